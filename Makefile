@@ -1,0 +1,57 @@
+# One command each, on a fresh machine too: `make demo`, `make test`, `make lint`, `make bench`.
+# All begin with `make setup`. To choose a Python:  make test PYTHON=python3.11 VENV=.venv311
+
+VENV   ?= .venv
+PYTHON ?=
+JOBS   ?= 2
+
+PY    := $(VENV)/bin/python
+STAMP := $(VENV)/.setup-done
+
+.DEFAULT_GOAL := help
+.PHONY: help setup same-python demo test test-full lint format bench lock clean
+
+help:                   ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+setup: $(STAMP)         ## a virtual environment with pinned versions, in .venv/
+$(STAMP): pyproject.toml $(wildcard requirements/*.txt) scripts/setup
+	scripts/setup "$(VENV)" "$(PYTHON)"
+	touch $@
+
+# An environment that stands keeps its Python. Whoever asks for another by name must not get this one.
+ifneq ($(strip $(PYTHON)),)
+setup: same-python
+same-python: $(STAMP)
+	@test "$$("$(PYTHON)" --version)" = "$$($(PY) --version)" || { \
+	    echo "$(VENV) has $$($(PY) --version), $(PYTHON) is $$("$(PYTHON)" --version): give VENV= another name"; exit 1; }
+endif
+
+demo: setup             ## see it at work
+	$(PY) -m seaway demo
+
+test: setup             ## all tests but the slow ones
+	$(PY) -m pytest tests -n $(JOBS) -m "not full" $(ARGS)
+
+test-full: setup        ## all tests, the laws on many more examples, drawn afresh
+	$(PY) -m pytest tests -n $(JOBS) --hypothesis-profile=explore $(ARGS)
+
+lint: setup             ## format, lint, types, layers
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+format: setup           ## put the format right, and what ruff can mend
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+bench: setup            ## the figures
+	$(PY) -m experiments.bench
+
+lock: setup             ## choose the pinned versions anew
+	scripts/lock
+
+clean:                  ## remove caches and builds (`rm -r .venv` for the environment)
+	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

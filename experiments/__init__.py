@@ -1,0 +1,1 @@
+"""Experiments: benchmarks now; the paper's figures, policy studies and sweeps once the drivers land."""

@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m experiments.bench` prints their figures."""

@@ -1,0 +1,94 @@
+"""Rules of the house that no linter has: a file fits in a head, and no machine's paths are in the tree."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("core", "sim", "backend", "seaway", "experiments")
+
+FILE_LINES = 500  # a file that grows past this is usually two rooms
+FUNCTION_LINES = 70  # what fits on one screen
+
+NOT_OURS = {"__pycache__", "build", "dist", "node_modules"}
+A_HOME = re.compile(r"(?<![\w.~$}])/(?:root|home/\w+|Users/\w+)\b")
+
+
+def files(folder: Path = ROOT) -> Iterator[Path]:
+    """All files of ours below `folder`; of the hidden folders, only .ci/ is."""
+    for path in sorted(folder.iterdir()):
+        if not path.is_dir():
+            yield path
+        elif path.name == ".ci" or not (path.name.startswith(".") or path.name in NOT_OURS):
+            yield from files(path)
+
+
+def python_files() -> list[Path]:
+    return [path for path in files() if path.suffix == ".py"]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (function.end_lineno or function.lineno) - function.lineno + 1
+
+
+def test_the_rules_see_our_files() -> None:
+    seen = {name(path) for path in files()}
+    assert {"core/__init__.py", "tests/test_style.py", ".ci/run", "README.md"} <= seen
+
+
+def test_a_file_is_one_room() -> None:
+    long = {name(path): n for path in python_files() if (n := len(lines_of(path))) > FILE_LINES}
+    assert not long, f"over {FILE_LINES} lines; split them: {long}"
+
+
+def test_a_function_fits_on_one_screen() -> None:
+    long = {
+        f"{name(path)}:{function.lineno} {function.name}": length(function)
+        for path in python_files()
+        for function in functions(path)
+        if length(function) > FUNCTION_LINES
+    }
+    assert not long, f"over {FUNCTION_LINES} lines; split them: {long}"
+
+
+def test_a_module_says_what_it_is() -> None:
+    silent = [
+        name(path)
+        for path in python_files()
+        if path.relative_to(ROOT).parts[0] in ROOMS
+        and ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) is None
+    ]
+    assert not silent, f"no docstring at the top: {silent}"
+
+
+def test_no_file_knows_a_machine() -> None:
+    found = []
+    for path in files():
+        try:
+            lines = lines_of(path)
+        except UnicodeDecodeError:
+            continue  # not text
+        found += [f"{name(path)}:{at}" for at, line in enumerate(lines, 1) if A_HOME.search(line)]
+    assert not found, f"an absolute path into somebody's home: {found}"
+
+
+def test_what_counts_as_a_home() -> None:
+    homes = ["/ho" + "me/ann/x", "in /ro" + "ot/.cache", "'/Us" + "ers/ann'"]
+    others = ["~/x", "$HOME/x", "docs/root/x", "core/home/x.py", "/rooted", "${root}/root"]
+    assert all(A_HOME.search(text) for text in homes)
+    assert not any(A_HOME.search(text) for text in others)

@@ -1,0 +1,113 @@
+"""One client as a machine: its session with the controller, and its share of the data plane.
+
+    the user --calls--> client --Calls--> controller          PutWanted, GetComing --> transfer
+    the user <--RunEnded ...-- client <--Notes-- controller   transfer <--Grant, Chunk ...--> hosts
+
+The user (or the driver, in the user's name) calls `client`'s methods and then handles `Called`. What is to be done
+with contents is told as a host is told it: OpenSend (of the buffer that was put), OpenRecv (`buffer` is then the
+request), Fill, Sent, Received. Peers are numbered as in `peers`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from .client import Client
+from .effects import (
+    CallRefused,
+    Came,
+    Close,
+    Disconnected,
+    DropTransfer,
+    Effect,
+    GetComing,
+    OpenRecv,
+    OpenSend,
+    PutWanted,
+    Received,
+    Send,
+)
+from .executor.pieces import from_client, hosts_of, to_client
+from .messages import Chunk, Grant, Landed, Offer, Spoilt
+from .peers import CONTROLLER, end_of, peer_of
+from .resharding import Hosts
+from .transfer import CHUNK, POOL, Transfer
+
+DATA = (Grant, Chunk, Offer, Spoilt, Landed)
+
+
+class ClientSide:
+    """`hosts`: which devices each host of the cluster has. `pool`, `chunk`: see `transfer`."""
+
+    def __init__(self, client: Client, hosts: Hosts, *, pool: int = POOL, chunk: int = CHUNK) -> None:
+        self.client = client
+        self._hosts = hosts
+        self._pool, self._chunk = pool, chunk
+        self._number = 0
+        self._transfer: Transfer | None = None  # made when the controller has given us a number
+        self._gets: dict[int, int] = {}  # transfer -> request, while it comes
+        self._said: deque[Effect] = deque()
+
+    def handle(self, event: Effect, now: int) -> list[Effect]:
+        if isinstance(event, Came) and isinstance(event.message, DATA):
+            if self._transfer is not None:
+                self._to_transfer(Came(end_of(event.peer), event.message), now)
+        else:
+            if isinstance(event, Disconnected) and event.peer != CONTROLLER:
+                self._to_transfer(Disconnected(end_of(event.peer), event.reason), now)
+            self._said += self.client.handle(event, now)
+        out: list[Effect] = []
+        while self._said:
+            effect = self._said.popleft()
+            out.append(effect)
+            self._follow(effect, now)
+        return out
+
+    def next_wakeup(self) -> int | None:
+        return self.client.next_wakeup()
+
+    def _follow(self, effect: Any, now: int) -> None:
+        match effect:
+            case PutWanted(buffer=buffer, transfer=transfer, layout=layout):
+                self._numbered()
+                pieces = tuple(
+                    (host, piece, nbytes)
+                    for host in hosts_of(layout.place, self._hosts)
+                    for _, piece, nbytes in from_client(layout, self._number, host, self._hosts)
+                )
+                self._to_transfer(OpenSend(transfer, buffer, pieces, None, ()), now, show=True)
+            case GetComing(request=request, transfer=transfer, layout=layout):
+                self._numbered()
+                self._gets[transfer] = request
+                pieces = tuple(
+                    (host, piece, nbytes)
+                    for host in hosts_of(layout.place, self._hosts)
+                    for _, piece, nbytes in to_client(layout, self._number, host, self._hosts)
+                )
+                self._to_transfer(OpenRecv(transfer, transfer, request, pieces, False, ()), now, show=True)
+            case CallRefused(what="get", name=request, blame=blame):
+                for transfer in [each for each, known in self._gets.items() if known == request]:
+                    self._to_transfer(DropTransfer(transfer, blame, ()), now)
+            case Received(transfer=transfer):
+                self._gets.pop(transfer, None)
+            case _:
+                pass
+
+    def _numbered(self) -> None:
+        """The first transfer since we were given this number."""
+        if self._transfer is None or self._number != self.client.number:
+            self._number = self.client.number
+            self._transfer = Transfer(-self._number, self._pool, self._chunk)
+
+    def _to_transfer(self, event: Effect, now: int, show: bool = False) -> None:
+        if show:
+            self._said.append(event)
+        if self._transfer is None:
+            return
+        for effect in self._transfer.handle(event, now):
+            if isinstance(effect, Send):
+                effect = Send(tuple(map(peer_of, effect.peers)), effect.message, effect.causes)
+            elif isinstance(effect, Close):
+                effect = Close(peer_of(effect.peer), effect.reason)
+            self._said.append(effect)

@@ -1,0 +1,23 @@
+"""What a deployer may set of the controller. Nothing here depends on a driver."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from .watch import Bounds
+
+
+class Config(msgspec.Struct, frozen=True):
+    window: int = 8  # gangs ahead on a device (d)
+    max_passes: int = 8  # how often a blocked wide gang, or a waiting big run, may be passed
+    early: Literal["always", "idle", "never"] = "idle"  # may a gang enter before its inputs from elsewhere are made
+    fanout: int = 23  # of the tree to the hosts
+    fuse: bool = False  # back-to-back nodes on one slice run as one
+    literal_limit: int = 4096  # bytes of arguments that ride in a call
+    max_clients: int = 256
+    max_programs: int = 4096  # a client
+    max_runs: int = 1024  # a client, not ended
+    bounds: Bounds = Bounds()
+    recovery: int = 30_000_000_000  # nanoseconds a restarted controller waits for hosts and clients

@@ -1,0 +1,168 @@
+"""Contents of buffers between clients and hosts: announced here, moved between the two, never through the controller.
+
+A Put is a buffer that a client makes: bound and admitted like a run, then a receive on the hosts. A Get is a send from
+the hosts that have distinct shards; it holds the buffer until the client has landed it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import Impossible, ProgramError
+from ..messages import Blame, Get, PoisonStep, Put, Ready, RecvStep, Refused, Sending, SendStep, Taking
+from ..plan import Layout, Slot
+from ..resharding import shard_bytes
+from ..resources import Waits
+from ..validate import validate_put
+from .admission import Waiter
+from .records import Flight, Named, Session
+
+if TYPE_CHECKING:
+    from .books import Books
+
+
+class Contents:
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._waiting: dict[tuple[int, str], list[tuple[Named, Put]]] = {}  # (session, slice) -> puts
+        self._lines: dict[Named, int] = {}  # puts in the line for memory
+
+    # --- put -----------------------------------------------------------------------------------------------------
+
+    def put(self, session: Session, call: Put, now: int) -> str | None:
+        if call.buffer in session.names or call.buffer <= 0:
+            return f"it puts buffer {call.buffer}, a name that is in use"
+        named = session.names[call.buffer] = Named(session, call.buffer)
+        try:
+            validate_put(call.value, call.slice)
+            found = self._books.resources.bind(session.number, call.slice)
+        except (Impossible, ProgramError) as impossible:
+            self._refuse(named, Blame("refused", str(impossible)))
+            return None
+        if isinstance(found, Waits):
+            self._waiting.setdefault((session.number, call.slice.name), []).append((named, call))
+        else:
+            self._bound(named, call, now)
+        return None
+
+    def slice_bound(self, session: int, name: str, now: int) -> None:
+        for named, call in self._waiting.pop((session, name), ()):
+            if not named.session.gone:
+                self._bound(named, call, now)
+
+    def _refuse(self, named: Named, blame: Blame) -> None:
+        named.blame = blame
+        self._books.outbox.note(named.session.peer, Refused("put", named.name, blame))
+        for run in list(named.readers.values()):
+            self._books.runs_room.fail(run, blame, self._books.now)
+
+    def _bound(self, named: Named, call: Put, now: int) -> None:
+        books = self._books
+        place = books.resources.place(named.session.number, call.slice.name)
+        if place is None:
+            self._refuse(named, Blame("refused", f"slice {call.slice.name!r} was released before the put"))
+            return
+        value = call.value
+        layout = Layout(value.shape, value.dtype, place, call.slice.mesh_shape, value.sharding)
+        key, nbytes = books.atoms.intern(place), shard_bytes(layout)
+        ident = books.next_buffers(1)
+        waiter = Waiter(None, ((key, nbytes),))
+        waiter.admitted = lambda at: self._admitted(named, ident, layout, key, at)
+        waiter.refused = lambda blame, at: self._never(named, ident, blame)
+        self._lines[named] = books.admission.enter_put(waiter)
+        books.holdings.promise(named, ident, Slot(layout, nbytes, -1))
+
+    def _never(self, named: Named, ident: int, blame: Blame) -> None:
+        self._lines.pop(named, None)
+        self._books.holdings.never(ident, blame)
+        self._refuse(named, blame)
+
+    def _admitted(self, named: Named, ident: int, layout: Layout, key: int, now: int) -> None:
+        books = self._books
+        self._lines.pop(named, None)
+        seq = books.next_seq()
+        hosts, island, session = books.hosts_of(layout.place), layout.place.island, named.session
+        after = books.ledger.after(key)
+        books.outbox.step(
+            island, RecvStep(seq, -1, ident, hosts, seq, after, session.number, named.name, layout), hosts
+        )
+        flight = Flight(seq, "put", island, hosts, now, buffer=ident, transfer=seq)
+        flight.session = session
+        books.flights.take_off(flight, now)
+        books.holdings.hold_for_transfer(ident)  # a put that its client gives up ends all the same
+        books.holdings.entered(ident, seq)
+        books.outbox.note(session.peer, Taking(named.name, seq, layout))
+
+    def put_over(self, flight: Flight) -> None:
+        if self._books.holdings.settled(flight.buffer, flight.blame):
+            named = self._books.holdings.named(flight.buffer)
+            if named is not None:
+                named.ready = flight.blame is None
+                self._books.outbox.note(named.session.peer, Ready((named.name,), flight.blame))
+        self._books.holdings.transfer_over(flight.buffer)
+
+    # --- get -----------------------------------------------------------------------------------------------------
+
+    def get(self, session: Session, call: Get, now: int) -> str | None:
+        named = session.names.get(call.buffer)
+        if named is None or named.released:
+            return f"it gets buffer {call.buffer}, which it does not hold"
+        if named.blame is not None:
+            self._books.outbox.note(session.peer, Refused("get", call.request, named.blame))
+        elif named.buffer >= 0 and named.ready:
+            self._send(session, call, named, now)
+        else:
+            named.gets.append((session, call))
+        return None
+
+    def ready(self, named: Named, now: int) -> None:
+        """It has contents now, or never will: whoever asked before is answered."""
+        if named.blame is not None:
+            self.refuse_gets(named, named.blame)
+        gets, named.gets = named.gets, []
+        for session, call in gets:
+            self._send(session, call, named, now)
+
+    def _send(self, session: Session, call: Get, named: Named, now: int) -> None:
+        books, buffer = self._books, named.buffer
+        record, layout = books.buffers[buffer], books.holdings.layout(buffer)
+        if record.state in ("spilling", "spilled", "restoring"):
+            named.gets.append((session, call))
+            books.admission.bring_back_for_get(named, now)
+            return
+        hosts, seq = books.hosts_of(layout.place), books.next_seq()
+        books.holdings.hold_for_transfer(buffer)
+        books.buffers.touch(buffer, seq)
+        step = SendStep(seq, -1, buffer, hosts, seq, session.number)
+        books.outbox.step(layout.place.island, step, hosts)
+        flight = Flight(seq, "get", layout.place.island, hosts, now, buffer=buffer, transfer=seq)
+        flight.session = session
+        books.flights.take_off(flight, now)
+        books.outbox.note(session.peer, Sending(call.request, seq, layout))
+
+    def copied(self, buffer: int, now: int) -> None:
+        named = self._books.holdings.named(buffer)
+        if named is not None and named.gets:
+            self.ready(named, now)
+
+    def refuse_gets(self, named: Named, blame: Blame) -> None:
+        gets, named.gets = named.gets, []
+        for session, call in gets:
+            self._books.outbox.note(session.peer, Refused("get", call.request, blame))
+
+    def get_over(self, flight: Flight) -> None:
+        self._books.holdings.transfer_over(flight.buffer)
+
+    # --- clients die ---------------------------------------------------------------------------------------------
+
+    def client_gone(self, session: Session, now: int) -> None:
+        """What it was sending never comes, what it was sent nobody lands: neither holds anything for ever."""
+        blame = Blame("client-lost", f"client {session.name!r} is gone")
+        for flight in self._books.flights.all():
+            if flight.session is session and flight.kind in ("put", "get"):
+                self._books.outbox.step(flight.island, PoisonStep(flight.transfer, blame), flight.hosts)
+        for named in [named for named in self._lines if named.session is session]:
+            self._books.admission.leave_put(self._lines.pop(named))
+            self._books.holdings.never(named.buffer, blame)
+        for key in [key for key in self._waiting if key[0] == session.number]:
+            del self._waiting[key]

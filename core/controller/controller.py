@@ -1,0 +1,206 @@
+"""The controller machine: one event in, all that follows from it decided, one message an island and a client out.
+
+`handle(event, now)` finds who the event is from, lets the room concerned act, and then works off what that made
+possible (`_work`) until nothing more can move; what was gathered to be said leaves at the end of the turn.
+A peer that breaks the protocol is closed, with the reason; nothing that a peer sends ever raises here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .. import spans
+from ..effects import Came, Close, Connected, Disconnected, Effect, Malformed, Send, Wakeup, WorldFailed, WorldUp
+from ..errors import Illegal
+from ..invariants.observations import ClientLost, Heeded, Observation
+from ..messages import (
+    Arrived,
+    Beat,
+    Blame,
+    Call,
+    Calls,
+    Compiled,
+    Counted,
+    Dismiss,
+    Done,
+    Enqueued,
+    Goodbye,
+    Join,
+    Leave,
+    Lost,
+    Open,
+    Reports,
+    Seated,
+    Trouble,
+)
+from ..policy import Fifo, Policy
+from ..topology import Cluster
+from ..trace import Trace
+from .books import Books
+from .config import Config
+from .islands import IslandBook
+
+
+class Controller:
+    def __init__(
+        self,
+        cluster: Cluster,
+        policy: Callable[[], Policy] = Fifo,
+        config: Config = Config(),
+        incarnation: int = 0,
+        observe: Callable[[Observation], None] = lambda seen: None,
+        trace: Trace | None = None,
+    ) -> None:
+        self.books = Books(cluster, policy, config, incarnation, observe, trace)
+        self.books.deliver = self._deliver
+        self._begun = False
+        self._events: dict[type, Callable[[Any, int], None]] = {
+            Came: self._came,
+            Connected: lambda event, now: None,
+            Disconnected: lambda event, now: self._disconnected(event.peer, event.reason, now),
+            Malformed: lambda event, now: self._violation(event.peer, f"it sent what is no message: {event.reason}", now),
+            Wakeup: lambda event, now: self.books.watch.wakeup(now),
+            WorldUp: lambda event, now: self.books.islands_room.world_up(event.island, event.epoch, now),
+            WorldFailed: lambda event, now: self.books.islands_room.world_failed(
+                event.island, event.epoch, str(event.blame), now
+            ),
+        }
+        books = self.books
+        self._reports: dict[type, Callable[[IslandBook, Any, int], None]] = {
+            Done: lambda book, report, now: books.dispatch.done(report, now),
+            Enqueued: lambda book, report, now: books.dispatch.enqueued(report, now),
+            Counted: lambda book, report, now: books.dispatch.counted(report, now),
+            Compiled: lambda book, report, now: books.code_reported(report),
+            Arrived: lambda book, report, now: books.flights.arrived(report),
+            Beat: lambda book, report, now: book.stream.seen(report.hosts, report.number),
+            Trouble: lambda book, report, now: books.failures.trouble(book, report, now),
+            Lost: lambda book, report, now: books.islands_room.path_lost(report.host, now),
+        }
+
+    # --- the machine ---------------------------------------------------------------------------------------------
+
+    def handle(self, event: Effect, now: int) -> list[Effect]:
+        act = self._events.get(type(event))
+        if act is None:
+            raise Illegal(f"a controller is not told of {type(event).__name__}")
+        self.books.now = now
+        if not self._begun:
+            self._begun = True
+            if self.books.recovery.under_way:
+                self.books.recovery.begin(now)
+        act(event, now)
+        self._work(now)
+        self.books.islands_room.flush(self.books.outbox.turns)
+        return self.books.outbox.take()
+
+    def next_wakeup(self) -> int | None:
+        return self.books.watch.next_wakeup()
+
+    def _work(self, now: int) -> None:
+        """Until nothing more can move. Each of these may make work for the others."""
+        books = self.books
+        while True:
+            if books.settling:
+                buffer, blame = books.settling.popleft()
+                books.dispatch.argument_settled(buffer, blame, now)
+            elif books.plan_ready:
+                plan = books.plan_ready.pop(0)
+                books.runs_room.code_ready(plan, now)
+                books.dispatch.code_ready(plan, now)
+            elif books.wake:
+                wake, books.wake = books.wake, []
+                for run in wake:
+                    books.runs_room.advance(run, now)
+            elif not (books.admission.work(now) or books.dispatch.pump(now)):
+                break
+        for book in books.islands:
+            books.islands_room.move_on(book, now)
+        books.tell_faults()
+
+    # --- peers ---------------------------------------------------------------------------------------------------
+
+    def _came(self, event: Came, now: int) -> None:
+        recovery = self.books.recovery
+        if recovery.under_way and not isinstance(event.message, Join | Seated | Leave | Reports):
+            recovery.keep(event.peer, event.message)
+        else:
+            self._deliver(event.peer, event.message, now)
+
+    def _deliver(self, peer: int, message: msgspec.Struct, now: int) -> None:
+        wrong = self._take(peer, message, now)
+        if wrong:
+            self._violation(peer, wrong, now)
+
+    def _take(self, peer: int, message: msgspec.Struct, now: int) -> str | None:
+        books = self.books
+        if isinstance(message, Join):
+            if peer in books.by_peer:
+                return "it is a client and joined as a host"
+            return books.islands_room.join(peer, message, now)
+        if isinstance(message, Reports | Seated | Leave):
+            host = books.host_peers.get(peer)
+            if host is None:
+                return None if peer in books.dismissed else f"{type(message).__name__} before Join"
+            return self._from_host(host, message, now)
+        if isinstance(message, Open):
+            return "it is a host" if peer in books.host_peers else books.clients.opened(peer, message, now)
+        if isinstance(message, Calls | Call):
+            return books.clients.call(peer, message, now)
+        return f"a controller takes no {type(message).__name__}"
+
+    def _from_host(self, host: int, message: Reports | Seated | Leave, now: int) -> str | None:
+        books = self.books
+        if isinstance(message, Leave):
+            books.islands_room.leave(host, message.reason, now)
+            return None
+        if isinstance(message, Seated):
+            if message.host != host:
+                return f"host {host} speaks for host {message.host}"
+            books.islands_room.seated(host, message.epoch, message.tree, message.last, now)
+            return None
+        book = books.island_of_host(host)
+        if (message.island, message.epoch, message.tree) != (book.island.index, book.epoch, book.tree_number):
+            return None  # by a path that has been fenced
+        if host not in book.stream.shape.roots:
+            return f"host {host} reports, and is no root of the tree"
+        below = book.stream.shape.below(host)
+        for report in message.reports:
+            hosts = getattr(report, "hosts", spans.EMPTY)
+            if not hosts or hosts == below:
+                continue
+            if spans.normal(hosts) != hosts or spans.minus(hosts, below):
+                return f"host {host} reports for hosts {spans.text(hosts)}, not all of which are below it"
+        books.observe(Heeded(message.island, message.epoch))
+        for report in message.reports:
+            self._reports[type(report)](book, report, now)
+        return None
+
+    def _disconnected(self, peer: int, reason: str, now: int) -> None:
+        books = self.books
+        books.dismissed.pop(peer, None)
+        session = books.by_peer.get(peer)
+        host = books.host_peers.get(peer)
+        text = reason or "its connection was lost"
+        if session is not None:
+            books.observe(ClientLost(session.number))
+            books.clients.gone(session, Blame("client-lost", f"client {session.name!r}: {text}"), now)
+        elif host is not None:
+            books.islands_room.lost(books.island_of_host(host), host, text, now)
+
+    def _violation(self, peer: int, reason: str, now: int) -> None:
+        """The peer broke the protocol: it is told, what it had is dealt with as if it had died, and it is closed."""
+        books = self.books
+        host = books.host_peers.get(peer)
+        if peer in books.by_peer:
+            session = books.by_peer[peer]
+            books.outbox.note(peer, Goodbye(reason))
+            books.observe(ClientLost(session.number))
+            books.clients.gone(session, Blame("client-lost", f"client {session.name!r} was closed: {reason}"), now)
+        elif host is not None:
+            books.islands_room.lost(books.island_of_host(host), host, reason, now)
+        else:
+            books.outbox.effect(Send((peer,), Dismiss(-1, reason)))
+        books.outbox.effect(Close(peer, reason))

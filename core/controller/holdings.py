@@ -1,0 +1,271 @@
+"""Who holds which buffer, and what is done when nobody does: one FreeStep in the order, one word to the ledger.
+
+A result is held by its client's handle and, until the step that makes it has entered an order, by its maker's
+promise; an argument is held by each run that reads it, until the last gang that reads it has entered the order
+(devices run in order, so what is ordered later may take its memory) or the last transfer of it has ended.
+
+Neighbours: `buffers` counts, `ledger` and `spill` account, hosts are told by the islands' streams.
+The functions that matter: `read`, `promise`, `entered`, `let_go`, `settled`, `release`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import spans
+from ..buffers import Buffer
+from ..invariants.observations import BufferHeld, BufferLetGo, BufferLost
+from ..messages import Blame, FreeStep, Ready
+from ..plan import Layout, Slot
+from ..resharding import Shards
+from .records import Named, Run
+
+if TYPE_CHECKING:
+    from .books import Books
+
+
+class Holdings:
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._layouts: dict[int, Layout] = {}
+        self._named: dict[int, Named] = {}  # buffer -> what its owner calls it, while it exists
+        self._aliases: dict[int, int] = {}  # buffer -> more names that clients have for it
+        self._transfers: dict[int, int] = {}  # buffer -> puts and gets under way
+
+    def layout(self, buffer: int) -> Layout:
+        return self._layouts[buffer]
+
+    def named(self, buffer: int) -> Named | None:
+        return self._named.get(buffer)
+
+    def other_holds(self) -> dict[int, int]:
+        """Holds that are no run's: second names, and transfers."""
+        found = dict(self._aliases)
+        for buffer, number in self._transfers.items():
+            found[buffer] = found.get(buffer, 0) + number
+        return found
+
+    def on_host(self, host: int) -> list[int]:
+        """Buffers with a shard on this host."""
+        return [
+            buffer for buffer, layout in self._layouts.items()
+            if spans.contains(self._books.hosts_of(layout.place), host)
+        ]  # fmt: skip
+
+    def on_device(self, device: int) -> list[int]:
+        return [b for b, layout in self._layouts.items() if device in layout.place.devices()]
+
+    # --- runs read -------------------------------------------------------------------------------------------
+
+    def read(self, run: Run, index: int, named: Named) -> None:
+        """This run reads it, now or when it has been promised; so it stays until the run is through with it."""
+        named.readers[run.id] = run
+        if named.buffer >= 0:
+            self._take(run, index, named)
+
+    def _take(self, run: Run, index: int, named: Named) -> None:
+        run.held[index] = named.buffer
+        self._books.buffers.hold(named.buffer)
+        self._books.observe(BufferHeld(named.buffer, f"run {run.id}"))
+
+    def give_up(self, named: Named) -> None:
+        """The client donates it with this call: its name means nothing from here on."""
+        named.released = True
+        named.session.names.pop(named.name, None)
+        if named.buffer >= 0:
+            self._drop_handle(named)
+
+    def let_go(self, run: Run, index: int) -> None:
+        """The run is through with this argument."""
+        buffer = run.held.pop(index)
+        self._books.observe(BufferLetGo(buffer, f"run {run.id}"))
+        if run.using:
+            self._books.buffers.done_using(buffer)
+        self._free(self._books.buffers.let_go((buffer,)))
+
+    def hold_for_transfer(self, buffer: int) -> None:
+        """A put or get is under way: the buffer stays, and stays on the devices."""
+        self._books.buffers.hold(buffer)
+        self._books.buffers.use(buffer)
+        self._transfers[buffer] = self._transfers.get(buffer, 0) + 1
+        self._books.observe(BufferHeld(buffer, "transfer"))
+
+    def transfer_over(self, buffer: int) -> None:
+        self._books.observe(BufferLetGo(buffer, "transfer"))
+        self._transfers[buffer] -= 1
+        if not self._transfers[buffer]:
+            del self._transfers[buffer]
+        self._books.buffers.done_using(buffer)
+        self._free(self._books.buffers.let_go((buffer,)))
+
+    # --- runs make -------------------------------------------------------------------------------------------
+
+    def promise(self, named: Named, ident: int, slot: Slot) -> None:
+        """A result, or a put, has an id and a layout: whoever reads it may be lowered now."""
+        self.create(named, ident, slot.nbytes, slot.layout)
+        for run in list(named.readers.values()):
+            for index, source in enumerate(run.sources):
+                if source is named:
+                    self._take(run, index, named)
+            self._books.wake.append(run)
+
+    def create(self, named: Named, ident: int, nbytes: int, layout: Layout) -> None:
+        handle, key = not named.released, self._books.atoms.intern(layout.place)
+        self._books.buffers.create(ident, named.session.number, named.name, key, nbytes, handle=handle)
+        named.buffer = ident
+        self._layouts[ident] = layout
+        self._named[ident] = named
+        if handle:
+            self._books.observe(BufferHeld(ident, f"client {named.session.number}"))
+        self._books.observe(BufferHeld(ident, "its maker"))
+
+    def take_back(self, named: Named) -> None:
+        """Its run is to be lowered anew, and it with it. All who read it have been taken back before."""
+        buffer = named.buffer
+        if buffer < 0:
+            return
+        named.buffer = -1
+        if named.alias:
+            named.alias = False
+            self._drop_alias(buffer, named)
+            return
+        for run in named.readers.values():
+            for index in [index for index, held in run.held.items() if held == buffer]:
+                self.let_go(run, index)
+        self.never(buffer, Blame("moved", "it is made elsewhere"))
+        if buffer in self._books.buffers:
+            self._books.observe(BufferLetGo(buffer, f"client {named.session.number}"))
+            self._free(self._books.buffers.release(named.session.number, named.name))
+
+    def never(self, buffer: int, blame: Blame) -> None:
+        """The step that was to make it never enters an order."""
+        self._books.observe(BufferLetGo(buffer, "its maker"))
+        self._free(self._books.buffers.never_made(buffer, blame))
+
+    def alias(self, run: Run, named: Named, index: int) -> None:
+        """A program that returns one of its arguments gives its client a second name for it."""
+        named.buffer = run.held[index]
+        named.alias = True
+        named.ready = True
+        self._aliases[named.buffer] = self._aliases.get(named.buffer, 0) + 1
+        self._books.buffers.hold(named.buffer)
+        self._books.observe(BufferHeld(named.buffer, f"client {named.session.number}"))
+
+    def entered(self, buffer: int, seq: int) -> None:
+        """The step that makes it is in the order: its promise is kept, its memory is its own."""
+        self._books.observe(BufferLetGo(buffer, "its maker"))
+        self._free(self._books.buffers.ordered(buffer, seq))
+        self._books.admission.buffer_there(buffer)
+
+    def shrink(self, run: Run, slot: int, size: int) -> None:
+        """An irregular output is there: its leading dimension is `size`, not the bound."""
+        record = run.plan.slots[slot]
+        bound = Shards(record.layout).size[0]
+        nbytes = record.nbytes * min(size, bound) // bound if bound else 0
+        self._books.ledger.shrunk(run.id, slot, nbytes)
+        if run.buffer_of(slot) in self._books.buffers:
+            self._books.buffers.shrink(run.buffer_of(slot), nbytes)
+
+    def touch(self, buffer: int, seq: int) -> None:
+        if buffer in self._books.buffers:
+            self._books.buffers.touch(buffer, seq)
+
+    def settled(self, buffer: int, blame: Blame | None) -> bool:
+        """Its contents are final. Returns whether its client should hear of it."""
+        named = self._named.get(buffer)
+        self._books.settling.append((buffer, blame))
+        if buffer not in self._books.buffers:
+            return False
+        if blame is None:
+            if self._books.buffers.is_promised(buffer):
+                self._books.buffers.filled(buffer)
+        else:
+            self._spoil(buffer, blame)
+        return named is not None and not named.released
+
+    def spoil_results(self, run: Run, blame: Blame) -> None:
+        """What a failed run has not made good by now, it never will; who reads that, fails with it."""
+        for named in run.names:
+            if named.alias or (named.buffer >= 0 and named.ready):
+                continue
+            if named.blame is None:
+                named.blame = blame
+            self._books.contents.refuse_gets(named, named.blame)
+            if named.buffer >= 0 and named.buffer in self._books.buffers:
+                if self._books.buffers[named.buffer].promise:
+                    self.never(named.buffer, blame)
+                if named.buffer in self._books.buffers:
+                    self._spoil(named.buffer, blame)
+            for reader in list(named.readers.values()):
+                self._books.runs_room.fail(reader, blame, self._books.now)
+
+    def _spoil(self, buffer: int, blame: Blame) -> None:
+        """It keeps its blame while a run holds it; the client's handle has nothing left to hold."""
+        self._books.buffers.poison(buffer, blame)
+        named = self._named.get(buffer)
+        if named is None:
+            return
+        named.blame = named.blame or blame
+        if not named.released and self._books.buffers[buffer].handle:
+            self._drop_handle(named)
+
+    def lost(self, buffer: int, blame: Blame) -> None:
+        """A host or device took it along: its client is told by name, whoever reads it fails."""
+        named = self._named.get(buffer)
+        if named is None or buffer not in self._books.buffers or self._books.buffers[buffer].promise:
+            return  # not made yet: its run is judged by where it was to be made
+        self._books.observe(BufferLost(buffer))
+        named.ready = False
+        if not named.released and named.blame is None:
+            self._books.outbox.note(named.session.peer, Ready((named.name,), blame))
+        readers = list(named.readers.values())
+        self._spoil(buffer, blame)
+        for run in readers:
+            self._books.runs_room.fail(run, blame, self._books.now)
+
+    # --- clients ---------------------------------------------------------------------------------------------
+
+    def release(self, named: Named) -> None:
+        """The client lets go of its name."""
+        named.session.names.pop(named.name, None)
+        if named.released:
+            return
+        named.released = True
+        if named.alias:
+            self._drop_alias(named.buffer, named)
+        elif named.buffer in self._books.buffers and self._books.buffers[named.buffer].handle:
+            self._drop_handle(named)
+
+    def _drop_alias(self, buffer: int, named: Named) -> None:
+        self._aliases[buffer] -= 1
+        if not self._aliases[buffer]:
+            del self._aliases[buffer]
+        self._books.observe(BufferLetGo(buffer, f"client {named.session.number}"))
+        self._free(self._books.buffers.let_go((buffer,)))
+
+    def _drop_handle(self, named: Named) -> None:
+        self._books.observe(BufferLetGo(named.buffer, f"client {named.session.number}"))
+        self._free(self._books.buffers.release(named.session.number, named.name))
+
+    def adopt(self, named: Named, ident: int, layout: Layout, nbytes: int) -> None:
+        """After a restart: hosts still have it, and this client says that it is its own."""
+        key = self._books.atoms.intern(layout.place)
+        self._books.ledger.admit(-ident, None, ((key, nbytes),))
+        self.create(named, ident, nbytes, layout)
+        self.entered(ident, -1)
+        self._books.buffers.filled(ident)
+        named.ready = True
+
+    # --- nobody holds it -------------------------------------------------------------------------------------
+
+    def _free(self, gone: list[Buffer]) -> None:
+        for buffer in gone:
+            layout = self._layouts.pop(buffer.id)
+            self._named.pop(buffer.id, None)
+            kept = buffer.on_device or buffer.on_host
+            self._books.spill.drop(buffer)
+            if kept:
+                self.free_on_hosts(buffer.id, layout)
+
+    def free_on_hosts(self, buffer: int, layout: Layout) -> None:
+        self._books.outbox.step(layout.place.island, FreeStep((buffer,)), self._books.hosts_of(layout.place))

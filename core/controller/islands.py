@@ -1,0 +1,359 @@
+"""Membership of islands, in epochs: who is a member, by which tree they are reached, and what happens when it changes.
+
+    forming ---all here, or grace over--> reforming
+    running --member lost--> fencing --all re-seated--> draining --nothing in flight--> reforming --all seated--> running
+    running --join, leave--> draining
+    running --path lost----> fencing (same members, new tree) --all re-seated--> draining or running
+
+Fencing: survivors get a new seat (a new tree, the same epoch) directly; it fences every older path, names the gangs
+that can never finish, and asks each host for the last message it has seen, so that what was lost on a dead path is
+sent again *through the new tree*, where nothing can overtake it. Draining: nothing new enters; what is in flight and
+can finish does. Reforming: the next epoch's world is set up, hosts take their seats in it, code is compiled anew.
+Messages of another epoch or tree are refused on both sides. Nothing is sent down a tree that is not all seated.
+
+Neighbours: `resources` is told who is there; `failures` says what died with a host; `dispatch` goes on afterwards.
+The functions that matter: `join`, `lost`, `seated`, `flush`, `_move_on`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import spans
+from ..effects import FormWorld, Send, Tell
+from ..messages import Dismiss, Join, Ordered
+from ..scheduler import Scheduler
+from ..spans import Spans
+from ..stream import Stream
+from ..topology import Island
+from ..tree import tree
+from .outbox import Turn
+
+if TYPE_CHECKING:
+    from .books import Books
+
+# (phase, what happened) -> next phase
+PHASES: dict[tuple[str, str], str] = {
+    ("forming", "complete"): "reforming",
+    ("running", "lost"): "fencing",
+    ("running", "path"): "fencing",
+    ("running", "change"): "draining",
+    ("fencing", "lost"): "fencing",
+    ("fencing", "path"): "fencing",
+    ("fencing", "seated"): "draining",
+    ("draining", "lost"): "fencing",
+    ("draining", "path"): "fencing",
+    ("draining", "nothing changed"): "running",
+    ("draining", "drained"): "reforming",
+    ("reforming", "lost"): "reforming",
+    ("reforming", "path"): "reforming",
+    ("reforming", "seated"): "running",
+}
+
+
+class IslandBook:
+    """One island as the controller knows it."""
+
+    def __init__(self, island: Island, scheduler: Scheduler) -> None:
+        self.island = island
+        self.scheduler = scheduler
+        self.phase = "forming"
+        self.epoch = -1
+        self.formed = -2  # the last epoch that has formed: its code may be compiled, its gangs ordered
+        self.tree_number = 0
+        self.stream = Stream(island.index)
+        self.members: Spans = spans.EMPTY
+        self.peers: dict[int, int] = {}  # host -> its direct connection
+        self.incarnations: dict[int, int] = {}
+        self.dismissed: dict[int, int] = {}  # host -> its last incarnation that was given up
+        self.coming: dict[int, Join] = {}  # joined, not yet members
+        self.fresh: Spans = spans.EMPTY  # members since this epoch; they get work once it has formed
+        self.leaving: dict[int, str] = {}
+        self.apart: Spans = spans.EMPTY  # hosts whose relays did not reach them: they hang below the controller
+        self.abandon: list[int] = []  # gangs given up since the last fence
+        self.dropped: list[int] = []
+        self.stale_world = True  # members or devices have changed since the epoch formed
+        self.world_epoch = -1  # the last epoch whose world is up
+        scheduler.paused = True
+
+    def turn(self, happened: str) -> None:
+        self.phase = PHASES[self.phase, happened]
+
+
+class Islands:
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    # --- hosts come --------------------------------------------------------------------------------------------
+
+    def join(self, peer: int, join: Join, now: int) -> str | None:
+        """A host presents itself on its direct connection. Returns what is wrong with it, if anything."""
+        books = self._books
+        if not 0 <= join.host < books.cluster.hosts:
+            return f"host {join.host} is not in this cluster ({books.cluster.hosts} hosts)"
+        book = books.islands[books.cluster.island_of_host(join.host).index]
+        known = book.incarnations.get(join.host, -1)
+        if join.incarnation < known:
+            books.outbox.effect(Send((peer,), Dismiss(join.host, f"incarnation {join.incarnation} is older")))
+            return f"host {join.host}: incarnation {join.incarnation} is older than {known}"
+        if join.incarnation <= book.dismissed.get(join.host, -1):
+            # It was cut off and has not heard that it was given up: what it still has belongs to nobody.
+            books.outbox.effect(Send((peer,), Dismiss(join.host, f"incarnation {join.incarnation} was given up")))
+            return f"host {join.host}: incarnation {join.incarnation} was given up"
+        returned = join.incarnation > known and spans.contains(book.members, join.host)
+        old_peer = book.peers.get(join.host)
+        if old_peer is not None and old_peer != peer:
+            books.host_peers.pop(old_peer, None)
+        if returned:
+            self.lost(book, join.host, "it came back as another incarnation", now)
+        book.peers[join.host] = peer
+        books.host_peers[peer] = join.host
+        book.incarnations[join.host] = join.incarnation
+        if spans.contains(book.members, join.host):
+            self._path_lost(book, now)  # same incarnation, same seat: only its way to us has changed
+            return None
+        book.coming[join.host] = join
+        books.recovery.reported(join)
+        books.failures.new_host(book, join)
+        if book.phase == "forming":
+            self._form_if_complete(book, now)
+        elif book.phase == "running":
+            self._change(book, now)
+        return None
+
+    def _form_if_complete(self, book: IslandBook, now: int) -> None:
+        if len(book.coming) < book.island.hosts:
+            key = ("forming", book.island.index)
+            if not self._books.watch.waits_for(key):
+                self._books.watch.begin(
+                    key, now, 0, lambda at: self._form_anyway(book, at), lambda at: self._form_anyway(book, at)
+                )
+            return
+        self._form_anyway(book, now)
+
+    def _form_anyway(self, book: IslandBook, now: int) -> None:
+        """All are here; or the grace is over, and the island begins with who is."""
+        if book.phase == "forming" and book.coming:
+            self._books.watch.end(("forming", book.island.index))
+            book.turn("complete")
+            self._reform(book, now)
+
+    # --- hosts go ----------------------------------------------------------------------------------------------
+
+    def leave(self, host: int, reason: str, now: int) -> None:
+        """Graceful: what is in flight ends first."""
+        book = self._books.island_of_host(host)
+        if not spans.contains(book.members, host):
+            book.coming.pop(host, None)
+            return
+        book.leaving[host] = reason or "it asked to leave"
+        self._books.resources.host_draining(host)
+        if book.phase == "running":
+            self._change(book, now)
+
+    def lost(self, book: IslandBook, host: int, reason: str, now: int) -> None:
+        """A host is gone: its gangs will never finish, its buffers are lost, its island re-forms without it."""
+        book.coming.pop(host, None)
+        book.leaving.pop(host, None)
+        if not spans.contains(book.members, host):
+            return
+        books = self._books
+        books.outbox.effect(Tell(f"host {host} of island {book.island.name!r} is lost: {reason}"))
+        self._dismiss(book, host, reason)
+        book.members = spans.minus(book.members, spans.one(host))
+        book.fresh = spans.minus(book.fresh, spans.one(host))
+        books.failures.host_lost(book, host, reason, now)
+        if not book.members:
+            self._empty(book)
+            return
+        self.broken(book, now)
+
+    def _dismiss(self, book: IslandBook, host: int, reason: str) -> None:
+        """If it lives, it is to stop and come back as a new host: what it still says is of no account."""
+        book.dismissed[host] = book.incarnations.get(host, -1)
+        peer = book.peers.pop(host, None)
+        if peer is not None and self._books.host_peers.pop(peer, None) is not None:
+            self._books.dismissed[peer] = host
+            self._books.outbox.effect(Send((peer,), Dismiss(host, reason)))
+
+    def broken(self, book: IslandBook, now: int) -> None:
+        """A member, a device or a launch is lost: this epoch ends."""
+        if book.phase == "forming":
+            return
+        book.scheduler.paused = True
+        book.stale_world = True
+        again = book.phase == "reforming"
+        book.turn("lost")
+        if again:
+            self._reform(book, now)  # a world with a dead member never forms: go straight to the next
+        else:
+            self._fence(book, now)
+
+    def path_lost(self, host: int, now: int) -> None:
+        """The host may live, but the relay above it does not reach it: a new tree, in which it hangs below us. If
+        it is dead, its own connection to us will say so."""
+        book = self._books.island_of_host(host)
+        if spans.contains(book.members, host):
+            book.apart = spans.union(book.apart, spans.one(host))
+            self._path_lost(book, now)
+
+    def _path_lost(self, book: IslandBook, now: int) -> None:
+        if book.phase == "forming":
+            return
+        book.scheduler.paused = True
+        book.turn("path")
+        if book.phase == "fencing" or book.world_epoch == book.epoch:
+            self._fence(book, now)
+
+    def _empty(self, book: IslandBook) -> None:
+        """Nobody is left: it forms anew when somebody comes. What was said to it, nobody needs to hear."""
+        book.phase = "forming"
+        book.abandon, book.dropped = [], []
+        book.stream = Stream(book.island.index, number=book.stream.number)
+        self._books.watch.end(("seats", book.island.index))
+        self._books.watch.end(("drain", book.island.index))
+
+    def _change(self, book: IslandBook, now: int) -> None:
+        book.turn("change")
+        book.scheduler.paused = True
+        self._watch_drain(book, now)
+        self.move_on(book, now)
+
+    # --- seats -------------------------------------------------------------------------------------------------
+
+    def _fence(self, book: IslandBook, now: int) -> None:
+        book.tree_number += 1
+        self._offer_seats(book, now)
+
+    def _offer_seats(self, book: IslandBook, now: int) -> None:
+        """To every member, directly: tree and epoch by which all older paths are refused."""
+        books, index = self._books, book.island.index
+        book.stream.refence(book.epoch, book.tree_number, tree(book.members, books.config.fanout, book.apart))
+        abandon, dropped = tuple(book.abandon), tuple(book.dropped)
+        for host in spans.items(book.members):
+            books.outbox.effect(Send((book.peers[host],), book.stream.seat(host, abandon, dropped)))
+        books.watch.begin(
+            ("seats", index), now, 0, lambda at: self._tell_unseated(book), lambda at: self._lose_unseated(book, at)
+        )
+
+    def _tell_unseated(self, book: IslandBook) -> None:
+        who = spans.text(book.stream.missing)
+        self._books.outbox.effect(Tell(f"island {book.island.name!r} waits for hosts {who} to take their seats"))
+
+    def _lose_unseated(self, book: IslandBook, now: int) -> None:
+        for host in spans.items(book.stream.missing):
+            self.lost(book, host, "it did not take its seat in time", now)
+
+    def seated(self, host: int, epoch: int, tree_number: int, last: int, now: int) -> None:
+        book = self._books.island_of_host(host)
+        if not book.stream.forming or (epoch, tree_number) != (book.epoch, book.tree_number):
+            return  # of a seat that has been replaced meanwhile
+        again = book.stream.rejoin(host, last)
+        if book.stream.missing:
+            return
+        for message in again:  # what was lost on dead paths goes first, through the new tree
+            self._send(book, message)
+        self._books.watch.end(("seats", book.island.index))
+        book.abandon, book.dropped = [], []
+        was = book.phase
+        book.turn("seated")
+        if was == "fencing":
+            self._watch_drain(book, now)
+            self.move_on(book, now)
+        else:
+            self._run(book, now)
+
+    def _send(self, book: IslandBook, message: Ordered) -> None:
+        roots = book.stream.targets(message.hosts)
+        if roots:
+            self._books.outbox.effect(Send(tuple(book.peers[root] for root in roots), message))
+
+    # --- draining and forming anew --------------------------------------------------------------------------------
+
+    def _watch_drain(self, book: IslandBook, now: int) -> None:
+        expected = sum(flight.cost for flight in self._books.flights.on(book.island.index))
+        self._books.watch.begin(
+            ("drain", book.island.index), now, expected,
+            lambda at: self._books.flights.report_oldest(book.island.index, at, "draining"),
+            lambda at: self._books.failures.give_up_flights(book, at),
+        )  # fmt: skip
+
+    def move_on(self, book: IslandBook, now: int) -> None:
+        """Called whenever something landed: a draining island with nothing in flight re-forms."""
+        if book.phase != "draining":
+            return
+        changed = book.coming or book.leaving or book.stale_world
+        if changed and self._books.flights.any_on(book.island.index):
+            return
+        self._books.watch.end(("drain", book.island.index))
+        if not changed:
+            book.turn("nothing changed")
+            book.scheduler.paused = False
+            return
+        book.turn("drained")
+        self._reform(book, now)
+
+    def _reform(self, book: IslandBook, now: int) -> None:
+        """The next epoch: who has come is a member, who leaves is not, and all code is to be compiled again."""
+        books = self._books
+        for host, reason in sorted(book.leaving.items()):
+            book.members = spans.minus(book.members, spans.one(host))
+            books.failures.host_left(book, host, reason, now)
+            self._dismiss(book, host, reason)
+        book.leaving = {}
+        book.fresh = spans.union(book.fresh, spans.of(book.coming))
+        book.members = spans.union(book.members, book.fresh)
+        book.coming = {}
+        if not book.members:
+            self._empty(book)
+            return
+        book.epoch += 1
+        books.outbox.effect(FormWorld(book.island.index, book.epoch, book.members))
+        books.watch.begin(
+            ("world", book.island.index), now, 0,
+            lambda at: books.outbox.effect(Tell(f"island {book.island.name!r}: its world is slow to form")),
+            lambda at: self.world_failed(book.island.index, book.epoch, "it took too long", at),
+        )  # fmt: skip
+
+    def world_up(self, island: int, epoch: int, now: int) -> None:
+        book = self._books.islands[island]
+        if (book.phase, book.epoch) == ("reforming", epoch):
+            self._books.watch.end(("world", island))
+            book.world_epoch = epoch
+            self._fence(book, now)
+
+    def world_failed(self, island: int, epoch: int, reason: str, now: int) -> None:
+        """Try once more, as a new epoch; the driver has said why in its own log."""
+        book = self._books.islands[island]
+        if (book.phase, book.epoch) == ("reforming", epoch):
+            self._books.outbox.effect(Tell(f"island {book.island.name!r}: epoch {epoch} did not form: {reason}"))
+            self._reform(book, now)
+
+    def _run(self, book: IslandBook, now: int) -> None:
+        book.stale_world = False
+        book.scheduler.paused = False
+        for host in spans.items(book.fresh):
+            self._books.resources.host_joined(host)
+        book.fresh = spans.EMPTY
+        self._books.outbox.effect(
+            Tell(f"island {book.island.name!r} runs: epoch {book.epoch}, hosts {spans.text(book.members)}")
+        )
+        book.formed = book.epoch
+        self._books.failures.epoch_formed(book, now)
+        self._books.recovery.island_formed(now)
+        if book.coming or book.leaving:
+            self._change(book, now)  # they came, or asked to leave, while this epoch was forming
+
+    # --- the end of a turn --------------------------------------------------------------------------------------
+
+    def flush(self, turns: dict[int, Turn]) -> None:
+        """Number what this turn says to each island and send it. While a tree forms, the stream keeps it."""
+        for index in sorted(turns):
+            book, turn = self._books.islands[index], turns[index]
+            hosts = spans.meet(turn.target(), book.members)
+            if hosts:
+                message = book.stream.append(
+                    tuple(turn.plans), tuple(turn.runs), tuple(turn.steps), hosts, self._books.settled_below()
+                )
+                self._send(book, message)
+        turns.clear()

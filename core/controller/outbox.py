@@ -1,0 +1,68 @@
+"""What one turn of the controller has to say, gathered and sent together: one message an island, one a client.
+
+Neighbours: every room of the controller puts in; `controller.handle` empties it at the end of the turn.
+"""
+
+from __future__ import annotations
+
+from .. import spans
+from ..effects import Effect, Send
+from ..messages import Note, Notes, RunHeader, Step
+from ..plan import Plan
+from ..spans import Spans
+
+
+class Turn:
+    """For one island: what its next `Ordered` will say, and to whom."""
+
+    def __init__(self) -> None:
+        self.plans: list[Plan] = []
+        self.runs: list[RunHeader] = []
+        self.steps: list[Step] = []
+        self.hosts: list[Spans] = []
+
+    def target(self) -> Spans:
+        first = self.hosts[0]
+        if all(hosts is first or hosts == first for hosts in self.hosts):
+            return first
+        return spans.union(*self.hosts)
+
+
+class Outbox:
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self.turns: dict[int, Turn] = {}
+        self._notes: dict[int, list[Note]] = {}
+
+    def effect(self, effect: Effect) -> None:
+        self.effects.append(effect)
+
+    def note(self, peer: int, note: Note) -> None:
+        """To a client; one that is gone (peer < 0) hears nothing."""
+        if peer >= 0:
+            self._notes.setdefault(peer, []).append(note)
+
+    def _turn(self, island: int, hosts: Spans) -> Turn:
+        turn = self.turns.get(island)
+        if turn is None:
+            turn = self.turns[island] = Turn()
+        turn.hosts.append(hosts)
+        return turn
+
+    def plan(self, island: int, plan: Plan, hosts: Spans) -> None:
+        self._turn(island, hosts).plans.append(plan)
+
+    def run(self, island: int, header: RunHeader, hosts: Spans) -> None:
+        self._turn(island, hosts).runs.append(header)
+
+    def step(self, island: int, step: Step, hosts: Spans) -> None:
+        if hosts:
+            self._turn(island, hosts).steps.append(step)
+
+    def take(self) -> list[Effect]:
+        """Notes and effects of this turn; the turns of islands are taken by `Islands.flush`."""
+        effects, self.effects = self.effects, []
+        notes, self._notes = self._notes, {}
+        for peer, said in notes.items():
+            effects.append(Send((peer,), said[0] if len(said) == 1 else Notes(tuple(said))))
+        return effects

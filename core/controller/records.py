@@ -1,0 +1,222 @@
+"""What the controller remembers: sessions, programs, plans in use, runs, and what is under way in an island's order.
+
+Records hold facts and no decisions; the rooms beside this file decide. Every record is reachable from `books.Books`.
+"""
+
+from __future__ import annotations
+
+
+from ..buffers import Buffer
+from ..messages import Blame, Get, Open, RunHeader, Submit
+from ..plan import Gang, Move, Plan
+from ..program import Program
+from ..policy.base import Ticket
+from ..spans import Spans
+
+
+class Session:
+    """One client, as long as it lives. Its own names map to the controller's ids here and nowhere else."""
+
+    def __init__(self, number: int, peer: int, opening: Open) -> None:
+        self.number = number
+        self.peer = peer
+        self.name = opening.name
+        self.weight = opening.weight
+        self.priority = opening.priority
+        self.names: dict[int, Named] = {}  # client's name for a buffer -> what it stands for
+        self.programs: dict[int, ProgramRecord] = {}
+        self.runs: dict[int, Run] = {}  # client's name -> run, until it has ended
+        self.last_run = 0  # names of runs only grow, so that one ends once
+        self.gone = False
+
+
+class Named:
+    """What a client's name for a buffer stands for. A result is named before its run is lowered, so before it has
+    an id; runs that read it wait here."""
+
+    __slots__ = ("alias", "blame", "buffer", "gets", "name", "readers", "ready", "released", "session")
+
+    def __init__(self, session: Session, name: int, buffer: int = -1) -> None:
+        self.session = session
+        self.name = name
+        self.buffer = buffer
+        self.alias = False  # another name for a buffer that has one: an argument that a program returned
+        self.ready = False  # its contents are there
+        self.released = False
+        self.blame: Blame | None = None
+        self.readers: dict[int, Run] = {}  # runs that read it and have not ended
+        self.gets: list[tuple[Session, Get]] = []  # asked for before it was ready
+
+
+class ProgramRecord:
+    """A registered program of a session. `blame`: it can never run here."""
+
+    def __init__(self, session: Session, name: int, ir: Program) -> None:
+        self.session = session
+        self.name = name
+        self.ir = ir
+        self.blame: Blame | None = None
+
+
+class Shape:
+    """What the controller derives from a plan once, so that each run of it costs little."""
+
+    def __init__(self, plan: Plan, keys: list[int], hosts: list[Spans], per_island: dict[int, Spans]) -> None:
+        self.plan = plan
+        self.keys = keys  # by step: place key of a gang, of a move's target
+        self.hosts = hosts  # by step: hosts of a gang, of a move's target
+        self.island_hosts = per_island  # every host that must know the plan
+        self.parts: dict[int, Plan] = {}  # cut for an island
+        self.sent: dict[int, int] = {}  # island -> epoch in which its hosts were told the plan
+        self.followers: list[list[int]] = [[] for _ in plan.steps]  # steps that wait for step i to enter
+        self.makers: list[tuple[int, ...]] = []  # by step: steps that make its inputs
+        self.arg_inputs: list[tuple[int, ...]] = []  # by step: arguments it reads
+        self.feeds: list[list[int]] = [[] for _ in plan.steps]  # steps that read what step i makes
+        self.ripens: list[list[int]] = [[] for _ in plan.steps]  # gangs on other islands that its end makes ripe
+        self.late: list[int] = [0] * len(plan.steps)  # producers on other islands, by gang
+        self.users = 0  # runs lowered to it that are not over
+        self.sender_users: dict[int, int] = {}  # slots read by moves -> how many reads must end before they die
+        self.dies_at: list[list[int]] = [[] for _ in plan.steps]  # slots whose last reader in the order is step i
+        self._derive()
+
+    def _derive(self) -> None:
+        plan = self.plan
+        for index, step in enumerate(plan.steps):
+            for before in plan.after[index]:
+                self.followers[before].append(index)
+            slots = step.inputs if isinstance(step, Gang) else (step.source,)
+            makers = dict.fromkeys(plan.slots[s].maker for s in slots if plan.slots[s].maker >= 0)
+            self.makers.append(tuple(makers))
+            self.arg_inputs.append(tuple(dict.fromkeys(plan.slots[s].arg for s in slots if plan.slots[s].arg >= 0)))
+            for maker in makers:
+                self.feeds[maker].append(index)
+            if isinstance(step, Gang):
+                self._find_late(index, step)
+        for number, slot in enumerate(plan.slots):
+            if slot.senders:
+                readers = sum(number in s.inputs for s in plan.steps if isinstance(s, Gang))
+                self.sender_users[number] = readers + len(slot.senders)
+            elif slot.last >= 0:
+                self.dies_at[slot.last].append(number)
+
+    def _find_late(self, index: int, gang: Gang) -> None:
+        """A gang is late while a producer on another island, behind a move, has not finished."""
+        for number in gang.inputs:
+            maker = self.plan.slots[number].maker
+            step = self.plan.steps[maker] if maker >= 0 else None
+            if not isinstance(step, Move):
+                continue
+            source = self.plan.slots[step.source]
+            if source.maker >= 0 and source.layout.place.island != gang.place.island:
+                self.ripens[source.maker].append(index)
+                self.late[index] += 1
+
+
+# A run's life. Key: (state, what happened) -> next state. Anything else is a fault of ours and raises.
+RUN_TABLE: dict[tuple[str, str], str] = {
+    ("submitted", "planned"): "planned",  # slices bound, arguments' layouts known, lowered
+    ("planned", "compiled"): "compiled",  # every host has reported ready
+    ("planned", "moved"): "submitted",  # the device map changed under it: lower again
+    ("compiled", "moved"): "submitted",
+    ("compiled", "stale"): "planned",  # a new epoch: its code must be compiled again
+    ("compiled", "admitted"): "running",  # all its memory is reserved on all islands
+    ("running", "settled"): "over",
+    ("submitted", "failed"): "over",
+    ("planned", "failed"): "over",
+    ("compiled", "failed"): "over",
+    ("running", "failed"): "draining",  # what has entered an order runs to its end, the rest never enters
+    ("draining", "failed"): "draining",
+    ("draining", "settled"): "over",
+}  # fmt: skip
+
+
+class Run:
+    """One execution of a program, from the call to the last report."""
+
+    __slots__ = (
+        "base", "blame", "call", "donated", "ended", "entered", "gates", "header", "held", "id", "late", "left",
+        "literals", "made_results", "names", "offered", "open_steps", "program", "session", "shape", "sizes",
+        "sources", "spoilt", "state", "submitted", "unsettled", "users", "using", "waits",
+    )  # fmt: skip
+
+    def __init__(self, ident: int, program: ProgramRecord, call: Submit, now: int) -> None:
+        self.id = ident
+        self.program = program
+        self.session = program.session
+        self.call = call
+        self.submitted = now
+        self.state = "submitted"
+        self.base = 0  # slot s is buffer base + s
+        self.sources: list[Named | bytes] = []  # its arguments
+        self.names: list[Named] = []  # of its results, by index
+        self.made_results: dict[int, list[tuple[int, Named]]] = {}  # step -> results (slots) that it makes
+        self.held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it
+        self.literals: dict[int, int] = {}  # argument index -> slot
+        self.shape: Shape | None = None
+        self.header: RunHeader | None = None
+        self.donated: frozenset[int] = frozenset()  # arguments whose memory it really takes over
+        self.using = False  # admitted: what it holds is in use, and stays on the devices
+        self.gates: list[int] = []  # by step: how many steps must still enter (or more, see dispatch) before it may
+        self.unsettled: list[int] = []  # by step: its own end, and that of everything it reads
+        self.entered = bytearray()  # by step: 0 not yet, 1 in an order, 2 over on its hosts, 3 settled
+        self.late: list[int] = []
+        self.spoilt: dict[int, Blame] = {}  # step -> first blame of what it made
+        self.sizes: dict[int, tuple[int, ...]] = {}  # irregular step -> what came out
+        self.users: dict[int, int] = {}  # slot read by moves -> reads that have not ended
+        self.open_steps = 0  # in an order and not over
+        self.left = 0  # steps that have not settled
+        self.offered: dict[int, Ticket] = {}  # while a scheduler has it
+        self.blame: Blame | None = None
+        self.ended = False  # the client has been told
+        self.waits = ""  # what it waits for, in words
+
+    def turn(self, happened: str) -> None:
+        self.state = RUN_TABLE[self.state, happened]
+
+    @property
+    def plan(self) -> Plan:
+        assert self.shape is not None
+        return self.shape.plan
+
+    def buffer_of(self, slot: int) -> int:
+        """Buffer id of a slot: arguments keep the id they came with."""
+        assert self.header is not None
+        arg = self.plan.slots[slot].arg
+        return self.base + slot if arg < 0 else self.header.args[arg]
+
+    def describe(self, step: int) -> tuple[str, str]:
+        """Program and node, as the user named them."""
+        return self.program.ir.name, self.plan.steps[step].name
+
+
+class Flight:
+    """Something with a seq that is in an island's order and not over on all its hosts."""
+
+    __slots__ = ("blame", "buffer", "copied", "cost", "counts", "entered", "hosts", "island", "kind", "left",
+                 "missing", "poisoned", "run", "seq", "session", "step", "ticket", "transfer", "unacked",
+                 "uncounted")  # fmt: skip
+
+    def __init__(
+        self, seq: int, kind: str, island: int, hosts: Spans, now: int, *,
+        run: Run | None = None, step: int = -1, buffer: int = -1, transfer: int = -1, cost: int = 0,
+    ) -> None:  # fmt: skip
+        self.seq = seq
+        self.kind = kind  # "gang", "send", "recv", "put", "get", "spill", "restore"
+        self.island = island
+        self.hosts = hosts
+        self.left = hosts  # hosts that have not reported Done
+        self.unacked = hosts  # that have not reported Enqueued (asked of gangs under sequential dispatch)
+        self.uncounted = hosts  # that have not reported Counted (sparse sends)
+        self.counts: dict[int, int] = {}
+        self.missing = hosts  # of a stall: have not launched it
+        self.poisoned = False
+        self.copied: Buffer | None = None  # of a spill or restore
+        self.session: Session | None = None  # of a put or get
+        self.entered = now
+        self.run = run
+        self.step = step
+        self.buffer = buffer
+        self.transfer = transfer
+        self.cost = cost
+        self.blame: Blame | None = None
+        self.ticket: Ticket | None = None

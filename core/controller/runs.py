@@ -1,0 +1,331 @@
+"""A run's way from the call to its end: bound, lowered, compiled, admitted, dispatched, over. It ends exactly once.
+
+`advance` takes a run as far as it can go now and leaves it waiting for exactly one thing, in words that a user can
+read (`Run.waits`); whoever brings that thing has it advanced again. Nothing here holds memory while it waits.
+
+Neighbours: `clients` submits and cancels; `resources` binds, `lowering` lowers, `codes` compiles, `admission`
+reserves memory, `dispatch` runs; `holdings` counts who holds which buffer.
+The functions that matter: `submit`, `advance`, `fail`, `over`, `lower_again`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..errors import Impossible, ProgramError
+from ..invariants.observations import RunEnded, RunSubmitted
+from ..lowering import home
+from ..messages import Blame, Ended, ForgetStep, RunHeader, Submit, Waiting
+from ..place import Place
+from ..plan import Layout, Plan
+from ..resources import Waits
+from ..validate import validate_literals
+from .records import Named, ProgramRecord, Run, Session
+
+if TYPE_CHECKING:
+    from .books import Books
+
+
+class Runs:
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._count = 0
+        self._for_slice: dict[tuple[int, str], dict[int, Run]] = {}  # (session, slice) -> runs that wait for it
+        self._for_code: dict[int, dict[int, Run]] = {}  # plan -> runs that wait for it
+        self._failing: deque[tuple[Run, Blame]] = deque()  # a failure makes readers fail: one after the other
+
+    # --- in ------------------------------------------------------------------------------------------------------
+
+    def submit(self, session: Session, call: Submit, now: int) -> str | None:
+        """Returns what is wrong with the call, if the client broke the protocol. Bad luck is no breach: a program
+        that cannot run here, or an argument that is spoilt, fails the run."""
+        wrong = self._breach(session, call)
+        if wrong:
+            return wrong
+        self._count += 1
+        books, program = self._books, session.programs[call.program]
+        run = Run(books.base + self._count, program, call, now)
+        books.runs[run.id] = run
+        session.runs[call.run] = run
+        session.last_run = call.run
+        books.history.submitted(run)
+        books.observe(RunSubmitted(session.number, call.run))
+        sources = [arg if isinstance(arg, bytes) else session.names[arg] for arg in call.args]
+        run.sources = sources
+        for index, source in enumerate(sources):
+            if isinstance(source, Named):
+                books.holdings.read(run, index, source)
+        for index in program.ir.donate_args if program.blame is None else ():
+            source = sources[index]
+            if isinstance(source, Named):
+                books.holdings.give_up(source)
+        for name in call.results:
+            named = Named(session, name)
+            named.released = not name
+            run.names.append(named)
+            if name:
+                session.names[name] = named
+        self.advance(run, now)
+        return None
+
+    def _breach(self, session: Session, call: Submit) -> str | None:
+        program, limit = session.programs.get(call.program), self._books.config.literal_limit
+        if program is None:
+            return f"run {call.run} names program {call.program}, which is not registered"
+        if call.run <= session.last_run:
+            return f"run {call.run} does not come after run {session.last_run}"
+        if len(session.runs) >= self._books.config.max_runs:
+            return f"it has {len(session.runs)} runs that have not ended, which is the limit"
+        ir = program.ir
+        if len(call.args) != len(ir.args) or len(call.results) != len(ir.results):
+            return f"run {call.run} of {ir.name!r} has the wrong number of arguments or results"
+        if sum(len(arg) for arg in call.args if isinstance(arg, bytes)) > limit:
+            return f"run {call.run} has literals of more than {limit} bytes"
+        for index, arg in enumerate(call.args):
+            if not isinstance(arg, bytes) and arg not in session.names:
+                return f"run {call.run}: argument {index} names buffer {arg}, which this client does not hold"
+        named = [name for name in call.results if name]
+        if len(named) != len(set(named)) or any(name in session.names or name < 0 for name in named):
+            return f"run {call.run} gives a result a name that is in use"
+        return None
+
+    def compile_ahead(self, record: ProgramRecord) -> None:
+        """At registration: if its slices are bound, compile for arguments that lie where it wants them."""
+        books, ir = self._books, record.ir
+        places = tuple(books.resources.place(record.session.number, spec.name) for spec in ir.slices)
+        if all(place is not None for place in places):
+            known = tuple(place for place in places if place is not None)
+            plan = self._lower(record, known, tuple(home(ir, known, value) for value in ir.args))
+            books.ask_for_code(books.shape_of(plan))
+
+    def _lower(self, record: ProgramRecord, places: tuple[Place, ...], args: tuple[Layout, ...]) -> Plan:
+        return self._books.lowerings.lower(record.ir, places, args, fused=self._books.config.fuse)
+
+    # --- forward -------------------------------------------------------------------------------------------------
+
+    def advance(self, run: Run, now: int) -> None:
+        if run.state == "submitted":
+            self._plan(run, now)
+        if run.state == "planned":
+            self._compile(run, now)
+        if run.state == "compiled":
+            self._books.admission.enter(run)
+
+    def _plan(self, run: Run, now: int) -> None:
+        """Bind its slices, know where its arguments lie, and lower it; or leave it waiting, or failed."""
+        if run.program.blame is not None:
+            self.fail(run, run.program.blame, now)
+            return
+        try:
+            validate_literals(run.program.ir, run.call.args)
+            places = self._bind(run)
+            layouts = self._layouts(run, places) if places is not None else None
+            if places is None or layouts is None:
+                return
+            plan = self._lower(run.program, places, layouts)
+        except (Impossible, ProgramError) as error:
+            self.fail(run, Blame("refused", str(error), run.program.ir.name), now)
+            return
+        run.shape = self._books.shape_of(plan)
+        run.shape.users += 1
+        run.turn("planned")
+        self._name_results(run)
+
+    def _bind(self, run: Run) -> tuple[Place, ...] | None:
+        places: list[Place] = []
+        for spec in run.program.ir.slices:
+            found = self._books.resources.bind(run.session.number, spec)
+            if isinstance(found, Waits):
+                self._for_slice.setdefault((run.session.number, spec.name), {})[run.id] = run
+                self._wait(run, f"slice {spec.name!r} {found.reason}")
+                return None
+            places.append(found.place)
+        return tuple(places)
+
+    def _layouts(self, run: Run, places: tuple[Place, ...]) -> tuple[Layout, ...] | None:
+        """Where the arguments really lie; a literal lies wherever the program wants it."""
+        layouts: list[Layout] = []
+        for index, (source, value) in enumerate(zip(run.sources, run.program.ir.args, strict=True)):
+            if not isinstance(source, Named):
+                layouts.append(home(run.program.ir, places, value))
+                continue
+            if source.blame is not None:
+                self.fail(run, source.blame, self._books.now)
+                return None
+            if source.buffer < 0:
+                self._wait(run, f"buffer {source.name}, which has no place yet")
+                return None
+            layout = self._books.holdings.layout(source.buffer)
+            if (layout.shape, layout.dtype) != (value.shape, value.dtype):
+                has, wants = f"{layout.dtype}{list(layout.shape)}", f"{value.dtype}{list(value.shape)}"
+                raise ProgramError(f"argument {index} is {has}, program {run.program.ir.name!r} wants {wants}")
+            layouts.append(layout)
+        return tuple(layouts)
+
+    def _name_results(self, run: Run) -> None:
+        """Every result has an id and a layout now, so those who read it may be lowered."""
+        plan, books = run.plan, self._books
+        run.base = books.next_buffers(len(plan.slots))
+        run.literals = {
+            slot.arg: number for number, slot in enumerate(plan.slots) if slot.arg >= 0 and slot.arg not in run.held
+        }
+        run.made_results = {}
+        kept: list[tuple[int, int, int]] = []
+        for named, slot in zip(run.names, plan.results, strict=True):
+            record = plan.slots[slot]
+            if named.released and not named.name:
+                continue
+            kept.append((slot, run.session.number, named.name))
+            if record.arg in run.held:
+                books.holdings.alias(run, named, record.arg)
+            else:
+                run.made_results.setdefault(record.maker, []).append((slot, named))
+                books.holdings.promise(named, run.base + slot, record)
+        args = tuple(
+            run.held[index] if index in run.held else run.base + run.literals.get(index, 0)
+            for index in range(len(run.sources))
+        )
+        literals = tuple((index, arg) for index, arg in enumerate(run.call.args) if isinstance(arg, bytes))
+        run.header = RunHeader(run.id, plan.id, run.base, args, literals, tuple(kept))
+
+    def _compile(self, run: Run, now: int) -> None:
+        assert run.shape is not None
+        plan = run.plan.id
+        blame = self._books.codes.blame(plan)
+        if blame is not None:
+            self.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
+        elif self._books.ask_for_code(run.shape):
+            run.turn("compiled")
+        else:
+            self._for_code.setdefault(plan, {})[run.id] = run
+            run.waits = "compilation"
+
+    def _wait(self, run: Run, reason: str) -> None:
+        """Tell the client what its run waits for, once a reason."""
+        if run.waits != reason:
+            run.waits = reason
+            self._books.outbox.note(run.session.peer, Waiting(run.call.run, reason))
+
+    # --- what runs wait for comes ----------------------------------------------------------------------------------
+
+    def code_ready(self, plan: int, now: int) -> None:
+        for run in self._for_code.pop(plan, {}).values():
+            self.advance(run, now)
+
+    def slices_bound(self, now: int) -> None:
+        for session, name, _ in self._books.resources.retry():
+            for run in self._for_slice.pop((session, name), {}).values():
+                self.advance(run, now)
+            self._books.contents.slice_bound(session, name, now)
+
+    def lower_again(self, now: int) -> None:
+        """The device map has changed: what has not started is lowered anew, readers taken back before makers."""
+        waiting = [run for run in self._books.runs.values() if run.state in ("planned", "compiled")]
+        for run in reversed(waiting):
+            self._take_back(run)
+        for run in waiting:
+            self.advance(run, now)
+
+    def _take_back(self, run: Run) -> None:
+        assert run.shape is not None
+        self._books.admission.withdraw(run)
+        self._for_code.get(run.plan.id, {}).pop(run.id, None)
+        for named in run.names:
+            self._books.holdings.take_back(named)
+        run.turn("moved")
+        run.shape.users -= 1
+        run.shape = run.header = None
+
+    def compile_again(self, island: int, now: int) -> None:
+        """A new epoch of this island has voided its code."""
+        for run in list(self._books.runs.values()):
+            if run.shape is None or island not in run.shape.island_hosts:
+                continue
+            if run.state == "compiled":
+                self._books.admission.withdraw(run)
+                run.turn("stale")
+            if run.state == "planned":
+                self._for_code.get(run.plan.id, {}).pop(run.id, None)
+                self.advance(run, now)
+
+    # --- out -----------------------------------------------------------------------------------------------------
+
+    def cancel(self, run: Run, now: int) -> None:
+        self.fail(run, Blame("cancelled", "cancelled by its client", run.program.ir.name), now)
+
+    def fail(self, run: Run, blame: Blame, now: int) -> None:
+        """It ends here, for this reason. What has entered an order stays there, the same on all hosts."""
+        self._failing.append((run, blame))
+        if len(self._failing) > 1:
+            return
+        while self._failing:
+            self._fail(*self._failing[0], now)
+            self._failing.popleft()
+
+    def _fail(self, run: Run, blame: Blame, now: int) -> None:
+        if run.state == "over" or run.blame is not None:
+            return
+        run.blame = blame if blame.program else msgspec.structs.replace(blame, program=run.program.ir.name)
+        started = run.state == "running"
+        if started:
+            self._books.dispatch.withdraw(run)
+        else:
+            self._stop_waiting(run)
+        run.turn("failed")
+        self._tell_end(run)
+        self._books.holdings.spoil_results(run, run.blame)
+        if not started or not run.open_steps:
+            self.over(run, now)
+
+    def _stop_waiting(self, run: Run) -> None:
+        if run.shape is not None:
+            self._for_code.get(run.plan.id, {}).pop(run.id, None)
+        for waiting in self._for_slice.values():
+            waiting.pop(run.id, None)
+        self._books.admission.withdraw(run)
+
+    def _tell_end(self, run: Run) -> None:
+        if run.ended:
+            return
+        run.ended = True
+        run.session.runs.pop(run.call.run, None)
+        self._books.order.close(run.session.name, run.call.run)
+        self._books.history.ended(run, run.blame)
+        self._books.observe(RunEnded(run.session.number, run.call.run, run.blame))
+        self._books.outbox.note(run.session.peer, Ended(run.call.run, run.blame))
+
+    def over(self, run: Run, now: int) -> None:
+        """Nothing of it is in flight any more."""
+        books = self._books
+        if run.state != "over":
+            run.turn("settled")
+        self._tell_end(run)
+        books.runs.pop(run.id, None)
+        if run.using:
+            self._give_back(run)
+        for index in sorted(run.held):
+            books.holdings.let_go(run, index)
+        for source in run.sources:
+            if isinstance(source, Named):
+                source.readers.pop(run.id, None)
+        if run.shape is not None:
+            run.shape.users -= 1
+
+    def _give_back(self, run: Run) -> None:
+        """What it reserved and did not use; of a failed run, what it made and nobody will read."""
+        books = self._books
+        for slot, key, nbytes in books.ledger.end(run.id):
+            layout = run.plan.slots[slot].layout
+            books.holdings.free_on_hosts(run.buffer_of(slot), layout)
+            books.ledger.free(key, nbytes)
+        for index, slot in list(run.literals.items()):
+            if slot not in run.plan.results:  # hosts have made it, and the gang that would free it never enters
+                books.holdings.free_on_hosts(run.buffer_of(slot), run.plan.slots[slot].layout)
+            books.dispatch.literal_over(run, index, -1)
+        if run.blame is not None:
+            assert run.shape is not None
+            for island, hosts in run.shape.island_hosts.items():
+                books.outbox.step(island, ForgetStep((run.id,)), hosts)

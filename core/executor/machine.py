@@ -1,0 +1,343 @@
+"""The executor of one host: `handle(event, now) -> [effect, ...]`, from its island's ordered stream to its
+devices.
+
+In: `Ordered` messages and `Seat`s that the host's `stream.Inlet` has taken, and what devices, compiler and
+transfer machine say. Out: commands to these three, and `Up(report)` for the controller.
+
+Confluent: which effects there are, their causes, and their order on each channel (launch queue; a
+transfer) depend on which events came and on their order per connection (stream; devices; transfers;
+compiler), and neither on `now` nor on how connections interleave. Three things hold this up. Names and
+causes are decided when a step is read, from the stream alone (`desk.live`); an effect waits for exactly its
+causes (`waits`); and where two connections do race (data against poison), the race is the transfer
+machine's to decide. The law is for one seat: a new seat, a failed launch and a lost device are faults, and
+what a fault finds under way is a matter of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import spans
+from ..effects import (
+    Cause,
+    CodeReady,
+    CompileCode,
+    Copied,
+    DeviceLost,
+    Effect,
+    Finished,
+    LaunchFailed,
+    MakeBuffer,
+    Received,
+    Reform,
+    Reformed,
+    RowsCounted,
+    Sent,
+)
+from ..errors import Illegal
+from ..messages import (
+    AskStep,
+    Blame,
+    Compiled,
+    CompileStep,
+    ExpectStep,
+    ForgetStep,
+    FreeStep,
+    GangStep,
+    Join,
+    Ordered,
+    PoisonStep,
+    RecvStep,
+    RestoreStep,
+    RunHeader,
+    Seat,
+    Seated,
+    SendStep,
+    SpillStep,
+    Trouble,
+)
+from ..resharding import Hosts
+from ..spans import Spans
+from .desk import Desk
+from .moves import Moves
+from .queue import Queue
+from .runs import PlanFacts, Run
+from .shards import Shards
+from .waits import Causes
+
+
+def code_cause(plan: int, code: int) -> Cause:
+    return ("code", plan << 20 | code)
+
+
+class Executor:
+    """`hosts`: which devices each host of the cluster has. `lane`: one launch queue a host, or one a
+    device."""
+
+    def __init__(self, host: int, hosts: Hosts, *, lane: str = "host", incarnation: int = 0) -> None:
+        if lane not in ("host", "device"):
+            raise Illegal(f"a lane is 'host' or 'device', not {lane!r}")
+        self.host = host
+        self.epoch = self.tree = self.last = -1
+        self._incarnation = incarnation
+        self._mine = spans.of(hosts.devices_of(host))
+        self._by_device = lane == "device"
+        self._desk = Desk(host)
+        self._shards = Shards(self._desk)
+        self._queue = Queue(self._desk, self._shards)
+        self._moves = Moves(self._desk, self._shards, self._queue, hosts)
+        self._plans: dict[int, PlanFacts] = {}
+        self._runs: dict[int, Run] = {}
+        self._compiled: dict[tuple[int, int], Compiled | None] = {}  # None: under way
+        self._forming: Seat | None = None  # the new epoch that this host has not yet reported
+        self._reforming = False
+        self._on: dict[type, Callable[[Any], None]] = {
+            Ordered: self._ordered, Finished: self._queue.finished, Received: self._moves.received,
+            Sent: self._moves.sent, Copied: self._moves.copied, RowsCounted: self._moves.counted,
+            CodeReady: self._code_ready, LaunchFailed: self._queue.failed, DeviceLost: self._device_lost,
+            Seat: self._seat, Reformed: self._reformed,
+        }  # fmt: skip
+        self._step: dict[type, Callable[[Any], None]] = {
+            GangStep: self._gang, SendStep: self._send, RecvStep: self._recv, FreeStep: self._free,
+            SpillStep: self._spill, RestoreStep: self._restore, PoisonStep: self._moves.poison,
+            ExpectStep: self._moves.expect, CompileStep: self._compile, ForgetStep: self._forget,
+            AskStep: self._ask,
+        }  # fmt: skip
+
+    # --- in and out ---------------------------------------------------------------------------------------
+
+    def handle(self, event: Any, now: int) -> list[Effect]:
+        """Raises Illegal for what this host's own devices or transfers cannot have done; never for a
+        message."""
+        act = self._on.get(type(event))
+        if act is None:
+            raise Illegal(f"an executor takes no {type(event).__name__}")
+        out = self._desk.out = []
+        act(event)
+        return out
+
+    def next_wakeup(self) -> int | None:
+        return None
+
+    def describe(self) -> Join:
+        """How this host presents itself to a controller that has lost it, or that has restarted."""
+        unfinished = tuple(
+            sorted(record.seq for record in self._desk.records if record.state not in ("over", "gone"))
+        )
+        held = tuple(self._shards.held())
+        return Join(self.host, self._incarnation, self.epoch, self.last, held, unfinished)
+
+    # --- the stream ---------------------------------------------------------------------------------------
+
+    def _ordered(self, message: Ordered) -> None:
+        desk = self._desk
+        if message.epoch != self.epoch or message.number <= self.last:
+            text = (
+                f"message {message.number} of epoch {message.epoch} after {self.last} of epoch {self.epoch}"
+            )
+            desk.fault(text)
+            return
+        self.last = message.number
+        desk.order = ("order", message.number)
+        desk.settle(message.settled)
+        if self._queue.graves:
+            self._queue.tend(desk.settled)
+        if not self._within(message.hosts):
+            return  # this host only passes it on
+        for plan in message.plans:
+            self._plans[plan.id] = PlanFacts(plan, self._mine, self._by_device)
+        for header in message.runs:
+            self._begin(header)
+        for step in message.steps:
+            self._step[type(step)](step)
+
+    def _within(self, hosts: Spans) -> bool:
+        for low, high in hosts:  # noqa: SIM110 - asked twice a gang, and three times faster than any()
+            if low <= self.host < high:
+                return True
+        return False
+
+    def _begin(self, header: RunHeader) -> None:
+        facts = self._plans.get(header.plan)
+        if facts is None or len(header.args) < facts.arity:
+            self._desk.fault(
+                f"run {header.run} is of plan {header.plan}, which this host does not know, or not so"
+            )
+            return
+        run = self._runs[header.run] = Run(header, facts)
+        for slot, arg in facts.args:
+            if arg in run.literal or slot in run.kept:
+                self._argument(run, slot, arg)
+
+    def _argument(self, run: Run, slot: int, arg: int) -> None:
+        """Make it here if its contents came with the call; and know it if it is also a result."""
+        facts, buffer = run.facts.plan.slots[slot], run.ids[slot]
+        used = facts.keep or facts.last >= 0 or facts.senders
+        if arg in run.literal and used and run.facts.on(facts.layout.place):
+            self._shards.make(buffer, facts.layout)
+            self._desk.out.append(MakeBuffer(buffer, facts.layout, run.literal[arg], (self._desk.order,)))
+        shard = self._shards.get(buffer)
+        if shard is not None:
+            shard.labels += run.kept.get(slot, ())
+
+    def _gang(self, step: GangStep) -> None:
+        if not self._within(step.hosts):
+            return
+        run = self._runs.get(step.run)
+        facts = run.facts.gang(step.step) if run is not None else None
+        if run is not None and facts is not None:
+            self._queue.enter(step, run, facts)
+        elif self._queue.graves.pop(step.seq, None) is None:
+            # It cannot be launched, and what comes behind it must not meet its peers' collective.
+            text = f"gang {step.seq} is step {step.step} of run {step.run}, which this host does not know"
+            self._desk.fault(text, step.seq)
+            self._queue.stop(step.seq)
+
+    def _send(self, step: SendStep) -> None:
+        if not self._within(step.hosts):
+            return
+        run = self._runs.get(step.run)
+        move = run.facts.move(step.step) if run is not None else None
+        if step.client:
+            self._moves.send_whole(step)
+        elif run is None or move is None:
+            self._moves.undoable(
+                step.seq, f"a send is step {step.step} of run {step.run}, which this host has not"
+            )
+        else:
+            self._moves.send(step, run, move)
+        self._bury(step.seq, step.transfer)
+
+    def _recv(self, step: RecvStep) -> None:
+        if not self._within(step.hosts):
+            return
+        run = self._runs.get(step.run)
+        move = run.facts.move(step.step) if run is not None else None
+        if step.client:
+            self._moves.recv_whole(step)
+        elif run is None or move is None:
+            self._moves.undoable(
+                step.seq, f"a receive is step {step.step} of run {step.run}, which this host has not"
+            )
+        else:
+            self._moves.recv(step, run, move)
+        self._bury(step.seq, step.transfer)
+
+    def _bury(self, seq: int, transfer: int) -> None:
+        blame = self._queue.graves.pop(seq, None)
+        if blame is not None:
+            self._moves.poison(PoisonStep(transfer, blame))
+
+    def _free(self, step: FreeStep) -> None:
+        for buffer in step.buffers:
+            shard = self._shards.get(buffer)
+            if shard is not None:  # hosts without a shard of it are told too
+                self._shards.retire(shard, (self._desk.order,))
+
+    def _spill(self, step: SpillStep) -> None:
+        if self._within(step.hosts):
+            self._moves.spill(step)
+
+    def _restore(self, step: RestoreStep) -> None:
+        if self._within(step.hosts):
+            self._moves.restore(step)
+
+    def _ask(self, step: AskStep) -> None:
+        self._queue.ask(step.seq)
+
+    def _compile(self, step: CompileStep) -> None:
+        facts = self._plans.get(step.plan)
+        if facts is None:
+            self._desk.fault(f"plan {step.plan} is to be compiled, and is not known on this host")
+            return
+        for number in step.codes:
+            if facts.compiles(number):
+                self._compiled[step.plan, number] = None
+                self._desk.out.append(CompileCode(step.plan, number, (self._desk.order,)))
+
+    def _forget(self, step: ForgetStep) -> None:
+        for run in step.runs:
+            self._runs.pop(run, None)
+        for plan in step.plans:
+            self._plans.pop(plan, None)
+            for key in [key for key, said in self._compiled.items() if key[0] == plan and said is not None]:
+                del self._compiled[key]
+
+    # --- the host's own -----------------------------------------------------------------------------------
+
+    def _code_ready(self, event: CodeReady) -> None:
+        key = (event.plan, event.code)
+        if self._compiled.get(key, event) is not None:
+            raise Illegal(f"code {event.code} of plan {event.plan} is ready, and nobody asked")
+        facts = self._plans.get(event.plan)
+        blame = self._desk.here(event.blame, facts.plan.program if facts is not None else "")
+        report = self._compiled[key] = Compiled(event.plan, event.code, self._desk.me, blame)
+        self._desk.up(report, (code_cause(event.plan, event.code),))
+        if facts is None:
+            del self._compiled[key]  # the plan was forgotten meanwhile
+
+    def _device_lost(self, event: DeviceLost) -> None:
+        blame = self._desk.here(event.blame) or event.blame
+        self._desk.up(Trouble(self.host, -1, blame, event.device), (("lost", event.device),))
+
+    # --- seats --------------------------------------------------------------------------------------------
+
+    def _seat(self, seat: Seat) -> None:
+        desk = self._desk
+        if seat.host != self.host or seat.epoch < self.epoch:
+            desk.fault(
+                f"a seat for host {seat.host} in epoch {seat.epoch}; this one is in epoch {self.epoch}"
+            )
+            return
+        if self.last < 0:
+            self.last = seat.last
+        desk.order = ("seat", seat.tree)
+        self.tree = seat.tree
+        if seat.epoch > self.epoch:
+            self._forming, self._reforming = seat, False
+            self._shards.new_epoch()
+            self._queue.stopped = True
+        self._abandon(seat)
+        if seat.epoch > self.epoch:
+            self.epoch = seat.epoch
+            causes: Causes = (desk.order, *self._queue.under_way())
+            desk.waits.when(causes, lambda causes: self._reform(seat, causes))
+        else:
+            self._again()
+
+    def _abandon(self, seat: Seat) -> None:
+        """What will never finish is dropped; the rest goes on. Whoever writes the list must name each gang
+        in flight that not all of its hosts can launch, or its peers wait for ever."""
+        blame = Blame("host-lost", f"island {seat.island} lost a member before it was done", host=self.host)
+        self._queue.abandon(seat.abandon, blame)
+        self._moves.abandon(seat.abandon, blame)
+        self._shards.drop(seat.dropped, blame)
+        if self._forming is None:
+            self._queue.go_on()
+
+    def _again(self) -> None:
+        """The path has changed and reports may have been lost with it: say all again that is not settled."""
+        desk = self._desk
+        for record in desk.records:
+            for report in record.said:
+                desk.up(report, (desk.order,))
+        for compiled in self._compiled.values():
+            if compiled is not None:
+                desk.up(compiled, (desk.order,))
+        if self._forming is None:
+            desk.up(Seated(self.host, self.epoch, self.tree, self.last), (desk.order,))
+
+    def _reform(self, seat: Seat, causes: Causes) -> None:
+        if self._forming is seat:  # else a newer epoch has begun
+            self._reforming = True
+            self._desk.out.append(Reform(seat.epoch, seat.members, seat.abandon, causes))
+
+    def _reformed(self, event: Reformed) -> None:
+        if event.epoch < self.epoch:
+            return  # overtaken by a newer epoch
+        if event.epoch > self.epoch or not self._reforming:
+            raise Illegal(f"epoch {event.epoch} was formed, and nobody asked")
+        self._forming, self._reforming = None, False
+        self._desk.up(Seated(self.host, self.epoch, self.tree, self.last), (("reformed", event.epoch),))
+        self._queue.go_on()

@@ -1,0 +1,105 @@
+"""What must always be true: one invariant a file, judged by what a world reports.
+
+A driver makes `Checks(everything())`, reports to it what it does (observations.py), and hears of the first
+broken promise as a `Violation`. base.py says how.
+"""
+
+from __future__ import annotations
+
+from .base import Checker, Checks, Violation
+from .books import Books, BooksAddUp
+from .buffers import Buffers
+from .double_booking import DoubleBooking
+from .epochs import Epochs
+from .gang_atomicity import GangAtomicity
+from .memory import Memory
+from .observations import (
+    Abandoned,
+    Allocated,
+    BufferFreed,
+    BufferHeld,
+    BufferLetGo,
+    BufferLost,
+    BufferMade,
+    BufferUnused,
+    BufferUsed,
+    ChunkArrived,
+    ChunkSent,
+    ClientLost,
+    Entered,
+    EpochFormed,
+    Finished,
+    Granted,
+    Heeded,
+    HostJoined,
+    HostLost,
+    HostSeated,
+    Launched,
+    Obeyed,
+    Observation,
+    Released,
+    RunEnded,
+    RunSubmitted,
+    Started,
+    TransferOpened,
+    TransferOver,
+)
+from .one_order import OneOrder
+from .runs_end import RunsEnd
+from .transfers import Transfers
+
+
+def everything(books: Books | None = None, pool: int = 0) -> list[Checker]:
+    """All checkers. `books`: of the controller, if it is at hand. `pool`: see `Transfers`."""
+    world: list[Checker] = [
+        GangAtomicity(), OneOrder(), DoubleBooking(), Memory(), Buffers(), RunsEnd(), Epochs(),
+        Transfers(pool),
+    ]  # fmt: skip
+    return [*world, BooksAddUp(books)] if books is not None else world
+
+
+__all__ = [
+    "Abandoned",
+    "Allocated",
+    "Books",
+    "BooksAddUp",
+    "BufferFreed",
+    "BufferHeld",
+    "BufferLetGo",
+    "BufferLost",
+    "BufferMade",
+    "BufferUnused",
+    "BufferUsed",
+    "Buffers",
+    "Checker",
+    "Checks",
+    "ChunkArrived",
+    "ChunkSent",
+    "ClientLost",
+    "DoubleBooking",
+    "Entered",
+    "EpochFormed",
+    "Epochs",
+    "Finished",
+    "GangAtomicity",
+    "Granted",
+    "Heeded",
+    "HostJoined",
+    "HostLost",
+    "HostSeated",
+    "Launched",
+    "Memory",
+    "Obeyed",
+    "Observation",
+    "OneOrder",
+    "Released",
+    "RunEnded",
+    "RunSubmitted",
+    "RunsEnd",
+    "Started",
+    "TransferOpened",
+    "TransferOver",
+    "Transfers",
+    "Violation",
+    "everything",
+]

@@ -1,0 +1,91 @@
+"""Who judges what a world reports: a checker is one invariant, `Checks` is all of them at once.
+
+Any driver can feed this: the in-memory world of the tests, the simulator, the backend. It says what it *did*,
+not what it was told, so a checker shares no code and no belief with the machines that it judges:
+
+    checks = Checks([GangAtomicity(), OneOrder(), ...])     # invariants.everything() makes all of them
+    checks.saw(Launched(host, seq, epoch, devices), now)    # as each thing happens
+    checks.look(now)                                        # after every event handled: the books add up
+    checks.at_rest(now)                                     # nothing is under way: nothing may be left over
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from typing import ClassVar, NoReturn
+
+from .observations import Observation
+
+
+class Violation(Exception):  # not an Error of a caller: the system has broken its word
+    """An invariant does not hold. `recent`: what happened just before, oldest first."""
+
+    def __init__(self, checker: str, text: str) -> None:
+        super().__init__(f"{checker}: {text}")
+        self.checker = checker
+        self.text = text
+        self.now = -1
+        self.recent: tuple[Observation, ...] = ()
+
+
+class Checker(ABC):
+    """One invariant. `sees` are the observations it wants; `saw` gets no others."""
+
+    name: ClassVar[str]
+    sees: ClassVar[tuple[type[Observation], ...]] = ()
+
+    @abstractmethod
+    def saw(self, seen: Observation, now: int) -> None:
+        """Take it in; raise (by `fail`) if it should not have happened."""
+
+    def look(self, now: int) -> None:  # noqa: B027 - most checkers have no use for it
+        """After every event handled. For checkers that read a machine's books, not the world's reports."""
+
+    def at_rest(self, now: int) -> None:  # noqa: B027 - some have nothing to add
+        """Nothing is under way and nothing will come: what should be over, is."""
+
+    def fail(self, text: str) -> NoReturn:
+        raise Violation(self.name, text)
+
+
+class Checks:
+    """All checkers at once; each hears what it asked for."""
+
+    def __init__(self, checkers: Sequence[Checker], remember: int = 30) -> None:
+        self.checkers = tuple(checkers)
+        self.recent: deque[Observation] = deque(maxlen=remember)
+        self._routes: dict[type[Observation], list[Checker]] = {}
+        for checker in self.checkers:
+            for kind in checker.sees:
+                self._routes.setdefault(kind, []).append(checker)
+
+    def saw(self, seen: Observation, now: int) -> None:
+        self.recent.append(seen)
+        try:
+            for checker in self._routes.get(type(seen), ()):
+                checker.saw(seen, now)
+        except Violation as violation:
+            raise self._placed(violation, now) from None
+
+    __call__ = saw
+
+    def look(self, now: int) -> None:
+        try:
+            for checker in self.checkers:
+                checker.look(now)
+        except Violation as violation:
+            raise self._placed(violation, now) from None
+
+    def at_rest(self, now: int) -> None:
+        try:
+            for checker in self.checkers:
+                checker.at_rest(now)
+        except Violation as violation:
+            raise self._placed(violation, now) from None
+
+    def _placed(self, violation: Violation, now: int) -> Violation:
+        violation.now = now
+        violation.recent = tuple(self.recent)
+        return violation

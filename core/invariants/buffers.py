@@ -1,0 +1,134 @@
+"""Nothing is freed while it is held or used, nothing is kept that nobody holds, and all goes exactly once."""
+
+from __future__ import annotations
+
+from .. import spans
+from ..spans import Spans
+from .base import Checker
+from .observations import (
+    BufferFreed,
+    BufferHeld,
+    BufferLetGo,
+    BufferLost,
+    BufferMade,
+    BufferUnused,
+    BufferUsed,
+    Finished,
+    HostLost,
+    Launched,
+    Observation,
+)
+
+Shards = tuple[int, int]  # (host, buffer)
+
+
+class Buffers(Checker):
+    name = "buffers"
+    sees = (HostLost, Launched, Finished, BufferMade, BufferFreed, BufferUsed, BufferUnused, BufferHeld,
+            BufferLetGo, BufferLost)  # fmt: skip
+
+    def __init__(self) -> None:
+        self._users: dict[Shards, dict[str, int]] = {}  # what is on a host -> who is at work with it there
+        self._holders: dict[int, dict[str, int]] = {}  # buffer -> holder -> references
+        self._lost: dict[int, None] = {}
+        self._gangs: dict[
+            tuple[int, int], tuple[Spans, tuple[int, ...]]
+        ] = {}  # (host, seq) -> devices, buffers
+
+    def saw(self, seen: Observation, now: int) -> None:
+        match seen:
+            case Launched():
+                self._launched(seen)
+            case Finished():
+                self._finished(seen)
+            case BufferMade(host=host, buffer=buffer):
+                self._make(host, buffer, "")
+            case BufferFreed(host=host, buffer=buffer):
+                self._free(host, buffer)
+            case BufferUsed(host=host, buffer=buffer, by=by):
+                self._use(host, buffer, by)
+            case BufferUnused(host=host, buffer=buffer, by=by):
+                self._unuse(host, buffer, by)
+            case BufferHeld(buffer=buffer, holder=holder):
+                holders = self._holders.setdefault(buffer, {})
+                holders[holder] = holders.get(holder, 0) + 1
+            case BufferLetGo(buffer=buffer, holder=holder):
+                self._let_go(buffer, holder)
+            case BufferLost(buffer=buffer):
+                self._lost[buffer] = None
+            case HostLost(host=lost):
+                self._users = {shards: users for shards, users in self._users.items() if shards[0] != lost}
+                self._gangs = {key: gang for key, gang in self._gangs.items() if key[0] != lost}
+            case _:
+                pass
+
+    def _launched(self, seen: Launched) -> None:
+        host, by = seen.host, f"gang {seen.seq}"
+        kept = tuple(dict.fromkeys(b for b in seen.inputs if b not in seen.donated))
+        for buffer in dict.fromkeys(seen.inputs):
+            if (host, buffer) in self._users:
+                self._use(host, buffer, by)
+            elif not seen.placeholders:
+                self.fail(f"{by} reads buffer {buffer} on host {host}, where it is not")
+        for buffer in seen.donated:
+            if (host, buffer) in self._users:
+                self._free(host, buffer, by_gang=True)
+        for buffer in seen.outputs:
+            self._make(host, buffer, by)
+        self._gangs[host, seen.seq] = (seen.devices, kept + seen.outputs)
+
+    def _finished(self, seen: Finished) -> None:
+        devices, buffers = self._gangs.get((seen.host, seen.seq), (spans.EMPTY, ()))
+        devices = spans.minus(devices, seen.devices)
+        if devices:
+            self._gangs[seen.host, seen.seq] = (devices, buffers)
+            return
+        self._gangs.pop((seen.host, seen.seq), None)
+        for buffer in buffers:
+            if f"gang {seen.seq}" in self._users.get((seen.host, buffer), {}):
+                self._unuse(seen.host, buffer, f"gang {seen.seq}")
+
+    def _make(self, host: int, buffer: int, by: str) -> None:
+        if (host, buffer) in self._users:
+            self.fail(f"buffer {buffer} was made twice on host {host}")
+        self._users[host, buffer] = {by: 1} if by else {}
+
+    def _use(self, host: int, buffer: int, by: str) -> None:
+        users = self._users.get((host, buffer))
+        if users is None:
+            self.fail(f"{by} uses buffer {buffer} on host {host}, where it is not")
+        users[by] = users.get(by, 0) + 1
+
+    def _unuse(self, host: int, buffer: int, by: str) -> None:
+        users = self._users.get((host, buffer), {})
+        if by not in users:
+            self.fail(f"{by} is through with buffer {buffer} on host {host}, which it did not use")
+        users[by] -= 1
+        if not users[by]:
+            del users[by]
+
+    def _free(self, host: int, buffer: int, by_gang: bool = False) -> None:
+        """By a gang that it is donated to: its devices are through with earlier gangs by then."""
+        users = self._users.pop((host, buffer), None)
+        if users is None:
+            self.fail(f"host {host} freed buffer {buffer}, which it does not have (or freed before)")
+        busy = [by for by in users if not (by_gang and by.startswith("gang "))]
+        if busy:
+            self.fail(f"host {host} freed buffer {buffer} while {', '.join(busy)} uses it")
+        if self._holders.get(buffer) and buffer not in self._lost:
+            self.fail(f"host {host} freed buffer {buffer}, held by {', '.join(self._holders[buffer])}")
+
+    def _let_go(self, buffer: int, holder: str) -> None:
+        holders = self._holders.get(buffer, {})
+        if holder not in holders:
+            self.fail(f"{holder} let go of buffer {buffer}, which it does not hold")
+        holders[holder] -= 1
+        if not holders[holder]:
+            del holders[holder]
+
+    def at_rest(self, now: int) -> None:
+        for (host, buffer), users in self._users.items():
+            if users:
+                self.fail(f"buffer {buffer} on host {host} is still used by {', '.join(users)}")
+            if not self._holders.get(buffer):
+                self.fail(f"buffer {buffer} is on host {host}, but nobody holds it")

@@ -1,0 +1,104 @@
+"""Each byte of a transfer arrives once, in its place; nobody sends without credit or grants too much."""
+
+from __future__ import annotations
+
+from .base import Checker
+from .observations import (
+    ChunkArrived,
+    ChunkSent,
+    Granted,
+    HostLost,
+    Observation,
+    TransferOpened,
+    TransferOver,
+)
+
+Side = tuple[int, int]  # (transfer, receiver)
+Lane = tuple[int, int, int]  # (transfer, sender, receiver)
+
+
+class Transfers(Checker):
+    name = "transfers"
+    sees = (TransferOpened, Granted, ChunkSent, ChunkArrived, TransferOver, HostLost)
+
+    def __init__(self, pool: int = 0) -> None:
+        """`pool`: bytes that one receiver may have promised at a time; 0: not checked."""
+        self._pool = pool
+        self._open: dict[Side, TransferOpened] = {}
+        self._over: dict[Side, None] = {}
+        self._credit: dict[Lane, int] = {}  # granted and not sent
+        self._promised: dict[int, dict[Lane, int]] = {}  # receiver -> granted and not arrived
+        self._got: dict[Side, dict[tuple[int, int], int]] = {}  # (sender, piece) -> bytes
+
+    def saw(self, seen: Observation, now: int) -> None:
+        match seen:
+            case TransferOpened(transfer=transfer, receiver=receiver):
+                if (transfer, receiver) in self._open or (transfer, receiver) in self._over:
+                    self.fail(f"transfer {transfer} was opened twice at {receiver}")
+                self._open[transfer, receiver] = seen
+                self._got[transfer, receiver] = {}
+            case Granted():
+                self._grant(seen)
+            case ChunkSent():
+                lane = (seen.transfer, seen.sender, seen.receiver)
+                self._credit[lane] = self._credit.get(lane, 0) - seen.nbytes
+                if self._credit[lane] < 0:
+                    self.fail(f"{seen} was sent {-self._credit[lane]} bytes beyond its credit")
+            case ChunkArrived():
+                self._arrived(seen)
+            case TransferOver():
+                self._end(seen)
+            case HostLost(host=host):
+                for side in [side for side in self._open if side[1] == host]:
+                    self._close(side)
+                self._promised.pop(host, None)
+            case _:
+                pass
+
+    def _grant(self, seen: Granted) -> None:
+        lane = (seen.transfer, seen.sender, seen.receiver)
+        self._credit[lane] = self._credit.get(lane, 0) + seen.nbytes
+        promised = self._promised.setdefault(seen.receiver, {})
+        promised[lane] = promised.get(lane, 0) + seen.nbytes
+        if self._pool and sum(promised.values()) > self._pool:
+            self.fail(
+                f"{seen.receiver} has promised {sum(promised.values())} bytes of a pool of {self._pool}"
+            )
+
+    def _arrived(self, seen: ChunkArrived) -> None:
+        side, key = (seen.transfer, seen.receiver), (seen.sender, seen.piece)
+        opened = self._open.get(side)
+        if opened is None:
+            self.fail(f"{seen} arrived, but the transfer is not open")
+        got = self._got[side].get(key, 0)
+        if seen.offset != got:
+            self.fail(f"{seen} arrived at offset {seen.offset}, after {got} bytes")
+        self._got[side][key] = got + seen.nbytes
+        sizes = {(sender, piece): nbytes for sender, piece, nbytes in opened.pieces}
+        if not opened.sparse and got + seen.nbytes > sizes.get(key, 0):
+            self.fail(f"{seen} is more than the {sizes.get(key, 0)} bytes announced")
+        promised = self._promised.get(seen.receiver, {})
+        lane = (seen.transfer, seen.sender, seen.receiver)
+        promised[lane] = max(0, promised.get(lane, 0) - seen.nbytes)
+
+    def _end(self, seen: TransferOver) -> None:
+        side = (seen.transfer, seen.receiver)
+        opened = self._open.get(side)
+        if opened is None:
+            self.fail(f"transfer {seen.transfer} ended at {seen.receiver}, where it was not open")
+        for sender, piece, nbytes in opened.pieces if seen.blame is None else ():
+            got = self._got[side].get((sender, piece), 0)
+            if got != nbytes:
+                self.fail(f"{seen} is over, with {got} of {nbytes} bytes of piece {piece} from {sender}")
+        self._close(side)
+
+    def _close(self, side: Side) -> None:
+        del self._open[side], self._got[side]
+        self._over[side] = None
+        promised = self._promised.get(side[1], {})
+        for lane in [lane for lane in promised if lane[0] == side[0]]:
+            del promised[lane]
+
+    def at_rest(self, now: int) -> None:
+        for transfer, receiver in self._open:
+            self.fail(f"transfer {transfer} is still open at {receiver}")

@@ -1,0 +1,89 @@
+"""What stride and round-robin share: whoever has been charged least, among those who contend, goes first.
+
+This is start-time fair queueing. In each domain every client has a tag, what it has been charged there, and
+the domain has a clock, the highest tag that anyone had when a gang of his entered. A client that comes with
+work, new or after a pause, starts at the clock if its tag is behind: idling saves up nothing. (If its tag
+is ahead it stays ahead: leaving pays no debt.) While two clients are backlogged for the same devices their
+tags differ by one charge each.
+
+Tags belong to a domain, not to the island: a client is charged where it runs, and who shares no devices
+with it, even through others, neither knows nor feels it. When two domains merge their clocks are set to one
+time, so each client keeps the lead or lag it had among those it knew.
+
+One lag is not idling: a wide gang that may not enter because others fill the window of *some* of its
+devices. It keeps its tag, so that it is preferred when it can go; but it makes up for at most `lag` of its
+gangs in a row, or its neighbours would pay for what a stranger, on devices that they never used, had done
+to it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from .base import Policy, Ready, Ticket
+
+
+class Clock:
+    """One domain: `time`, and what each client has been charged."""
+
+    __slots__ = ("tags", "time")
+
+    def __init__(self, time: int = 0, tags: dict[int, int] | None = None) -> None:
+        self.time = time
+        self.tags: dict[int, int] = {} if tags is None else tags
+
+
+class Fair(Policy):
+    def __init__(self, lag: int = 4) -> None:
+        self.lag = lag
+        self._clocks: dict[int, Clock] = {}
+
+    @abstractmethod
+    def charge(self, ticket: Ticket) -> int:
+        """What the client pays for this gang; at least 1."""
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        entries = ready.entries()
+        found = entries[0]
+        if len(entries) > 1:
+            clock = self._clock(ready.domain)
+            time, tags = clock.time, clock.tags
+            lowest = tags.get(found[-1].client, time)
+            for entry in entries:
+                tag = tags.get(entry[-1].client, time)
+                if tag < lowest or (tag == lowest and entry < found):
+                    found, lowest = entry, tag
+        return found[-1]
+
+    def entered(self, ticket: Ticket, domain: int, now: int) -> None:
+        clock, charge = self._clock(domain), self.charge(ticket)
+        start = max(clock.tags.get(ticket.client, clock.time), clock.time - self.lag * charge)
+        clock.tags[ticket.client] = start + charge
+        clock.time = max(clock.time, start)
+
+    def joined(self, client: int, domain: int) -> None:
+        clock = self._clock(domain)
+        clock.tags[client] = max(clock.tags.get(client, clock.time), clock.time)
+
+    def gone(self, client: int) -> None:
+        for clock in self._clocks.values():
+            clock.tags.pop(client, None)
+
+    def merged(self, domain: int, other: int) -> None:
+        clock, end = self._clock(domain), self._clocks.pop(other, Clock())
+        for client, tag in end.tags.items():
+            moved = tag + clock.time - end.time
+            clock.tags[client] = max(clock.tags.get(client, moved), moved)
+
+    def split(self, domain: int, other: int) -> None:
+        clock = self._clock(domain)
+        self._clocks[other] = Clock(clock.time, dict(clock.tags))
+
+    def ended(self, domain: int) -> None:
+        self._clocks.pop(domain, None)
+
+    def _clock(self, domain: int) -> Clock:
+        clock = self._clocks.get(domain)
+        if clock is None:
+            clock = self._clocks[domain] = Clock()
+        return clock

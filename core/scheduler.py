@@ -1,0 +1,335 @@
+"""One island's scheduler: of the gangs that may enter the island's order, it takes one at a time, as the
+policy says.
+
+`offer` a gang when all that it waits for in other orders has entered them; `pick` until there is none;
+`finished` when one is over. Four rules hold whatever the policy:
+
+**Window.** A gang is eligible when each of its devices has fewer than `window` gangs ahead of it. The
+window covers the way of a message to a host and back, so that devices do not run dry; a longer one only
+makes the policy decide earlier than it must. It is a window a *device*: work on half of the island does not
+keep the other half waiting.
+
+**Work conservation.** While some gang is eligible, one is picked. What the devices could do is never kept
+from them for the sake of a share or of a priority; the two exceptions are below, and both have a bound.
+
+**Passing.** A wide gang needs room on all its devices at once, and narrow ones could take each device as it
+becomes free, for ever. So: a gang that the policy would have taken, and that is not eligible because *some*
+of its devices have no room, is *passed* when a gang on others of its devices enters instead. When its place
+has been passed `max_passes` times, nothing that shares a device with it enters before it. What the policy
+prefers anyway, say a higher priority, does not pass it: the bound is on what the shape of a gang costs it,
+not on what the policy decided.
+
+**Late inputs.** A gang may be offered before its inputs exist (`ripe=False`: they come from another island,
+and what makes them has not finished). Entered early, it starts the moment they arrive, and no message has
+to travel in between: that is what asynchronous dispatch is for. But devices run in order, so until then
+whatever enters behind it waits, ready or not. The option `early` makes the trade:
+
+    always  pure early dispatch: no distinction. Right when an island has one client; otherwise devices idle
+            behind the late gang while others' work is ready.
+    never   a gang enters when it is ripe. Nothing idles behind it; but each hop between islands costs a way
+            to the controller and back, in which the devices idle if nobody else has work.
+    idle    (default) early only where nothing that is ripe waits for any of the same devices. Under load that
+            is `never`, when the way to the controller is hidden by others' work; alone it is `always`. What
+            is left is work that comes, ripe, just after a late gang has entered: it waits for that one gang.
+
+`python -m experiments.bench.scheduling` measures it.
+
+A policy is a guest. If it raises, or picks what is not ready, fifo takes over for good and `faults` says
+why.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Literal
+
+import msgspec
+
+from . import spans
+from .atoms import Atoms
+from .errors import Illegal
+from .lanes import Domain, Lane, Lanes
+from .policy.base import Board, Policy, Ready, Ticket
+from .policy.fifo import Fifo
+
+__all__ = ["Scheduler", "Ticket", "Wait"]
+
+Early = Literal["always", "idle", "never"]
+Why = Literal["paused", "window", "passed", "inputs", "policy"]
+
+# What may happen to a ticket: (event, state) -> state. Withdrawn ones may come back, under another place.
+TICKET = {
+    ("offer", "new"): "waiting",
+    ("offer", "withdrawn"): "waiting",
+    ("enter", "waiting"): "entered",
+    ("withdraw", "waiting"): "withdrawn",
+    ("finish", "entered"): "over",
+}
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """For people and the watchdog: what waits, and why."""
+
+    ticket: Ticket
+    why: Why
+    text: str
+
+
+class Scheduler:
+    def __init__(
+        self,
+        atoms: Atoms,
+        policy: Policy | type[Policy],
+        window: int = 2,
+        max_passes: int = 8,
+        early: Early = "idle",
+    ) -> None:
+        if window < 1 or max_passes < 0:
+            raise ValueError(f"a window of {window} and {max_passes} passes: want at least 1 and 0")
+        self.policy = policy() if isinstance(policy, type) else policy
+        self.max_passes = max_passes
+        self.early = early
+        self.paused = False  # for a change of epoch: nothing is picked
+        self.faults: list[str] = []  # what a policy did wrong; the owner passes it on
+        self._atoms = atoms
+        self._lanes = Lanes(atoms, window, early == "idle", self._tell)
+        self._runs: dict[int, list[Ticket]] = {}  # tickets that wait
+        self._offers = 0
+
+    # --- what the controller says
+
+    def offer(self, ticket: Ticket, now: int) -> None:
+        """This gang may enter. Its place, cost and client are fixed from here on."""
+        _move(ticket, "offer")
+        lane = self._lanes.get(ticket.place)
+        self._offers += 1
+        ticket.number, ticket.since = self._offers, now
+        ticket.devices = lane.size
+        self._runs.setdefault(ticket.run, []).append(ticket)
+        self._push(ticket, lane)
+
+    def pick(self, now: int) -> Ticket | None:
+        """The gang that enters now. Call until there is none: devices that are free wait for nothing else."""
+        while not self.paused:
+            found = self._candidates()
+            if found is None:
+                break
+            domain, ready = found
+            ticket = self._ask(ready, now)
+            if self._may_pass(ticket, domain, now):
+                self._enter(ticket, domain, now)
+                return ticket
+        return None
+
+    def finished(self, ticket: Ticket) -> None:
+        """A gang of the order is over, whatever became of it: its devices have room."""
+        _move(ticket, "finish")
+        self._lanes.leave(self._lanes.known[ticket.place])
+
+    def ripen(self, ticket: Ticket) -> None:
+        """Its inputs are here, or at least what makes them has finished."""
+        if ticket.ripe:
+            return
+        ticket.ripe = True
+        queue = ticket.queue
+        lane = self._lanes.known.get(ticket.place)
+        if queue is not None and lane is not None and lane.late.get(ticket.client) is queue:
+            ticket.queue = None
+            self._push(ticket, lane)
+            self._clean(lane, lane.late, ticket.client)
+
+    def withdraw(self, run: int) -> int:
+        """The run's gangs that have not entered never will. How many they were."""
+        tickets = list(self._runs.get(run, ()))
+        for ticket in tickets:
+            self._take(ticket, "withdraw")
+        return len(tickets)
+
+    def client_changed(self, client: int, weight: int, priority: int) -> None:
+        for ticket in self._of_client(client):
+            ticket.weight, ticket.priority = weight, priority
+        self._rank_again()
+
+    def client_gone(self, client: int) -> int:
+        """As `withdraw`, for all its runs. What is in the order goes on; the policy forgets the client."""
+        tickets = self._of_client(client)
+        for ticket in tickets:
+            self._take(ticket, "withdraw")
+        self._tell("gone", client)
+        return len(tickets)
+
+    def waiting(self) -> list[Wait]:
+        """Everything that has been offered and has not entered, oldest run first, each with the reason."""
+        tickets = [ticket for run in self._runs.values() for ticket in run]
+        return [Wait(each, *self._why(each)) for each in sorted(tickets, key=lambda each: each.age)]
+
+    # --- choosing
+
+    def _candidates(self) -> tuple[Domain, Ready] | None:
+        """The gangs of one domain that may enter now: ripe ones, or, where none waits, others."""
+        for domain in self._lanes.live.values():
+            boards = [lane.ripe for lane in domain.open.values() if lane.ripe]
+            if not boards and self.early == "idle":
+                boards = [lane.late for lane in domain.open.values() if _nothing_ripe(lane)]
+            if boards:
+                return domain, Ready(domain.id, boards)
+        return None
+
+    def _ask(self, ready: Ready, now: int) -> Ticket:
+        try:
+            ticket = self.policy.pick(ready, now)
+            if ticket in ready:
+                return ticket
+            fault = "picked what is not ready"
+        except Exception as error:  # it is a user's
+            fault = _said(error)
+        self._depose(f"{fault} when asked to pick")
+        return self.policy.pick(ready, now)
+
+    def _may_pass(self, ticket: Ticket, domain: Domain, now: int) -> bool:
+        """Whether anyone who would have gone first, were there room, has been passed too often for this."""
+        lane = self._lanes.known[ticket.place]
+        if len(domain.lanes) == 1 or lane.owed:
+            return True
+        blocked = [other.ripe for other in lane.near.values() if other.ripe and (other.full or other.barred)]
+        if not blocked:
+            return True
+        preferred = self._ask(Ready(domain.id, [lane.ripe, *blocked]), now)
+        if preferred.place == lane.key:
+            return True
+        passed = self._lanes.known[preferred.place]
+        if passed.passes >= self.max_passes:
+            self._lanes.owe(passed)
+            return False
+        passed.passes += 1
+        return True
+
+    def _enter(self, ticket: Ticket, domain: Domain, now: int) -> None:
+        lane = self._lanes.known[ticket.place]
+        self._lanes.settle(lane)
+        self._lanes.enter(lane)  # before it leaves its queue, so that the lane does not die in between
+        self._take(ticket, "enter")
+        self._tell("entered", ticket, domain.id, now)
+
+    # --- queues
+
+    def _push(self, ticket: Ticket, lane: Lane) -> None:
+        domain = self._lanes.rouse(lane)
+        ripe = ticket.ripe or self.early == "always"
+        board = lane.ripe if ripe else lane.late
+        queue = board.get(ticket.client)
+        if queue is None:
+            queue = board[ticket.client] = []
+            if ripe:
+                known = domain.clients.get(ticket.client, 0)
+                domain.clients[ticket.client] = known + 1
+                if not known:
+                    self._tell("joined", ticket.client, domain.id)
+            self._lanes.refresh(lane)
+        rank = self._rank(ticket)
+        heappush(queue, (rank, ticket.submitted, ticket.run, ticket.step, ticket.number, ticket))
+        ticket.queue = queue
+
+    def _take(self, ticket: Ticket, event: str) -> None:
+        """Out of its queue, because it enters or will never."""
+        _move(ticket, event)
+        lane = self._lanes.known[ticket.place]
+        board = lane.ripe if lane.ripe.get(ticket.client) is ticket.queue else lane.late
+        ticket.queue = None
+        run = self._runs[ticket.run]
+        if len(run) == 1:
+            del self._runs[ticket.run]
+        else:
+            run.remove(ticket)
+        self._clean(lane, board, ticket.client)
+
+    def _clean(self, lane: Lane, board: Board, client: int) -> None:
+        """Dead entries go from the top of a queue, and an empty queue goes."""
+        queue = board[client]
+        while queue and queue[0][-1].queue is not queue:
+            heappop(queue)
+        if queue:
+            return
+        del board[client]
+        domain = lane.domain
+        if board is lane.ripe and domain is not None:
+            left = domain.clients[client] - 1
+            domain.clients[client] = left
+            if not left:
+                del domain.clients[client]
+                self._tell("left", client, domain.id)
+            if not board:
+                self._lanes.settle(lane)
+        self._lanes.refresh(lane)
+        self._lanes.rest(lane)
+
+    def _rank(self, ticket: Ticket) -> int:
+        try:
+            rank: object = self.policy.rank(ticket)
+            if isinstance(rank, int):
+                return rank
+            fault = f"ranked a gang {rank!r}, which is not a whole number,"
+        except Exception as error:  # it is a user's
+            fault = _said(error)
+        self._depose(f"{fault} when asked to rank")
+        return 0
+
+    def _rank_again(self) -> None:
+        policy = self.policy
+        for lane in self._lanes.known.values():
+            for board in (lane.ripe, lane.late):
+                for queue in board.values():
+                    tickets = [entry[-1] for entry in queue if entry[-1].queue is queue]
+                    queue[:] = [(self._rank(t), t.submitted, t.run, t.step, t.number, t) for t in tickets]
+                    heapify(queue)
+        if self.policy is not policy:  # it was deposed half-way
+            self._rank_again()
+
+    def _of_client(self, client: int) -> list[Ticket]:
+        return [ticket for run in self._runs.values() for ticket in run if ticket.client == client]
+
+    # --- the policy, a guest
+
+    def _tell(self, event: str, *about: object) -> None:
+        try:
+            getattr(self.policy, event)(*about)
+        except Exception as error:  # it is a user's
+            self._depose(f"{_said(error)} when told what has {event}")
+
+    def _depose(self, fault: str) -> None:
+        name = type(self.policy).__name__
+        self.faults.append(f"policy {name} {fault}; fifo has taken over")
+        self.policy = Fifo()
+        self._rank_again()
+
+    # --- why one waits
+
+    def _why(self, ticket: Ticket) -> tuple[Why, str]:
+        lane, lanes = self._lanes.known[ticket.place], self._lanes
+        if self.paused:
+            return "paused", "the island is changing"
+        if lane.full:
+            full = [atom for atom in self._atoms.of(lane.key) if lanes.ahead(atom) >= lanes.window]
+            where = spans.text(spans.union(*(self._atoms.devices(atom) for atom in full)))
+            return "window", f"{lanes.window} gangs are ahead on devices {where}"
+        if lane.barred:
+            owed = spans.union(*(self._atoms.devices_of_key(key) for key in lane.barred))
+            return "passed", f"gangs on devices {spans.text(owed)} have been passed too often, and go first"
+        if not ticket.ripe and lane.ripe.get(ticket.client) is not ticket.queue:
+            return "inputs", "its inputs come from another island, where they are not made yet"
+        return "policy", "it may enter, and others go first"
+
+
+def _nothing_ripe(lane: Lane) -> bool:
+    return not lane.ripe and not any(other.ripe for other in lane.near.values())
+
+
+def _said(error: Exception) -> str:
+    return f"raised {type(error).__name__}: {error}"
+
+
+def _move(ticket: Ticket, event: str) -> None:
+    state = TICKET.get((event, ticket.state))
+    if state is None:
+        raise Illegal(f"{event} of a gang (run {ticket.run}, step {ticket.step}) that is {ticket.state}")
+    ticket.state = state

@@ -1,0 +1,99 @@
+"""Sets of small integers as sorted, disjoint, half-open spans: `((0, 512),)` is five bytes for 512 hosts.
+
+Everything that says "these hosts" or "these devices" on a wire uses spans, so that a message's size follows
+the shape of a set and not its size. All functions are pure and expect normal form (see `normal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+Spans = tuple[tuple[int, int], ...]
+
+EMPTY: Spans = ()
+
+
+def one(item: int) -> Spans:
+    return ((item, item + 1),)
+
+
+def normal(pairs: Iterable[tuple[int, int]]) -> Spans:
+    """Sort, drop empties and merge what touches."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(pairs):
+        if low >= high:
+            continue
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def of(items: Iterable[int]) -> Spans:
+    return normal((item, item + 1) for item in items)
+
+
+def union(*many: Spans) -> Spans:
+    return normal(pair for spans in many for pair in spans)
+
+
+def meet(left: Spans, right: Spans) -> Spans:
+    """What is in both: one walk over the two lists."""
+    found: list[tuple[int, int]] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        low, high = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
+        if low < high:
+            found.append((low, high))
+        if left[i][1] <= right[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def minus(left: Spans, right: Spans) -> Spans:
+    """What is in `left` and not in `right`."""
+    if left == right:
+        return EMPTY
+    rest: list[tuple[int, int]] = []
+    j = 0
+    for low, high in left:
+        while j < len(right) and right[j][1] <= low:
+            j += 1
+        k = j
+        while k < len(right) and right[k][0] < high:
+            if low < right[k][0]:
+                rest.append((low, right[k][0]))
+            low = max(low, right[k][1])
+            k += 1
+        if low < high:
+            rest.append((low, high))
+    return tuple(rest)
+
+
+def overlap(left: Spans, right: Spans) -> bool:
+    return bool(meet(left, right))
+
+
+def contains(spans: Spans, item: int) -> bool:
+    return any(low <= item < high for low, high in spans)
+
+
+def count(spans: Spans) -> int:
+    return sum(high - low for low, high in spans)
+
+
+def items(spans: Spans) -> Iterator[int]:
+    for low, high in spans:
+        yield from range(low, high)
+
+
+def shift(spans: Spans, by: int) -> Spans:
+    return tuple((low + by, high + by) for low, high in spans)
+
+
+def text(spans: Spans) -> str:
+    """For people: `0-3, 7`."""
+    return ", ".join(f"{low}" if high == low + 1 else f"{low}-{high - 1}" for low, high in spans) or "none"

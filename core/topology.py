@@ -1,0 +1,292 @@
+"""What there is: a cluster of islands of hosts of devices, as it was built. Who uses what, `resources` knows.
+
+Hosts and devices have cluster-wide numbers: island i has hosts `[base_host, base_host + hosts)`, and each of
+its hosts exactly `per_host` consecutive devices. An island may be a torus; each host is then a `block` of it,
+and the number and the coordinates of a device follow from each other (see `torus`). Links are numbers for
+cost models.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import cached_property, lru_cache
+from math import gcd, prod
+from typing import TypeVar
+
+import msgspec
+
+from . import spans
+from .errors import Impossible
+from .place import Place, device_spans, line
+from .spans import Spans
+from .torus import Shape, ravel, unravel
+
+GIB = 2**30
+T = TypeVar("T")
+
+
+class Island(msgspec.Struct, frozen=True, kw_only=True):
+    """`torus` () is no torus; `spares`: so many of the last hosts are a reserve. `Cluster` sets the last
+    three."""
+
+    name: str
+    hosts: int
+    per_host: int
+    kind: str = "cpu"
+    torus: Shape = ()
+    wraps: tuple[bool, ...] = ()  # by axis; () stands for all
+    block: Shape = ()  # of one host; () stands for the innermost axes
+    memory: int = 16 * GIB  # bytes a device
+    host_memory: int = 64 * GIB  # bytes a host
+    spares: int = 0
+    ici_bandwidth: int = 0  # bytes a second and link; 0 not stated
+    ici_latency: int = 0  # nanoseconds a hop
+    index: int = 0
+    base_host: int = 0
+    base_device: int = 0
+
+    def __post_init__(self) -> None:
+        _require(bool(self.name), "an island needs a name")
+        for field in ("hosts", "per_host"):
+            _require(getattr(self, field) >= 1, f"island {self.name!r} needs at least one of `{field}`")
+        for field in ("memory", "host_memory", "spares", "ici_bandwidth", "ici_latency"):
+            _require(getattr(self, field) >= 0, f"island {self.name!r}: `{field}` is negative")
+        _require(self.spares < self.hosts, f"island {self.name!r}: all {self.hosts} hosts are spares")
+        if self.torus:
+            self._check_torus()
+        else:
+            _require(
+                not self.wraps and not self.block, f"island {self.name!r}: `wraps`, `block` need a `torus`"
+            )
+
+    def _check_torus(self) -> None:
+        who = f"island {self.name!r}: torus {dims(self.torus)}"
+        _require(len(self.torus) <= 3 and min(self.torus) >= 1, f"{who}: one to three axes, each at least 1")
+        _require(
+            prod(self.torus) == self.devices,
+            f"{who} has {prod(self.torus)} devices, {self.hosts} hosts of {self.per_host} are {self.devices}",
+        )
+        if not self.wraps:
+            msgspec.structs.force_setattr(self, "wraps", (True,) * len(self.torus))
+        if not self.block:
+            msgspec.structs.force_setattr(self, "block", _inner_block(self.torus, self.per_host))
+        _require(
+            len(self.wraps) == len(self.torus) == len(self.block),
+            f"{who}: `wraps` and `block` need an entry an axis",
+        )
+        _require(
+            min(self.block) >= 1
+            and prod(self.block) == self.per_host
+            and all(t % b == 0 for t, b in zip(self.torus, self.block, strict=True)),
+            f"{who} cannot be cut into hosts of {dims(self.block)} with {self.per_host} devices each",
+        )
+
+    @property
+    def devices(self) -> int:
+        return self.hosts * self.per_host
+
+    @property
+    def regular(self) -> int:
+        """Hosts that are not spares."""
+        return self.hosts - self.spares
+
+    @property
+    def host_span(self) -> Spans:
+        return ((self.base_host, self.base_host + self.hosts),)
+
+    @property
+    def device_span(self) -> Spans:
+        return ((self.base_device, self.base_device + self.devices),)
+
+    @property
+    def whole(self) -> Place:
+        return line(self.index, self.base_device, self.devices)
+
+    def host_of(self, device: int) -> int:
+        return self.base_host + (device - self.base_device) // self.per_host
+
+    def devices_of(self, host: int) -> Spans:
+        first = self.base_device + (host - self.base_host) * self.per_host
+        return ((first, first + self.per_host),)
+
+    def hosts_of(self, place: Place) -> Spans:
+        return _hosts_of(place, self.base_device, self.per_host, self.base_host)
+
+    def coords(self, device: int) -> Shape:
+        host, inner = divmod(device - self.base_device, self.per_host)
+        grid = zip(unravel(host, self._host_grid), self.block, unravel(inner, self.block), strict=True)
+        return tuple(at * size + rest for at, size, rest in grid)
+
+    def device_at(self, coords: Shape) -> int:
+        pairs = [divmod(at, size) for at, size in zip(coords, self.block, strict=True)]
+        host = ravel([host for host, _ in pairs], self._host_grid)
+        return self.base_device + host * self.per_host + ravel([rest for _, rest in pairs], self.block)
+
+    @property
+    def _host_grid(self) -> Shape:
+        return tuple(t // b for t, b in zip(self.torus, self.block, strict=True))
+
+    def describe(self) -> str:
+        torus = f", torus {dims(self.torus)}" if self.torus else ""
+        spares = f", {self.spares} of the hosts spare" if self.spares else ""
+        return f"island {self.name!r}: {self.hosts} hosts x {self.per_host} {self.kind}{torus}{spares}"
+
+
+class Cluster(msgspec.Struct, frozen=True, dict=True):
+    """Islands, numbered in the order given, and the network between them."""
+
+    islands: tuple[Island, ...]
+    dcn_bandwidth: int = 0  # bytes a second and host; 0 not stated
+    dcn_latency: int = 0  # nanoseconds
+
+    def __post_init__(self) -> None:
+        _require(bool(self.islands), "a cluster needs an island")
+        numbered: list[Island] = []
+        host = device = 0
+        for index, island in enumerate(self.islands):
+            place = {"index": index, "base_host": host, "base_device": device}
+            numbered.append(msgspec.structs.replace(island, **place))
+            host, device = host + island.hosts, device + island.devices
+        names = [island.name for island in numbered]
+        twice = [name for name in names if names.count(name) > 1]
+        _require(not twice, f"two islands have the name {twice[0]!r}" if twice else "")
+        msgspec.structs.force_setattr(self, "islands", tuple(numbered))
+
+    @cached_property
+    def hosts(self) -> int:
+        return sum(island.hosts for island in self.islands)
+
+    @cached_property
+    def devices(self) -> int:
+        return sum(island.devices for island in self.islands)
+
+    def island(self, name: str) -> Island:
+        for island in self.islands:
+            if island.name == name:
+                return island
+        raise Impossible(f"no island {name!r}; {_near(name, [island.name for island in self.islands])}")
+
+    def island_of_host(self, host: int) -> Island:
+        _require(0 <= host < self.hosts, f"no host {host}; hosts are 0-{self.hosts - 1}")
+        return self.islands[bisect_right(self._first_hosts, host) - 1]
+
+    def island_of_device(self, device: int) -> Island:
+        _require(0 <= device < self.devices, f"no device {device}; devices are 0-{self.devices - 1}")
+        return self.islands[bisect_right(self._first_devices, device) - 1]
+
+    def host_of(self, device: int) -> int:
+        return self.island_of_device(device).host_of(device)
+
+    def devices_of(self, host: int) -> range:
+        """What `resharding` and executors want of a cluster, with `host_of`."""
+        return range(*self.island_of_host(host).devices_of(host)[0])
+
+    def hosts_of(self, place: Place) -> Spans:
+        return self.islands[place.island].hosts_of(place)
+
+    @cached_property
+    def _first_hosts(self) -> list[int]:
+        return [island.base_host for island in self.islands]
+
+    @cached_property
+    def _first_devices(self) -> list[int]:
+        return [island.base_device for island in self.islands]
+
+    def describe(self) -> str:
+        return "\n".join(island.describe() for island in self.islands)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, object]) -> Cluster:
+        """From a parsed TOML file: `[[island]]` tables with Island's fields; `count` makes several alike."""
+        found: list[Island] = []
+        _known_keys("the cluster", table, ["island", *CLUSTER_KEYS])
+        entries = table.get("island", [])
+        if not isinstance(entries, list):
+            raise Impossible("the cluster: `island` is a list of tables; write [[island]]")
+        for number, entry in enumerate(entries, 1):
+            found += _islands(f"island {number} of the table", entry)
+        plain = {
+            key: _convert(f"the cluster's `{key}`", table[key], int) for key in CLUSTER_KEYS if key in table
+        }
+        return cls(tuple(found), **plain)
+
+
+# --- reading a table ----------------------------------------------------------------------------------------
+
+CLUSTER_KEYS = ("dcn_bandwidth", "dcn_latency")
+ISLAND_KEYS = ("name", "kind", "count", "hosts", "per_host", "spares", "torus", "wraps", "block", "memory",
+               "host_memory", "ici_bandwidth", "ici_latency")  # fmt: skip
+UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def _islands(who: str, entry: object) -> list[Island]:
+    if not isinstance(entry, dict):
+        raise Impossible(f"{who} is no table")
+    _known_keys(who, entry, ISLAND_KEYS)
+    fields = dict(entry)
+    for key in ("memory", "host_memory"):
+        if isinstance(fields.get(key), str):
+            fields[key] = _bytes(who, key, fields[key])
+    count = fields.pop("count", None)
+    if count is None:
+        return [_convert(who, fields, Island)]
+    _require(type(count) is int and count >= 1, f"{who}: `count` cannot be {count!r}")
+    return [_convert(who, {**fields, "name": f"{fields.get('name', '')}{at}"}, Island) for at in range(count)]
+
+
+def _convert(who: str, value: object, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise Impossible(f"{who}: {error}") from None
+
+
+def _bytes(who: str, key: str, text: str) -> int:
+    number, unit = text[:-3].strip(), text[-3:]
+    if unit in UNITS and number.isdecimal():
+        return int(number) * UNITS[unit]
+    raise Impossible(f"{who}: `{key}` cannot be {text!r}: write bytes, or a text like '16GiB'")
+
+
+def _known_keys(who: str, table: Mapping[str, object], known: Iterable[str]) -> None:
+    for key in table:
+        if key not in known:
+            raise Impossible(f"{who} has no key {key!r}; {_near(key, list(known))}")
+
+
+def _near(word: str, known: list[str]) -> str:
+    close = get_close_matches(word, known, 1)
+    shown = [repr(name) for name in known[:16]] + (["..."] if len(known) > 16 else [])
+    return (f"nearest: {close[0]!r}; " if close else "") + f"there is: {', '.join(shown)}"
+
+
+# --- small helpers ------------------------------------------------------------------------------------------
+
+
+def dims(shape: Shape) -> str:
+    """For people: `4x8`."""
+    return "x".join(map(str, shape)) or "1"
+
+
+def _require(holds: bool, text: str) -> None:
+    if not holds:
+        raise Impossible(text)
+
+
+def _inner_block(torus: Shape, per_host: int) -> Shape:
+    """A host takes what it can of the innermost axis, then of the next; who cuts otherwise says how."""
+    block: list[int] = []
+    for size in reversed(torus):
+        block.append(gcd(size, per_host))
+        per_host //= block[-1]
+    return tuple(reversed(block))
+
+
+@lru_cache(maxsize=4096)
+def _hosts_of(place: Place, base_device: int, per_host: int, base_host: int) -> Spans:
+    shift = base_host * per_host - base_device
+    return spans.normal(
+        ((low + shift) // per_host, (high - 1 + shift) // per_host + 1) for low, high in device_spans(place)
+    )

@@ -1,0 +1,254 @@
+"""What happened, in columns: one row a gang, transfer, run or client, filled alike by all drivers.
+
+A row holds a few integers in typed arrays; names are interned. What differs between hosts is one int32 a host
+(when each had enqueued the gang), and between devices nothing does: `intervals` expands rows to devices when
+somebody asks. So a gang over 2048 devices on 512 hosts takes about a byte for each of its devices.
+
+    trace.columns()["gangs"]["ended"]       # an array that numpy or pandas wraps without copying it
+
+An unknown time is -1. A time that was not seen but worked out has its bit in `flags`: a driver that learns
+only when a gang ended says so, and a figure can leave out what was never measured. `skew` is how long the
+gang's first device waited in it for the last. A view that was handed out keeps what it shows: the next change
+goes to a copy.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from . import spans
+from .messages import Blame
+from .spans import Spans
+from .tables import Strings, Table
+
+READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = 1, 2, 4, 8, 16, 32  # bits: worked out, not seen
+PLACEHOLDER, FAILED = 64, 128  # bits: launched with contents of any value; ended with a blame
+TIMES = {
+    "ready": READY, "entered": ENTERED, "enqueued": ENQUEUED,
+    "started": STARTED, "ended": ENDED, "skew": SKEW,
+}  # fmt: skip
+_NAMES = ("label", "step", "program", "code", "cause", "node")  # columns of interned strings
+_LATEST = (1 << 31) - 1  # the largest int32
+
+
+class TracedPlace(msgspec.Struct, frozen=True):
+    island: int
+    devices: Spans
+    per_host: int  # devices of a host, counted from the island's first
+    first: int
+
+
+class Trace:
+    """`gang` and `transfer` open a row by its seq; `update` says more of it as it becomes known."""
+
+    def __init__(self) -> None:
+        self.strings = Strings()
+        self.places: dict[int, TracedPlace] = {}
+        self.clients = Table(client="q", label="i", weight="i", priority="i", opened="q", closed="q")
+        self.runs = Table(
+            run="q", client="q", call="q", program="i", submitted="q", admitted="q", ended="q",
+            code="i", cause="i", node="i", host="i",
+        )  # fmt: skip
+        self.gangs = Table(
+            seq="q", run="i", step="i", island="h", place="i", ready="q", entered="q", enqueued="q",
+            started="q", ended="q", skew="q", flags="H", hosts="q",
+        )  # fmt: skip
+        self.transfers = Table(
+            seq="q", run="i", step="i", source="i", target="i", nbytes="q", entered="q", started="q",
+            ended="q", flags="H",
+        )  # fmt: skip
+        self.memory = Table(at="q", place="i", resident="q", committed="q", capacity="q")
+        self.arrivals = Table(after="i")  # from row `hosts` of a gang on: how many, then one a host
+        self.tables = {
+            "clients": self.clients, "runs": self.runs, "gangs": self.gangs, "transfers": self.transfers,
+            "memory": self.memory, "arrivals": self.arrivals,
+        }  # fmt: skip
+        self._open: dict[str, dict[int, int]] = {name: {} for name in self.tables}  # key -> row, if not over
+
+    # --- record ---------------------------------------------------------------------------------------------
+
+    def client(self, client: int, name: str, weight: int, priority: int, now: int) -> None:
+        self._begin("clients", client, self.strings.add(name), weight, priority, now, -1)
+
+    def client_gone(self, client: int, now: int) -> None:
+        self._know("clients", client, over=True, closed=now)
+
+    def place(self, key: int, island: int, devices: Spans, per_host: int = 1, first: int = 0) -> None:
+        """What a place's key stands for; gangs and levels name places by it."""
+        self.places[key] = TracedPlace(island, devices, per_host, first)
+
+    def submitted(self, run: int, client: int, call: int, program: str, now: int) -> None:
+        """`run`: the controller's number for it; `call`: the client's own."""
+        self._begin("runs", run, client, call, self.strings.add(program), now, -1, -1, -1, -1, -1, -1)
+
+    def admitted(self, run: int, now: int) -> None:
+        self._know("runs", run, admitted=now)
+
+    def ended(self, run: int, now: int, blame: Blame | None = None) -> None:
+        if blame is not None:
+            add = self.strings.add
+            code, cause, node = add(blame.code), add(blame.cause), add(blame.node)
+            self._know("runs", run, code=code, cause=cause, node=node, host=blame.host)
+        self._know("runs", run, over=True, ended=now)
+
+    def gang(
+        self, seq: int, run: int, step: str, island: int, place: int, *, ready: int = -1, entered: int = -1,
+        enqueued: int = -1, started: int = -1, ended: int = -1, skew: int = -1, flags: int = 0,
+    ) -> None:  # fmt: skip
+        """It is in its island's order (or it is all over, and everything is known)."""
+        self._begin(
+            "gangs", seq, self._open["runs"].get(run, -1), self.strings.add(step), island, place, ready,
+            entered, enqueued, started, ended, skew, flags, -1, over=ended >= 0,
+        )  # fmt: skip
+
+    def transfer(
+        self, seq: int, run: int, step: str, source: int, target: int, *, nbytes: int, entered: int = -1,
+        started: int = -1, ended: int = -1, flags: int = 0,
+    ) -> None:  # fmt: skip
+        """`source` and `target` are place keys; -1: a client."""
+        self._begin(
+            "transfers", seq, self._open["runs"].get(run, -1), self.strings.add(step), source, target, nbytes,
+            entered, started, ended, flags, over=ended >= 0,
+        )  # fmt: skip
+
+    def update(self, seq: int, flags: int = 0, **known: int) -> None:
+        """More of a gang or transfer under way: `enqueued`, `started`, `skew`, and `ended`, which closes its
+        row. `flags`: bits to set. Of what is over, or from before this trace, nothing more is wanted."""
+        name = "gangs" if seq in self._open["gangs"] else "transfers"
+        row = self._open[name].get(seq)
+        if row is None:
+            return
+        if flags:
+            known["flags"] = self.tables[name].column("flags")[row] | flags
+        self._know(name, seq, over="ended" in known, **known)
+
+    def hosts(self, seq: int, enqueued: Sequence[int]) -> None:
+        """When each host of an open gang, in order, had enqueued it. Its `enqueued` is the first of them."""
+        if seq not in self._open["gangs"] or not enqueued:
+            return
+        first = min(enqueued)
+        self._know("gangs", seq, enqueued=first, hosts=len(self.arrivals))
+        self.arrivals.append(len(enqueued))
+        self.arrivals.extend("after", array("i", [min(at - first, _LATEST) for at in enqueued]))
+
+    def level(self, at: int, place: int, resident: int, committed: int, capacity: int) -> None:
+        """Bytes on each device of a place, from `at` on."""
+        self.memory.append(at, place, resident, committed, capacity)
+
+    # --- read -----------------------------------------------------------------------------------------------
+
+    def columns(self) -> dict[str, dict[str, array[int]]]:
+        return {name: table.columns() for name, table in self.tables.items()}
+
+    def rows(self, table: str) -> Iterator[dict[str, Any]]:
+        """With words for their numbers. `run`, in a gang's or transfer's row, is the run's own number."""
+        runs = self.runs.column("run")
+        for numbers in self.tables[table].rows():
+            row: dict[str, Any] = dict(numbers)
+            for name in _NAMES:
+                if name in row:
+                    row[name] = self.strings.words[row[name]] if row[name] >= 0 else ""
+            if table in ("gangs", "transfers"):
+                row["run"] = runs[row["run"]] if row["run"] >= 0 else -1
+            yield row
+
+    def intervals(self) -> Iterator[tuple[int, int, int, int]]:
+        """(device, seq, from, to) for each device of each gang that has ended: when it was taken. From its
+        own host's arrival, where that is known; else from the gang's start."""
+        arrivals = self.arrivals.column("after")
+        for gang in self.gangs.rows():
+            place = self.places.get(gang["place"])
+            if gang["ended"] < 0 or place is None:
+                continue
+            at, since = gang["hosts"], gang["started"]
+            hosts: dict[int, int] = {}  # host, counted in the island -> its place among the gang's
+            for device in spans.items(place.devices):
+                if at >= 0:
+                    host = hosts.setdefault((device - place.first) // place.per_host, len(hosts))
+                    since = gang["enqueued"] + arrivals[at + 1 + host]
+                yield device, gang["seq"], since, gang["ended"]
+
+    def __len__(self) -> int:
+        return len(self.gangs)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in self.tables.values())
+
+    # --- merge ----------------------------------------------------------------------------------------------
+
+    def merge(self, other: Trace) -> None:
+        """Take over what another has seen of the same events (a host, say): what it adds, and what was
+        unknown or only worked out here. Runs, clients and seqs mean the same in both."""
+        words = [self.strings.add(word) for word in other.strings.words]
+        shift = len(self.arrivals)
+        self.places.update(other.places)
+        self.arrivals.extend("after", other.arrivals.column("after"))
+        self._merge("clients", other, words)
+        run_rows = self._merge("runs", other, words)
+        for name in ("gangs", "transfers"):
+            self._merge(name, other, words, run_rows, shift)
+        for level in other.memory.rows():
+            self.memory.append(*level.values())
+
+    def _merge(
+        self, name: str, other: Trace, words: list[int], run_rows: Sequence[int] = (), shift: int = 0
+    ) -> list[int]:
+        """Where its rows have come to."""
+        mine = self.tables[name]
+        rows = {key: row for row, key in enumerate(mine.keys())}
+        moved: list[int] = []
+        for row in other.tables[name].rows():
+            key = next(iter(row.values()))
+            for column in _NAMES:
+                if row.get(column, -1) >= 0:
+                    row[column] = words[row[column]]
+            if "run" in row and run_rows and row["run"] >= 0:
+                row["run"] = run_rows[row["run"]]
+            if row.get("hosts", -1) >= 0:
+                row["hosts"] += shift
+            if key in rows:
+                mine.put(rows[key], **_better(mine.row(rows[key]), row))
+                if row.get("ended", row.get("closed", -1)) >= 0:
+                    self._open[name].pop(key, None)
+            else:
+                rows[key] = mine.append(*row.values())
+            moved.append(rows[key])
+        return moved
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _begin(self, name: str, key: int, *values: int, over: bool = False) -> None:
+        row = self.tables[name].append(key, *values)
+        if not over:
+            self._open[name][key] = row
+
+    def _know(self, name: str, key: int, over: bool = False, **known: int) -> None:
+        row = self._open[name].get(key)
+        if row is None:
+            return
+        self.tables[name].put(row, **known)
+        if over:
+            del self._open[name][key]
+
+
+def _better(mine: dict[str, int], theirs: dict[str, int]) -> dict[str, int]:
+    """What `theirs` knows and `mine` does not, or has only worked out."""
+    found = {name: value for name, value in theirs.items() if mine[name] < 0 <= value}
+    if "flags" in mine:
+        flags = mine["flags"] | theirs["flags"] & (PLACEHOLDER | FAILED)
+        for name, bit in TIMES.items():
+            if theirs.get(name, -1) < 0:
+                continue
+            seen_there = not theirs["flags"] & bit
+            if name in found:
+                flags |= theirs["flags"] & bit
+            elif flags & bit and seen_there:
+                found[name] = theirs[name]
+                flags &= ~bit
+        found["flags"] = flags
+    return found

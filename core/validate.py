@@ -1,0 +1,275 @@
+"""Says whether a program means anything, before anyone spends a thought on it.
+
+A program comes from a peer, so `validate` is total: for whatever decodes as a `Program` it returns or raises
+`ProgramError`, in time linear in the message. What passes can be lowered. An error points at the node by its
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from .errors import ProgramError
+from .program import ITEM_BYTES, Arg, Exchange, Node, Out, Program, Ref, SliceSpec, Value
+
+# Far above what anyone has asked for; they bound what one peer's program can cost.
+MAX_NODES = 16_384
+MAX_REFS = 1_048_576  # inputs of all nodes together, arguments, results
+MAX_SLICES = 1_024
+MAX_DEVICES = 1 << 20
+MAX_MESH_RANK = 8
+MAX_RANK = 16
+MAX_OUTPUTS = 65_536
+MAX_ELEMENTS = 1 << 48
+MAX_NUMBER = 1 << 60  # costs (36 years), temporaries
+MAX_NAME = 256
+MAX_LITERALS = 4096  # bytes of arguments that may ride in one call
+
+
+def validate(program: Program) -> None:
+    _count(program)
+    _check_slices(program.slices)
+    for number, computation in enumerate(program.computations):
+        where = f"computation {computation.name[:MAX_NAME]!r} ({number})"
+        for what, text in (("name", computation.name), ("key", computation.key), ("code", computation.code)):
+            _check_name(where, what, text)
+        _check_number(where, "cost", computation.cost)
+        _check_number(where, "temp", computation.temp)
+    for number, value in enumerate(program.args):
+        _check_value(f"argument {number}", value, program.slices)
+    _check_indices("donate_args", program.donate_args, len(program.args), "argument")
+    walk = _Walk(program)
+    for number, node in enumerate(program.nodes):
+        walk.visit(number, node)
+    walk.finish()
+
+
+def validate_literals(program: Program, args: Sequence[int | bytes]) -> None:
+    """The arguments of a call: as many as the program has, and literals of just the size of their values."""
+    if len(args) != len(program.args):
+        raise ProgramError(
+            f"program {program.name!r} takes {len(program.args)} arguments; {len(args)} were given"
+        )
+    total = 0
+    for number, (given, value) in enumerate(zip(args, program.args, strict=True)):
+        if isinstance(given, bytes):
+            total += len(given)
+            if len(given) != value.nbytes:
+                raise ProgramError(
+                    f"argument {number} is {value.dtype}{list(value.shape)}, {value.nbytes} bytes; "
+                    f"the literal given for it has {len(given)}"
+                )
+    if total > MAX_LITERALS:
+        raise ProgramError(
+            f"literals of {total} bytes in one call; at most {MAX_LITERALS}: put the data first"
+        )
+
+
+class _Walk:
+    """Through the nodes in traced order, remembering what has been made and what has been given away."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.given_up = frozenset(program.donate_args)
+        self.outputs: list[tuple[Value, ...]] = []  # by node
+        self.donated: dict[Ref, str] = {}  # ref -> who took over its memory
+
+    def visit(self, number: int, node: Node | Exchange) -> None:
+        where = f"node {node.name[:MAX_NAME]!r} ({number})"
+        _check_name(where, "name", node.name)
+        if isinstance(node, Exchange):
+            self._visit_exchange(where, node)
+            self.outputs.append((node.output,))
+        else:
+            self._visit_node(where, node)
+            self.outputs.append(node.outputs)
+
+    def finish(self) -> None:
+        if not self.program.results:
+            raise ProgramError(
+                f"program {self.program.name!r} has no results, so nobody could tell that it ran"
+            )
+        for number, ref in enumerate(self.program.results):
+            self._find(f"result {number}", ref)
+
+    def _visit_node(self, where: str, node: Node) -> None:
+        slices = self.program.slices
+        _check_index(where, "computation", node.computation, len(self.program.computations))
+        _check_index(where, "slice", node.slice, len(slices))
+        if len(node.inputs) != len(node.expects):
+            raise ProgramError(f"{where}: {len(node.inputs)} inputs, but it expects {len(node.expects)}")
+        for number, (ref, wanted) in enumerate(zip(node.inputs, node.expects, strict=True)):
+            self._visit_input(f"{where}: input {number}", ref, wanted, node.slice)
+        for number, value in enumerate(node.outputs):
+            here = f"{where}: output {number}"
+            _check_value(here, value, slices)
+            _check_slice(here, value, node.slice, slices)
+        self._donate(where, node)
+
+    def _visit_input(self, where: str, ref: Ref, wanted: Value, home: int) -> None:
+        made = self._find(where, ref)
+        _check_value(where, wanted, self.program.slices)
+        _check_slice(where, wanted, home, self.program.slices)
+        if made.shape != wanted.shape or made.dtype != wanted.dtype:
+            raise ProgramError(f"{where}: expects {_type(wanted)}, but {self._text(ref)} is {_type(made)}")
+
+    def _visit_exchange(self, where: str, node: Exchange) -> None:
+        made = self._find(where, node.input)
+        _check_value(f"{where}: output", node.output, self.program.slices)
+        if made.dtype != node.output.dtype:
+            raise ProgramError(f"{where}: rows of {_type(made)} cannot arrive in {_type(node.output)}")
+        if not made.shape or not node.output.shape:
+            raise ProgramError(f"{where}: an exchange sends rows, and a scalar has none")
+
+    def _donate(self, where: str, node: Node) -> None:
+        _check_indices(f"{where}: donate", node.donate, len(node.inputs), "input")
+        for number in node.donate:
+            ref = node.inputs[number]
+            if isinstance(ref, Arg) and ref.index not in self.given_up:
+                raise ProgramError(
+                    f"{where}: donates {self._text(ref)}, which the caller does not give up (donate_args)"
+                )
+            if node.inputs.count(ref) > 1:
+                raise ProgramError(f"{where}: donates {self._text(ref)} and reads it as another input too")
+            self.donated[ref] = where
+
+    def _find(self, where: str, ref: Ref) -> Value:
+        """The value a reference stands for; it must have been made and must still be there."""
+        if isinstance(ref, Arg):
+            _check_index(where, "argument", ref.index, len(self.program.args))
+            found = self.program.args[ref.index]
+        else:
+            if not 0 <= ref.node < len(self.outputs):
+                known = 0 <= ref.node < len(self.program.nodes)
+                later = (
+                    f", {self.program.nodes[ref.node].name[:MAX_NAME]!r}, which comes later" if known else ""
+                )
+                raise ProgramError(
+                    f"{where}: reads node {ref.node}{later}; only {len(self.outputs)} come before it"
+                )
+            _check_index(where, f"output of {self._name(ref)}", ref.output, len(self.outputs[ref.node]))
+            found = self.outputs[ref.node][ref.output]
+        if ref in self.donated:
+            raise ProgramError(
+                f"{where}: reads {self._text(ref)}, whose memory {self.donated[ref]} has taken over"
+            )
+        return found
+
+    def _name(self, ref: Out) -> str:
+        return f"node {self.program.nodes[ref.node].name[:MAX_NAME]!r} ({ref.node})"
+
+    def _text(self, ref: Ref) -> str:
+        return (
+            f"argument {ref.index}" if isinstance(ref, Arg) else f"output {ref.output} of {self._name(ref)}"
+        )
+
+
+def _count(program: Program) -> None:
+    _check_name("program", "name", program.name)
+    inputs = sum(len(node.inputs) if isinstance(node, Node) else 1 for node in program.nodes)
+    outputs = sum(len(node.outputs) if isinstance(node, Node) else 1 for node in program.nodes)
+    for what, count, limit in (
+        ("slices", len(program.slices), MAX_SLICES),
+        ("computations", len(program.computations), MAX_NODES),
+        ("nodes", len(program.nodes), MAX_NODES),
+        ("outputs of nodes", outputs, MAX_OUTPUTS),
+        ("inputs, arguments and results", inputs + len(program.args) + len(program.results), MAX_REFS),
+    ):
+        if count > limit:
+            raise ProgramError(f"program {program.name!r} has {count} {what}; at most {limit}")
+
+
+def _check_slices(slices: tuple[SliceSpec, ...]) -> None:
+    known: dict[str, SliceSpec] = {}
+    for number, spec in enumerate(slices):
+        where = f"slice {spec.name[:MAX_NAME]!r} ({number})"
+        for what, text in (("name", spec.name), ("kind", spec.kind), ("island", spec.island)):
+            _check_name(where, what, text)
+        if not 1 <= spec.devices <= MAX_DEVICES:
+            raise ProgramError(f"{where}: {spec.devices} devices; from 1 to {MAX_DEVICES}")
+        if len(spec.mesh) > MAX_MESH_RANK:
+            raise ProgramError(f"{where}: a mesh of {len(spec.mesh)} axes; at most {MAX_MESH_RANK}")
+        if any(extent < 1 for extent in spec.mesh_shape) or prod(spec.mesh_shape) != spec.devices:
+            raise ProgramError(f"{where}: mesh {spec.mesh} does not hold just its {spec.devices} devices")
+        if known.setdefault(spec.name, spec) != spec:
+            raise ProgramError(f"{where}: the same name stands for another slice, {known[spec.name]}")
+
+
+def _check_value(where: str, value: Value, slices: tuple[SliceSpec, ...]) -> None:
+    if value.dtype not in ITEM_BYTES:
+        raise ProgramError(
+            f"{where}: dtype {value.dtype[:MAX_NAME]!r} is unknown; known: {', '.join(ITEM_BYTES)}"
+        )
+    if len(value.shape) > MAX_RANK:
+        raise ProgramError(f"{where}: {len(value.shape)} dimensions; at most {MAX_RANK}")
+    if any(size < 0 for size in value.shape) or prod(value.shape) > MAX_ELEMENTS:
+        raise ProgramError(f"{where}: shape {value.shape} is negative or holds over {MAX_ELEMENTS} elements")
+    _check_index(where, "slice", value.slice, len(slices))
+    if value.sharding.dims:
+        _check_sharding(where, value, slices[value.slice].mesh_shape)
+
+
+def _check_sharding(where: str, value: Value, mesh: tuple[int, ...]) -> None:
+    dims = value.sharding.dims
+    if len(dims) != len(value.shape):
+        raise ProgramError(
+            f"{where}: shape {value.shape} has {len(value.shape)} dimensions, its sharding {len(dims)}"
+        )
+    if sum(map(len, dims)) > len(mesh):
+        raise ProgramError(f"{where}: its sharding names more axes than mesh {mesh} has")
+    used: set[int] = set()
+    for dimension, axes in enumerate(dims):
+        for axis in axes:
+            _check_index(where, "mesh axis", axis, len(mesh))
+            if axis in used:
+                raise ProgramError(f"{where}: its sharding uses axis {axis} of mesh {mesh} twice")
+            used.add(axis)
+        parts, size = prod(mesh[axis] for axis in axes), value.shape[dimension]
+        if size % parts:
+            below = size - size % parts
+            raise ProgramError(
+                f"{where}: dimension {dimension} of {_type(value)} does not divide by {parts} "
+                f"(axes {axes} of mesh {mesh}); the nearest sizes that do: {below} and {below + parts}"
+            )
+
+
+def _check_slice(where: str, value: Value, home: int, slices: tuple[SliceSpec, ...]) -> None:
+    if value.slice != home:
+        raise ProgramError(
+            f"{where}: lies on slice {slices[value.slice].name!r} ({value.slice}), but its node runs on "
+            f"{slices[home].name!r} ({home})"
+        )
+
+
+def _check_index(where: str, what: str, index: int, count: int) -> None:
+    if not 0 <= index < count:
+        raise ProgramError(f"{where}: {what} {index} is unknown; there are {count}")
+
+
+def _check_indices(where: str, indices: tuple[int, ...], count: int, what: str) -> None:
+    for index in indices:
+        _check_index(where, what, index, count)
+    if len(set(indices)) != len(indices):
+        raise ProgramError(f"{where}: names one {what} twice")
+
+
+def _check_name(where: str, what: str, text: str) -> None:
+    if len(text) > MAX_NAME:
+        raise ProgramError(f"{where}: its {what} has {len(text)} characters; at most {MAX_NAME}")
+
+
+def _check_number(where: str, what: str, number: int) -> None:
+    if not 0 <= number <= MAX_NUMBER:
+        raise ProgramError(f"{where}: {what} {number} is not from 0 to {MAX_NUMBER}")
+
+
+def _type(value: Value) -> str:
+    return f"{value.dtype}{list(value.shape)}"
+
+
+def validate_put(value: Value, spec: SliceSpec) -> None:
+    """What a client announces to put there. Raises ProgramError, as `validate` does."""
+    slices = (spec,)
+    _check_slices(slices)
+    _check_value("put", value, slices)

@@ -1,0 +1,453 @@
+"""A world around one executor: a stream, and devices, transfers and a compiler with random delays.
+
+`Stream` draws what the controller says to host 0 of a small cluster; a `Life` plays it with some delays and
+keeps what the executor did, and when. It is a brute-force event loop that knows nothing of causes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+
+from core import spans
+from core.effects import (
+    CodeReady,
+    CompileCode,
+    Copied,
+    CountRows,
+    DropTransfer,
+    Effect,
+    ExpectRecv,
+    Finished,
+    Launch,
+    OpenRecv,
+    OpenSend,
+    Received,
+    Reform,
+    Reformed,
+    RestoreBuffer,
+    RowsCounted,
+    Sent,
+    SpillBuffer,
+    Up,
+)
+from core.executor import Executor, code_cause
+from core.messages import (
+    AskStep,
+    Blame,
+    CompileStep,
+    Done,
+    ExpectStep,
+    ForgetStep,
+    FreeStep,
+    GangStep,
+    Ordered,
+    PoisonStep,
+    RecvStep,
+    RestoreStep,
+    RunHeader,
+    Seat,
+    SendStep,
+    SpillStep,
+    Step,
+)
+from core.place import Place, device_spans, line
+from core.plan import Code, Gang, Layout, Move, Plan, Slot
+from core.program import Sharding
+from core.spans import Spans
+
+PER_HOST = 2
+HOSTS = spans.normal([(0, 2)])  # of island 0; hosts 2 and 3 are island 1
+HERE = (
+    line(0, 0, 4),
+    line(0, 0, 2),
+    line(0, 0, 1),
+    line(0, 1, 1),
+)  # places on island 0 that host 0 has a part of
+THERE = line(1, 4, 4)
+SPLIT = Sharding(((0,),))
+
+
+class Cluster:
+    def host_of(self, device: int) -> int:
+        return device // PER_HOST
+
+    def devices_of(self, host: int) -> range:
+        return range(host * PER_HOST, (host + 1) * PER_HOST)
+
+
+def layout(place: Place, rows: int = 8) -> Layout:
+    return Layout((rows,), "float32", place, (place.size,), SPLIT)
+
+
+def gang(name: str, place: Place, inputs: tuple[int, ...], outputs: tuple[int, ...], **more: Any) -> Gang:
+    defaults: dict[str, Any] = {
+        "computation": 0, "donated": (), "cost": 10, "temp": 0, "collective": True, "irregular": False,
+        "node": 0,
+    }  # fmt: skip
+    return Gang(name=name, place=place, inputs=inputs, outputs=outputs, **(defaults | more))
+
+
+def plan(number: int, layouts: list[Layout], steps: Sequence[Gang | Move], **more: Any) -> Plan:
+    """Fills in what lowering would: makers, last readers, senders. args: slot -> argument; keep: slots."""
+    args, keep, steps = more.get("args", {}), more.get("keep", ()), list(steps)
+    slots = []
+    for slot, where in enumerate(layouts):
+        makers = [
+            i for i, s in enumerate(steps) if slot in (s.outputs if isinstance(s, Gang) else (s.target,))
+        ]
+        readers = [
+            i for i, s in enumerate(steps) if slot in (s.inputs if isinstance(s, Gang) else (s.source,))
+        ]
+        senders = tuple(i for i in readers if isinstance(steps[i], Move))
+        maker = makers[0] if makers else -1
+        last = -1 if slot in keep or senders else max(readers, default=maker)
+        slots.append(Slot(where, 16, maker, -1, args.get(slot, -1), slot in keep, last, senders))
+    for index, step in enumerate(steps):
+        if isinstance(step, Gang) and more.get("donate"):
+            given = tuple(slot for slot in step.inputs if slots[slot].last == index and slots[slot].arg < 0)
+            steps[index] = msgspec.structs.replace(step, donated=given)
+    codes = (Code("k", "k", next((i for i, s in enumerate(steps) if isinstance(s, Gang)), -1)),)
+    return Plan(number, "prog", codes, tuple(slots), tuple(steps), (), ())
+
+
+def here(place: Place) -> bool:
+    return spans.overlap(device_spans(place), ((0, PER_HOST),))
+
+
+def hosts_of(place: Place) -> Spans:
+    return spans.of(device // PER_HOST for device in place.devices())
+
+
+class Stream:
+    """What the controller says: `messages`, and what the world will answer (`fates`, by transfer or seq)."""
+
+    def __init__(self, random: Random, runs: int = 8) -> None:
+        self.random = random
+        self.messages: list[Ordered] = []
+        self.fates: dict[tuple[str, int], Any] = {}
+        self.seq = 0
+        self.owed: dict[int, Step] = {}  # seq -> the step without which it cannot end
+        self.paid: list[int] = []  # seqs whose step is in this turn
+        self.held: list[int] = []  # buffers of clients that are here
+        self.spilled: list[int] = []
+        self.layouts: dict[int, Layout] = {}
+        self.busy: list[int] = []  # arguments of the run that is being drawn
+        self.plans: list[Plan] = []
+        self._turn: tuple[list[Plan], list[RunHeader], list[Step]] = ([], [], [])
+        self._draw(runs)
+
+    # --- drawing ------------------------------------------------------------------------------------------
+
+    def _draw(self, runs: int) -> None:
+        random = self.random
+        for run in range(runs):
+            if not self.plans or random.random() < 0.5:
+                self._new_plan()
+            self._client_steps()
+            self._run(run, random.choice(self.plans))
+        self._pay(all_of_it=True)
+        if self.held:
+            self.say(FreeStep(tuple(self.held)))
+        self.say(ForgetStep(tuple(range(runs)), tuple(p.id for p in self.plans)))
+        self.flush()
+        self.flush(final=True)
+
+    def say(self, step: Step) -> None:
+        self._turn[2].append(step)
+        if self.random.random() < 0.4:
+            self.flush()
+
+    def flush(self, final: bool = False) -> None:
+        plans, runs, steps = self._turn
+        self._turn = ([], [], [])
+        high = min([*self.owed, *self.paid, self.seq + 1])
+        self.paid = []
+        before = self.messages[-1].settled if self.messages else 0
+        kinds = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
+        high = min([high, *(step.seq for step in steps if isinstance(step, kinds))])
+        settled = max(before, self.random.choice((before, (before + high) // 2, high)))
+        settled = self.seq + 1 if final else settled
+        number = len(self.messages) + 1
+        self.messages.append(
+            Ordered(0, 0, 0, number, HOSTS, settled, tuple(plans), tuple(runs), tuple(steps))
+        )
+
+    def next(self) -> int:
+        self.seq += 1
+        return self.seq
+
+    def _new_plan(self) -> None:
+        random, layouts, steps = self.random, [], []  # type: Random, list[Layout], list[Gang | Move]
+        args: dict[int, int] = {}
+        for arg in range(random.randrange(3)):
+            args[len(layouts)] = arg
+            layouts.append(layout(random.choice(HERE)))
+        for _ in range(random.randrange(1, 6)):
+            place = random.choice(HERE)
+            near = [slot for slot, where in enumerate(layouts) if where.place == place]
+            mine = [slot for slot, where in enumerate(layouts) if here(where.place)]
+            draw = random.random()
+            if draw < 0.15 and mine:
+                layouts.append(layout(THERE))
+                steps.append(Move("out", random.choice(mine), len(layouts) - 1, random.random() < 0.3, 0))
+            elif draw < 0.3:
+                layouts += [layout(THERE), layout(place)]
+                steps.append(Move("in", len(layouts) - 2, len(layouts) - 1, random.random() < 0.3, 0))
+            elif draw < 0.4 and mine:
+                layouts.append(layout(place))
+                steps.append(Move("across", random.choice(mine), len(layouts) - 1, False, 0))
+            else:
+                inputs = tuple(random.sample(near, min(len(near), random.randrange(3))))
+                outputs = tuple(range(len(layouts), len(layouts) + random.randrange(1, 3)))
+                layouts += [layout(place)] * len(outputs)
+                steps.append(gang(f"g{len(steps)}", place, inputs, outputs))
+        ours = [slot for slot, where in enumerate(layouts) if here(where.place) and slot not in args]
+        keep = tuple(random.sample(ours, min(len(ours), random.randrange(3))))
+        found = plan(len(self.plans) + 1, layouts, steps, args=args, keep=keep, donate=random.random() < 0.3)
+        self.plans.append(found)
+        self._turn[0].append(found)
+        if random.random() < 0.7:
+            self.say(CompileStep(found.id, (0,)))
+
+    def _run(self, run: int, made: Plan) -> None:
+        random, base = self.random, 1000 * (run + 1)
+        args: dict[int, int] = {}
+        literals = []
+        for slot, facts in enumerate(made.slots):
+            if facts.arg < 0:
+                continue
+            fitting = [b for b in self.held if self.layouts[b] == facts.layout and b not in self.spilled]
+            if random.random() < 0.3:
+                args[facts.arg] = -1
+                literals.append((facts.arg, b"x" * 32))
+            elif fitting:
+                args[facts.arg] = random.choice(fitting)
+            else:
+                args[facts.arg] = base + 500 + slot
+                self._put(args[facts.arg], facts.layout)
+        kept = tuple((slot, 7, base + slot) for slot, facts in enumerate(made.slots) if facts.keep)
+        header = RunHeader(run, made.id, base, tuple(args[a] for a in sorted(args)), tuple(literals), kept)
+        self._turn[1].append(header)
+        self.busy = list(args.values())
+        for index, step in enumerate(made.steps):
+            self._step(run, index, step, made)
+            self._pay()
+            if random.random() < 0.2:
+                self._client_steps()
+        self.busy = []
+        for slot, facts in enumerate(made.slots):
+            if facts.keep:
+                self.held.append(base + slot)
+                self.layouts[base + slot] = facts.layout
+
+    def _step(self, run: int, index: int, step: Gang | Move, made: Plan) -> None:
+        random = self.random
+        if isinstance(step, Gang):
+            seq = self.next()
+            self.fates["done", seq] = Blame("user", f"boom {seq}") if random.random() < 0.1 else None
+            ack, donate = random.random() < 0.2, random.random() < 0.8
+            self.say(GangStep(seq, run, index, hosts_of(step.place), ack, (), donate))
+            if random.random() < 0.1:
+                self.say(AskStep(random.randint(1, self.seq)))
+            return
+        transfer = self.next()
+        source, target = made.slots[step.source].layout.place, made.slots[step.target].layout.place
+        if here(source):
+            self.say(SendStep(transfer, run, index, hosts_of(source), transfer))
+            number = random.randrange(3)
+            self.fates["count", transfer] = tuple((2 + k % 2, k, 4) for k in range(number))
+        if here(target):
+            seq = self.next()
+            after = random.choice((-1, random.randint(0, seq)))
+            late = self._fate_of(seq, transfer, step.sparse)
+            self.say(RecvStep(seq, run, index, hosts_of(target), transfer, after))
+            if late:
+                self.say(PoisonStep(transfer, Blame("host-lost", "too late")))
+
+    def _fate_of(self, seq: int, transfer: int, sparse: bool) -> bool:
+        """Whether its contents come, and what must be said for that. True: poison will be too late."""
+        random = self.random
+        fate = random.choice(("data", "data", "data", "spoilt", "dropped"))
+        self.fates["recv", transfer] = fate
+        if fate == "dropped":
+            self.owed[seq] = PoisonStep(transfer, Blame("host-lost", f"poison {transfer}"))
+        elif sparse and fate == "data":
+            self.owed[seq] = ExpectStep(transfer, ((0, 3),) if random.random() < 0.5 else ())
+        return fate == "data" and not sparse and random.random() < 0.2
+
+    def _pay(self, all_of_it: bool = False) -> None:
+        """Say some of what is owed."""
+        for seq in list(self.owed):
+            if all_of_it or self.random.random() < 0.3:
+                self.paid.append(seq)
+                self.say(self.owed.pop(seq))
+
+    def _put(self, buffer: int, where: Layout) -> None:
+        seq = self.next()
+        self.say(RecvStep(seq, -1, buffer, hosts_of(where.place), seq, -1, 7, buffer, where))
+        self.fates["recv", seq] = self.random.choice(("data", "spoilt"))
+        self.held.append(buffer)
+        self.layouts[buffer] = where
+
+    def _client_steps(self) -> None:
+        random = self.random
+        idle = [buffer for buffer in self.held if buffer not in self.busy]
+        if not idle:
+            return
+        buffer = random.choice(idle)
+        where = hosts_of(self.layouts[buffer].place)
+        draw = random.random()
+        if buffer in self.spilled:
+            self.say(
+                RestoreStep(self.next(), buffer, where, random.choice((-1, random.randint(0, self.seq))))
+            )
+            self.fates["done", self.seq] = Blame("user", "no copy") if random.random() < 0.2 else None
+            self.spilled.remove(buffer)
+        elif draw < 0.3:
+            seq = self.next()
+            self.say(SendStep(seq, -1, buffer, where, seq, 7))
+        elif draw < 0.6:
+            self.say(FreeStep((buffer, 999_999)))
+            self.held.remove(buffer)
+        elif draw < 0.8:
+            self.say(SpillStep(self.next(), buffer, where))
+            self.fates["done", self.seq] = None
+            self.spilled.append(buffer)
+
+
+class Life:
+    """What an executor did in one playing of a stream."""
+
+    def __init__(self, stream: Stream, delays: Random, lane: str) -> None:
+        self.stream, self.delays = stream, delays
+        self.executor = Executor(0, Cluster(), lane=lane)
+        self.effects: list[tuple[int, Effect]] = []
+        self.times: dict[tuple[str, int], int] = {("seat", 0): 0, ("reformed", 0): 0}
+        self.over: set[int] = set()
+        self._queue: list[tuple[int, int, Any]] = []
+        self._count = self.now = 0
+        self._free = [0] * PER_HOST  # when each device will be free
+        self._answered: set[tuple[str, int]] = set()
+        self._next_message = 0
+        self._message_due = 0
+        self._play()
+
+    def _play(self) -> None:
+        seat = Seat(0, 0, 0, 0, -1, (), HOSTS, 0)
+        assert [type(e) for e in self.executor.handle(seat, 0)] == [Reform]
+        self.executor.handle(Reformed(0), 0)
+        self._offer_message()
+        while self._queue:
+            self.now, _, event = heapq.heappop(self._queue)
+            self._take(event)
+        assert self._next_message == len(self.stream.messages), (
+            "the stream is stuck: something was never answered"
+        )
+
+    def _later(self, event: Any, at: int | None = None) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (self.now + self.delays.choice((0, 1, 5, 40)) if at is None else at,
+                                     self._count, event))  # fmt: skip
+
+    def _offer_message(self) -> None:
+        """The controller writes a message only when all that it calls settled has been reported."""
+        if self._next_message < len(self.stream.messages):
+            message = self.stream.messages[self._next_message]
+            known = {seq for m in self.stream.messages[: self._next_message] for seq in ours(m)}
+            if all(seq in self.over for seq in known if seq < message.settled):
+                self._next_message += 1
+                self._message_due = max(self.now, self._message_due) + self.delays.choice((0, 1, 3, 30))
+                self._later(message, self._message_due)
+
+    def _take(self, event: Any) -> None:
+        cause = cause_of(event)
+        if cause is not None:
+            assert cause not in self.times
+            self.times[cause] = self.now
+        for effect in self.executor.handle(event, self.delays.randrange(1000)):
+            self.effects.append((self.now, effect))
+            self._act(effect)
+        self._offer_message()
+
+    def _once(self, kind: str, name: int, event: Any, at: int | None = None) -> None:
+        if (kind, name) not in self._answered:
+            self._answered.add((kind, name))
+            self._later(event, at)
+
+    def _act(self, effect: Effect) -> None:
+        fates = self.stream.fates
+        match effect:
+            case Launch():
+                self._launch(effect)
+            case SpillBuffer(seq=seq) | RestoreBuffer(seq=seq):
+                self._later(Copied(seq, fates["done", seq]))
+            case CompileCode(plan=number, code=code):
+                self._later(CodeReady(number, code))
+            case CountRows(transfer=transfer):
+                self._later(RowsCounted(transfer, fates["count", transfer]))
+            case OpenSend(transfer=transfer):
+                self.times["sending", transfer] = self.now
+                self._once("sent", transfer, Sent(transfer))
+            case OpenRecv() | ExpectRecv() | DropTransfer():
+                self._receive(effect)
+            case Up(report=Done(seq=seq)):
+                self.over.add(seq)
+            case _:
+                pass
+
+    def _launch(self, effect: Launch) -> None:
+        self.times["launch", effect.seq] = self.now
+        devices = self._devices(effect.run, effect.step)
+        end = max([self.now, *(self._free[d] for d in devices)]) + self.delays.choice((1, 4, 20))
+        for device in devices:
+            self._free[device] = end
+        self._later(Finished(effect.seq, self.stream.fates["done", effect.seq]), end)
+
+    def _receive(self, effect: OpenRecv | ExpectRecv | DropTransfer) -> None:
+        """Contents come once they are asked for, in a sparse exchange once it is known
+        how many. Poison of a transfer whose contents come is too late."""
+        transfer = effect.transfer
+        fate = self.stream.fates.get(("recv", transfer))
+        if isinstance(effect, DropTransfer):
+            if fate == "dropped":
+                self._once("recv", transfer, Received(transfer, effect.blame))
+        elif fate == "spoilt":
+            self._once("recv", transfer, Received(transfer, Blame("user", f"spoilt {transfer}")))
+        elif fate == "data" and not (isinstance(effect, OpenRecv) and effect.sparse):
+            self._once("recv", transfer, Received(transfer))
+
+    def _devices(self, run: int, step: int) -> list[int]:
+        header = next(h for m in self.stream.messages for h in m.runs if h.run == run)
+        made = next(p for p in self.stream.plans if p.id == header.plan)
+        found = made.steps[step]
+        assert isinstance(found, Gang)
+        return [d for d in found.place.devices() if d < PER_HOST]
+
+
+def cause_of(event: Any) -> tuple[str, int] | None:
+    match event:
+        case Ordered(number=number):
+            return ("order", number)
+        case Finished(seq=seq) | Copied(seq=seq):
+            return ("done", seq)
+        case Received(transfer=transfer):
+            return ("recv", transfer)
+        case Sent(transfer=transfer):
+            return ("sent", transfer)
+        case RowsCounted(transfer=transfer):
+            return ("count", transfer)
+        case CodeReady(plan=number, code=code):
+            return code_cause(number, code)
+        case _:
+            return None
+
+
+def ours(message: Ordered) -> list[int]:
+    """Seqs of this message's steps that host 0 takes part in."""
+    kinds = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
+    return [s.seq for s in message.steps if isinstance(s, kinds) and spans.contains(s.hosts, 0)]

@@ -1,0 +1,133 @@
+"""One island's devices, counted one by one: an order is taken from the scheduler and checked at every step.
+
+It knows sets of devices and lists of tickets, no atoms, lanes, heaps or domains: what the scheduler keeps in
+counters, this looks up anew each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from core import spans
+from core.atoms import Atoms
+from core.policy import Policy
+from core.scheduler import Scheduler, Ticket
+
+Early = Literal["always", "idle", "never"]
+
+
+class OrderWorld:
+    def __init__(
+        self,
+        policy: Policy | type[Policy],
+        window: int = 2,
+        max_passes: int = 8,
+        early: Early = "idle",
+    ) -> None:
+        self.atoms = Atoms()
+        self.scheduler = Scheduler(self.atoms, policy, window, max_passes, early)
+        self.window = window
+        self.early = early
+        self.may_fault = False  # the policy is meant to fail
+        self.now = 0
+        self.runs = 0
+        self.waiting: list[Ticket] = []
+        self.flying: list[Ticket] = []
+        self.order: list[Ticket] = []
+        self.places: dict[int, frozenset[int]] = {}
+
+    def offer(
+        self,
+        client: int,
+        devices: Iterable[int],
+        cost: int = 10,
+        *,
+        run: int = 0,
+        step: int = 0,
+        weight: int = 1,
+        priority: int = 0,
+        deadline: int = 0,
+        submitted: int | None = None,
+        ripe: bool = True,
+    ) -> Ticket:
+        place = frozenset(devices)
+        key = self.atoms.intern_devices(spans.of(place))
+        self.places[key] = place
+        self.runs += 1
+        ticket = Ticket(
+            run=run or self.runs, step=step, client=client, place=key, cost=cost, weight=weight,
+            priority=priority, deadline=deadline, ripe=ripe,
+            submitted=self.now if submitted is None else submitted,
+        )  # fmt: skip
+        self.scheduler.offer(ticket, self.now)
+        self.waiting.append(ticket)
+        return ticket
+
+    def devices(self, ticket: Ticket) -> frozenset[int]:
+        return self.places[ticket.place]
+
+    def overlap(self, one: Ticket, other: Ticket) -> bool:
+        return not self.devices(one).isdisjoint(self.devices(other))
+
+    def room(self, ticket: Ticket) -> bool:
+        """Whether each of its devices has fewer gangs ahead than the window."""
+        return all(
+            sum(device in self.devices(ahead) for ahead in self.flying) < self.window
+            for device in self.devices(ticket)
+        )
+
+    def held(self, ticket: Ticket) -> bool:
+        """Whether it must wait for its inputs."""
+        if ticket.ripe or self.early == "always":
+            return False
+        return self.early == "never" or any(
+            other.ripe and self.overlap(ticket, other) for other in self.waiting
+        )
+
+    def pick(self) -> Ticket | None:
+        ticket = self.scheduler.pick(self.now)
+        if ticket is not None:
+            assert ticket in self.waiting
+            assert self.room(ticket), "a device has too many gangs ahead"
+            assert not self.held(ticket), "its inputs are late, and others are ready"
+            self.waiting.remove(ticket)
+            self.flying.append(ticket)
+            self.order.append(ticket)
+        return ticket
+
+    def fill(self) -> list[Ticket]:
+        """All that enter now; then, that nobody was forgotten."""
+        picked = []
+        while (ticket := self.pick()) is not None:
+            picked.append(ticket)
+        why = {id(wait.ticket): wait.why for wait in self.scheduler.waiting()}
+        assert len(why) == len(self.waiting)
+        assert not self.scheduler.faults or self.may_fault
+        for ticket in self.waiting:
+            if self.room(ticket) and not self.held(ticket):
+                assert why[id(ticket)] == "passed", f"it could enter, and did not: {why[id(ticket)]}"
+                assert any(
+                    self.overlap(ticket, other) and not self.room(other) for other in self.waiting
+                ) or any(why[id(other)] == "passed" for other in self.waiting if other is not ticket)
+        return picked
+
+    def may_finish(self) -> list[Ticket]:
+        """Devices run in order: who is first on all of its own."""
+        return [
+            ticket
+            for at, ticket in enumerate(self.flying)
+            if not any(self.overlap(ticket, ahead) for ahead in self.flying[:at])
+        ]
+
+    def finish(self, ticket: Ticket) -> None:
+        self.now += ticket.cost
+        self.flying.remove(ticket)
+        self.scheduler.finished(ticket)
+
+    def drain(self) -> None:
+        """Until nothing waits and nothing runs."""
+        while self.fill() or self.flying:
+            if self.flying:
+                self.finish(self.may_finish()[0])
+        assert not [each for each in self.waiting if each.ripe or self.early == "always"]

@@ -1,0 +1,483 @@
+"""A client: names are given at once, small calls travel together, each run ends once, errors name the fix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.client import Client
+from core.effects import (
+    BuffersReady,
+    Called,
+    CallRefused,
+    Came,
+    Close,
+    Connected,
+    Disconnected,
+    Effect,
+    Finished,
+    GetComing,
+    PutWanted,
+    RunEnded,
+    Send,
+    Tell,
+    Unblocked,
+    Wakeup,
+)
+from core.errors import Illegal
+from core.messages import (
+    Blame,
+    Bye,
+    Call,
+    Calls,
+    Cancel,
+    Ended,
+    Get,
+    Goodbye,
+    Grant,
+    Notes,
+    Open,
+    Opened,
+    Put,
+    Ready,
+    Refused,
+    Register,
+    Release,
+    ReleaseSlice,
+    Sending,
+    Stalled,
+    Submit,
+    Taking,
+    Unregister,
+    Waiting,
+)
+from core.peers import CONTROLLER
+from core.place import line
+from core.plan import Layout
+from core.program import Arg, Program, Sharding, SliceSpec, Value
+from core.session import Blocked, Limits, Submitted
+
+SLICE = SliceSpec("s", 1)
+X = Value((4,), "float32")
+WHERE = Layout((4,), "float32", line(0, 0, 1), (1,), Sharding())
+BAD = Blame("user", "boom")
+
+
+def program(args: int = 1, results: int = 1, donate: tuple[int, ...] = ()) -> Program:
+    return Program("f", (SLICE,), (), (X,) * args, (), (Arg(0),) * results, donate)
+
+
+class Session:
+    """A client whose connection is up, and what it sent."""
+
+    def __init__(self, connected: bool = True, **limits: int) -> None:
+        self.client = Client("me", weight=2, limits=Limits(**limits))
+        self.now = 0
+        if connected:
+            assert self.hear(Connected(CONTROLLER)) == [Send((CONTROLLER,), Open("me", 2))]
+            assert self.note(Opened(7, 0)) == []
+
+    def hear(self, event: Effect) -> list[Effect]:
+        return self.client.handle(event, self.now)
+
+    def note(self, *notes: Any) -> list[Effect]:
+        return self.hear(Came(CONTROLLER, notes[0] if len(notes) == 1 else Notes(notes)))
+
+    def sent(self) -> list[Any]:
+        """Messages that left because of the calls just made."""
+        return [effect.message for effect in self.hear(Called()) if isinstance(effect, Send)]
+
+    def program(self, **more: Any) -> int:
+        name = self.client.register(program(**more), self.now)
+        assert isinstance(name, int)
+        self.sent()
+        return name
+
+    def submit(self, *args: int | bytes, of: int = 1, **more: Any) -> Submitted:
+        found = self.client.submit(of, args, self.now, **more)
+        assert isinstance(found, Submitted)
+        return found
+
+    def put(self) -> int:
+        found = self.client.put(X, SLICE, self.now)
+        assert isinstance(found, int)
+        return found
+
+
+# --- calls ------------------------------------------------------------------------------------------------
+
+
+def test_names_come_back_at_once_and_the_call_leaves_at_once() -> None:
+    session = Session()
+    assert session.client.register(program(), 0) == 1
+    assert session.submit(b"x" * 16) == (1, (1,))
+    assert session.submit(1) == (2, (2,))
+    assert session.sent() == [
+        Register(1, program()), Submit(1, 1, (b"x" * 16,), (1,)), Submit(2, 1, (1,), (2,)),
+    ]  # fmt: skip
+
+
+def test_results_that_nobody_wants_have_no_name() -> None:
+    session = Session()
+    session.program(results=3)
+    assert session.submit(b"x" * 16, keep=(True, False, True)).results == (1, 0, 2)
+
+
+def test_a_call_tells_what_it_waited_for_and_how_long_it_thought() -> None:
+    session = Session()
+    session.program(args=0)
+    runs = [session.submit().run for _ in range(2)]
+    session.note(Ended(1), Ended(2))
+    session.client.waited(runs[1], 50)
+    session.client.waited(runs[0], 70)
+    session.sent()
+    session.now = 100
+    session.submit()
+    session.now = 130
+    session.submit()
+    first, second = session.sent()
+    assert (first.waited, first.think) == ((2, 1), 30)
+    assert (second.waited, second.think) == ((), 30)
+
+
+def test_a_put_and_a_get_are_announced_and_their_contents_travel_elsewhere() -> None:
+    session = Session()
+    buffer = session.put()
+    request = session.client.get(buffer, 0)
+    assert isinstance(request, int)
+    assert session.sent() == [Put(buffer, X, SLICE), Get(request, buffer)]
+    assert session.note(Taking(buffer, 40, WHERE)) == [PutWanted(buffer, 40, WHERE)]
+    assert session.note(Ready((buffer,)), Sending(request, 41, WHERE)) == [
+        BuffersReady((buffer,)),
+        GetComing(request, 41, WHERE),
+    ]
+
+
+def test_what_the_controller_says_of_waits_is_told_in_words() -> None:
+    session = Session()
+    assert session.note(Waiting(3, "memory"), Stalled(3, "f", "mul", "pod", ((4, 6),), "no answer")) == [
+        Tell("run 3 waits: memory"),
+        Tell("run 3 is late: program 'f', node 'mul' on island 'pod': no answer; hosts 4-5 have not arrived"),
+    ]
+
+
+def test_cancel_is_said_once_and_the_run_still_ends() -> None:
+    session = Session()
+    session.program(args=0)
+    run = session.submit().run
+    session.client.cancel(run, 0)
+    session.client.cancel(run, 0)
+    assert session.sent()[1:] == [Cancel(run)]
+    assert session.note(Ended(run, BAD)) == [RunEnded(run, BAD)]
+    session.client.cancel(run, 0)  # too late, and no harm
+    assert session.sent() == []
+
+
+def test_the_rest_of_the_calls_pass_through() -> None:
+    session = Session()
+    name = session.program()
+    session.client.release_slice("s", 0)
+    session.client.unregister(name, 0)
+    assert session.sent() == [ReleaseSlice("s"), Unregister(name)]
+
+
+# --- batching ---------------------------------------------------------------------------------------------
+
+
+def test_calls_gather_while_the_pipe_is_full_and_leave_together_when_a_message_lands() -> None:
+    session = Session(pipe=2)
+    session.note()
+    session.hear(Called())
+    session.now = 10_000_000
+    session.client.register(program(args=0), session.now)
+    session.now = 20_000_000
+    runs = [session.submit().run for _ in range(5)]
+    assert [type(message) for message in session.sent()] == [Register, Submit, Submit]
+    ended, sent = session.note(Ended(runs[0]))
+    assert ended == RunEnded(1)
+    assert isinstance(sent, Send)
+    assert isinstance(sent.message, Calls)
+    assert [call.run for call in sent.message.calls if isinstance(call, Submit)] == [3, 4, 5]
+
+
+def test_a_message_that_nothing_answers_counts_as_landed_after_a_while() -> None:
+    session = Session(pipe=1, linger=100)
+    buffer = session.put()
+    assert session.client.next_wakeup() is None
+    session.now = 30
+    session.client.release((buffer,), session.now)
+    assert session.sent() == [Put(buffer, X, SLICE)]
+    assert session.client.next_wakeup() == 100
+    session.now = 99
+    assert session.hear(Wakeup()) == []
+    session.now = 100
+    assert session.hear(Wakeup()) == [Send((CONTROLLER,), Release((buffer,)))]
+
+
+def test_a_message_has_a_limit_and_releases_merge() -> None:
+    session = Session(pipe=1, batch=2)
+    buffers = tuple(session.put() for _ in range(4))
+    session.sent()
+    for buffer in buffers:
+        session.client.release((buffer,), 0)
+    session.now = 10_000_000
+    assert session.hear(Wakeup()) == [
+        Send((CONTROLLER,), Calls((Put(2, X, SLICE), Put(3, X, SLICE)))),
+    ]
+    session.now = 20_000_000
+    assert session.hear(Wakeup()) == [Send((CONTROLLER,), Calls((Put(4, X, SLICE), Release((1, 2, 3, 4)))))]
+
+
+# --- bounds -----------------------------------------------------------------------------------------------
+
+
+def test_a_call_beyond_the_bound_is_blocked_and_changes_nothing() -> None:
+    session = Session(max_runs=2)
+    session.program(donate=(0,))
+    buffer = session.put()
+    session.submit(b"x" * 16)
+    session.submit(b"x" * 16)
+    session.sent()
+    assert isinstance(session.client.submit(1, (buffer,), 0), Blocked)
+    assert session.sent() == []
+    assert session.note(Ended(1)) == [RunEnded(1), Unblocked()]
+    assert session.submit(buffer) == (3, (4,))
+
+
+def test_puts_and_gets_are_bounded_too() -> None:
+    session = Session(max_requests=2)
+    buffer = session.put()
+    assert isinstance(session.client.get(buffer, 0), int)
+    assert isinstance(session.client.get(buffer, 0), Blocked)
+    assert isinstance(session.client.put(X, SLICE, 0), Blocked)
+    assert session.note(Taking(buffer, 1, WHERE))[-1] == Unblocked()
+    again = session.client.put(X, SLICE, 0)
+    assert isinstance(again, int)
+    session.note(Ready((again,), BAD))  # it will never be taken
+    assert isinstance(session.client.put(X, SLICE, 0), int)
+
+
+def test_without_a_connection_calls_gather_within_bounds() -> None:
+    session = Session(connected=False, max_runs=3)
+    for _ in range(3):
+        assert isinstance(session.client.register(program(), 0), int)
+    assert isinstance(session.client.register(program(), 0), Blocked)
+    assert isinstance(session.client.release_slice("s", 0), Blocked)
+
+
+# --- mistakes of the user ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "fix"),
+    [
+        (lambda c: c.submit(9, (), 0), "register it first"),
+        (lambda c: c.submit(1, (), 0), "takes 2 arguments, not 0"),
+        (lambda c: c.submit(1, (1, 99), 0), "use what `submit` or `put` returned"),
+        (lambda c: c.submit(1, (1, b"abc"), 0), "has 3 bytes; its type has 16"),
+        (lambda c: c.submit(1, (1, 2), 0), "buffer 2 was released"),
+        (lambda c: c.submit(1, (1, 3), 0), "donated to run 1 of 'f'; donate a copy"),
+        (lambda c: c.submit(1, (1, 1), 0), "pass a copy"),
+        (lambda c: c.submit(1, (1, b"x" * 16), 0, keep=(True,)), "`keep` names 1"),
+        (lambda c: c.submit(1, (1, b"x" * 16), 0, dispatch="fast"), "'parallel' or 'sequential'"),
+        (lambda c: c.submit(2, (b"x" * 8192,), 0), "`put` them first"),
+        (lambda c: c.get(2, 0), "was released"),
+        (lambda c: c.release((1, 2), 0), "was released"),
+        (lambda c: c.release((1, 1), 0), "release it once"),
+        (lambda c: c.cancel(5, 0), "never submitted"),
+        (lambda c: c.waited(1, 0), "has not ended"),
+        (lambda c: c.unregister(9, 0), "is no program"),
+        (lambda c: c.handle(Finished(1), 0), "not told of Finished"),
+    ],
+)
+def test_a_mistake_names_its_fix_and_changes_nothing(call: Any, fix: str) -> None:
+    session = Session()
+    session.program(args=2, results=2, donate=(1,))
+    big = Program("g", (SLICE,), (), (Value((2048,), "float32"),), (), ())
+    session.client.register(big, 0)
+    for _ in range(3):
+        session.put()
+    session.client.release((2,), 0)
+    session.submit(1, 3)
+    session.sent()
+    with pytest.raises(Illegal, match=fix.replace("(", r"\(")):
+        call(session.client)
+    assert session.sent() == []
+    assert session.submit(1, b"x" * 16) == (2, (6, 7))
+
+
+def test_a_weight_is_at_least_one() -> None:
+    with pytest.raises(Illegal):
+        Client("me", weight=0)
+
+
+def test_there_is_a_bound_on_programs() -> None:
+    session = Session(max_programs=1)
+    session.program()
+    with pytest.raises(Illegal, match="unregister some first"):
+        session.client.register(program(), 0)
+
+
+# --- mistakes of the controller ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        Ended(1), Ended(9), Ready((99,)), Taking(1, 4, WHERE), Sending(1, 4, WHERE), Grant(1, 2, 3, 4),
+    ],
+    ids=lambda note: type(note).__name__,
+)  # fmt: skip
+def test_a_note_that_makes_no_sense_closes_the_controller_and_raises_nothing(note: Any) -> None:
+    session = Session()
+    session.program(args=0)
+    session.submit()
+    session.submit()
+    session.note(Ended(1))
+    effects = session.note(note, Ended(2))
+    assert isinstance(effects[-3], Close)
+    assert isinstance(effects[-2], RunEnded)
+    assert effects[-2].run == 2
+    assert isinstance(effects[-1], BuffersReady)
+    assert session.client.state == "closed"
+    assert session.note(Ended(2)) == []
+
+
+def test_refusals_are_passed_on_and_spoil_what_was_promised() -> None:
+    session = Session()
+    buffer = session.put()
+    session.sent()
+    assert session.note(Refused("put", buffer, BAD)) == [
+        BuffersReady((buffer,), BAD),
+        CallRefused("put", buffer, BAD),
+    ]
+    assert session.note(Refused("program", 1, BAD)) == [CallRefused("program", 1, BAD)]
+
+
+def test_a_buffer_is_told_ready_once_and_may_be_lost_later() -> None:
+    session = Session()
+    buffer, other = session.put(), session.put()
+    session.sent()
+    assert session.note(Ready((buffer,))) == [BuffersReady((buffer,))]
+    assert session.note(Ready((buffer,))) == []
+    assert session.note(Ready((buffer,), BAD)) == [BuffersReady((buffer,), BAD)]
+    session.client.release((other,), 0)
+    session.sent()
+    assert session.note(Ready((other,))) == []
+
+
+# --- connections and ends ---------------------------------------------------------------------------------
+
+
+def test_what_was_called_before_the_connection_leaves_behind_open() -> None:
+    session = Session(connected=False)
+    session.client.register(program(args=0), 0)
+    session.submit()
+    assert [e.message for e in session.hear(Connected(CONTROLLER)) if isinstance(e, Send)] == [
+        Open("me", 2), Calls((Register(1, program(args=0)), Submit(1, 1, (), (1,)))),
+    ]  # fmt: skip
+
+
+def test_a_restarted_controller_hears_what_is_held_and_which_runs_are_open() -> None:
+    session = Session()
+    session.program(args=0)
+    session.submit()
+    session.submit()
+    session.note(Ended(1))
+    buffer = session.put()
+    request = session.client.get(buffer, 0)
+    session.sent()
+    (told,) = session.hear(Disconnected(CONTROLLER, "lease"))
+    assert isinstance(told, Tell)
+    again = session.hear(Connected(CONTROLLER))
+    assert [e.message for e in again if isinstance(e, Send)] == [
+        Open("me", 2, client=7, held=(1, 2, 3), open_runs=(2,)), Register(1, program(args=0)),
+    ]  # fmt: skip
+    assert [(e.what, e.name) for e in again if isinstance(e, CallRefused)] == [("get", request)]
+    assert session.note(Ended(2, BAD), Ready((2, 3), BAD)) == [RunEnded(2, BAD), BuffersReady((2, 3), BAD)]
+
+
+def test_nothing_is_in_flight_on_a_new_connection() -> None:
+    session = Session(pipe=1)
+    session.program(args=0)
+    session.hear(Disconnected(CONTROLLER))
+    session.hear(Connected(CONTROLLER))
+    session.submit()
+    assert session.sent() == [Submit(1, 1, (), (1,))]
+
+
+def test_calls_that_had_not_left_are_not_part_of_what_a_restarted_controller_is_told_to_know() -> None:
+    session = Session(pipe=100)
+    for _ in range(3):
+        session.program(donate=(0,))
+    session.client.unregister(2, 0)
+    kept, given, released = (session.put() for _ in range(3))
+    session.sent()
+    session.hear(Disconnected(CONTROLLER))
+    session.submit(given)
+    session.client.release((released,), 0)
+    session.client.unregister(1, 0)
+    new = session.client.register(program(args=0), 0)
+    put = session.put()
+    request = session.client.get(put, 0)
+    messages = [e.message for e in session.hear(Connected(CONTROLLER)) if isinstance(e, Send)]
+    assert messages[:3] == [
+        Open("me", 2, client=7, held=(kept, given, released)),
+        Register(1, program(donate=(0,))),
+        Register(3, program(donate=(0,))),
+    ]
+    calls = messages[3]
+    assert isinstance(calls, Calls)
+    assert calls.calls == (
+        Submit(1, 1, (given,), (4,)), Release((released,)), Unregister(1), Register(4, program(args=0)),
+        Put(put, X, SLICE), Get(1, put),
+    )  # fmt: skip
+    assert (new, request) == (4, 1)
+
+
+def _flat(messages: list[Any]) -> list[Call]:
+    return [call for m in messages for call in (m.calls if isinstance(m, Calls) else (m,))]
+
+
+def test_close_sends_what_has_gathered_and_every_run_ends() -> None:
+    session = Session(pipe=1)
+    session.program(args=0)
+    session.submit()
+    session.submit()
+    session.sent()
+    session.client.close(0)
+    session.client.close(0)
+    assert _flat(session.sent())[-1] == Bye()
+    with pytest.raises(Illegal, match="open another"):
+        session.client.submit(1, (), 0)
+    effects = session.note(Ended(1), Goodbye("as asked"))
+    assert [e.run for e in effects if isinstance(e, RunEnded)] == [1, 2]
+    assert session.client.state == "closed"
+
+
+def test_a_session_that_never_came_up_closes_by_itself() -> None:
+    session = Session(connected=False)
+    session.client.register(program(args=0), 0)
+    session.submit()
+    session.client.close(0)
+    assert [type(e) for e in session.hear(Called())] == [RunEnded, BuffersReady]
+    assert session.hear(Connected(CONTROLLER)) == []
+
+
+def test_a_controller_that_goes_while_the_session_closes_ends_it() -> None:
+    session = Session()
+    session.program(args=0)
+    session.submit()
+    session.client.close(0)
+    session.sent()
+    effects = session.hear(Disconnected(CONTROLLER))
+    assert [type(e) for e in effects] == [Tell, RunEnded, BuffersReady]
+
+
+def test_who_is_blocked_when_the_session_ends_is_told() -> None:
+    session = Session(max_runs=1)
+    session.program(args=0)
+    session.submit()
+    assert isinstance(session.client.submit(1, (), 0), Blocked)
+    assert session.note(Goodbye("too slow"))[-1] == Unblocked()

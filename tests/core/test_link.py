@@ -1,0 +1,270 @@
+"""A link delivers each message once and in order, whatever befalls its connections, or says that the peer is
+gone."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import Illegal
+from core.link import ACK_EVERY, MOVES, Command, Deliver, Frame, Gone, Link, Transmit
+from core.messages import Release
+
+LEASE = 1_000
+
+
+def word(number: int) -> Release:
+    return Release((number,))
+
+
+def frames(commands: list[Command]) -> list[Frame]:
+    return [command.frame for command in commands if isinstance(command, Transmit)]
+
+
+def delivered(commands: list[Command]) -> list[int]:
+    found = [command.message for command in commands if isinstance(command, Deliver)]
+    return [message.buffers[0] for message in found if isinstance(message, Release)]
+
+
+def up(now: int = 0, **options: int) -> Link:
+    link = Link(now, LEASE, **options)
+    link.connected(now)
+    link.frame_came(Frame(0, 0), now)
+    return link
+
+
+def test_what_is_sent_before_the_peer_has_greeted_waits() -> None:
+    link = Link(0, LEASE)
+    assert link.send(word(1), 0) == []
+    assert link.connected(5) == [Transmit(Frame(1, 0))]
+    assert link.send(word(2), 6) == []
+    assert link.frame_came(Frame(0, 0), 7) == [Transmit(Frame(1, 0, word(1))), Transmit(Frame(2, 0, word(2)))]
+    assert link.send(word(3), 8) == [Transmit(Frame(3, 0, word(3)))]
+
+
+def test_an_acknowledgement_rides_on_the_next_frame() -> None:
+    link = up()
+    assert link.frame_came(Frame(1, 0, word(9)), 1) == [Deliver(word(9))]
+    assert link.send(word(1), 2) == [Transmit(Frame(1, 1, word(1)))]
+
+
+def test_an_acknowledgement_that_finds_no_ride_goes_alone() -> None:
+    link = up(ack_delay=50)
+    link.frame_came(Frame(1, 0, word(9)), 10)
+    assert link.next_wakeup() == 60
+    assert link.wakeup(59) == []
+    assert link.wakeup(60) == [Transmit(Frame(0, 1))]
+
+
+def test_many_messages_are_acknowledged_at_once() -> None:
+    link = up()
+    said = [
+        frame for n in range(1, ACK_EVERY + 1) for frame in frames(link.frame_came(Frame(n, 0, word(n)), 1))
+    ]
+    assert said == [Frame(0, ACK_EVERY)]
+
+
+def test_a_quiet_link_gives_signs_of_life() -> None:
+    link = up(idle=100)
+    assert link.next_wakeup() == 100
+    assert link.wakeup(100) == [Transmit(Frame(0, 0))]
+    assert link.next_wakeup() == 200
+
+
+def test_what_a_broken_connection_lost_is_sent_on_the_next() -> None:
+    link = up()
+    for number in (1, 2, 3):
+        link.send(word(number), 1)
+    link.frame_came(Frame(0, 1), 2)
+    link.disconnected(3)
+    assert link.send(word(4), 4) == []
+    assert link.connected(5) == [Transmit(Frame(4, 0))]
+    assert [frame.seq for frame in frames(link.frame_came(Frame(0, 2), 6))] == [3, 4]
+
+
+def test_a_duplicate_is_dropped() -> None:
+    link = up()
+    link.frame_came(Frame(1, 0, word(7)), 1)
+    assert link.frame_came(Frame(1, 0, word(7)), 2) == []
+
+
+def test_a_gap_is_asked_for_once_and_the_peer_goes_back() -> None:
+    link = up()
+    assert link.frame_came(Frame(2, 0, word(2)), 1) == [Transmit(Frame(0, 0, None, again=True))]
+    assert link.frame_came(Frame(3, 0, word(3)), 1) == []
+    peer = up()
+    for number in (1, 2, 3):
+        peer.send(word(number), 0)
+    back = frames(peer.frame_came(Frame(0, 0, None, again=True), 2))
+    assert [n for frame in back for n in delivered(link.frame_came(frame, 3))] == [1, 2, 3]
+
+
+def test_a_sign_of_life_shows_that_the_tail_was_lost() -> None:
+    link = up()
+    assert frames(link.frame_came(Frame(1, 0), 1)) == [Frame(0, 0, None, again=True)]
+    assert frames(link.frame_came(Frame(1, 0), 2)) == [Frame(0, 0, None, again=True)]
+
+
+def test_a_silent_peer_is_gone_when_its_lease_ends() -> None:
+    link = up()
+    link.frame_came(Frame(0, 0), 400)
+    assert not any(isinstance(command, Gone) for command in link.wakeup(1399))
+    assert link.wakeup(1400) == [Gone("nothing heard for 1000 ns")]
+    assert link.state == "gone"
+    assert link.next_wakeup() is None
+    assert link.wakeup(9999) == link.send(word(1), 9999) == link.frame_came(Frame(0, 0), 9999) == []
+    link.disconnected(9999)
+    with pytest.raises(Illegal):
+        link.connected(9999)
+
+
+def test_a_lease_runs_while_there_is_no_connection() -> None:
+    link = Link(0, LEASE)
+    assert link.next_wakeup() == LEASE
+    assert isinstance(link.wakeup(LEASE)[0], Gone)
+
+
+def test_back_pressure_first_and_then_the_end() -> None:
+    link = up(window=2, limit=3)
+    full = []
+    link.send(word(1), 0)
+    full.append(link.full)
+    link.send(word(2), 0)
+    full.append(link.full)
+    link.frame_came(Frame(0, 1), 0)
+    full.append(link.full)
+    assert full == [False, True, False]
+    link.send(word(3), 0)
+    link.send(word(4), 0)
+    assert link.send(word(5), 0) == [Gone("3 messages are not acknowledged")]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [Frame(0, 2), Frame(-1, 0), Frame(0, -1), Frame(0, 0, word(1))],
+    ids=["ack", "seq", "neg", "zero"],
+)
+def test_a_frame_that_makes_no_sense_is_a_violation(frame: Frame) -> None:
+    link = up()
+    link.send(word(1), 0)
+    [gone] = link.frame_came(frame, 1)
+    assert isinstance(gone, Gone)
+    assert gone.violation
+
+
+def test_a_peer_that_starts_anew_has_lost_its_end() -> None:
+    for forgot in (Frame(0, 1), Frame(1, 0)):
+        link = up()
+        link.send(word(1), 0)
+        link.frame_came(Frame(1, 1, word(1)), 0)
+        link.connected(1)
+        assert link.frame_came(forgot, 2) == [Gone("the peer has lost its end of the link")]
+
+
+def test_the_table_leads_out_of_every_state_but_the_last() -> None:
+    states = {state for state, _ in MOVES} | set(MOVES.values())
+    assert states == {"down", "greeting", "up", "gone"}
+    assert all((state, "end") in MOVES for state in states - {"gone"})
+    assert {MOVES[key] for key in MOVES if key[0] == "gone"} == {"gone"}
+
+
+# --------------------------------------------------------------------------------------- the adversarial pipe
+
+
+class Pipe:
+    """Two links and a connection that loses, doubles and swaps frames, and breaks: for one end before the
+    other."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.links = [Link(0, LEASE), Link(0, LEASE)]
+        self.connected = [False, False]
+        self.wires: list[deque[Frame]] = [deque(), deque()]  # towards end 0, towards end 1
+        self.sent: list[list[int]] = [[], []]
+        self.got: list[list[int]] = [[], []]
+
+    def obey(self, end: int, commands: list[Command]) -> None:
+        assert not any(isinstance(command, Gone) for command in commands), commands
+        self.got[end] += delivered(commands)
+        if self.connected[end] and self.connected[1 - end]:
+            self.wires[1 - end] += frames(commands)
+
+    def send(self, end: int) -> None:
+        self.sent[end].append(len(self.sent[end]))
+        self.obey(end, self.links[end].send(word(self.sent[end][-1]), self.now))
+
+    def carry(self, end: int) -> None:
+        if self.wires[end] and self.connected[end]:
+            self.obey(end, self.links[end].frame_came(self.wires[end].popleft(), self.now))
+
+    def cut(self, end: int) -> None:
+        if self.connected[end]:
+            self.connected[end] = False
+            self.obey(end, self.links[end].disconnected(self.now))
+        self.wires[end].clear()
+
+    def connect(self) -> None:
+        for wire in self.wires:
+            wire.clear()
+        self.connected = [True, True]
+        for end in (0, 1):
+            self.obey(end, self.links[end].connected(self.now))
+
+    def wait(self, nanoseconds: int) -> None:
+        """On a healthy pipe, so that leases hold; whoever is due wakes up."""
+        until = self.now + nanoseconds
+        self.drain()
+        while (due := min(link.next_wakeup() or until for link in self.links)) <= until:
+            self.now = due
+            for end in (0, 1):
+                self.obey(end, self.links[end].wakeup(self.now))
+            self.drain()
+        self.now = until
+
+    def drain(self) -> None:
+        while any(self.wires):
+            self.carry(0)
+            self.carry(1)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.sampled_from("sssccccldxbr"), st.integers(0, 1)), max_size=80))
+def test_every_message_is_delivered_once_and_in_order(schedule: list[tuple[str, int]]) -> None:
+    pipe = Pipe()
+    for what, end in schedule:
+        wire = pipe.wires[end]
+        if what == "s":
+            pipe.send(end)
+        elif what == "c":
+            pipe.carry(end)
+        elif what == "l" and wire:
+            wire.popleft()
+        elif what == "d" and wire:
+            wire.append(wire[0])
+        elif what == "x" and wire:
+            wire.rotate(1)
+        elif what == "b":
+            pipe.cut(end)
+        elif what == "r":
+            pipe.connect()
+        assert pipe.got[end] == pipe.sent[1 - end][: len(pipe.got[end])]
+    if not all(pipe.connected):
+        pipe.connect()
+    pipe.wait(3 * LEASE)
+    assert pipe.got == [pipe.sent[1], pipe.sent[0]]
+    assert not any(link._unacked for link in pipe.links)
+
+
+def test_silence_within_the_lease_costs_nothing() -> None:
+    pipe = Pipe()
+    pipe.connect()
+    pipe.wait(100)
+    pipe.send(0)
+    for end in (0, 1):
+        pipe.cut(end)
+    pipe.now += LEASE - 300
+    pipe.send(0)
+    pipe.connect()
+    pipe.wait(LEASE)
+    assert pipe.got[1] == [0, 1]

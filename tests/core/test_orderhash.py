@@ -1,0 +1,81 @@
+"""The order hash: the same for the same order, another for any other."""
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from core.orderhash import OrderHash, token
+
+Gang = tuple[int, str, str, int, str]  # island, client, program, run, step
+
+gangs = st.tuples(
+    st.integers(0, 2),
+    st.sampled_from("ab"),
+    st.sampled_from(["p", "q"]),
+    st.integers(1, 3),
+    st.sampled_from("xyz"),
+)
+
+
+def hashed(order: list[Gang]) -> OrderHash:
+    found = OrderHash()
+    for gang in order:
+        found.entered(*gang)
+    return found
+
+
+def test_the_same_order_has_the_same_hash() -> None:
+    order: list[Gang] = [(0, "ann", "train", 1, "forward"), (0, "bob", "train", 1, "forward")]
+    assert hashed(order).island(0) == hashed(order).island(0)
+    assert hashed(order).whole() == hashed(order).whole()
+
+
+def test_hashes_do_not_change_between_versions() -> None:
+    order: list[Gang] = [(0, "ann", "train", 1, "forward"), (1, "bob", "train", 7, "back")]
+    assert [hashed(order).island(0), hashed(order).island(1)] == ["3936a740a7d7d953", "bac636c8ead21cf8"]
+
+
+def test_names_that_run_together_are_told_apart() -> None:
+    assert token("a", "bc") != token("ab", "c")
+    assert token("", "a") != token("a", "")
+
+
+@given(st.lists(gangs, min_size=2, max_size=12), st.data())
+def test_two_gangs_swapped_on_an_island_are_seen(order: list[Gang], data: st.DataObject) -> None:
+    one = data.draw(st.integers(0, len(order) - 1))
+    other = data.draw(st.integers(0, len(order) - 1))
+    swapped = list(order)
+    swapped[one], swapped[other] = swapped[other], swapped[one]
+
+    def by_island(gangs: list[Gang]) -> list[list[Gang]]:
+        return [[gang for gang in gangs if gang[0] == island] for island in range(3)]
+
+    for island in range(3):
+        same = by_island(order)[island] == by_island(swapped)[island]
+        assert (hashed(order).island(island) == hashed(swapped).island(island)) == same
+
+
+@given(st.lists(gangs, max_size=8), st.lists(gangs, max_size=8))
+def test_different_orders_differ(order: list[Gang], other: list[Gang]) -> None:
+    assume(any([g for g in order if g[0] == i] != [g for g in other if g[0] == i] for i in range(3)))
+    assert hashed(order).whole() != hashed(other).whole()
+
+
+def test_islands_do_not_disturb_each_other() -> None:
+    here: Gang = (0, "ann", "train", 1, "forward")
+    there: Gang = (1, "ann", "train", 1, "back")
+    assert hashed([here, there]).island(0) == hashed([here]).island(0)
+
+
+def test_a_run_is_hashed_over_all_islands_and_without_its_neighbours() -> None:
+    first: Gang = (0, "ann", "train", 1, "forward")
+    second: Gang = (1, "ann", "train", 1, "back")
+    other: Gang = (0, "bob", "train", 1, "forward")
+    assert hashed([first, other, second]).run("ann", 1) == hashed([first, second, other]).run("ann", 1)
+    assert hashed([first, second]).run("ann", 1) != hashed([second, first]).run("ann", 1)
+
+
+def test_a_closed_run_is_forgotten() -> None:
+    found = hashed([(0, "ann", "train", 1, "forward")])
+    before = found.run("ann", 1)
+    assert found.close("ann", 1) == before
+    assert found.run("ann", 1) == OrderHash().run("ann", 1)

@@ -1,0 +1,251 @@
+"""Each policy by example, and the names by which users ask for them. What they promise is in test_shares."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from core.errors import Impossible
+from core.policy import (
+    POLICIES,
+    Deadline,
+    Fifo,
+    Policy,
+    Priority,
+    Ready,
+    RoundRobin,
+    Shortest,
+    Stride,
+    Ticket,
+    named,
+)
+from core.policy.fair import Fair
+
+from .order_world import OrderWorld
+
+ALL = range(4)
+
+
+def clients(world: OrderWorld, picks: int = 99) -> list[int]:
+    """Who is served, one gang after the other."""
+    served: list[int] = []
+    while len(served) < picks and (picked := world.pick()) is not None:
+        served.append(picked.client)
+        world.finish(picked)
+    return served
+
+
+def test_fifo_serves_the_oldest_run() -> None:
+    world = OrderWorld(Fifo)
+    for client, submitted in ((0, 5), (1, 3), (0, 1), (2, 3)):
+        world.offer(client, ALL, submitted=submitted)
+    assert clients(world) == [0, 1, 2, 0]
+
+
+def test_stride_serves_by_weight() -> None:
+    world = OrderWorld(Stride)
+    for _ in range(8):
+        world.offer(0, ALL, weight=1)
+        world.offer(1, ALL, weight=3)
+    served = clients(world, 8)
+    assert served.count(1) == 6
+
+
+def test_stride_charges_cost_times_devices() -> None:
+    world = OrderWorld(Stride)
+    for _ in range(8):
+        world.offer(0, range(4), cost=30)
+        world.offer(1, range(2), cost=20)
+    assert clients(world, 8).count(1) == 6
+
+
+def test_stride_saves_up_nothing_for_who_is_idle() -> None:
+    world = OrderWorld(Stride)
+    for _ in range(20):
+        world.offer(0, ALL)
+    assert clients(world, 10) == [0] * 10
+    for _ in range(4):
+        world.offer(1, ALL)
+    assert clients(world, 8).count(0) == 4
+
+
+def test_stride_forgives_nothing_to_who_leaves_and_comes_back() -> None:
+    """Nor to one that offers its next gang only when the last has entered, and so is hardly seen waiting."""
+    world = OrderWorld(Stride, window=1)
+    world.offer(0, ALL, cost=90)
+    world.offer(1, ALL, cost=10)
+    served = []
+    for _ in range(20):
+        picked = world.fill()[0]
+        served.append(picked.client)
+        world.offer(picked.client, ALL, cost=picked.cost)
+        world.finish(picked)
+    assert served.count(0) == 2
+
+
+def test_priority_is_strict_until_a_gang_has_aged() -> None:
+    world = OrderWorld(Priority(age=100), window=1)
+    low = world.offer(0, ALL, priority=0)
+    served = []
+    for _ in range(12):
+        world.offer(1, ALL, cost=20, priority=2)
+        picked = world.fill()[0]
+        served.append(picked)
+        world.finish(picked)
+    assert served.index(low) == 10  # 200 ns make up for two levels
+
+
+def test_priority_ages_by_a_gangs_waiting_and_not_by_its_runs() -> None:
+    world = OrderWorld(Priority(age=100))
+    world.now = 1_000_000
+    world.offer(0, ALL, priority=0, submitted=0)
+    world.offer(1, ALL, priority=1)
+    assert clients(world) == [1, 0]
+
+
+def test_without_ageing_priority_is_strict_for_ever() -> None:
+    world = OrderWorld(Priority(age=0))
+    world.offer(0, ALL, priority=0)
+    world.now = 1 << 60
+    world.offer(1, ALL, priority=1)
+    assert clients(world) == [1, 0]
+
+
+def test_shortest_serves_the_shortest_of_all_and_not_only_of_the_oldest() -> None:
+    world = OrderWorld(Shortest)
+    for client, cost in ((0, 50), (0, 10), (1, 30), (1, 40)):
+        world.offer(client, ALL, cost)
+    assert [picked.cost for picked in (world.pick(), world.pick()) if picked] == [10, 30]
+
+
+def test_shortest_lets_a_long_gang_be_passed_only_for_so_long() -> None:
+    world = OrderWorld(Shortest(stretch=2), window=1)
+    long = world.offer(0, ALL, cost=100)
+    served = []
+    for _ in range(25):
+        world.offer(1, ALL, cost=10)
+        picked = world.fill()[0]
+        served.append(picked)
+        world.finish(picked)
+    assert served.index(long) == 18  # those that came within 2 * (100 - 10) of it went first
+
+
+def test_deadline_serves_the_earliest_and_none_last() -> None:
+    world = OrderWorld(Deadline)
+    for client, deadline in ((0, 0), (1, 900), (2, 300), (0, 200)):
+        world.offer(client, ALL, deadline=deadline)
+    assert clients(world) == [0, 2, 1, 0]
+
+
+def test_round_robin_gives_turns_whatever_they_cost() -> None:
+    world = OrderWorld(RoundRobin)
+    for _ in range(3):
+        world.offer(0, ALL, cost=100)
+    for _ in range(2):
+        world.offer(1, ALL, cost=1, weight=9)
+    world.offer(2, ALL)
+    assert clients(world) == [0, 1, 2, 0, 1, 0]
+
+
+def test_a_newcomer_joins_the_round_that_is_being_played() -> None:
+    world = OrderWorld(RoundRobin)
+    for _ in range(9):
+        world.offer(0, ALL)
+        world.offer(1, ALL)
+    clients(world, 8)
+    for _ in range(5):
+        world.offer(2, ALL)
+    assert clients(world, 6).count(2) == 2
+
+
+def test_fair_policies_forget_what_is_over() -> None:
+    world = OrderWorld(Stride)
+    for place in (range(2), range(2, 4), ALL):
+        world.offer(0, place)
+    world.drain()
+    assert isinstance(world.scheduler.policy, Fair)
+    assert not world.scheduler.policy._clocks
+
+
+class Lottery(Policy):
+    """A client wins as often as its weight says. (The example of `core.policy.base`.)"""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        heads = ready.heads()
+        return self.chance.choices(heads, [ticket.weight for ticket in heads])[0]
+
+
+def test_a_users_own_takes_ten_lines() -> None:
+    def order() -> list[int]:
+        world = OrderWorld(Lottery(random.Random(1)))
+        for _ in range(200):
+            world.offer(0, ALL, weight=1)
+            world.offer(1, ALL, weight=3)
+        return clients(world, 200)
+
+    assert 120 < order().count(1) < 180
+    assert order() == order()
+
+
+class Looks(Policy):
+    """Writes down what it is shown."""
+
+    def __init__(self) -> None:
+        self.saw: list[tuple[list[int], list[int], list[int]]] = []
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        oldest = [ready.oldest(client).run for client in ready.clients()]
+        self.saw.append((ready.clients(), oldest, sorted(ticket.run for ticket in ready)))
+        return ready.oldest(ready.clients()[-1])
+
+
+def test_a_policy_sees_one_domain_by_client_and_in_whole() -> None:
+    looks = Looks()
+    world = OrderWorld(looks, window=1)
+    world.offer(0, range(2), run=1)
+    world.offer(1, range(1, 4), run=2)
+    world.offer(1, range(1), run=3)
+    world.offer(2, range(8, 9), run=4)
+    world.offer(1, range(2), run=5)
+    world.fill()
+    assert looks.saw[0] == ([0, 1], [1, 2], [1, 2, 3, 5])
+    assert ([2], [4], [4]) in looks.saw
+
+
+# --- names
+
+
+@pytest.mark.parametrize(("name", "policy"), POLICIES.items())
+def test_each_has_a_name(name: str, policy: type[Policy]) -> None:
+    assert type(named(name)) is policy
+
+
+def test_a_name_may_have_options() -> None:
+    priority = named("priority: age=10ms")
+    assert isinstance(priority, Priority)
+    assert priority.age == 10_000_000
+    shortest = named("Shortest:stretch=7")
+    assert isinstance(shortest, Shortest)
+    assert shortest.stretch == 7
+    assert isinstance(named("round-robin"), RoundRobin)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("strid", r"no policy is called 'strid'; there are fifo, stride, .* \(did you mean 'stride'\?\)"),
+        ("", "no policy is called ''"),
+        ("priority:ages=3", r"'priority' has no option 'ages'; its options: age \(did you mean 'age'\?\)"),
+        ("fifo:age=3", "'fifo' has no option 'age'; it has none"),
+        ("priority:age=soon", "'soon' for option 'age' of policy 'priority': a whole number is wanted"),
+        ("priority:age", "'' for option 'age'"),
+        ("priority:age=3h", "'3h' for option 'age'"),
+    ],
+)
+def test_a_wrong_name_is_told_what_there_is(text: str, says: str) -> None:
+    with pytest.raises(Impossible, match=says):
+        named(text)

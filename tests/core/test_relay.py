@@ -1,0 +1,502 @@
+"""Relays pass an order to exactly those who must see it, and what comes up is one report a subtree."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from core import spans
+from core.effects import Close, Effect, Send
+from core.errors import Illegal
+from core.messages import (
+    Arrived,
+    AskStep,
+    Beat,
+    Blame,
+    Compiled,
+    CompileStep,
+    Counted,
+    Done,
+    Enqueued,
+    ForgetStep,
+    GangStep,
+    Lost,
+    Ordered,
+    Report,
+    Reports,
+    Seat,
+    Seated,
+    SendStep,
+    Step,
+    Trouble,
+)
+from core.relay import EARLY, SWEEP, HandOver, Relay, Stale
+from core.spans import Spans
+from core.stream import Stream
+from core.tree import tree
+
+PERIOD, PATIENCE = 1_000, 50
+CHILDREN = ((1, ((1, 3),)), (3, ((3, 4),)))  # 2 hangs below 1
+ALL = ((0, 4),)
+
+
+def relay(children: tuple[tuple[int, Spans], ...] = CHILDREN) -> Relay:
+    """Host 0, a root; the tree is number 1 of epoch 1."""
+    made = Relay(0, PERIOD, PATIENCE)
+    assert made.seated(Seat(0, 1, 1, 0, -1, children, ALL, 0), 0) == []
+    return made
+
+
+def gang(seq: int, hosts: Spans = ALL) -> GangStep:
+    return GangStep(seq, run=1, step=0, hosts=hosts)
+
+
+def order(number: int, *steps: Step, hosts: Spans = ALL, settled: int = 0) -> Ordered:
+    return Ordered(0, 1, 1, number, hosts, settled, (), (), steps)
+
+
+def up(*reports: Report) -> Reports:
+    return Reports(0, 1, 1, reports)
+
+
+def said(effects: list[Effect]) -> list[Report]:
+    """What the one message to the parent says."""
+    if not effects:
+        return []
+    [send] = effects
+    assert isinstance(send, Send)
+    assert send.peers == (-1,)
+    assert isinstance(send.message, Reports)
+    return list(send.message.reports)
+
+
+# ---------------------------------------------------------------------------------------------------------- d
+
+
+def test_an_order_goes_to_the_children_that_lead_to_its_hosts_and_to_the_executor_if_it_is_meant() -> None:
+    host = relay()
+    wide, narrow, own = (
+        order(1, gang(1)),
+        order(2, gang(2, ((2, 3),)), hosts=((2, 3),)),
+        order(3, hosts=((0, 1),)),
+    )
+    assert host.ordered(-1, wide) == [Send((1, 3), wide), HandOver(wide)]
+    assert host.ordered(-1, narrow) == [Send((1,), narrow)]
+    assert host.ordered(-1, own) == [HandOver(own)]
+    [passed, _] = host.ordered(-1, (again := order(4)))
+    assert isinstance(passed, Send)
+    assert passed.message is again
+
+
+def test_what_comes_late_or_by_another_path_goes_nowhere() -> None:
+    host = relay()
+    host.ordered(-1, order(5))
+    for stale in (
+        order(5),
+        replace(order(6), tree=0),
+        replace(order(6), epoch=0),
+        replace(order(6), island=1),
+    ):
+        [refused] = host.ordered(-1, stale)
+        assert isinstance(refused, Stale)
+
+
+def test_only_the_parent_gives_orders() -> None:
+    [close] = relay().ordered(7, order(1))
+    assert isinstance(close, Close)
+    assert close.peer == 7
+
+
+# ------------------------------------------------------------------------------------------------------------
+
+
+def test_reports_of_all_below_go_up_as_one() -> None:
+    host = relay()
+    host.ordered(-1, order(1, gang(8)))
+    host.report(Done(8, ((0, 1),)), 0)
+    host.reports(1, up(Done(8, ((1, 3),))), 0)
+    assert host.flush() == []
+    host.reports(3, up(Done(8, ((3, 4),))), 0)
+    assert said(host.flush()) == [Done(8, ALL)]
+    assert host.flush() == []
+
+
+def test_only_those_who_take_part_are_waited_for() -> None:
+    host = relay()
+    host.ordered(-1, order(1, gang(8, ((2, 9),))))
+    host.reports(1, up(Enqueued(8, ((2, 3),))), 0)
+    assert said(host.flush()) == []
+    host.reports(3, up(Enqueued(8, ((3, 4),))), 0)
+    assert said(host.flush()) == [Enqueued(8, ((2, 4),))]
+
+
+def test_what_one_turn_brings_leaves_as_one_message() -> None:
+    host = relay()
+    host.ordered(-1, order(1, gang(8), gang(9)))
+    for source, part in ((0, ((0, 1),)), (1, ((1, 3),))):
+        host.reports(source, up(), 0)
+        for seq in (8, 9):
+            if source:
+                host.reports(source, up(Done(seq, part)), 0)
+            else:
+                host.report(Done(seq, part), 0)
+    host.reports(3, up(Done(8, ((3, 4),)), Done(9, ((3, 4),))), 0)
+    assert said(host.flush()) == [Done(8, ALL), Done(9, ALL)]
+
+
+def test_sizes_are_the_largest_and_pieces_the_sum() -> None:
+    host = relay(((1, ((1, 2),)),))
+    host.ordered(-1, order(1, gang(8, ((0, 2),)), SendStep(9, 1, 1, ((0, 2),), transfer=9)))
+    host.report(Done(8, ((0, 1),), None, (3, 9)), 0)
+    host.report(Counted(9, ((0, 1),), ((0, 2), (5, 1))), 0)
+    host.reports(1, up(Done(8, ((1, 2),), None, (4, 7)), Counted(9, ((1, 2),), ((1, 1), (5, 4)))), 0)
+    assert said(host.flush()) == [
+        Done(8, ((0, 2),), None, (4, 9)),
+        Counted(9, ((0, 2),), ((0, 2), (1, 1), (5, 5))),
+    ]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_exceptions_are_named_whatever_the_order_they_come_in(turned: bool) -> None:
+    host = relay()
+    host.ordered(-1, order(1, gang(8)))
+    parts = [
+        (1, Done(8, ((2, 3),), Blame("user", "boom", host=2))),
+        (1, Done(8, ((1, 2),))),
+        (3, Done(8, ((3, 4),), Blame("user", "boom", host=3))),
+        (0, Done(8, ((0, 1),), Blame("user", "other", host=0))),
+    ]
+    for source, report in reversed(parts) if turned else parts:
+        if source:
+            host.reports(source, up(report), 0)
+        else:
+            host.report(report, 0)
+    assert said(host.flush()) == [
+        Done(8, ((0, 1),), Blame("user", "other", host=0)),
+        Done(8, ((1, 2),)),
+        Done(8, ((2, 4),), Blame("user", "boom", host=2)),
+    ]
+
+
+def test_trouble_and_loss_wait_for_nobody() -> None:
+    host = relay()
+    trouble = Trouble(2, 8, Blame("launch", "no memory", host=2))
+    host.reports(1, up(trouble, Lost(2, 1)), 0)
+    host.child_lost(3)
+    host.child_lost(77)
+    assert said(host.flush()) == [trouble, Lost(2, 1), Lost(3, 0)]
+
+
+def test_who_has_arrived_is_told_after_a_while_though_others_have_not() -> None:
+    host = relay()
+    host.ordered(-1, order(1, gang(8)))
+    host.ordered(-1, order(2, AskStep(8)))
+    host.report(Arrived(8, ((0, 1),)), 10)
+    host.reports(1, up(Arrived(8, ((1, 3),))), 20)
+    assert host.flush() == []
+    assert host.next_wakeup() == 10 + PATIENCE
+    host.wakeup(10 + PATIENCE)
+    assert said(host.flush()) == [Arrived(8, ((0, 3),))]
+    host.reports(3, up(Arrived(8, ((3, 4),))), 99)
+    assert said(host.flush()) == [Arrived(8, ((3, 4),))]
+
+
+def test_an_arrival_is_not_told_after_its_end() -> None:
+    host = relay(((1, ((1, 2),)),))
+    host.ordered(-1, order(1, gang(8, ((0, 2),)), AskStep(8)))
+    host.report(Arrived(8, ((0, 1),)), 0)
+    host.report(Done(8, ((0, 1),)), 0)
+    host.reports(1, up(Done(8, ((1, 2),))), 0)
+    assert said(host.flush()) == [Done(8, ((0, 2),)), Arrived(8, ((0, 1),))]
+    host.wakeup(PATIENCE)
+    assert host.flush() == []
+
+
+def test_only_some_hosts_compile_a_code_so_patience_ends_the_waiting() -> None:
+    host = relay()
+    host.ordered(-1, order(1, CompileStep(4, (0, 1))))
+    for source, part in ((1, ((1, 3),)), (3, ((3, 4),))):
+        host.reports(source, up(Compiled(4, 0, part), Compiled(4, 1, part)), 0)
+    host.report(Compiled(4, 0, ((0, 1),)), 0)
+    assert said(host.flush()) == [Compiled(4, 0, ALL)]
+    host.wakeup(PATIENCE)
+    assert said(host.flush()) == [Compiled(4, 1, ((1, 4),))]
+    host.ordered(-1, order(2, ForgetStep(plans=(4,))))
+    assert not host._compiles
+
+
+def test_a_leaf_passes_on_what_its_executor_says() -> None:
+    host = relay(())
+    host.ordered(-1, order(1, gang(8), gang(9)))
+    host.report(Done(8, ((0, 1),)), 0)
+    host.report(Done(9, ((0, 1),)), 0)
+    assert said(host.flush()) == [Done(8, ((0, 1),)), Done(9, ((0, 1),))]
+    assert not host._steps
+
+
+def test_a_child_speaks_for_those_below_it_only() -> None:
+    host = relay()
+    host.ordered(-1, order(1, gang(8)))
+    for lie in (Done(8, ((1, 4),)), Beat(((0, 1),), 1), Trouble(3, 8, Blame("x", "y")), Done(8, ())):
+        [close] = host.reports(1, up(lie), 0)
+        assert isinstance(close, Close)
+    [close] = host.reports(2, up(), 0)
+    assert isinstance(close, Close)
+    assert host.flush() == []
+
+
+# --------------------------------------------------------------------------------------------------------- be
+
+
+def test_a_beat_says_up_to_where_all_have_seen_what_was_for_them() -> None:
+    host = relay()
+    host.ordered(-1, order(1))
+    host.ordered(-1, order(2, hosts=((0, 3),)))  # not for host 3
+    host.ordered(-1, order(3, hosts=((0, 1),)))  # for nobody below
+    host.reports(1, up(Beat(((1, 3),), 1)), 0)
+    host.reports(3, up(Beat(((3, 4),), 1)), 0)
+    assert host.next_wakeup() == PERIOD
+    host.wakeup(PERIOD)
+    assert said(host.flush()) == [Beat(ALL, 1)]
+    host.reports(1, up(Beat(((1, 3),), 2)), 0)
+    host.wakeup(2 * PERIOD)
+    assert said(host.flush()) == [Beat(ALL, 3)]
+
+
+def test_a_child_that_is_lost_or_has_never_spoken_is_not_vouched_for() -> None:
+    host = relay()
+    host.reports(1, up(Beat(((1, 3),), 0)), 0)
+    host.wakeup(PERIOD)
+    assert said(host.flush()) == [Beat(((0, 3),), 0)]
+    host.child_lost(1)
+    host.wakeup(2 * PERIOD)
+    assert said(host.flush())[-1] == Beat(((0, 1),), 0)
+
+
+# --------------------------------------------------------------------------------------------------------- se
+
+
+def test_a_new_seat_ends_what_was_being_combined() -> None:
+    host = relay()
+    host.ordered(-1, order(1, gang(8)))
+    host.reports(1, up(Done(8, ((1, 3),))), 0)
+    host.seated(Seat(0, 1, 2, 0, 5, ((3, ((3, 4),)),), ALL, 1), 0)
+    [stale] = host.reports(1, up(Done(8, ((1, 3),))), 0)
+    assert isinstance(stale, Stale)
+    host.report(Done(8, ((0, 1),)), 0)
+    host.reports(3, Reports(0, 1, 2, (Done(8, ((3, 4),)),)), 0)
+    assert host.flush() == [Send((5,), Reports(0, 1, 2, (Done(8, ((0, 1), (3, 4))),)))]
+
+
+def test_a_step_that_is_sent_again_waits_only_for_those_who_are_told_now() -> None:
+    host = relay()
+    host.reports(3, up(Done(8, ((3, 4),))), 0)  # it had the step by the old tree, and says so again
+    assert said(host.flush()) == [Done(8, ((3, 4),))]
+    host.ordered(-1, order(9, gang(8), hosts=((0, 3),)))
+    host.report(Done(8, ((0, 1),)), 0)
+    host.reports(1, up(Done(8, ((1, 3),))), 0)
+    assert said(host.flush()) == [Done(8, ((0, 3),))]
+
+
+def test_a_child_that_was_seated_first_is_heard_when_this_host_is() -> None:
+    host = relay()
+    early = Reports(0, 1, 2, (Done(8, ((3, 4),)),))
+    assert host.reports(3, early, 0) == []
+    assert host.flush() == []
+    host.seated(Seat(0, 1, 2, 0, -1, CHILDREN, ALL, 0), 0)
+    assert said(host.flush()) == [Done(8, ((3, 4),))]
+    for _ in range(EARLY):
+        assert host.reports(3, replace(early, tree=3), 0) == []
+    [close] = host.reports(3, replace(early, tree=3), 0)
+    assert isinstance(close, Close)
+
+
+def test_seats_are_taken_in_order_and_by_their_host() -> None:
+    host = relay()
+    with pytest.raises(Illegal):
+        host.seated(Seat(0, 1, 2, 1, -1, (), ALL, 0), 0)
+    host.seated(Seat(0, 1, 3, 0, -1, (), ALL, 0), 0)
+    [stale] = host.seated(Seat(0, 1, 2, 0, -1, (), ALL, 0), 0)
+    assert isinstance(stale, Stale)
+
+
+def test_what_is_settled_is_forgotten() -> None:
+    host = relay()
+    for seq in range(1, 20 * SWEEP):
+        host.ordered(-1, order(seq, gang(seq), SendStep(-seq, 1, 1, ALL, -seq), settled=seq - 10))
+    assert len(host._steps) <= 3 * SWEEP
+    assert len(host._sends) <= 3 * SWEEP
+
+
+# ------------------------------------------------------------------------------------------------- a whole is
+
+
+Message = Ordered | Reports | Seat | Seated
+
+
+class Island:
+    """The controller's stream, relays with scripted executors, and a FIFO pipe between each two that
+    speak."""
+
+    def __init__(self, hosts: int) -> None:
+        self.stream = Stream(0)
+        self.relays = {host: Relay(host, PERIOD, PATIENCE) for host in range(hosts)}
+        self.pipes: dict[tuple[int, int], deque[Message]] = {}
+        self.owes: dict[int, list[int]] = {host: [] for host in range(hosts)}  # seqs enqueued, not done
+        self.did: dict[int, list[int]] = {host: [] for host in range(hosts)}
+        self.meant: dict[int, list[int]] = {host: [] for host in range(hosts)}
+        self.heard: list[Report] = []
+        self.messages_up = 0
+        self.gangs = 0
+        self.trees = 0
+
+    def write(self, sender: int, receiver: int, message: Message) -> None:
+        self.pipes.setdefault((sender, receiver), deque()).append(message)
+
+    def obey(self, host: int, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(peers=peers, message=message):
+                    assert isinstance(message, Ordered | Reports)
+                    for peer in peers:
+                        self.write(host, peer, message)
+                case HandOver(message=message):
+                    seqs = [step.seq for step in message.steps if isinstance(step, GangStep)
+                            if spans.contains(step.hosts, host)]  # fmt: skip
+                    self.owes[host] += seqs
+                case _:
+                    assert isinstance(effect, Stale), effect
+
+    def gang(self, hosts: Spans) -> None:
+        self.gangs += 1
+        for host in spans.items(hosts):
+            self.meant[host].append(self.gangs)
+        message = self.stream.append((), (), (gang(self.gangs, hosts),), hosts, 0)
+        for root in self.stream.targets(hosts):
+            self.write(-1, root, message)
+
+    def plant(self, fanout: int) -> None:
+        self.trees += 1
+        self.stream.refence(1, self.trees, tree(spans.of(self.relays), fanout))
+        for host in self.relays:
+            self.write(-1, host, self.stream.seat(host))
+
+    def finish(self, at: int) -> None:
+        """One host finishes the gang it has to."""
+        busy = [host for host, seqs in self.owes.items() if seqs]
+        if busy:
+            host = busy[at % len(busy)]
+            seq = self.owes[host].pop(0)
+            self.did[host].append(seq)
+            self.relays[host].report(Done(seq, spans.one(host)), 0)
+            self.obey(host, self.relays[host].flush())
+
+    def step(self, at: int) -> bool:
+        full = [pair for pair, pipe in self.pipes.items() if pipe]
+        if not full:
+            return False
+        sender, host = full[at % len(full)]
+        message = self.pipes[sender, host].popleft()
+        if host < 0:
+            self.controller_hears(message)
+        elif isinstance(message, Seat):
+            self.seat(host, message)
+        elif isinstance(message, Ordered):
+            self.obey(host, self.relays[host].ordered(sender, message))
+        elif isinstance(message, Reports):
+            self.obey(host, self.relays[host].reports(sender, message, 0))
+            self.obey(host, self.relays[host].flush())
+        return True
+
+    def seat(self, host: int, seat: Seat) -> None:
+        """And what an executor does then: it says again what is not settled."""
+        node = self.relays[host]
+        self.obey(host, node.seated(seat, 0))
+        self.write(host, -1, Seated(host, seat.epoch, seat.tree, node.inlet.seen))
+        for seq in self.did[host]:
+            node.report(Done(seq, spans.one(host)), 0)
+        self.obey(host, node.flush())
+
+    def controller_hears(self, message: Message) -> None:
+        if isinstance(message, Seated):
+            if message.tree == self.stream.tree:
+                for again in self.stream.rejoin(message.host, message.last):
+                    for root in self.stream.targets(again.hosts):
+                        self.write(-1, root, again)
+        elif isinstance(message, Reports) and message.tree == self.stream.tree:
+            self.messages_up += 1
+            for report in message.reports:
+                if isinstance(report, Beat):
+                    self.stream.seen(report.hosts, report.number)
+                else:
+                    self.heard.append(report)
+
+    def beat(self, host: int) -> None:
+        node = self.relays[host]
+        if node.inlet.place is not None:
+            node.wakeup(node.next_wakeup() or 0)
+            self.obey(host, node.flush())
+
+    def run(self) -> None:
+        while self.step(0):
+            pass
+
+
+def members(hosts: int) -> st.SearchStrategy[Spans]:
+    return st.sets(st.integers(0, hosts - 1), min_size=1).map(spans.of)
+
+
+@settings(max_examples=150)
+@given(st.integers(1, 14), st.integers(1, 5), st.data())
+def test_all_hosts_are_reported_once_and_in_one_message_a_root(
+    hosts: int, fanout: int, data: st.DataObject
+) -> None:
+    island = Island(hosts)
+    island.plant(fanout)
+    island.run()
+    for part in data.draw(st.lists(members(hosts), min_size=1, max_size=4)):
+        island.heard, island.messages_up = [], 0
+        island.gang(part)
+        for at in data.draw(st.lists(st.integers(0, 40), max_size=60)):
+            island.step(at) if at % 2 else island.finish(at)
+        while island.step(0) or any(island.owes.values()):
+            island.finish(0)
+        told = [report.hosts for report in island.heard if isinstance(report, Done)]
+        assert sum(map(spans.count, told)) == spans.count(part)
+        assert spans.union(*told) == part
+        assert island.messages_up == len(told) == len(island.stream.targets(part))
+
+
+@settings(max_examples=150)
+@given(st.integers(1, 9), st.data())
+def test_whatever_the_trees_every_order_is_done_once_every_end_is_told_and_the_log_runs_dry(
+    hosts: int, data: st.DataObject
+) -> None:
+    island = Island(hosts)
+    island.plant(2)
+    for _ in range(data.draw(st.integers(1, 70))):
+        what = data.draw(st.sampled_from(("gang", "gang", "step", "step", "step", "finish", "beat", "plant")))
+        at = data.draw(st.integers(0, 20))
+        if what == "gang":
+            island.gang(data.draw(members(hosts)))
+        elif what == "plant":
+            island.plant(at % 4 + 1)
+        elif what == "beat":
+            island.beat(at % hosts)
+        elif what == "finish":
+            island.finish(at)
+        else:
+            island.step(at)
+    while island.step(0) or any(island.owes.values()):
+        island.finish(0)
+    assert island.did == island.meant
+    for seq in range(1, island.gangs + 1):
+        told = [report.hosts for report in island.heard if isinstance(report, Done) and report.seq == seq]
+        assert spans.union(*told) == spans.of(host for host in island.meant if seq in island.meant[host])
+    for _ in range(max(map(island.stream.shape.depth, range(hosts))) + 1):
+        for host in range(hosts):
+            island.beat(host)
+        island.run()
+    assert island.stream.backlog == 0

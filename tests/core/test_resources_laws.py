@@ -1,0 +1,188 @@
+"""Laws of `resources`: whatever is asked and whatever fails, in any order; oracles are written by hand."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import Illegal, Impossible
+from core.presets import small
+from core.program import SliceSpec
+from core.resources import Bound, Resources, Waits
+from core.topology import Cluster, Island
+
+
+def all_up(cluster: Cluster) -> Resources:
+    found = Resources(cluster)
+    for host in range(cluster.hosts):
+        found.host_joined(host)
+    return found
+
+
+KINDS: list[Literal["packed", "spread"]] = ["packed", "spread"]
+MESHES = [(), (), (2, 2), (1, 2), (2, 1), (2, 3), (4, 2)]
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    islands = []
+    for index in range(draw(st.integers(1, 2))):
+        if draw(st.booleans()):
+            wraps = (draw(st.booleans()), draw(st.booleans()))
+            islands.append(
+                Island(name=f"i{index}", hosts=4, per_host=2, torus=(4, 2), block=(1, 2), wraps=wraps,
+                       spares=draw(st.integers(0, 1)), kind="v3")
+            )  # fmt: skip
+        else:
+            hosts = draw(st.integers(1, 4))
+            spares = draw(st.integers(0, hosts - 1))
+            islands.append(
+                Island(name=f"i{index}", hosts=hosts, per_host=draw(st.integers(1, 3)), spares=spares)
+            )
+    return Cluster(tuple(islands))
+
+
+@st.composite
+def slices(draw: st.DrawFn) -> SliceSpec:
+    mesh = draw(st.sampled_from(MESHES))
+    count = mesh[0] * mesh[1] if mesh else draw(st.integers(1, 6))
+    island, kind = draw(st.sampled_from([("", ""), ("", ""), ("i0", ""), ("i1", ""), ("", "v3")]))
+    name = draw(st.sampled_from("ab"))
+    layout = draw(st.sampled_from(KINDS))
+    exclusive = draw(st.sampled_from([False, False, True]))
+    return SliceSpec(name, count, mesh, kind, island, layout, exclusive)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("bind"), st.integers(1, 4), slices()),
+    st.tuples(st.just("bind"), st.integers(1, 4), slices()),
+    st.tuples(st.just("release"), st.integers(1, 4), st.sampled_from("ab")),
+    st.tuples(st.just("release_session"), st.integers(1, 4), st.none()),
+    st.tuples(st.sampled_from(["host_joined", "host_draining", "host_lost"]), st.integers(0, 7), st.none()),
+    st.tuples(st.just("device_lost"), st.integers(0, 23), st.none()),
+    st.tuples(st.just("turn"), st.none(), st.none()),
+)
+
+
+def play(r: Resources, step: tuple[str, object, object]) -> object:
+    """One call; what a caller may not or cannot ask is an answer too."""
+    what, first, second = step
+    try:
+        if what == "turn":
+            return turn(r)
+        call = getattr(r, what)
+        return call(first) if second is None else call(first, second)
+    except (Illegal, Impossible) as refused:
+        return str(refused)
+
+
+def turn(r: Resources) -> object:
+    moved = [r.remap(island.index) for island in r.cluster.islands]
+    return moved, r.retry()
+
+
+def check(r: Resources, settled: bool) -> None:
+    """What holds after every call; and after a turn, when everyone has moved who had to."""
+    carried = dict.fromkeys(range(r.cluster.devices), 0)
+    holders: dict[int, list[bool]] = {}
+    for binding in r.bindings():
+        if binding.place is None:
+            assert binding.reason.startswith("waits for ")
+            assert len(binding.reason) > len("waits for ")
+            continue
+        spec, island = binding.spec, r.cluster.islands[binding.place.island]
+        devices = list(binding.place.devices())
+        assert len(set(devices)) == spec.devices == binding.place.size
+        assert all(island == r.cluster.island_of_device(device) for device in devices)
+        assert spec.island in ("", island.name)
+        assert spec.kind in ("", island.kind)
+        assert not settled or all(r.usable(device) for device in devices)
+        for device in devices:
+            carried[device] += 1
+            holders.setdefault(device, []).append(spec.exclusive)
+    assert {device: r.load(device) for device in carried} == carried
+    assert all(len(held) == 1 for held in holders.values() if any(held))
+    assert [b.key for b in r.waiting()] == [b.key for b in r.bindings() if b.place is None]
+
+
+@given(clusters(), st.lists(STEPS, max_size=25), st.booleans())
+@settings(max_examples=250)
+def test_whatever_happens(cluster: Cluster, steps: list[tuple[str, object, object]], up: bool) -> None:
+    """Load is what is bound, nobody overlaps who is alone, devices are distinct and alive, and it is all
+    the same again. In the end, with all hosts back, everyone who waits is served as others let go."""
+    r, again = ((all_up if up else Resources)(cluster) for _ in range(2))
+    for step in steps:
+        assert play(r, step) == play(again, step)
+        check(r, settled=step[0] == "turn")
+    assert r.bindings() == again.bindings()
+
+    for host in range(cluster.hosts):
+        r.host_joined(host)
+    turn(r)
+    check(r, settled=True)
+    while r.bindings():
+        for binding in [b for b in r.bindings() if b.place]:
+            r.release(*binding.key)
+        served = r.retry()
+        assert bool(served) == bool(r.bindings()), "they wait for each other"
+        check(r, settled=False)
+    assert all(r.load(device) == 0 for device in range(cluster.devices))
+
+
+@given(clusters(), slices())
+@settings(max_examples=150)
+def test_impossible_if_and_only_if_an_empty_cluster_that_is_whole_has_no_place(
+    cluster: Cluster, spec: SliceSpec
+) -> None:
+    """Even where nobody has joined yet: then it waits."""
+    empty = Resources(cluster)
+    whole = all_up(cluster)
+    try:
+        answer = empty.bind(1, spec)
+    except Impossible:
+        with pytest.raises(Impossible):
+            whole.bind(1, spec)
+        assert not any(room(island, spec) for island in cluster.islands)
+    else:
+        assert isinstance(answer, Waits)
+        assert isinstance(whole.bind(1, spec), Bound)
+        assert any(room(island, spec) for island in cluster.islands)
+
+
+def room(island: Island, spec: SliceSpec) -> bool:
+    """By hand, for the two-axis tori of `clusters`: look at every corner of every lie."""
+    if spec.island not in ("", island.name) or spec.kind not in ("", island.kind):
+        return False
+    good = set(range(island.base_device, island.base_device + island.regular * island.per_host))
+    if not island.torus or not spec.mesh or spec.layout == "spread":
+        return spec.devices <= len(good)
+    tall, wide = island.torus
+    for high, broad in (spec.mesh, spec.mesh[::-1]):
+        for x in range(tall if island.wraps[0] else max(0, tall - high + 1)):
+            for y in range(wide if island.wraps[1] else max(0, wide - broad + 1)):
+                cells = {((x + i) % tall, (y + j) % wide) for i in range(high) for j in range(broad)}
+                if len(cells) == spec.devices and {island.device_at(cell) for cell in cells} <= good:
+                    return True
+    return False
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=12))
+@settings(max_examples=100)
+def test_an_exclusive_slice_is_served_however_many_come_after_it(
+    others: list[tuple[int, bool]],
+) -> None:
+    """Those who were there let go, one by one; newcomers keep coming; it waits for none of them."""
+    r = all_up(small(hosts=2, per_host=2))
+    for session, (devices, exclusive) in enumerate(others):
+        r.bind(session, SliceSpec("s", devices, exclusive=exclusive))
+    r.bind(100, SliceSpec("s", 3, exclusive=True))
+    newcomer = 101
+    for session in range(len(others)):
+        r.bind(newcomer, SliceSpec("s", 1 + newcomer % 4))
+        newcomer += 1
+        r.release(session, "s")
+        r.retry()
+    assert r.place(100, "s") is not None

@@ -1,0 +1,433 @@
+"""One island's scheduler, by example: window, passing, late inputs, withdrawal, faults. Laws: test_shares."""
+
+from __future__ import annotations
+
+import pytest
+
+from core import spans
+from core.atoms import Atoms
+from core.errors import Illegal
+from core.policy import Fifo, Policy, Priority, Ready, Stride
+from core.scheduler import Scheduler, Ticket
+
+from .order_world import OrderWorld
+
+ALL, LEFT, RIGHT = range(8), range(4), range(4, 8)
+
+
+def reasons(world: OrderWorld) -> list[tuple[int, str]]:
+    return [(wait.ticket.client, wait.why) for wait in world.scheduler.waiting()]
+
+
+# --- the window
+
+
+def test_a_gang_enters_while_each_device_has_fewer_than_the_window_ahead() -> None:
+    world = OrderWorld(Fifo, window=2)
+    gangs = [world.offer(0, ALL) for _ in range(3)]
+    assert world.fill() == gangs[:2]
+    assert world.scheduler.pick(0) is None
+    world.finish(gangs[0])
+    assert world.fill() == gangs[2:]
+
+
+def test_the_window_is_a_devices_and_not_the_islands() -> None:
+    world = OrderWorld(Fifo, window=1)
+    left, more, right = world.offer(0, LEFT), world.offer(0, LEFT), world.offer(1, RIGHT)
+    assert world.fill() == [left, right]
+    world.finish(right)
+    assert world.fill() == []
+    world.finish(left)
+    assert world.fill() == [more]
+
+
+def test_a_place_that_cuts_devices_apart_finds_their_counts_as_they_are() -> None:
+    """The whole island is one atom when two gangs enter; then somebody comes for a part of it."""
+    world = OrderWorld(Fifo, window=2)
+    wide = [world.offer(0, ALL) for _ in range(2)]
+    assert world.fill() == wide
+    part, other = world.offer(1, range(2, 5)), world.offer(1, range(4, 8))
+    assert world.fill() == []
+    world.finish(wide[0])
+    assert world.fill() == [part]  # device 4 is full again
+    world.finish(wide[1])
+    assert world.fill() == [other]
+
+
+def test_devices_are_counted_for_the_policy() -> None:
+    world = OrderWorld(Fifo)
+    assert world.offer(0, [1, 2, 5]).devices == 3
+
+
+def test_schedulers_of_several_islands_share_the_atoms() -> None:
+    atoms = Atoms()
+    one, other = (Scheduler(atoms, Fifo, 1, 0) for _ in range(2))
+    key = atoms.intern_devices(spans.of(range(8)))
+    tickets = [Ticket(run=run, step=0, client=0, place=key, cost=1) for run in (1, 2)]
+    one.offer(tickets[0], 0)
+    assert one.pick(0) is tickets[0]
+    atoms.intern_devices(spans.of(range(4)))
+    other.offer(tickets[1], 0)
+    assert other.pick(0) is tickets[1]
+
+
+# --- within a run
+
+
+def test_of_one_run_the_step_that_was_traced_first_goes_first() -> None:
+    world = OrderWorld(Fifo, window=4)
+    late, early = world.offer(0, ALL, run=7, step=5), world.offer(0, ALL, run=7, step=2)
+    assert world.fill() == [early, late]
+
+
+def test_an_older_run_goes_on_before_a_younger_one_begins() -> None:
+    world = OrderWorld(Fifo, window=4)
+    first = world.offer(0, ALL, run=1, submitted=10)
+    younger = world.offer(1, ALL, run=2, submitted=11)
+    assert world.pick() is first
+    second = world.offer(0, ALL, run=1, step=1, submitted=10)
+    assert world.fill() == [second, younger]
+
+
+# --- passing
+
+
+def test_narrow_gangs_may_pass_a_blocked_wide_one_so_often_and_not_more() -> None:
+    world = OrderWorld(Fifo, window=1, max_passes=2)
+    stuck = world.offer(0, LEFT, cost=1000)
+    assert world.fill() == [stuck]
+    wide = world.offer(1, ALL)
+    narrow = [world.offer(2, RIGHT) for _ in range(4)]
+    for passing in narrow[:2]:
+        assert world.fill() == [passing]
+        world.finish(passing)
+    assert world.fill() == []
+    assert reasons(world) == [(1, "window"), (2, "passed"), (2, "passed")]
+    world.finish(stuck)
+    assert world.fill() == [wide]
+    world.finish(wide)
+    assert world.fill() == [narrow[2]]
+
+
+def test_who_shares_no_device_with_a_blocked_gang_does_not_wait_for_it() -> None:
+    world = OrderWorld(Fifo, window=1, max_passes=0)
+    world.offer(0, [0])
+    world.fill()
+    world.offer(1, range(2))
+    barred, free = world.offer(2, [1]), world.offer(3, [2])
+    assert world.fill() == [free]
+    assert (2, "passed") in reasons(world)
+    assert barred.state == "waiting"
+
+
+def test_what_the_policy_prefers_does_not_pass() -> None:
+    """A high priority stays one, however long a wide gang of low priority is blocked."""
+    world = OrderWorld(Priority(age=0), window=1, max_passes=1)
+    world.offer(0, LEFT, cost=1000)
+    world.fill()
+    wide = world.offer(1, ALL, priority=0)
+    for _ in range(10):
+        high = world.offer(2, RIGHT, priority=1)
+        assert world.fill() == [high]
+        world.finish(high)
+    assert wide.state == "waiting"
+
+
+def test_two_places_that_were_passed_too_often_go_in_the_order_in_which_they_were() -> None:
+    """If each waited for the other, nothing would ever enter again."""
+    world = OrderWorld(Fifo, window=1, max_passes=0)
+    first, last = world.offer(0, [0]), world.offer(0, [9])
+    world.fill()
+    one = world.offer(1, range(5))
+    world.offer(2, [1])
+    two = world.offer(3, range(4, 10))
+    world.offer(2, [8])
+    assert world.fill() == []
+    world.finish(last)
+    assert world.fill() == []
+    world.finish(first)
+    assert world.fill() == [one]
+    world.finish(one)
+    assert two in world.fill()
+    world.drain()
+
+
+def test_a_gang_that_was_passed_too_often_and_is_withdrawn_lets_the_others_go() -> None:
+    world = OrderWorld(Fifo, window=1, max_passes=0)
+    world.offer(0, LEFT)
+    world.fill()
+    wide = world.offer(1, ALL)
+    narrow = world.offer(2, RIGHT)
+    assert world.fill() == []
+    world.waiting.remove(wide)
+    assert world.scheduler.withdraw(wide.run) == 1
+    assert world.fill() == [narrow]
+
+
+# --- late inputs
+
+
+def test_by_default_late_gangs_enter_only_where_nothing_else_is_ready() -> None:
+    world = OrderWorld(Fifo, window=1)
+    late, ready = world.offer(0, ALL, ripe=False), world.offer(1, LEFT)
+    assert world.fill() == [ready]
+    assert reasons(world) == [(0, "window")]
+    world.finish(ready)
+    assert world.fill() == [late]
+
+
+def test_a_late_gang_waits_for_a_ready_one_that_waits_for_room() -> None:
+    world = OrderWorld(Fifo, window=1)
+    busy = world.offer(0, LEFT)
+    world.fill()
+    wide, late = world.offer(1, ALL), world.offer(2, RIGHT, ripe=False)
+    assert world.fill() == []
+    assert reasons(world) == [(1, "window"), (2, "inputs")]
+    world.finish(busy)
+    assert world.fill() == [wide]
+    world.finish(wide)
+    assert world.fill() == [late]
+
+
+def test_late_gangs_enter_at_once_if_early_is_always_and_not_at_all_if_never() -> None:
+    always, never = OrderWorld(Fifo, early="always"), OrderWorld(Fifo, early="never")
+    late = [world.offer(0, ALL, ripe=False) for world in (always, never)]
+    always.offer(1, ALL)
+    assert always.fill()[0] is late[0]
+    assert never.fill() == []
+    assert reasons(never) == [(0, "inputs")]
+    never.scheduler.ripen(late[1])
+    assert never.fill() == [late[1]]
+
+
+def test_ripening_puts_a_gang_where_its_age_puts_it() -> None:
+    world = OrderWorld(Fifo, window=1)
+    world.offer(0, ALL)
+    world.fill()
+    late, ready = world.offer(1, ALL, ripe=False), world.offer(1, ALL)
+    world.scheduler.ripen(late)
+    world.scheduler.ripen(late)  # twice is as good as once
+    world.finish(world.flying[0])
+    assert world.fill() == [late]
+    assert ready.state == "waiting"
+
+
+def test_a_gang_may_ripen_when_it_has_entered_or_was_withdrawn() -> None:
+    world = OrderWorld(Fifo)
+    late = world.offer(0, ALL, ripe=False)
+    assert world.fill() == [late]
+    world.scheduler.ripen(late)
+    other = world.offer(0, ALL, ripe=False)
+    assert world.scheduler.withdraw(other.run) == 1
+    world.scheduler.ripen(other)
+    world.waiting.clear()
+    assert world.fill() == []
+
+
+# --- what the controller may do
+
+
+def test_nothing_is_picked_while_paused() -> None:
+    world = OrderWorld(Fifo)
+    gang = world.offer(0, ALL)
+    world.scheduler.paused = True
+    assert world.scheduler.pick(0) is None
+    assert reasons(world) == [(0, "paused")]
+    world.scheduler.paused = False
+    assert world.fill() == [gang]
+
+
+def test_a_withdrawn_run_leaves_what_has_entered() -> None:
+    world = OrderWorld(Fifo, window=1)
+    gangs = [world.offer(0, ALL, run=3, step=step) for step in range(3)]
+    other = world.offer(0, ALL, run=4)
+    assert world.fill() == gangs[:1]
+    assert world.scheduler.withdraw(3) == 2
+    assert world.scheduler.withdraw(3) == 0
+    world.waiting = [other]
+    world.finish(gangs[0])
+    assert world.fill() == [other]
+
+
+def test_what_was_withdrawn_may_come_back_elsewhere() -> None:
+    world = OrderWorld(Fifo)
+    gang = world.offer(0, LEFT)
+    world.scheduler.withdraw(gang.run)
+    gang.place = world.atoms.intern_devices(spans.of(range(5)))
+    world.scheduler.offer(gang, 5)
+    assert (gang.devices, gang.since) == (5, 5)
+    assert world.scheduler.pick(5) is gang
+
+
+def test_a_client_that_goes_takes_along_what_has_not_entered() -> None:
+    world = OrderWorld(Stride, window=1)
+    entered = world.offer(0, ALL)
+    world.fill()
+    for _ in range(3):
+        world.offer(0, ALL)
+    other = world.offer(1, LEFT)
+    assert world.scheduler.client_gone(0) == 3
+    world.waiting = [other]
+    world.finish(entered)
+    assert world.fill() == [other]
+
+
+def test_a_new_priority_counts_for_what_waits_already() -> None:
+    world = OrderWorld(Priority, window=1)
+    world.offer(0, ALL)
+    world.fill()
+    world.offer(1, ALL)
+    raised = world.offer(2, ALL)
+    world.scheduler.client_changed(2, weight=3, priority=1)
+    assert raised.weight == 3
+    world.finish(world.flying[0])
+    assert world.fill() == [raised]
+
+
+def test_illegal_events_raise_and_change_nothing() -> None:
+    world = OrderWorld(Fifo, window=1)
+    scheduler = world.scheduler
+    gang, other = world.offer(0, ALL), world.offer(0, ALL)
+    with pytest.raises(Illegal, match="offer of a gang"):
+        scheduler.offer(gang, 0)
+    with pytest.raises(Illegal, match="that is waiting"):
+        scheduler.finished(gang)
+    assert world.fill() == [gang]
+    with pytest.raises(Illegal, match="that is entered"):
+        scheduler.offer(gang, 0)
+    world.finish(gang)
+    with pytest.raises(Illegal, match=r"finish of a gang \(run 1, step 0\) that is over"):
+        scheduler.finished(gang)
+    assert world.fill() == [other]
+    assert scheduler.pick(0) is None
+
+
+@pytest.mark.parametrize(("window", "passes"), [(0, 1), (1, -1)])
+def test_a_window_that_lets_nothing_in_is_refused(window: int, passes: int) -> None:
+    with pytest.raises(ValueError, match="window"):
+        Scheduler(Atoms(), Fifo, window, passes)
+
+
+def test_it_says_what_waits_and_why() -> None:
+    world = OrderWorld(Fifo, window=1)
+    world.offer(0, [0, 1, 2, 5])
+    world.fill()
+    world.offer(1, range(8))
+    world.offer(2, [7])
+    texts = [wait.text for wait in world.scheduler.waiting()]
+    assert texts == ["1 gangs are ahead on devices 0-2, 5", "it may enter, and others go first"]
+
+
+# --- a policy is a guest
+
+
+class Raises(Policy):
+    """Well behaved for a while."""
+
+    def __init__(self, where: str, picks: int = 2) -> None:
+        self.where, self.picks = where, picks
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        self.picks -= 1
+        if self.where == "pick" and self.picks < 0:
+            raise RuntimeError("no more")
+        return max(ready, key=lambda ticket: ticket.number)
+
+    def rank(self, ticket: Ticket) -> int:
+        if self.where == "rank" and ticket.client == 9:
+            raise RuntimeError("no more")
+        return "high" if self.where == "type" and ticket.client == 9 else -ticket.number  # type: ignore[return-value]
+
+    def entered(self, ticket: Ticket, domain: int, now: int) -> None:
+        if self.where == "entered" and self.picks <= 0:
+            raise RuntimeError("no more")
+
+    def joined(self, client: int, domain: int) -> None:
+        if self.where == "joined" and client == 9:
+            raise RuntimeError("no more")
+
+
+@pytest.mark.parametrize("where", ["pick", "rank", "type", "entered", "joined"])
+def test_fifo_takes_over_for_good_from_a_policy_that_raises(where: str) -> None:
+    world = OrderWorld(Raises(where), window=1)
+    world.may_fault = True
+    gangs = [world.offer(client, ALL) for client in range(6)]
+    for _ in range(2):
+        world.finish(world.fill()[0])
+    assert world.order == [gangs[5], gangs[4]]
+    world.offer(9, ALL)
+    world.drain()
+    assert [each.client for each in world.order[2:]] == [0, 1, 2, 3, 9]
+    assert len(world.scheduler.faults) == 1
+    assert "policy Raises" in world.scheduler.faults[0]
+    assert "fifo has taken over" in world.scheduler.faults[0]
+    assert isinstance(world.scheduler.policy, Fifo)
+
+
+def test_a_policy_that_fails_while_all_are_ranked_anew_leaves_a_fifo_queue() -> None:
+    world = OrderWorld(Raises("rank"), window=1)
+    world.may_fault = True
+    world.offer(0, ALL)
+    world.fill()
+    for _ in range(3):
+        world.offer(1, ALL)
+    gangs = list(world.waiting)
+    gangs[1].client = 9  # as a policy might judge it differently the second time
+    world.scheduler._rank_again()
+    gangs[1].client = 1
+    assert len(world.scheduler.faults) == 1
+    world.finish(world.flying[0])
+    assert world.fill() == gangs[:1]
+
+
+class Wrong(Policy):
+    def __init__(self, pick: str) -> None:
+        self.choice = pick
+        self.old: list[Ticket] = []
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        self.old.append(ready.best())
+        if self.choice == "nothing":
+            return None  # type: ignore[return-value]
+        if self.choice == "an old one":
+            return self.old[0]
+        return Ticket(run=99, step=0, client=0, place=0, cost=1)
+
+
+@pytest.mark.parametrize("choice", ["nothing", "an old one", "its own"])
+def test_fifo_takes_over_from_a_policy_that_picks_what_is_not_ready(choice: str) -> None:
+    world = OrderWorld(Wrong(choice), window=8)
+    world.may_fault = True
+    gangs = [world.offer(0, ALL) for _ in range(3)]
+    assert world.fill() == gangs
+    assert world.scheduler.faults == [
+        "policy Wrong picked what is not ready when asked to pick; fifo has taken over"
+    ]
+
+
+class Blocked(Policy):
+    """Insists on the widest gang it has ever seen."""
+
+    def __init__(self) -> None:
+        self.seen: list[Ticket] = []
+
+    def joined(self, client: int, domain: int) -> None:
+        pass
+
+    def rank(self, ticket: Ticket) -> int:
+        self.seen.append(ticket)
+        return 0
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        return max(self.seen, key=lambda ticket: ticket.devices)
+
+
+def test_a_gang_without_room_is_not_ready() -> None:
+    world = OrderWorld(Blocked(), window=1)
+    world.may_fault = True
+    narrow = world.offer(0, LEFT)
+    assert world.fill() == [narrow]
+    world.offer(0, ALL)
+    other = world.offer(0, RIGHT)
+    assert world.fill() == [other]
+    assert len(world.scheduler.faults) == 1

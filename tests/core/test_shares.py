@@ -1,0 +1,442 @@
+"""Laws of the order: shares, work conservation, passing, starvation, independence."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.lanes import Lane
+from core.policy import (
+    POLICIES,
+    Deadline,
+    Fifo,
+    Policy,
+    Priority,
+    Ready,
+    RoundRobin,
+    Shortest,
+    Stride,
+    Ticket,
+)
+
+from .order_world import Early, OrderWorld
+
+ALL = pytest.mark.parametrize("policy", list(POLICIES.values()))
+
+costs = st.integers(1, 50)
+weights = st.integers(1, 9)
+windows = st.integers(1, 4)
+
+
+def share(world: OrderWorld, client: int, weight: int, tickets: list[Ticket]) -> Fraction:
+    served = sum(t.cost * len(world.devices(t)) for t in tickets if t.client == client)
+    return Fraction(served, weight)
+
+
+# --- shares
+
+
+@given(data=st.data(), clients=st.lists(weights, min_size=2, max_size=4), window=windows)
+def test_backlogged_clients_get_shares_by_weight(
+    data: st.DataObject, clients: list[int], window: int
+) -> None:
+    """|S_i/w_i - S_j/w_j| <= (d+1)(L/w_i + L/w_j) at every moment, for entered and for finished service."""
+    world = OrderWorld(Stride, window)
+    longest = 0
+    slack = Fraction(1, 100)  # charges are whole numbers
+
+    def offer(client: int) -> None:
+        nonlocal longest
+        ticket = world.offer(client, range(4), data.draw(costs), weight=clients[client])
+        longest = max(longest, ticket.cost * 4)
+
+    for client in range(len(clients)):
+        for _ in range(2):
+            offer(client)
+    for _ in range(25):
+        while (picked := world.pick()) is not None:
+            offer(picked.client)
+            finished = [each for each in world.order if each not in world.flying]
+            for (i, wi), (j, wj) in itertools.combinations(enumerate(clients), 2):
+                bound = Fraction(longest, wi) + Fraction(longest, wj) + slack
+                entered = share(world, i, wi, world.order) - share(world, j, wj, world.order)
+                assert abs(entered) <= bound
+                over = share(world, i, wi, finished) - share(world, j, wj, finished)
+                assert abs(over) <= (window + 1) * bound
+        world.finish(world.may_finish()[0])
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_who_comes_and_goes_changes_no_share(data: st.DataObject) -> None:
+    """While two clients are backlogged, their service differs by a gang of each and no more:
+    a client that was idle has saved up nothing, and one that left early has not shaken off what it took."""
+    world = OrderWorld(Stride, window=1)
+    weight = {client: data.draw(weights) for client in range(3)}
+    lengths = {client: data.draw(costs) for client in range(3)}
+    left = dict.fromkeys(weight, 0)  # gangs that a client still has to submit, one after the other
+    seen: dict[tuple[int, int], list[Fraction]] = {}
+    for _ in range(60):
+        newcomer = data.draw(st.sampled_from([None, None, *weight]))
+        if newcomer is not None and not left[newcomer]:
+            left[newcomer] = data.draw(st.integers(1, 12))
+            world.offer(newcomer, range(2), lengths[newcomer], weight=weight[newcomer])
+        for ticket in world.fill():
+            client = ticket.client
+            left[client] -= 1
+            if left[client]:
+                world.offer(client, range(2), lengths[client], weight=weight[client])
+        for i, j in itertools.combinations(weight, 2):
+            if left[i] and left[j]:
+                si, sj = (share(world, each, weight[each], world.order) for each in (i, j))
+                leads = seen.setdefault((i, j), [])
+                leads.append(si - sj)
+                bound = Fraction(2 * lengths[i], weight[i]) + Fraction(2 * lengths[j], weight[j])
+                assert max(leads) - min(leads) <= bound + Fraction(1, 100)
+            else:
+                seen.pop((i, j), None)
+        if world.flying:
+            world.finish(world.flying[0])
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_weights_1_2_4_8_give_shares_within_one_percent(window: int) -> None:
+    world, total = OrderWorld(Stride, window), Counter[int]()
+    for client in range(4):
+        world.offer(client, range(8), 7 + client, weight=1 << client)
+    for _ in range(6000):
+        while (picked := world.scheduler.pick(0)) is not None:
+            world.flying.append(picked)
+            total[picked.client] += picked.cost
+            world.offer(picked.client, range(8), picked.cost, weight=picked.weight)
+        world.scheduler.finished(world.flying.pop(0))
+        world.waiting.clear()  # not looked at here, and long
+    for client in range(4):
+        assert total[client] / sum(total.values()) == pytest.approx((1 << client) / 15, rel=0.01)
+
+
+def test_wide_and_narrow_clients_get_equal_device_seconds() -> None:
+    """One client on all 8 devices, two on half each: each gets a third, if none may be passed."""
+    world, total = OrderWorld(Stride, window=1, max_passes=0), Counter[int]()
+    places = [range(8), range(4), range(4, 8)]
+    for client, place in enumerate(places):
+        world.offer(client, place)
+    for _ in range(900):
+        for picked in world.fill():
+            total[picked.client] += picked.cost * picked.devices
+            world.offer(picked.client, places[picked.client])
+        world.finish(world.flying[0])
+    assert [total[c] / sum(total.values()) for c in range(3)] == pytest.approx([1 / 3] * 3, rel=0.05)
+
+
+def test_neighbours_pay_little_for_what_a_stranger_did() -> None:
+    """Client 0 (both halves) is kept short by heavy client 1 (left half) alone. When client 1 goes, client 2
+    (right half), which was never asked to wait, is not shut out until client 0 has caught up with it."""
+    world = OrderWorld(Stride, window=1, max_passes=50)
+    places = [range(8), range(4), range(4, 8)]
+    heavy = [1, 1000, 1]
+    for client, place in enumerate(places):
+        world.offer(client, place, weight=heavy[client])
+    for _ in range(600):
+        for picked in world.fill():
+            world.offer(picked.client, places[picked.client], weight=heavy[picked.client])
+        world.finish(world.flying[0])
+    world.scheduler.client_gone(1)
+    world.waiting = [each for each in world.waiting if each.client != 1]
+    before = len(world.order)
+    for _ in range(40):
+        for picked in world.fill():
+            if picked.client != 1:
+                world.offer(picked.client, places[picked.client])
+        world.finish(world.flying[0])
+    served = Counter(each.client for each in world.order[before:])
+    assert served[2] >= 20
+
+
+# --- whatever the policy: random work on overlapping places
+
+PLACES = [
+    range(8),
+    range(4),
+    range(4, 8),
+    range(2),
+    range(2, 4),
+    range(4, 6),
+    range(1, 5),
+    range(8, 12),
+]
+actions = st.lists(
+    st.tuples(
+        st.sampled_from(["offer", "offer", "offer", "finish", "ripen", "withdraw"]),
+        st.integers(0, 3),  # client
+        st.integers(0, len(PLACES) - 1),
+        costs,
+        st.integers(0, 3),  # priority, deadline, ripeness
+    ),
+    min_size=30,  # drawn lists are else mostly too short for anything to happen
+    max_size=60,
+)
+Actions = list[tuple[str, int, int, int, int]]
+
+
+def play(world: OrderWorld, script: Actions, watch: object = None) -> list[tuple[int, int]]:
+    for what, client, place, cost, spice in script:
+        if what == "offer":
+            world.offer(
+                client,
+                PLACES[place],
+                cost,
+                weight=1 + spice,
+                priority=spice,
+                deadline=spice * 100,
+                ripe=spice > 0,
+            )
+        elif what == "finish" and world.may_finish():
+            firsts = world.may_finish()
+            world.finish(firsts[place % len(firsts)])
+        elif what == "ripen":
+            for ticket in [*world.waiting, *world.flying][place::3]:
+                world.scheduler.ripen(ticket)
+        elif what == "withdraw" and world.waiting:
+            ticket = world.waiting.pop(place % len(world.waiting))
+            assert world.scheduler.withdraw(ticket.run) == 1
+        if callable(watch):
+            watch()
+        else:
+            world.fill()
+    return [(each.run, each.step) for each in world.order]
+
+
+@ALL
+@settings(max_examples=20)
+@given(
+    script=actions,
+    window=windows,
+    passes=st.integers(0, 3),
+    early=st.sampled_from(["always", "idle", "never"]),
+)
+def test_picks_are_work_conserving_and_all_work_ends(
+    policy: type[Policy], script: Actions, window: int, passes: int, early: Early
+) -> None:
+    """`OrderWorld` checks each pick: the window, late inputs, and that nobody who could enter is forgotten."""
+    world = OrderWorld(policy, window, passes, early)
+    play(world, script)
+    for ticket in world.waiting:
+        world.scheduler.ripen(ticket)
+    world.drain()
+    assert not world.scheduler.waiting()
+    assert not world.scheduler.faults
+    assert not world.scheduler._runs
+    assert all(not lane.owed and not lane.full and not lane.barred for lane in lanes(world))
+    assert all(lane.domain is None for lane in lanes(world))
+
+
+@ALL
+@settings(max_examples=5)
+@given(script=actions, window=windows)
+def test_the_same_events_give_the_same_order(policy: type[Policy], script: Actions, window: int) -> None:
+    assert play(OrderWorld(policy, window), script) == play(OrderWorld(policy, window), script)
+
+
+def lanes(world: OrderWorld) -> list[Lane]:
+    return list(world.scheduler._lanes.known.values())
+
+
+@settings(max_examples=40)
+@given(script=actions, window=windows)
+def test_domains_are_the_connected_components_of_living_places(script: Actions, window: int) -> None:
+    world = OrderWorld(Stride, window, max_passes=1)
+
+    def watch() -> None:
+        world.fill()
+        living = {each.place for each in [*world.waiting, *world.flying]}
+        component = {place: place for place in living}
+        for one, other in itertools.product(living, repeat=2):
+            if world.places[one] & world.places[other]:
+                keep, drop = component[one], component[other]
+                component = {place: keep if at == drop else at for place, at in component.items()}
+        found = {lane.key: lane.domain for lane in lanes(world) if lane.domain is not None}
+        assert found.keys() == living
+        for one, other in itertools.product(living, repeat=2):
+            assert (found[one] is found[other]) == (component[one] == component[other])
+        for domain in {id(each): each for each in found.values()}.values():
+            ripe = Counter(client for lane in domain.lanes.values() for client in lane.ripe)
+            assert domain.clients == ripe
+        assert isinstance(world.scheduler.policy, Stride)
+        assert world.scheduler.policy._clocks.keys() <= {each.id for each in found.values()}
+
+    play(world, script, watch)
+
+
+# --- passing: an oracle that knows each policy's preference by heart
+
+PREFERS: dict[type[Policy], Callable[[Ticket], int]] = {
+    Fifo: lambda t: 0,
+    Deadline: lambda t: t.deadline or 1 << 62,
+    Priority: lambda t: t.since - t.priority * 1_000_000_000,
+    Shortest: lambda t: t.since + 100 * t.cost,
+}
+
+
+@pytest.mark.parametrize("policy", list(PREFERS))
+@settings(max_examples=40)
+@given(script=actions, window=windows, limit=st.integers(0, 3))
+def test_nobody_is_passed_too_often(policy: type[Policy], script: Actions, window: int, limit: int) -> None:
+    """Whenever a gang enters before one that the policy prefers and that wants some of the same devices, the
+    latter has been passed; and at most `max_passes` times."""
+    world = OrderWorld(policy, window, limit, "always")
+    passed: Counter[int] = Counter()
+    prefers = PREFERS[policy]
+
+    def watch() -> None:
+        while True:
+            waiting = list(world.waiting)
+            picked = world.pick()
+            if picked is None:
+                return
+            rivals = [each for each in waiting if world.overlap(each, picked)]
+            first = min(rivals, key=lambda each: (prefers(each), each.age))
+            if first is not picked:
+                passed[first.number] += 1
+                assert passed[first.number] <= limit
+
+    play(world, script, watch)
+    world.drain()
+
+
+# --- starvation
+
+
+class Adversary:
+    """Keeps the devices of one victim busy with work that the policy prefers, on parts of its place."""
+
+    def __init__(self, policy: Policy, max_passes: int = 4) -> None:
+        self.world = OrderWorld(policy, 2, max_passes)
+
+    def feed(self) -> None:
+        for client, place in ((1, range(4)), (2, range(4, 8)), (3, range(8))):
+            while sum(each.client == client for each in self.world.waiting) < 2:
+                self.world.offer(client, place, cost=1, weight=8, priority=3, deadline=self.world.now + 1)
+
+    def gangs_until(self, victim: Ticket, limit: int) -> int:
+        for count in range(limit):
+            self.world.fill()
+            if victim.state != "waiting":
+                return count
+            self.world.finish(self.world.may_finish()[0])
+            self.feed()
+        return limit
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Fifo(), Stride(), Priority(age=20), Shortest(stretch=2), RoundRobin()],
+    ids=lambda p: type(p).__name__,
+)
+@pytest.mark.parametrize("place", [range(8), range(2), range(6)])
+def test_nobody_starves(policy: Policy, place: range) -> None:
+    adversary = Adversary(policy)
+    adversary.feed()
+    for _ in range(5):
+        victim = adversary.world.offer(0, place, cost=20)
+        assert adversary.gangs_until(victim, 1500) < 1500
+
+
+@pytest.mark.parametrize("policy", [Priority(age=0), Deadline()], ids=lambda p: type(p).__name__)
+def test_those_that_do_not_promise_it_may_starve(policy: Policy) -> None:
+    adversary = Adversary(policy)
+    adversary.feed()
+    victim = adversary.world.offer(0, range(8), cost=20)
+    assert adversary.gangs_until(victim, 400) == 400
+
+
+# --- independence
+
+
+@ALL
+@settings(max_examples=25)
+@given(data=st.data(), window=windows)
+def test_disjoint_clients_do_not_feel_each_other(
+    policy: type[Policy], data: st.DataObject, window: int
+) -> None:
+    """What one half of the island does is the same, to the gang, whatever the other half does."""
+    moves = st.lists(
+        st.tuples(st.sampled_from(["offer", "offer", "finish"]), st.integers(0, 2), st.integers(0, 2), costs),
+        min_size=10,
+        max_size=30,
+    )
+    scripts = {side: data.draw(moves, label=f"side {side}") for side in (0, 1)}
+    turns = data.draw(st.permutations([0] * len(scripts[0]) + [1] * len(scripts[1])))
+
+    def order(sides: tuple[int, ...]) -> list[int]:
+        world, left = (
+            OrderWorld(policy, window, max_passes=2),
+            {side: iter(scripts[side]) for side in scripts},
+        )
+        for time, side in enumerate(turns):
+            if side in sides:
+                what, client, place, cost = next(left[side])
+                world.now = time * 1000
+                at = side * 8
+                if what == "offer":
+                    places = [range(at, at + 8), range(at, at + 4), range(at + 2, at + 6)]
+                    # client 0 works on both sides: it is judged on each by what it does there
+                    name = client and client + 10 * side
+                    world.offer(name, places[place], cost, run=time + 1, weight=1 + client, priority=cost % 3)
+                else:
+                    ours = [each for each in world.may_finish() if min(world.devices(each)) // 8 == side]
+                    if ours:
+                        world.finish(ours[0])
+                world.fill()
+        return [each.run for each in world.order if min(world.devices(each)) < 8]
+
+    assert order((0, 1)) == order((0,))
+
+
+def test_where_domains_meet_nobody_pays_for_the_past() -> None:
+    """Two clients had an island's half each for long, one at a hundredth of the other's weight. A third comes
+    for the whole: it waits for its turn as any newcomer, and shuts neither of them out."""
+    world = OrderWorld(Stride, window=1)
+    weight = {1: 1, 2: 100, 3: 1}
+    places = {1: range(4), 2: range(4, 8), 3: range(8)}
+    for client in (1, 2):
+        world.offer(client, places[client], weight=weight[client])
+
+    def turn() -> None:
+        for picked in world.fill():
+            world.offer(picked.client, places[picked.client], weight=weight[picked.client])
+        world.finish(world.flying[0])
+
+    for _ in range(500):
+        turn()
+    before = len(world.order)
+    world.offer(3, places[3], weight=1)
+    for _ in range(30):
+        turn()
+    served = Counter(each.client for each in world.order[before:])
+    assert served[3] >= 2
+    assert served[1] >= 4
+
+
+class Latest(Policy):
+    """A user's policy, in a few lines: last come, first served."""
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        return max(ready, key=lambda ticket: ticket.number)
+
+
+@settings(max_examples=20)
+@given(script=actions, window=windows)
+def test_a_users_policy_is_held_to_the_same_laws(script: Actions, window: int) -> None:
+    world = OrderWorld(Latest, window, max_passes=2)
+    play(world, script)
+    for ticket in world.waiting:
+        world.scheduler.ripen(ticket)
+    world.drain()
+    assert not world.scheduler.faults

@@ -1,0 +1,177 @@
+"""Whatever the interleaving: each byte once and in its place, the pool never exceeded, and nothing waits for ever."""
+
+from collections import deque
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.effects import (
+    Came,
+    Close,
+    DropTransfer,
+    Effect,
+    ExpectRecv,
+    Fill,
+    OpenRecv,
+    OpenSend,
+    Received,
+    Send,
+    Sent,
+)
+from core.messages import Blame, Chunk, Grant
+from core.transfer import Transfer
+
+CHUNK = 10
+BOOM = Blame("user", "boom")
+
+Piece = tuple[int, int, int, int]  # sender, receiver, piece, nbytes
+
+
+class Net:
+    """Transfer machines and a FIFO pipe from each to each; watches what is granted and what arrives."""
+
+    def __init__(self, nodes: int, pool: int) -> None:
+        self.pool = pool
+        self.nodes = [Transfer(node, pool, CHUNK) for node in range(nodes)]
+        self.pipes: dict[tuple[int, int], deque[msgspec.Struct]] = {}
+        self.promised = [0] * nodes
+        self.got: dict[tuple[int, int, int, int], int] = {}  # transfer, sender, receiver, piece -> bytes
+        self.received: dict[tuple[int, int], Blame | None] = {}  # transfer, node
+        self.sent: list[tuple[int, int]] = []
+
+    def tell(self, node: int, event: Effect) -> None:
+        for effect in self.nodes[node].handle(event, 0):
+            match effect:
+                case Send(peers=(peer,), message=message):
+                    if isinstance(message, Grant):
+                        self.promised[node] += message.nbytes
+                        assert self.promised[node] <= self.pool
+                    self.pipes.setdefault((node, peer), deque()).append(message)
+                case Fill(buffer=buffer, chunk=chunk):
+                    self.fill(node, buffer, chunk)
+                case Received(transfer=transfer, blame=blame):
+                    assert (transfer, node) not in self.received
+                    self.received[transfer, node] = blame
+                case Sent(transfer=transfer):
+                    assert (transfer, node) not in self.sent
+                    self.sent.append((transfer, node))
+                case _:
+                    assert not isinstance(effect, Close), effect
+
+    def fill(self, node: int, buffer: int, chunk: Chunk) -> None:
+        key = (chunk.transfer, chunk.sender, node, chunk.piece)
+        assert (chunk.transfer, node) not in self.received
+        assert (buffer, chunk.offset) == (chunk.transfer, self.got.get(key, 0))
+        self.got[key] = chunk.offset + chunk.nbytes
+
+    def step(self, at: int) -> bool:
+        full = [pair for pair, pipe in self.pipes.items() if pipe]
+        if not full:
+            return False
+        sender, receiver = full[at % len(full)]
+        message = self.pipes[sender, receiver].popleft()
+        if isinstance(message, Chunk):
+            assert message.nbytes <= CHUNK
+            self.promised[receiver] -= message.nbytes
+        self.tell(receiver, Came(sender, message))
+        return True
+
+
+def pieces_of(nodes: int, sparse: bool) -> st.SearchStrategy[list[Piece]]:
+    node = st.integers(0, nodes - 1)
+    sizes = st.one_of(st.integers(0, 3 * CHUNK), st.integers(0, 12 * CHUNK))
+    pairs = st.lists(st.tuples(node, node, sizes), min_size=0 if sparse else 1, max_size=6)
+    return pairs.map(lambda drawn: [(s, r, at, size) for at, (s, r, size) in enumerate(drawn)])
+
+
+def events(transfer: int, pieces: list[Piece], nodes: int, sparse: bool) -> list[tuple[str, int, Effect]]:
+    """What the executors say of one transfer, in no order: (what, node, event)."""
+    found: list[tuple[str, int, Effect]] = []
+    for node in range(nodes):
+        out = tuple((r, at, size) for s, r, at, size in pieces if s == node)
+        into = tuple((s, at, size) for s, r, at, size in pieces if r == node)
+        if out:
+            found.append(("send", node, OpenSend(transfer, transfer, out, None, ())))
+        if into or sparse:
+            said = OpenRecv(transfer, transfer, transfer, () if sparse else into, sparse, ())
+            found.append(("recv", node, said))
+        if sparse:
+            found.append(("expect", node, ExpectRecv(transfer, len(into), ())))
+    return found
+
+
+@settings(max_examples=200)
+@given(st.integers(1, 4), st.integers(2, 8), st.data())
+def test_all_arrives_once_and_nothing_deadlocks_in_whichever_order_halves_open(
+    nodes: int, chunks: int, data: st.DataObject
+) -> None:
+    """The worst case for credits: a source exists only when its host has received all that is before it."""
+    net = Net(nodes, chunks * CHUNK)
+    plans = {
+        transfer: (data.draw(st.booleans()), data.draw(pieces_of(nodes, False)))
+        for transfer in range(1, data.draw(st.integers(1, 6)) + 1)
+    }
+    free: list[tuple[int, Effect]] = []
+    sends: list[tuple[int, int, Effect]] = []
+    for transfer, (sparse, pieces) in plans.items():
+        for what, node, event in events(transfer, pieces, nodes, sparse):
+            if what == "send":
+                sends.append((transfer, node, event))
+            else:
+                free.append((node, event))
+    awaited = {(event.transfer, node) for node, event in free if isinstance(event, OpenRecv)}
+    for node, event in data.draw(st.permutations(free)):
+        net.tell(node, event)
+        for at in data.draw(st.lists(st.integers(0, 30), max_size=4)):
+            net.step(at)
+    while True:
+        ready = [
+            (transfer, node, event)
+            for transfer, node, event in sends
+            if all(key in net.received for key in awaited if key[0] < transfer and key[1] == node)
+        ]
+        if ready:
+            transfer, node, event = ready[data.draw(st.integers(0, len(ready) - 1))]
+            sends.remove((transfer, node, event))
+            net.tell(node, event)
+        elif not net.step(data.draw(st.integers(0, 30))):
+            break
+    assert not sends
+    assert net.received == dict.fromkeys(awaited)
+    everything = {
+        (transfer, s, r, at): size for transfer, (_, pieces) in plans.items() for s, r, at, size in pieces
+    }
+    assert net.got == everything
+    assert len(net.sent) == len({(transfer, s) for transfer, s, _, _ in everything})
+    assert all(node.pool.out == 0 for node in net.nodes)
+    assert net.promised == [0] * nodes
+
+
+@settings(max_examples=200)
+@given(st.integers(1, 3), st.data())
+def test_every_half_ends_exactly_once_though_transfers_are_dropped_and_sources_spoilt(
+    nodes: int, data: st.DataObject
+) -> None:
+    net = Net(nodes, 1 << 30)
+    said: list[tuple[int, Effect]] = []
+    halves: list[tuple[str, int, int]] = []
+    for transfer in range(1, data.draw(st.integers(1, 4)) + 1):
+        sparse = data.draw(st.booleans())
+        dropped = data.draw(st.booleans())
+        for what, node, event in events(transfer, data.draw(pieces_of(nodes, sparse)), nodes, sparse):
+            if isinstance(event, OpenSend) and data.draw(st.integers(0, 3)) == 0:
+                event = msgspec.structs.replace(event, blame=BOOM)
+            said.append((node, event))
+            if what != "expect":
+                halves.append((what, transfer, node))
+        said += [(node, DropTransfer(transfer, BOOM, ())) for node in range(nodes) if dropped]
+    for node, event in data.draw(st.permutations(said)):
+        net.tell(node, event)
+        for at in data.draw(st.lists(st.integers(0, 30), max_size=4)):
+            net.step(at)
+    while net.step(0):
+        pass
+    assert sorted(net.received) == sorted((t, node) for what, t, node in halves if what == "recv")
+    assert sorted(net.sent) == sorted((t, node) for what, t, node in halves if what == "send")
+    assert all(node.pool.out == 0 for node in net.nodes)

@@ -1,0 +1,185 @@
+"""Random programs: graphs over several slices, with reshardings, donation, several outputs, irregular nodes and
+sparse exchanges; chains, pipelines and routers among them. All that is drawn is valid."""
+
+from __future__ import annotations
+
+from math import prod
+from random import Random
+
+import msgspec
+
+from core.program import Exchange, Program, Sharding, SliceSpec, Value
+from tests.core import build
+from tests.core.build import Build, Handle
+
+US = 1_000
+
+
+class Style(msgspec.Struct, frozen=True):
+    """What programs of a case may contain."""
+
+    nodes: int = 6
+    costs: tuple[int, ...] = (1 * US, 20 * US, 200 * US)
+    temp: int = 0  # at most
+    moves: bool = True
+    irregular: float = 0.0
+    sparse: float = 0.0
+    donation: float = 0.3
+    collective: float = 0.7
+
+
+def draw(rng: Random, name: str, slices: list[SliceSpec], style: Style) -> Program:
+    kind = rng.random()
+    one = rng.choice(slices)
+    if kind < 0.15:
+        made = build.chain(rng.randint(1, 8), one.devices, donate=rng.random() < style.donation)
+        return _on(made, name, [one])
+    if kind < 0.25 and style.moves and len(slices) > 1:
+        schedule = rng.choice(("gpipe", "1f1b"))
+        some = _alike(slices)
+        if some:
+            stages = min(len(some), 3)
+            made = build.pipeline(stages, rng.randint(1, 3), schedule, some[0].devices)  # type: ignore[arg-type]
+            return _on(made, name, some[:stages])
+    if kind < 0.35 and style.moves and style.sparse and style.irregular:
+        some = _alike(slices)
+        if len(some) > 1:
+            return _on(build.moe(some[0].devices, 8 * some[0].devices), name, some[:2])
+    return Drawing(rng, name, slices, style).program()
+
+
+def _alike(slices: list[SliceSpec]) -> list[SliceSpec]:
+    """The most numerous slices of one size."""
+    sizes: dict[int, list[SliceSpec]] = {}
+    for spec in slices:
+        sizes.setdefault(spec.devices, []).append(spec)
+    found = max(sizes.values(), key=len)
+    return found if len(found) > 1 else []
+
+
+def _on(program: Program, name: str, slices: list[SliceSpec]) -> Program:
+    """The same program on slices that the session has; they are lines."""
+    flat = tuple(
+        msgspec.structs.replace(spec, mesh=()) if spec.mesh else spec
+        for spec in slices
+    )
+    if any(spec.mesh for spec in slices):
+        flat = tuple(msgspec.structs.replace(spec, name=spec.name + "-line") for spec in flat)
+    return msgspec.structs.replace(program, name=name, slices=flat)
+
+
+class Drawing:
+    def __init__(self, rng: Random, name: str, slices: list[SliceSpec], style: Style) -> None:
+        self.rng, self.style = rng, style
+        self.build = Build(name)
+        count = rng.randint(1, len(slices)) if style.moves else 1
+        self.build.slices = rng.sample(slices, count)
+        self.values: list[Handle] = []  # what may be read
+        self.reads: dict[object, int] = {}
+        self.comps: list[tuple[str, int, int, bool]] = [
+            (f"f{k}", rng.choice(style.costs), rng.randrange(style.temp + 1) if rng.random() < 0.5 else 0,
+             rng.random() < style.collective)
+            for k in range(rng.randint(1, 4))
+        ]  # fmt: skip
+
+    def program(self) -> Program:
+        rng = self.rng
+        for _ in range(rng.randint(1, 3)):
+            spec = rng.choice(self.build.slices)
+            value = self._value(spec)
+            self.build.args.append(value)
+            if rng.random() < self.style.donation:
+                self.build.given_up.append(len(self.build.args) - 1)
+            self.values.append(Handle(build.Arg(len(self.build.args) - 1), value))
+        for number in range(rng.randint(1, self.style.nodes)):
+            if not self.values:
+                break
+            self._node(number)
+        if not self.build.nodes:
+            self._node(0)
+        return self.build.program(*self._results())
+
+    def _results(self) -> list[Handle]:
+        rng = self.rng
+        found = [each for each in self.values if isinstance(each.ref, build.Out)]
+        chosen = rng.sample(found, rng.randint(1, min(3, len(found)))) if found else []
+        if rng.random() < 0.05:
+            kept = [v for v in self.values if isinstance(v.ref, build.Arg) and v.ref.index not in self.build.given_up]
+            chosen += kept[:1]
+        if chosen and rng.random() < 0.05:
+            chosen.append(chosen[0])
+        return chosen
+
+    def _shape(self, spec: SliceSpec) -> tuple[int, ...]:
+        unit = prod(spec.mesh_shape)
+        rng = self.rng
+        if rng.random() < 0.05:
+            return (rng.choice((1, 3)) * unit * 2,)
+        return (unit * rng.choice((1, 2, 4)), rng.choice((unit, 8 * unit))) if rng.random() < 0.5 else (
+            unit * rng.choice((1, 4, 16)),
+        )
+
+    def _sharding(self, shape: tuple[int, ...], mesh: tuple[int, ...]) -> Sharding:
+        """Each mesh axis splits some dimension that divides, or replicates."""
+        rng = self.rng
+        if rng.random() < 0.2:
+            return Sharding()
+        dims: list[list[int]] = [[] for _ in shape]
+        for axis, size in enumerate(mesh):
+            at = rng.randrange(len(shape) + 1)
+            if at < len(shape) and shape[at] % (size * prod(mesh[a] for a in dims[at])) == 0:
+                dims[at].append(axis)
+        return Sharding(tuple(map(tuple, dims)))
+
+    def _value(self, spec: SliceSpec, shape: tuple[int, ...] = ()) -> Value:
+        shape = shape or self._shape(spec)
+        dtype = self.rng.choice(("float32", "int8"))
+        return Value(shape, dtype, self.build.slices.index(spec), self._sharding(shape, spec.mesh_shape))
+
+    def _node(self, number: int) -> None:
+        rng, style, b = self.rng, self.style, self.build
+        home = rng.randrange(len(b.slices))
+        spec = b.slices[home]
+        if style.sparse and rng.random() < style.sparse:
+            source = rng.choice(self.values)
+            value = self._value(spec)
+            value = msgspec.structs.replace(value, dtype=source.value.dtype)
+            b.nodes.append(Exchange(f"n{number}", source.ref, value))
+            self.values.append(b.output(0))
+            return
+        here = self.values if style.moves else self.values
+        inputs = [rng.choice(here) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
+        expects = [
+            msgspec.structs.replace(
+                each.value, slice=home,
+                sharding=each.value.sharding if each.value.slice == home and rng.random() < 0.6
+                else self._sharding(each.value.shape, spec.mesh_shape),
+            )
+            for each in inputs
+        ]  # fmt: skip
+        donate: list[int] = []
+        for at, each in enumerate(inputs):
+            ref = each.ref
+            if rng.random() >= style.donation or sum(other.ref == ref for other in inputs) > 1:
+                continue
+            if isinstance(ref, build.Arg) and ref.index not in b.given_up:
+                continue
+            donate.append(at)
+        outputs = []
+        for at in range(rng.choice((1, 1, 1, 2, 3))):
+            if at < len(donate) and rng.random() < 0.8:
+                outputs.append(expects[donate[at]])  # it fits what is given up
+            else:
+                outputs.append(self._value(spec))
+        comp, cost, temp, collective = rng.choice(self.comps)
+        index = b.computation(comp, cost, temp, collective)
+        irregular = rng.random() < style.irregular
+        b.nodes.append(
+            build.Node(
+                f"n{number}", index, home, tuple(each.ref for each in inputs), tuple(expects), tuple(outputs),
+                tuple(donate), irregular,
+            )
+        )  # fmt: skip
+        gone = [inputs[at].ref for at in donate]
+        self.values = [each for each in self.values if each.ref not in gone]
+        self.values += [b.output(at) for at in range(len(outputs))]

@@ -1,0 +1,198 @@
+"""Behaviours when something breaks: hosts, links, devices, launches, clients, the controller itself."""
+
+from __future__ import annotations
+
+from core.controller import Bounds, Config
+from core.presets import small
+from core.program import Program
+from core.topology import Cluster, Island
+from tests.core.build import Build, chain
+from tests.world.world import MS, S, World
+
+from .running import _good, _world, _zeros
+
+
+def _steps(count: int, devices: int, cost: int = 1 * MS) -> Program:
+    b = Build("steps", s=devices)
+    x = b.arg("s", devices, split="0")
+    for number in range(count):
+        x = b.call("step", "s", [x], cost=cost, node=f"step {number}")
+    return b.program(x)
+
+
+def a_users_error_arrives_by_name() -> World:
+    """A computation fails on one host: what reads it is launched with placeholders, so that its peers' collective has
+    a partner; the run fails once, with program, node, host and cause; the next run is well."""
+    w = _world()
+    program = chain(3, devices=2)
+    a = w.client("a")
+    w.break_gang(1, "step 0")
+    first = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: first.ended)
+    assert first.blame is not None and (first.blame.node, first.blame.host) == ("step 0", 1)
+    return _good(w, a.submit(program, *_zeros(program)))
+
+
+def a_failed_compile_fails_only_its_program() -> World:
+    """The error of the compiler reaches whoever submits it; others do not notice."""
+    w = _world(hosts=1)
+    b = Build("broken", s=1)
+    broken = b.program(b.call("broken", "s", [b.arg("s", 4)]))
+    w.break_code("broken")
+    program = chain(1, devices=1)
+    first = w.client("a").submit(broken, *_zeros(broken))
+    second = w.client("b").submit(program, *_zeros(program))
+    _good(w, second)
+    assert first.blame is not None and "no such operation" in first.blame.cause
+    return w
+
+
+def a_failed_launch_ends_the_epoch() -> World:
+    """One host could not enqueue a gang that its peer waits in: the gang is given up on both, and the island forms
+    anew."""
+    w = _world()
+    program = chain(1, devices=2)
+    a = w.client("a")
+    w.break_gang(0, "step 0", "launch")
+    first = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: first.ended)
+    assert first.blame is not None and first.blame.host == 0
+    return _good(w, a.submit(program, *_zeros(program)))
+
+
+def a_lost_host_ends_the_epoch() -> World:
+    """Its gangs are abandoned, its buffers are lost by name, its run fails once; the survivor re-forms, and a slice
+    that fits it is bound there."""
+    w = _world(hosts=2)
+    program = _steps(3, devices=2)
+    a = w.client("a")
+    kept = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: kept.ended)
+    under_way = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: len(w.gangs) == 6)
+    w.run_for(1 * MS)
+    w.crash_host(1)
+    assert w.run_until(lambda: under_way.ended)
+    assert under_way.blame is not None and under_way.blame.code == "host-lost"
+    assert kept.results[0].blame is not None
+    one = chain(1, devices=1)
+    return _good(w, w.client("b").submit(one, *_zeros(one)))
+
+
+def a_spare_takes_over() -> World:
+    """The slice of a lost host is bound anew on the spare; a run that had not started is lowered again for it."""
+    cluster = Cluster((Island(name="i0", hosts=3, per_host=1, spares=1),))
+    w = World(cluster, seed=7, diary=True)
+    program = chain(1, devices=2)
+    a = w.client("a")
+    first = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: first.ended)
+    w.crash_host(0)
+    assert w.run_until(lambda: any("is lost" in line for line in w.told))
+    return _good(w, a.submit(program, *_zeros(program)))
+
+
+def a_host_that_returns_is_new() -> World:
+    """It joins under another incarnation, at the next epoch; what it had is gone, what it says of old is refused."""
+    w = _world(hosts=2)
+    program = chain(1, devices=2)
+    a = w.client("a")
+    first = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: first.ended)
+    w.crash_host(1)
+    w.return_host(1)
+    w.run_for(10 * MS)
+    return _good(w, a.submit(program, *_zeros(program)))
+
+
+def a_host_leaves_when_its_work_is_done() -> World:
+    """A planned stop: what is in flight ends, then the island forms without it."""
+    w = _world(hosts=2)
+    program = _steps(3, devices=2)
+    a = w.client("a")
+    run = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: len(w.gangs) == 3)
+    w.leave_host(1)
+    return _good(w, run)
+
+
+def a_lost_device_takes_its_slices_along() -> World:
+    """The host stays, the device does not: the epoch ends, slices move."""
+    w = _world(hosts=1, per_host=2)
+    program = chain(1, devices=1)
+    a = w.client("a")
+    first = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: first.ended)
+    w.lose_device(0)
+    w.run_for(10 * MS)
+    return _good(w, a.submit(program, *_zeros(program)))
+
+
+def a_cut_connection_resumes() -> World:
+    """A connection breaks while gangs are on their way: the link resends what was lost, once, in order."""
+    w = _world(hosts=2)
+    program = _steps(3, devices=2)
+    a = w.client("a")
+    run = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: len(w.gangs) == 3)
+    w.cut("controller", "host 1")
+    w.run_for(5 * MS)
+    w.mend("controller", "host 1")
+    return _good(w, run)
+
+
+def a_lost_path_is_fenced() -> World:
+    """A relay no longer reaches the host below it: everyone gets a new seat, the old path is refused, what was lost
+    on it comes again through the new tree."""
+    w = World(small(3, 1), seed=7, diary=True, config=Config(fanout=1))
+    program = _steps(4, devices=3)
+    a = w.client("a")
+    run = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: len(w.gangs) == 4)
+    w.cut("host 1", "host 2", silent=True)
+    return _good(w, run, a.submit(program, *_zeros(program)))
+
+
+def a_client_that_dies_frees_what_it_owned() -> World:
+    """Its runs end, its buffers are freed, its slices released; the other client's run goes on."""
+    w = _world(hosts=1)
+    program = _steps(2, devices=1)
+    a, b = w.client("a"), w.client("b")
+    first = a.submit(program, *_zeros(program))
+    other = b.submit(program, *_zeros(program))
+    assert w.run_until(lambda: first.ended)
+    w.crash_client("a")
+    return _good(w, other)
+
+
+def a_stall_is_reported_by_name() -> World:
+    """A host does not turn to its messages: at the soft bound the client hears which node waits for which host; the
+    run ends well when the host catches up."""
+    config = Config(bounds=Bounds(floor=20 * MS, factor=2))
+    w = _world(hosts=2, config=config)
+    program = chain(1, devices=2)
+    a = w.client("a")
+    first = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: first.ended)
+    w.slow(1, 1, lag=50 * MS)
+    second = a.submit(program, *_zeros(program))
+    _good(w, second)
+    assert any("has not" in line for line in a.told)
+    return w
+
+
+def a_restarted_controller_rebuilds_what_it_can() -> World:
+    """Hosts say what they have, the client what it holds: its buffer is its own again and can be read; the run that
+    was under way is reported as cut short."""
+    w = _world(hosts=2)
+    program = _steps(2, devices=2, cost=20 * MS)
+    a = w.client("a")
+    kept = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: kept.ended)
+    cut_short = a.submit(program, *_zeros(program))
+    assert w.run_until(lambda: len(w.gangs) == 4)
+    w.run_for(5 * MS)
+    w.restart_controller()
+    assert w.run(limit=120 * S)
+    assert cut_short.blame is not None and cut_short.blame.code == "restart"
+    return _good(w, a.submit(program, kept.results[0]))

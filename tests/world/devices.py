@@ -1,0 +1,404 @@
+"""Simulated devices: each runs its queue in order, without pre-emption; a collective's devices start it together.
+
+A gang that stands at the head of some of its devices' queues but not of all waits. If the heads of two gangs' queues
+wait for each other, they wait for ever, as real devices do: `stuck` names them once nothing else is going on.
+
+Memory is counted where it is: outputs from the start of the gang that makes them, scratch while it runs, what is
+received from MakeBuffer on; until it is freed, or taken over by a donation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from core import effects, spans
+from core.effects import Copied, Effect, Launch, LaunchFailed, MakeBuffer
+from core.invariants import observations as o
+from core.messages import Blame
+from core.plan import Code, Gang, Layout, Plan
+from core.topology import Cluster
+
+from . import contents
+from .clock import Clock
+from .filling import Filling
+
+
+class Buffer:
+    """A host's shards of a logical buffer."""
+
+    __slots__ = ("devices", "digest", "filling", "here", "layout", "mine", "nbytes", "number")
+
+    def __init__(self, number: int, layout: Layout, nbytes: int, devices: tuple[int, ...], mine: range) -> None:
+        self.number = number
+        self.layout = layout
+        self.nbytes = nbytes  # on each of these devices
+        self.devices = devices
+        self.mine = mine  # all devices of its host
+        self.here = False  # it takes memory of the devices
+        self.digest: int | None = None  # None: not computed yet
+        self.filling: Filling | None = None  # what is being received into it
+
+    def read(self) -> int | None:
+        """What is in it now; something nobody expects if it is not whole."""
+        if self.digest is None and self.filling is not None:
+            self.digest = self.filling.digest()
+        if self.digest is None and not contents.anything_on(self.layout, self.mine):
+            return None  # this host has only empty shards of it
+        return contents.torn("not computed yet", self.number) if self.digest is None else self.digest
+
+
+class Part:
+    """What one host has of a gang."""
+
+    __slots__ = ("command", "devices", "donated", "epoch", "host", "inputs", "outputs")
+
+    def __init__(self, host: HostDevices, command: Launch, devices: tuple[int, ...], epoch: int) -> None:
+        self.host = host
+        self.command = command
+        self.devices = devices
+        self.epoch = epoch
+        self.inputs = [host.buffers.get(buffer) for buffer in command.inputs]
+        self.donated = [found for b in command.donated if (found := host.buffers.pop(b, None)) is not None]
+        self.outputs: list[Buffer] = []
+
+
+class Job:
+    """A gang on the devices that start it together: all of them, or one host's if it is no collective."""
+
+    __slots__ = ("broken", "code", "gang", "missing", "parts", "running", "seq", "size", "slots")
+
+    def __init__(self, seq: int, gang: Gang, code: Code, plan: Plan, size: int) -> None:
+        self.seq = seq
+        self.gang = gang
+        self.code = code
+        self.slots = plan.slots
+        self.size = size
+        self.missing = size  # devices at the head of whose queue it is not
+        self.parts: dict[int, Part] = {}
+        self.running = False
+        self.broken = False  # a device of it was lost
+
+
+class HostDevices:
+    def __init__(self, host: int, devices: range, memory: int) -> None:
+        self.host = host
+        self.devices = devices
+        self.memory = memory
+        self.used = dict.fromkeys(devices, 0)
+        self.queues: dict[int, deque[Job]] = {device: deque() for device in devices}
+        self.buffers: dict[int, Buffer] = {}
+        self.dead: dict[int, None] = {}  # devices
+
+
+class Fabric:
+    """All devices of the cluster. `tell(host, event)` reaches a host's machine; `slow` scales its gangs' costs."""
+
+    def __init__(
+        self, cluster: Cluster, clock: Clock, tell: Callable[[int, Effect], None],
+        observe: Callable[[o.Observation], None] | None, complain: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.cluster = cluster
+        self.clock = clock
+        self.tell = tell
+        self.observe = observe
+        self.complain = complain
+        self.hosts: dict[int, HostDevices] = {}
+        self.jobs: dict[tuple[int, int], Job] = {}  # (seq, host if it is no collective, else -1)
+        self.slow: dict[int, float] = {}
+        self.copy_time = 1_000
+        self.failures: dict[tuple[int, str], str] = {}  # (host, gang's name) -> "launch" or "run": once
+        self.finished = 0
+
+    def boot(self, host: int) -> None:
+        """A fresh process: nothing on its devices."""
+        island = self.cluster.island_of_host(host)
+        ((low, high),) = island.devices_of(host)
+        self.hosts[host] = HostDevices(host, range(low, high), island.memory)
+        if self.observe:
+            self.observe(o.HostJoined(host, ((low, high),), island.memory))
+
+    def die(self, host: int) -> None:
+        """Its process is gone. Collectives that it was part of never end, until somebody gives them up."""
+        mine = self.hosts.pop(host, None)
+        if mine is None:
+            return
+        for key in [key for key, job in self.jobs.items() if job.parts.keys() == {host}]:
+            del self.jobs[key]
+        if self.observe:
+            self.observe(o.HostLost(host))
+
+    # --- gangs ----------------------------------------------------------------------------------------------------
+
+    def launch(self, host: int, command: Launch, plan: Plan, epoch: int) -> None:
+        mine = self.hosts[host]
+        gang = plan.steps[command.step]
+        assert isinstance(gang, Gang)
+        devices = tuple(d for d in contents.devices(gang.place) if d in mine.devices)
+        if self.failures.get((host, gang.name)) == "launch":
+            del self.failures[host, gang.name]
+            self._fail(mine, command, gang, plan, devices)
+            return
+        if self.observe:
+            self.observe(
+                o.Launched(
+                    host, command.seq, epoch, spans.of(devices), command.inputs, command.outputs,
+                    command.donated, command.placeholders,
+                )
+            )  # fmt: skip
+        part = Part(mine, command, devices, epoch)
+        for number, slot in zip(command.outputs, gang.outputs, strict=True):
+            described = plan.slots[slot]
+            buffer = Buffer(number, described.layout, described.nbytes, devices, mine.devices)
+            mine.buffers[number] = buffer
+            part.outputs.append(buffer)
+        key = (command.seq, -1 if gang.collective else host)
+        job = self.jobs.get(key)
+        if job is None:
+            size = gang.place.size if gang.collective else len(devices)
+            job = self.jobs[key] = Job(command.seq, gang, plan.codes[gang.computation], plan, size)
+        job.parts[host] = part
+        for device in devices:
+            queue = mine.queues[device]
+            queue.append(job)
+            if queue[0] is job and device not in mine.dead:
+                job.missing -= 1
+        if not job.missing:
+            self._start(job)
+
+    def _fail(
+        self, mine: HostDevices, command: Launch, gang: Gang, plan: Plan, devices: tuple[int, ...]
+    ) -> None:
+        """It cannot be enqueued. To those who count buffers it is as if it had been, and were over."""
+        for number in command.donated:
+            self.free(mine.host, number)
+        for number, slot in zip(command.outputs, gang.outputs, strict=True):
+            buffer = Buffer(number, plan.slots[slot].layout, plan.slots[slot].nbytes, devices, mine.devices)
+            buffer.digest = contents.SPOILT
+            mine.buffers[number] = buffer
+            if self.observe:
+                self.observe(o.BufferMade(mine.host, number))
+        failed = LaunchFailed(command.seq, Blame("user", "no such kernel"))
+        self.clock.after(0, self.tell, mine.host, failed)
+
+    def _start(self, job: Job) -> None:
+        if job.running or job.broken:
+            return
+        job.running = True
+        gang, slow = job.gang, 1.0
+        for host, part in job.parts.items():
+            slow = max(slow, self.slow.get(host, 1.0))
+            if self.observe:
+                self.observe(o.Started(host, job.seq, spans.of(part.devices)))
+            heirs = {job.slots[slot].takes for slot in gang.outputs}
+            for slot, buffer in zip(gang.donated, part.donated, strict=False):
+                if slot in heirs:
+                    self._release(part.host, buffer)
+            for buffer in part.outputs:
+                self._allocate(part.host, buffer)
+            if gang.temp:
+                self._take(part.host, f"gang {job.seq}", part.devices, gang.temp)
+        self.clock.after(int(gang.cost * slow), self._end, job)
+
+    def _end(self, job: Job) -> None:
+        if not job.running or job.broken:
+            return  # it was given up, or will be
+        gang, heads = job.gang, []
+        self.jobs.pop((job.seq, -1 if gang.collective else next(iter(job.parts))), None)
+        digests = self._compute(job)
+        events: list[tuple[int, Effect]] = []
+        for host, part in job.parts.items():
+            if self.hosts.get(host) is not part.host:
+                continue  # it has died since
+            heads += self._leave(job, part)
+            sizes: list[int] = []
+            for buffer, digest in zip(part.outputs, digests, strict=True):
+                buffer.digest = digest
+                if gang.irregular:
+                    sizes.append(self._shrink(part.host, buffer, digest))
+            self.finished += 1
+            blame = None
+            if self.failures.get((host, gang.name)) == "run":
+                del self.failures[host, gang.name]
+                blame = Blame("user", "it divided by zero")
+                for buffer in part.outputs:
+                    buffer.digest = contents.SPOILT
+            events.append((host, effects.Finished(job.seq, blame, tuple(sizes))))
+        for host, event in events:
+            self.tell(host, event)
+        for head in heads:
+            if not head.missing:
+                self._start(head)
+
+    def _compute(self, job: Job) -> list[int]:
+        """Digests of the outputs; inputs must be the same logical arrays on all hosts, and here."""
+        outputs, inputs = len(job.gang.outputs), []
+        if any(part.command.placeholders for part in job.parts.values()):
+            return [contents.SPOILT] * outputs
+        for at in range(len(job.gang.inputs)):
+            seen: list[int | None] = []
+            for host, part in job.parts.items():
+                buffer = part.inputs[at]
+                if buffer is None:
+                    self.complain(f"gang {job.seq} reads buffer {part.command.inputs[at]}, not on host {host}")
+                    seen.append(contents.torn("missing", job.seq, host))
+                else:
+                    seen.append(buffer.read())
+            inputs.append(contents.one_of((each for each in seen if each is not None), "gang", job.seq))
+        return contents.outputs(job.code, tuple(inputs), outputs)
+
+    def _leave(self, job: Job, part: Part) -> list[Job]:
+        """It is over on this host's devices. Returns gangs that have come to the head of a queue."""
+        mine, heads = part.host, []
+        if self.observe:
+            self.observe(o.Finished(mine.host, job.seq, spans.of(part.devices)))
+        if job.running and job.gang.temp:
+            self._give(mine, f"gang {job.seq}", part.devices, job.gang.temp)
+        for buffer in part.donated:
+            if buffer.here:
+                self._release(mine, buffer)
+        for device in part.devices:
+            queue = mine.queues[device]
+            first = queue[0] is job
+            queue.remove(job)
+            if first and queue and device not in mine.dead:
+                queue[0].missing -= 1
+                if not queue[0].missing:
+                    heads.append(queue[0])
+        return heads
+
+    def _shrink(self, mine: HostDevices, buffer: Buffer, digest: int) -> int:
+        """An irregular output takes what it needs from here on, and no longer its bound."""
+        bound = max((box[0][1] - box[0][0] for box in contents.boxes(buffer.layout) if box), default=0)
+        size = contents.size(digest, bound)
+        if bound and mine.buffers.get(buffer.number) is buffer and buffer.here:
+            self._release(mine, buffer)
+            buffer.nbytes = buffer.nbytes * size // bound
+            self._allocate(mine, buffer)
+        return size
+
+    def abandon(self, host: int, seqs: tuple[int, ...]) -> None:
+        """The devices of this host give them up, running or not. Nothing is reported of them any more."""
+        for seq in seqs:
+            for key in ((seq, -1), (seq, host)):
+                job = self.jobs.get(key)
+                if job is None or host not in job.parts:
+                    continue
+                heads = self._leave(job, job.parts[host])
+                for buffer in job.parts[host].outputs:
+                    buffer.digest = contents.SPOILT
+                del job.parts[host]
+                if not job.parts:
+                    job.running = False
+                    del self.jobs[key]
+                for head in heads:
+                    if not head.missing:
+                        self._start(head)
+
+    def lose(self, device: int) -> None:
+        """It runs nothing any more; what runs on it never ends by itself."""
+        mine = self.hosts[self.cluster.host_of(device)]
+        mine.dead[device] = None
+        queue = mine.queues[device]
+        if queue:
+            queue[0].broken = True
+
+    # --- buffers --------------------------------------------------------------------------------------------------
+
+    def make(self, host: int, command: MakeBuffer) -> None:
+        mine = self.hosts[host]
+        layout = command.layout
+        devices = tuple(d for d in contents.devices(layout.place) if d in mine.devices)
+        buffer = Buffer(command.buffer, layout, contents.nbytes(layout), devices, mine.devices)
+        if command.buffer in mine.buffers:
+            self.complain(f"host {host} makes buffer {command.buffer}, which it has")
+        mine.buffers[command.buffer] = buffer
+        if command.literal is not None:
+            buffer.digest = contents.literal(command.literal)
+        if self.observe:
+            self.observe(o.BufferMade(host, command.buffer))
+        self._allocate(mine, buffer)
+
+    def free(self, host: int, number: int) -> None:
+        mine = self.hosts[host]
+        buffer = mine.buffers.pop(number, None)
+        if self.observe:
+            self.observe(o.BufferFreed(host, number))
+        if buffer is None:
+            self.complain(f"host {host} frees buffer {number}, which it does not have")
+        elif buffer.here:
+            self._release(mine, buffer)
+
+    def spill(self, host: int, seq: int, number: int, back: bool) -> None:
+        """To host memory, or back; it takes a while, and both ends are taken meanwhile."""
+        mine = self.hosts[host]
+        buffer = mine.buffers.get(number)
+        word = "restore" if back else "spill"
+        if buffer is None or buffer.here == back:
+            self.complain(f"host {host} cannot {word} buffer {number}")
+            return
+        if self.observe:
+            self.observe(o.BufferUsed(host, number, f"{word} {seq}"))
+        if back:
+            self._allocate(mine, buffer)
+        self.clock.after(self.copy_time, self._copied, mine, seq, buffer, word)
+
+    def _copied(self, mine: HostDevices, seq: int, buffer: Buffer, word: str) -> None:
+        if self.hosts.get(mine.host) is not mine:
+            return
+        if word == "spill":
+            self._release(mine, buffer)
+        if self.observe:
+            self.observe(o.BufferUnused(mine.host, buffer.number, f"{word} {seq}"))
+        self.tell(mine.host, Copied(seq))
+
+    def _allocate(self, mine: HostDevices, buffer: Buffer) -> None:
+        buffer.here = True
+        self._take(mine, f"buffer {buffer.number}", buffer.devices, buffer.nbytes)
+
+    def _release(self, mine: HostDevices, buffer: Buffer) -> None:
+        buffer.here = False
+        self._give(mine, f"buffer {buffer.number}", buffer.devices, buffer.nbytes)
+
+    def _take(self, mine: HostDevices, what: str, devices: tuple[int, ...], nbytes: int) -> None:
+        for device in devices:
+            mine.used[device] = used = mine.used[device] + nbytes
+            if self.observe:
+                self.observe(o.Allocated(device, what, nbytes))
+            if used > mine.memory:
+                self.complain(f"{what} makes {used} bytes on device {device} of {mine.memory}")
+
+    def _give(self, mine: HostDevices, what: str, devices: tuple[int, ...], nbytes: int) -> None:
+        for device in devices:
+            mine.used[device] -= nbytes
+            if self.observe:
+                self.observe(o.Released(device, what))
+
+    # --- what is wrong --------------------------------------------------------------------------------------------
+
+    def idle(self) -> bool:
+        return not any(queue for mine in self.hosts.values() for queue in mine.queues.values())
+
+    def stuck(self) -> list[str]:
+        """Gangs that stand at the head of some of their devices and cannot start, by name; ask when all is quiet."""
+        found: dict[str, None] = {}
+        for mine in self.hosts.values():
+            for device, queue in mine.queues.items():
+                if queue and not queue[0].running:
+                    found[self._why(queue[0], device)] = None
+        return list(found)
+
+    def _why(self, job: Job, device: int) -> str:
+        blocking: dict[str, None] = {}
+        for host, part in job.parts.items():
+            for other in part.devices:
+                queue = part.host.queues[other]
+                if queue and queue[0] is not job:
+                    blocking[f"device {other} of host {host} is at gang {queue[0].seq} {queue[0].gang.name!r}"] = None
+        absent = [
+            d for d in contents.devices(job.gang.place)
+            if job.gang.collective and all(d not in part.devices for part in job.parts.values())
+        ]  # fmt: skip
+        if absent:
+            blocking[f"devices {spans.text(spans.of(absent))} have not launched it"] = None
+        return f"gang {job.seq} {job.gang.name!r} waits at device {device}: " + "; ".join(blocking)

@@ -1,0 +1,146 @@
+"""Connections between named actors: first in first out, with a latency, cut and mended at will.
+
+A connection that is cut loses what is under way on it; both ends are told, unless the cut is a silent one (a black
+hole, as when a switch dies). Each time it comes up is another `life` of it: what belongs to an older life is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .clock import Clock
+
+Actor = str
+Latency = Callable[[Actor, Actor], int]
+
+
+class Wire:
+    """One connection: both directions of it."""
+
+    __slots__ = ("ends", "last", "life", "severed", "silent", "up")
+
+    def __init__(self, ends: tuple[Actor, Actor]) -> None:
+        self.ends = ends
+        self.up = False
+        self.life = 0
+        self.severed = False  # nobody gets through until it is mended
+        self.silent = False  # severed, and the ends do not know
+        self.last: dict[Actor, int] = {}  # receiver -> arrival of what was sent to it last
+
+
+class Network:
+    """`up`, `down` and `arrive` are called with (receiver, other end[, frame])."""
+
+    def __init__(
+        self, clock: Clock, latency: Latency,
+        up: Callable[[Actor, Actor], None], down: Callable[[Actor, Actor], None],
+        arrive: Callable[[Actor, Actor, Any], None],
+    ) -> None:  # fmt: skip
+        self.clock = clock
+        self.latency = latency
+        self.sent = 0
+        self._up, self._down, self._arrive = up, down, arrive
+        self._wires: dict[tuple[Actor, Actor], Wire] = {}
+        self._dead: dict[Actor, bool] = {}
+
+    # --- what actors do -----------------------------------------------------------------------------------------
+
+    def dial(self, one: Actor, other: Actor) -> None:
+        """Connect, if the other is there and can be reached; both ends are told. Dialling twice is once."""
+        wire = self._wire(one, other)
+        if wire.up or wire.severed or one in self._dead or other in self._dead:
+            return
+        wire.up = True
+        wire.life += 1
+        wire.last.clear()
+        delay = self.latency(one, other)
+        self.clock.after(0, self._tell_up, wire, wire.life, one, other)
+        wire.last[other] = self.clock.now + delay
+        self.clock.after(delay, self._tell_up, wire, wire.life, other, one)
+
+    def send(self, sender: Actor, receiver: Actor, frame: Any) -> None:
+        wire = self._wire(sender, receiver)
+        if not wire.up or wire.silent:
+            return
+        self.sent += 1
+        arrival = max(self.clock.now + self.latency(sender, receiver), wire.last.get(receiver, 0))
+        wire.last[receiver] = arrival
+        self.clock.at(arrival, self._deliver, wire, wire.life, receiver, sender, frame)
+
+    def hang_up(self, one: Actor, other: Actor) -> None:
+        """One end closes it: what it had sent still arrives, and then the other is told."""
+        wire = self._wire(one, other)
+        if not wire.up:
+            return
+        wire.up = False
+        arrival = max(self.clock.now + self.latency(one, other), wire.last.get(other, 0))
+        self.clock.at(arrival, self._tell_down, wire, wire.life, other, one)
+
+    # --- what befalls them --------------------------------------------------------------------------------------
+
+    def cut(self, one: Actor, other: Actor, silent: bool = False) -> None:
+        wire = self._wire(one, other)
+        wire.severed = True
+        wire.silent = silent
+        if wire.up and not silent:
+            self._drop(wire)
+
+    def mend(self, one: Actor, other: Actor) -> None:
+        """It can be dialled again; after a silent cut, the ends first find that the old connection is dead."""
+        wire = self._wire(one, other)
+        if not wire.severed:
+            return
+        wire.severed = False
+        if wire.silent and wire.up:
+            self._drop(wire)
+        wire.silent = False
+
+    def die(self, actor: Actor) -> None:
+        """All its connections break at once, and it cannot be reached until it revives."""
+        self._dead[actor] = True
+        for wire in self._wires.values():
+            if actor in wire.ends and wire.up:
+                self._drop(wire)
+
+    def revive(self, actor: Actor) -> None:
+        self._dead.pop(actor, None)
+
+    def is_up(self, one: Actor, other: Actor) -> bool:
+        wire = self._wires.get(_key(one, other))
+        return wire is not None and wire.up
+
+    def severed(self) -> list[tuple[Actor, Actor]]:
+        return [wire.ends for wire in self._wires.values() if wire.severed]
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _wire(self, one: Actor, other: Actor) -> Wire:
+        key = _key(one, other)
+        wire = self._wires.get(key)
+        if wire is None:
+            wire = self._wires[key] = Wire(key)
+        return wire
+
+    def _drop(self, wire: Wire) -> None:
+        wire.up = False
+        wire.life += 1  # what is under way is lost
+        for end, other in (wire.ends, wire.ends[::-1]):
+            if end not in self._dead:
+                self.clock.after(0, self._tell_down, wire, wire.life, end, other)
+
+    def _tell_up(self, wire: Wire, life: int, actor: Actor, other: Actor) -> None:
+        if wire.life == life and wire.up and actor not in self._dead:
+            self._up(actor, other)
+
+    def _tell_down(self, wire: Wire, life: int, actor: Actor, other: Actor) -> None:
+        if wire.life == life and not wire.up and actor not in self._dead:
+            self._down(actor, other)
+
+    def _deliver(self, wire: Wire, life: int, receiver: Actor, sender: Actor, frame: Any) -> None:
+        if wire.life == life and not wire.silent and receiver not in self._dead:
+            self._arrive(receiver, sender, frame)
+
+
+def _key(one: Actor, other: Actor) -> tuple[Actor, Actor]:
+    return (one, other) if one < other else (other, one)

@@ -1,0 +1,26 @@
+"""What a program should compute: a tiny interpreter of `Program` over digests, which knows of no device and no order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from core.program import Arg, Exchange, Program, Ref
+
+from . import contents
+
+
+def results(program: Program, arguments: Sequence[int]) -> list[int]:
+    """The digests of a run's results, given those of its arguments."""
+    made: list[tuple[int, ...]] = []
+
+    def look(ref: Ref) -> int:
+        return arguments[ref.index] if isinstance(ref, Arg) else made[ref.node][ref.output]
+
+    for node in program.nodes:
+        if isinstance(node, Exchange):
+            made.append((contents.exchanged(look(node.input)),))
+        else:
+            key = program.computations[node.computation].key
+            inputs = tuple(look(ref) for ref in node.inputs)
+            made.append(tuple(contents.computed(key, inputs, n) for n in range(len(node.outputs))))
+    return [look(ref) for ref in program.results]

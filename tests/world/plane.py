@@ -1,0 +1,147 @@
+"""The data plane of the world: which transfer fills or reads which buffer on each host, and what travels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from core import effects
+from core.invariants import observations as o
+from core.messages import Blame, Chunk, Grant
+from core.resharding import Hosts
+
+from . import contents
+from .devices import Buffer, Fabric
+from .filling import Content, Filling
+
+Key = tuple[int, int, int, int, int]
+
+
+class Plane:
+    def __init__(self, fabric: Fabric, hosts: Hosts, observe: Callable[[o.Observation], None] | None) -> None:
+        self._fabric = fabric
+        self._hosts = hosts
+        self._observe = observe
+        self._sources: dict[tuple[int, int], Buffer] = {}  # (host, transfer)
+        self._targets: dict[tuple[int, int], Buffer] = {}
+        self._sparse: dict[int, Content] = {}  # transfer -> what its sources hold
+        self._cargo: dict[Key, Content] = {}  # contents under way
+        self.moved = 0  # bytes that arrived
+
+    def forget(self, host: int) -> None:
+        for table in (self._sources, self._targets):
+            for key in [key for key in table if key[0] == host]:
+                del table[key]
+
+    # --- what a host's machines say ---------------------------------------------------------------------------------
+
+    def opened_send(self, host: int, said: effects.OpenSend) -> None:
+        buffer = self._buffer(host, said.buffer, f"send {said.transfer}")
+        if buffer is not None:
+            self._sources[host, said.transfer] = buffer
+            self.see(o.BufferUsed(host, said.buffer, f"send {said.transfer}"))
+
+    def opened_recv(self, host: int, said: effects.OpenRecv) -> None:
+        buffer = self._buffer(host, said.buffer, f"recv {said.transfer}")
+        if buffer is not None:
+            self._targets[host, said.transfer] = buffer
+            buffer.filling = Filling(
+                said.transfer, host, buffer.layout, said.pieces, said.sparse, self._hosts, self._sparse.get
+            )
+            self.see(o.BufferUsed(host, said.buffer, f"recv {said.transfer}"))
+            self.see(o.TransferOpened(said.transfer, host, said.pieces, said.sparse))
+
+    def sent(self, host: int, transfer: int) -> None:
+        buffer = self._sources.pop((host, transfer), None)
+        if buffer is not None:
+            self.see(o.BufferUnused(host, buffer.number, f"send {transfer}"))
+
+    def received(self, host: int, transfer: int, blame: Blame | None) -> None:
+        buffer = self._targets.pop((host, transfer), None)
+        if buffer is not None:
+            self.see(o.TransferOver(transfer, host, blame))
+            self.see(o.BufferUnused(host, buffer.number, f"recv {transfer}"))
+
+    def count_rows(self, host: int, said: effects.CountRows) -> effects.RowsCounted:
+        """Read from the data where they are to go. Of a shard's replicas, the first one sends."""
+        mine = self._fabric.hosts[host]
+        buffer = mine.buffers[said.buffer]
+        digest, source = buffer.read() or 0, buffer.layout
+        self._sparse[said.transfer] = (digest, source)
+        here = set(contents.virtual(source, mine.devices))
+        to = contents.devices(said.target.place)
+        pieces = sorted(
+            (self._hosts.host_of(to[t]), s * len(to) + t, contents.row_bytes(digest, s, t))
+            for s, t in contents.rows(digest, source, said.target)
+            if s in here
+        )
+        return effects.RowsCounted(said.transfer, tuple(pieces))
+
+    # --- what travels -----------------------------------------------------------------------------------------------
+
+    def said(self, message: msgspec.Struct, host: int = -1) -> None:
+        """A machine sends this. The contents of a host's chunk are what is in its buffer now."""
+        if isinstance(message, Grant):
+            self.see(o.Granted(message.transfer, message.sender, message.receiver, message.nbytes))
+        elif isinstance(message, Chunk):
+            self.see(o.ChunkSent(message.transfer, message.sender, message.receiver, message.nbytes))
+            if host >= 0:
+                self.load(message, self._take(host, message))
+
+    def load(self, chunk: Chunk, content: Content) -> None:
+        """Contents travel beside their chunk, and only those of chunks that are wanted are ever unloaded."""
+        self._cargo[_key(chunk)] = content
+
+    def unload(self, chunk: Chunk) -> Content:
+        return self._cargo.pop(_key(chunk), (contents.torn("no contents", _key(chunk)), None))
+
+    def _take(self, host: int, chunk: Chunk) -> Content:
+        buffer = self._sources.get((host, chunk.transfer))
+        if buffer is None:
+            self._fabric.complain(f"host {host} sends {chunk} of a transfer that it has not open")
+            return contents.torn("no source", chunk.transfer), None
+        digest = buffer.read()
+        return (contents.torn("void", buffer.number) if digest is None else digest), buffer.layout
+
+    def write(self, host: int, chunk: Chunk) -> None:
+        """A host writes what came into its buffer."""
+        content = self.unload(chunk)
+        buffer = self._targets.get((host, chunk.transfer))
+        if buffer is None or buffer.filling is None:
+            self._fabric.complain(f"host {host} takes {chunk} of a transfer that it has not open")
+            return
+        self.arrived(chunk)
+        buffer.filling.arrive(chunk.sender, chunk.piece, chunk.offset, chunk.nbytes, content)
+
+    def arrived(self, chunk: Chunk) -> None:
+        self.moved += chunk.nbytes
+        self.see(
+            o.ChunkArrived(
+                chunk.transfer, chunk.sender, chunk.receiver, chunk.piece, chunk.offset, chunk.nbytes
+            )
+        )
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _buffer(self, host: int, number: int, why: str) -> Buffer | None:
+        buffer = self._fabric.hosts[host].buffers.get(number)
+        if buffer is None:
+            self._fabric.complain(f"{why}: buffer {number} is not on host {host}")
+        return buffer
+
+    def see(self, seen: o.Observation) -> None:
+        if self._observe:
+            self._observe(seen)
+
+
+class ClusterHosts:
+    """Which devices a host has, as `core.resharding` asks it."""
+
+    def __init__(self, host_of: Callable[[int], int], devices_of: Callable[[int], range]) -> None:
+        self.host_of = host_of
+        self.devices_of = devices_of
+
+
+def _key(chunk: Chunk) -> Key:
+    return chunk.transfer, chunk.sender, chunk.receiver, chunk.piece, chunk.offset

@@ -1,0 +1,268 @@
+"""A client of the world, for tests: what a user's program would do, one call a line.
+
+Everything has the digest that it should have, worked out by the oracle from what the client itself said; what a `get`
+brings is compared with that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from core import effects as e
+from core import messages as m
+from core import peers
+from core.client import Blocked, Client, Limits
+from core.clientside import ClientSide
+from core.endpoint import Endpoint
+from core.invariants import observations as o
+from core.plan import Layout
+from core.program import Program, SliceSpec, Value
+
+from . import contents, oracle
+from .actors import Actor, Recorder
+from .filling import Content
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class Handle:
+    """A buffer, as the client knows it: what is in it, if all goes well; and what became of it."""
+
+    def __init__(self, name: int, digest: int) -> None:
+        self.name = name
+        self.digest = digest
+        self.ready = False
+        self.blame: m.Blame | None = None
+        self.is_put = False
+        self.released = False
+
+
+class RunHandle:
+    def __init__(self, name: int, program: Program, results: list[Handle]) -> None:
+        self.name = name
+        self.program = program
+        self.results = results
+        self.blame: m.Blame | None = None
+        self.ended_at = -1
+        self.ends = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.ends > 0
+
+    @property
+    def good(self) -> bool:
+        return self.ended and self.blame is None
+
+
+class Fetch:
+    """What a get brings: of which digest, whether all shards have come, and whether that is what should be there."""
+
+    def __init__(self, request: int, handle: Handle) -> None:
+        self.request = request
+        self.handle = handle
+        self.over = False
+        self.blame: m.Blame | None = None
+        self.digest: int | None = None
+        self._layout: Layout | None = None
+        self._wanted: dict[tuple[int, int], int] = {}
+        self._got: dict[tuple[int, int], int] = {}
+        self._contents: dict[int, None] = {}
+
+    @property
+    def right(self) -> bool:
+        return self.over and self.blame is None and self.digest == self.handle.digest
+
+    def opened(self, layout: Layout, pieces: tuple[tuple[int, int, int], ...]) -> None:
+        self._layout = layout
+        self._wanted = {(sender, piece): nbytes for sender, piece, nbytes in pieces}
+
+    def fill(self, chunk: m.Chunk, content: Content) -> None:
+        key = (chunk.sender, chunk.piece)
+        self._got[key] = self._got.get(key, 0) + chunk.nbytes
+        self._contents[content[0]] = None
+
+    def end(self, blame: m.Blame | None) -> None:
+        self.over, self.blame = True, blame
+        if blame is None and self._layout is not None:
+            shards = sorted(piece for _, piece in self._wanted)
+            whole = self._got == self._wanted and shards == list(contents.shards(self._layout))
+            self.digest = contents.one_of(self._contents, "get") if whole else contents.torn("get")
+
+
+class ClientActor(Actor):
+    def __init__(self, world: World, name: str, index: int, script: Script) -> None:
+        super().__init__(world, f"client {name}")
+        self.index = index
+        self.number = 0
+        self.script = script
+        self.sources: dict[int, Handle] = {}  # transfer -> what is put
+
+    def says(self, send: e.Send) -> None:
+        said = send.message
+        self.world.plane.said(said)
+        if isinstance(said, m.Chunk):
+            self.world.plane.load(said, (self.sources[said.transfer].digest, None))
+
+    def perform(self, effect: e.Effect) -> None:
+        script, plane = self.script, self.world.plane
+        match effect:
+            case e.RunEnded():
+                script.run_ended(effect)
+            case e.BuffersReady(buffers=buffers, blame=blame):
+                for name in buffers:
+                    script.buffers[name].ready = blame is None
+                    script.buffers[name].blame = blame
+            case e.CallRefused():
+                script.refused(effect)
+            case e.GetComing(request=request, layout=layout):
+                script.coming[request] = layout
+            case e.OpenRecv(transfer=transfer, buffer=request, pieces=pieces):
+                script.fetches[request].opened(script.coming.pop(request), pieces)
+                script.transfers[transfer] = request
+                plane.see(o.TransferOpened(transfer, -self.number, pieces))
+            case e.Fill(buffer=request, chunk=chunk):
+                plane.arrived(chunk)
+                script.fetches[request].fill(chunk, plane.unload(chunk))
+            case e.Received(transfer=transfer, blame=blame):
+                plane.see(o.TransferOver(transfer, -self.number, blame))
+                script.fetches[script.transfers.pop(transfer)].end(blame)
+            case e.Tell(text=text):
+                script.told.append(text)
+            case e.OpenSend(transfer=transfer, buffer=name):
+                self.sources[transfer] = script.buffers[name]
+            case e.Sent() | e.DropTransfer() | e.PutWanted() | e.Unblocked():
+                pass
+            case _:
+                super().perform(effect)
+
+
+class Script:
+    """`told`: what the client machine said to its user in words."""
+
+    def __init__(self, world: World, name: str, weight: int, priority: int, limits: Limits) -> None:
+        self.world = world
+        self.name = name
+        self.actor = ClientActor(world, name, len(world.clients), self)
+        self.runs: dict[int, RunHandle] = {}
+        self.buffers: dict[int, Handle] = {}
+        self.fetches: dict[int, Fetch] = {}
+        self.coming: dict[int, Layout] = {}  # gets that have been answered
+        self.transfers: dict[int, int] = {}  # transfer -> request
+        self.told: list[str] = []
+        self.refusals: list[e.CallRefused] = []
+        self._programs: list[tuple[Program, int]] = []
+        self.machine = Client(name, weight=weight, priority=priority, limits=limits)
+
+    def start(self) -> None:
+        side = ClientSide(self.machine, self.world.hosts_of, pool=self.world.pool, chunk=self.world.chunk)
+        me = -(1 << 40) - self.actor.index  # nobody calls it so
+        endpoint = Endpoint(
+            Recorder(side, self.actor), me, self.actor.index + 1, self.world.timing.lease,
+            homes=(peers.CONTROLLER,),
+        )  # fmt: skip
+        self.actor.boot(endpoint)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def register(self, program: Program) -> int:
+        for known, number in self._programs:
+            if known is program:
+                return number
+        number = self._done(self.machine.register(program, self.world.now))
+        self._programs.append((program, number))
+        return number
+
+    def submit(self, program: Program, *args: Handle | bytes, **options: Any) -> RunHandle:
+        number = self.register(program)
+        digests = [contents.literal(arg) if isinstance(arg, bytes) else arg.digest for arg in args]
+        names = tuple(arg if isinstance(arg, bytes) else arg.name for arg in args)
+        for index in program.donate_args:
+            if isinstance(given := args[index], Handle):
+                given.released = True
+        said = self.machine.submit(number, names, self.world.now, **options)
+        assert not isinstance(said, Blocked), said
+        made = oracle.results(program, digests)
+        results = [Handle(name, digest) for name, digest in zip(said.results, made, strict=True)]
+        self.buffers.update((handle.name, handle) for handle in results if handle.name)
+        run = self.runs[said.run] = RunHandle(said.run, program, results)
+        self._done(None)
+        return run
+
+    def put(self, value: Value, where: SliceSpec) -> Handle:
+        value = msgspec.structs.replace(value, slice=0)  # of a program it may be another
+        name = self._said(self.machine.put(value, where, self.world.now))
+        handle = self.buffers[name] = Handle(name, contents.put(self.name, name))
+        handle.is_put = True
+        self._done(None)
+        return handle
+
+    def get(self, handle: Handle) -> Fetch:
+        request = self._said(self.machine.get(handle.name, self.world.now))
+        fetch = self.fetches[request] = Fetch(request, handle)
+        self._done(None)
+        return fetch
+
+    def release(self, *handles: Handle) -> None:
+        for handle in handles:
+            handle.released = True
+        self._done(self.machine.release(tuple(handle.name for handle in handles), self.world.now))
+
+    def release_all(self) -> None:
+        self.release(*(handle for handle in self.buffers.values() if not handle.released))
+
+    def cancel(self, run: RunHandle) -> None:
+        self._done(self.machine.cancel(run.name, self.world.now))
+
+    def waited(self, run: RunHandle) -> None:
+        self._done(self.machine.waited(run.name, self.world.now))
+
+    def close(self) -> None:
+        self._done(self.machine.close(self.world.now))
+
+    def wait(self, *things: RunHandle | Fetch | Handle) -> bool:
+        """Let the world go on until these are over."""
+        return self.world.run_until(lambda: all(map(_over, things)))
+
+    def _said(self, answer: int | Blocked) -> int:
+        assert not isinstance(answer, Blocked), answer
+        return answer
+
+    def _done(self, answer: Any) -> Any:
+        """A call has been made; what came of it leaves."""
+        assert not isinstance(answer, Blocked), answer
+        self.actor.feed(e.Called())
+        return answer
+
+    # --- what became of it ----------------------------------------------------------------------------------------------
+
+    def outstanding(self) -> bool:
+        """Whether it waits for anything."""
+        return self.actor.alive and not (
+            all(run.ends for run in self.runs.values())
+            and all(fetch.over for fetch in self.fetches.values())
+            and all(_over(handle) for handle in self.buffers.values() if handle.is_put)
+        )
+
+    def run_ended(self, said: e.RunEnded) -> None:
+        run = self.runs[said.run]
+        run.ends += 1
+        run.blame, run.ended_at = said.blame, self.world.now
+
+    def refused(self, said: e.CallRefused) -> None:
+        self.refusals.append(said)
+        if said.what == "get":
+            self.fetches[said.name].end(said.blame)
+        elif said.what == "put":
+            self.buffers[said.name].blame = said.blame
+
+
+def _over(thing: RunHandle | Fetch | Handle) -> bool:
+    if isinstance(thing, RunHandle):
+        return thing.ended
+    if isinstance(thing, Fetch):
+        return thing.over
+    return thing.ready or thing.blame is not None or thing.released

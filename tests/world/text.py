@@ -1,0 +1,168 @@
+"""Events and effects as short lines for people: `   1.203 ms  host 1  Came(controller, Ordered #4 ...) -> Launch 7`.
+
+Golden files are made of these lines, so they say what a machine was told and did, and no more: no causes, no
+layouts, no beats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from core import effects as e
+from core import messages as m
+from core import spans
+
+Namer = Callable[[int], str]  # a peer's number -> its name
+
+
+def when(now: int) -> str:
+    """Milliseconds with three digits."""
+    return f"{now // 1_000_000:>5}.{now // 1_000 % 1_000:03}"
+
+
+def event(seen: Any, name: Namer) -> str:
+    match seen:
+        case e.Came(peer, said):
+            return f"{name(peer)}: {message(said)}"
+        case e.Connected(peer):
+            return f"connected to {name(peer)}"
+        case e.Disconnected(peer, reason):
+            return f"lost {name(peer)} ({reason})"
+        case _:
+            return local(seen)
+
+
+def effect(done: Any, name: Namer) -> str:
+    match done:
+        case e.Send(peers, said):
+            return f"to {', '.join(map(name, peers))}: {message(said)}"
+        case e.Close(peer, reason):
+            return f"close {name(peer)} ({reason})"
+        case _:
+            return local(done)
+
+
+def local(thing: Any) -> str:
+    match thing:
+        case e.Launch():
+            made = ",".join(map(str, thing.outputs)) or "-"
+            read = ",".join(map(str, thing.inputs)) or "-"
+            how = " placeholders" if thing.placeholders else ""
+            given = f" donating {','.join(map(str, thing.donated))}" if thing.donated else ""
+            return f"launch #{thing.seq} {read} -> {made}{given}{how}"
+        case e.OpenSend():
+            return f"open send t{thing.transfer} of {thing.buffer}" + _blame(thing.blame)
+        case e.OpenRecv():
+            return f"open recv t{thing.transfer} into {thing.buffer}"
+        case e.Finished():
+            return f"finished #{thing.seq}" + _blame(thing.blame)
+        case e.Received():
+            return f"received t{thing.transfer}" + _blame(thing.blame)
+        case e.Sent():
+            return f"sent t{thing.transfer}"
+        case e.FreeBuffer():
+            return f"free {thing.buffer}"
+        case e.MakeBuffer():
+            return f"make {thing.buffer}" + (" (literal)" if thing.literal is not None else "")
+        case e.CodeReady():
+            return f"code {thing.plan}.{thing.code} ready" + _blame(thing.blame)
+        case e.CompileCode():
+            return f"compile {thing.plan}.{thing.code}"
+        case e.Tell(said):
+            return f"tell: {said}"
+        case _:
+            return _plain(thing, ("causes",))
+
+
+def message(said: Any) -> str:
+    match said:
+        case m.Ordered():
+            what = [f"plan {plan.id}" for plan in said.plans]
+            what += [f"run {run.run} of plan {run.plan}" for run in said.runs]
+            what += [step(each) for each in said.steps]
+            return f"order {said.number} ({spans.text(said.hosts)}) [{'; '.join(what)}]"
+        case m.Reports():
+            return f"reports [{'; '.join(map(report, said.reports))}]"
+        case m.Calls():
+            return f"calls [{'; '.join(map(message, said.calls))}]"
+        case m.Notes():
+            return f"notes [{'; '.join(map(message, said.notes))}]"
+        case m.Register():
+            return f"register program {said.program} {said.ir.name!r}"
+        case m.Ended():
+            return f"run {said.run} ended" + _blame(said.blame)
+        case m.Ready():
+            return f"ready {','.join(map(str, said.buffers))}" + _blame(said.blame)
+        case m.Submit():
+            shown = ",".join("literal" if isinstance(a, bytes) else str(a) for a in said.args) or "-"
+            return f"submit run {said.run} of program {said.program}: {shown} -> {','.join(map(str, said.results))}"
+        case m.Join():
+            seat = f" epoch {said.epoch} last {said.last}" if said.epoch >= 0 else ""
+            return f"join host {said.host} incarnation {said.incarnation}{seat}"
+        case m.Seat():
+            below = ",".join(str(child) for child, _ in said.children)
+            given_up = f" abandon {','.join(map(str, said.abandon))}" if said.abandon else ""
+            return (
+                f"seat epoch {said.epoch} tree {said.tree} members {spans.text(said.members)}"
+                + (f" above {below}" if below else "")
+                + given_up
+            )
+        case m.Chunk():
+            return f"chunk t{said.transfer} piece {said.piece}+{said.offset} {said.nbytes} B"
+        case m.Grant():
+            return f"grant t{said.transfer} {said.nbytes} B"
+        case m.Landed():
+            return f"landed t{said.transfer}"
+        case _:
+            return _plain(said, ("layout", "value"))
+
+
+def step(said: Any) -> str:
+    match said:
+        case m.GangStep():
+            return f"#{said.seq} run {said.run} step {said.step} on {spans.text(said.hosts)}"
+        case m.SendStep():
+            to = f" to client {said.client}" if said.client else ""
+            return f"#{said.seq} send t{said.transfer} on {spans.text(said.hosts)}{to}"
+        case m.RecvStep():
+            behind = f" after #{said.after}" if said.after >= 0 else ""
+            return f"#{said.seq} recv t{said.transfer} on {spans.text(said.hosts)}{behind}"
+        case m.FreeStep():
+            return f"free {','.join(map(str, said.buffers))}"
+        case m.CompileStep():
+            return f"compile plan {said.plan}"
+        case _:
+            return _plain(said, ())
+
+
+def report(said: Any) -> str:
+    match said:
+        case m.Done():
+            return f"done #{said.seq} on {spans.text(said.hosts)}" + _blame(said.blame)
+        case m.Compiled():
+            return f"compiled {said.plan}.{said.code} on {spans.text(said.hosts)}" + _blame(said.blame)
+        case _:
+            return _plain(said, ())
+
+
+def is_beat(said: Any) -> bool:
+    return isinstance(said, m.Reports) and all(isinstance(each, m.Beat) for each in said.reports)
+
+
+def _blame(blame: m.Blame | None) -> str:
+    return f" {blame}" if blame is not None else ""
+
+
+def _plain(thing: Any, hidden: tuple[str, ...]) -> str:
+    if not isinstance(thing, msgspec.Struct):
+        return str(thing)
+    shown = []
+    for name in thing.__struct_fields__:
+        value = getattr(thing, name)
+        if name in hidden or value is None or value == ():
+            continue
+        shown.append(f"{name} {spans.text(value) if name in ('hosts', 'members') else value}")
+    return " ".join([type(thing).__name__.lower(), *shown])

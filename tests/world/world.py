@@ -1,0 +1,443 @@
+"""The world: a controller, hosts and clients as they are, on a network and devices that are made up.
+
+    w = World(cluster, seed=1)
+    a = w.client("a", weight=2)
+    run = a.submit(program, a.put(...))
+    w.run()                                 # until nothing is under way and nothing is outstanding
+    assert run.good and not w.faults
+
+All is drawn from one seed, nothing reads a clock, nothing iterates a set: the same calls give the same diary.
+Faults: `crash_host`, `return_host`, `leave_host`, `cut`, `mend`, `slow`, `crash_client`, `restart_controller`, `lose_device`,
+`break_gang`, `break_code`. What each machine was told and did is in `diary`; what no machine may do is in `faults`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from core import effects as e
+from core import messages as m
+from core import peers, spans, wire
+from core.client import Limits
+from core.controller import Config, Controller
+from core.endpoint import Endpoint, Reach
+from core.host import Host
+from core.invariants import Checks, everything
+from core.invariants import observations as o
+from core.plan import Gang, Plan
+from core.policy import Fifo, Policy
+from core.topology import Cluster
+
+from . import text
+from .actors import Actor, ControllerActor, HostActor, Recorder
+from .clock import Clock
+from .devices import Fabric
+from .network import Network
+from .plane import ClusterHosts, Plane
+from .script import ClientActor, Script
+
+US, MS, S = 1_000, 1_000_000, 1_000_000_000
+
+
+class Timing(NamedTuple):
+    """Nanoseconds."""
+
+    latency: int = 50 * US
+    jitter: int = 0  # up to so much more, drawn for each frame
+    compile: int = 1 * MS
+    form: int = 1 * MS  # to set up, and to join, the world of an epoch
+    count: int = 10 * US
+    copy: int = 20 * US
+    redial: int = 1 * MS
+    restart: int = 5 * MS  # of a host that was dismissed
+    lease: int = 2 * S
+    beat: int = 500 * MS
+    patience: int = 1 * MS
+
+
+class World:
+    def __init__(
+        self, cluster: Cluster, seed: int = 0, policy: Callable[[], Policy] = Fifo, config: Config = Config(), *,
+        timing: Timing = Timing(), lane: str = "host", pool: int = 1 << 28, chunk: int = 1 << 20,
+        check: bool = True, on_wire: bool = True, diary: bool = False, start: bool = True,
+    ) -> None:  # fmt: skip
+        self.cluster = cluster
+        self.random = Random(seed)
+        self.policy = policy
+        self.config = config
+        self.timing = timing
+        self.lane, self.pool, self.chunk = lane, pool, chunk
+        self.on_wire = on_wire
+        self.clock = Clock()
+        self.network = Network(self.clock, self._latency, self._up, self._down, self._arrive)
+        self.checks: Checks | None = Checks(everything(pool=pool)) if check else None
+        self.observe: Callable[[o.Observation], None] | None = self._observe if check else None
+        self.faults: list[str] = []
+        self.diary: list[str] | None = [] if diary else None
+        self.told: list[str] = []  # what the controller says to those who run it
+        self._hash = blake2b(digest_size=8)
+        self._posted: tuple[Any, Any] = (None, None)
+
+        self.fabric = Fabric(cluster, self.clock, self._tell_host, self.observe, self._complain)
+        self.fabric.copy_time = timing.copy
+        devices = {h: _devices(cluster, h) for h in range(cluster.hosts)}
+        self.hosts_of = ClusterHosts(cluster.host_of, devices.__getitem__)
+        self.plane = Plane(self.fabric, self.hosts_of, self.observe)
+        self.wanted: dict[tuple[str, str], None] = {}  # (who dials, whom)
+        self.forming: dict[tuple[int, int], dict[int, None]] = {}  # (island, epoch) -> hosts that have come
+        self.plans: dict[tuple[int, int], Plan] = {}  # (island, plan)
+        self.runs: dict[int, int] = {}  # run -> plan
+        self.seats: dict[int, int] = {}
+        self.last_seq = -1
+        self.bad_codes: dict[str, str] = {}  # a code's name -> why no host can compile it
+        self.compile_times: dict[str, int] = {}  # a code's name -> its own time
+        self.gangs: list[tuple[int, str, str]] = []  # as they entered: island, program, step
+
+        self.controller = ControllerActor(self, "controller")
+        self.hosts = [HostActor(self, host) for host in range(cluster.hosts)]
+        self.clients: list[Script] = []
+        self.actors: dict[str, Actor] = {actor.name: actor for actor in (self.controller, *self.hosts)}
+        self._numbers: dict[int, str] = {}  # client number -> actor
+        self._open_runs: dict[tuple[int, int], None] = {}  # (client, run) that the controller took and has not ended
+        if start:
+            self.restart_controller()
+            for host in range(cluster.hosts):
+                self.return_host(host)
+
+    @property
+    def now(self) -> int:
+        return self.clock.now
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def run(self, limit: int = 600 * S) -> bool:
+        """Until nothing is under way and no client waits for anything; False if that has not come in time."""
+        end = self.now + limit
+        while self.clock.pending or any(client.outstanding() for client in self.clients):
+            at = self.clock.next_time()
+            if at is None or at > end:
+                return False
+            self._step()
+        return True
+
+    def run_for(self, duration: int) -> None:
+        self.run_until(self.now + duration)
+
+    def run_until(self, end: int | Callable[[], bool], limit: int = 600 * S) -> bool:
+        """A time, or until something is true."""
+        if callable(end):
+            last = self.now + limit
+            while not end():
+                at = self.clock.next_time()
+                if at is None or at > last:
+                    return False
+                self._step()
+            return True
+        while (at := self.clock.next_time()) is not None and at <= end:
+            self._step()
+        self.clock.now = max(self.clock.now, end)
+        return True
+
+    def at_rest(self) -> None:
+        """All is over and all is told: nothing may be left. Raises a Violation if something is."""
+        if self.checks is not None:
+            self.checks.at_rest(self.now)
+        for hang in self.fabric.stuck():
+            self._complain(f"hang: {hang}")
+
+    def soon(self, delay: int, call: Callable[..., None], *args: Any) -> None:
+        self.clock.after(delay, call, *args)
+
+    def _step(self) -> None:
+        self.clock.step()
+        if self.checks is not None:
+            self.checks.look(self.now)
+
+    # --- who comes and goes -------------------------------------------------------------------------------------------
+
+    def client(self, name: str, weight: int = 1, priority: int = 0, limits: Limits = Limits()) -> Script:
+        script = Script(self, name, weight, priority, limits)
+        self.clients.append(script)
+        self.actors[script.actor.name] = script.actor
+        script.start()
+        return script
+
+    def restart_controller(self) -> None:
+        """Crash and come back at once, with nothing but what others remember."""
+        actor = self.controller
+        if actor.alive:
+            actor.die()
+        for script in self.clients:
+            if not script.actor.alive and self.observe:
+                self.observe(o.ClientLost(script.actor.number))  # this controller will never hear of it
+        observe = self._from_controller if self.observe else _ignore
+        machine = Controller(self.cluster, self.policy, self.config, actor.starts, observe)
+        endpoint = Endpoint(
+            Recorder(machine, actor), peers.CONTROLLER, actor.starts + 1, self.timing.lease, reach=_nobody
+        )
+        actor.boot(endpoint)
+
+    @property
+    def books(self) -> Any:
+        """The controller's own, for tests that look inside."""
+        return self.controller.endpoint.machine.machine.books  # type: ignore[attr-defined]
+
+    def crash_controller(self) -> None:
+        self.controller.die()
+
+    def crash_host(self, host: int) -> None:
+        if self.hosts[host].alive:
+            self.hosts[host].die()
+
+    def return_host(self, host: int) -> None:
+        """Under another incarnation, with nothing."""
+        actor = self.hosts[host]
+        self.crash_host(host)
+        self.fabric.boot(host)
+        machine = Host(
+            host, self.hosts_of, incarnation=actor.starts, beat=self.timing.beat, patience=self.timing.patience,
+            lane=self.lane, pool=self.pool, chunk=self.chunk,
+        )  # fmt: skip
+        endpoint = Endpoint(
+            Recorder(machine, actor), host, actor.starts + 1, self.timing.lease,
+            homes=(peers.CONTROLLER,), reach=_hosts,
+        )  # fmt: skip
+        actor.boot(endpoint)
+
+    def leave_host(self, host: int, reason: str = "a planned stop") -> None:
+        self.hosts[host].leaving = True
+        self.hosts[host].feed(e.LeaveRequested(reason))
+
+    def stopped(self, actor: HostActor, start: int) -> None:
+        """It was dismissed: it ends, and comes back as another unless it wanted to leave."""
+        if actor.starts == start and actor.alive:
+            self.crash_host(actor.host)
+            if not actor.leaving:
+                self.soon(self.timing.restart, self._return, actor.host, start)
+            actor.leaving = False
+
+    def _return(self, host: int, start: int) -> None:
+        if self.hosts[host].starts == start and not self.hosts[host].alive:
+            self.return_host(host)
+
+    def crash_client(self, name: str) -> None:
+        self.actors[f"client {name}"].die()
+
+    def slow(self, host: int, factor: float, lag: int = 0) -> None:
+        """Its gangs take `factor` times as long; it turns to each message only `lag` nanoseconds later."""
+        self.fabric.slow[host] = factor
+        self.hosts[host].lag = lag
+
+    def lose_device(self, device: int) -> None:
+        host = self.cluster.host_of(device)
+        self.fabric.lose(device)
+        self.hosts[host].feed(e.DeviceLost(device, m.Blame("device-lost", f"device {device} fell off the bus", host=host)))
+
+    def break_gang(self, host: int, name: str, when: str = "run") -> None:
+        """The next gang of this name fails on this host: at its "launch", or as it runs."""
+        self.fabric.failures[host, name] = when
+
+    def break_code(self, name: str, why: str = "no such operation") -> None:
+        self.bad_codes[name] = why
+
+    # --- network --------------------------------------------------------------------------------------------------------
+
+    def cut(self, one: str, other: str, silent: bool = False) -> None:
+        self.network.cut(one, other, silent)
+
+    def mend(self, one: str, other: str) -> None:
+        self.network.mend(one, other)
+        self.redial()
+
+    def mend_all(self) -> None:
+        for one, other in self.network.severed():
+            self.mend(one, other)
+
+    def dial(self, actor: Actor, other: str) -> None:
+        self.wanted[actor.name, other] = None
+        self.network.dial(actor.name, other)
+
+    def hang_up(self, actor: Actor, other: str, reason: str) -> None:
+        self.wanted.pop((actor.name, other), None)
+        self.network.hang_up(actor.name, other)
+
+    def redial(self) -> None:
+        for one, other in list(self.wanted):
+            self.network.dial(one, other)
+
+    def _latency(self, one: str, other: str) -> int:
+        jitter = self.timing.jitter
+        return self.timing.latency + (self.random.randrange(jitter + 1) if jitter else 0)
+
+    def _up(self, actor: str, other: str) -> None:
+        self.actors[actor].connection_up(other)
+
+    def _down(self, actor: str, other: str) -> None:
+        self.actors[actor].connection_down(other)
+        if (actor, other) in self.wanted:
+            self.soon(self.timing.redial, self._dial_again, actor, other)
+
+    def _dial_again(self, actor: str, other: str) -> None:
+        if (actor, other) in self.wanted:
+            self.network.dial(actor, other)
+
+    def _arrive(self, actor: str, other: str, packet: Any) -> None:
+        self.actors[actor].packet(other, packet)
+
+    def post(self, said: msgspec.Struct) -> msgspec.Struct:
+        """Through bytes and back; what goes to many is encoded and decoded once."""
+        if not self.on_wire:
+            return said
+        if self._posted[0] is not said:
+            self._posted = (said, wire.decode(wire.encode(said)))
+        return self._posted[1]  # type: ignore[no-any-return]
+
+    # --- names ------------------------------------------------------------------------------------------------------------
+
+    def number(self, name: str, seen_by: Actor) -> int:
+        """By which number one actor knows another."""
+        actor = self.actors[name]
+        if isinstance(actor, HostActor):
+            return actor.host
+        if isinstance(actor, ClientActor):
+            return self.cluster.hosts + actor.index if seen_by is self.controller else peers.client(actor.number)
+        return peers.CONTROLLER
+
+    def name_of(self, peer: int, seen_by: Actor) -> str:
+        if peer == peers.CONTROLLER:
+            return "controller"
+        if seen_by is self.controller and peer >= self.cluster.hosts:
+            return self.clients[peer - self.cluster.hosts].actor.name
+        return f"host {peer}" if peer >= 0 else self._numbers.get(-1 - peer, f"client #{-1 - peer}")
+
+    def client_numbered(self, peer: int, number: int) -> None:
+        """The controller has given a client a number; hosts know it by the new one from its next connection on."""
+        actor = self.clients[peer - self.cluster.hosts].actor
+        before, actor.number = actor.number, number
+        self._numbers[number] = actor.name
+        if before and before != number:
+            for host in self.hosts:
+                self.network.cut(actor.name, host.name)
+                self.network.mend(actor.name, host.name)
+                self.soon(0, self._renumbered, actor.name, host)
+
+    def _renumbered(self, name: str, host: HostActor) -> None:
+        host.forget(name)
+        self.redial()
+
+    # --- what machines do ---------------------------------------------------------------------------------------------------
+
+    def ordered(self, said: m.Ordered) -> None:
+        """It leaves the controller: plans and runs are known, gangs enter."""
+        for plan in said.plans:
+            self.plans[said.island, plan.id] = plan
+        for run in said.runs:
+            self.runs[run.run] = run.plan
+        for step in said.steps:
+            if isinstance(step, m.GangStep) and step.seq > self.last_seq:
+                self.last_seq = step.seq
+                plan = self.plans[said.island, self.runs[step.run]]
+                gang = plan.steps[step.step]
+                assert isinstance(gang, Gang)
+                self.gangs.append((said.island, plan.program, gang.name))
+
+    def ended(self, peer: int, note: m.Ended) -> None:
+        """A restarted controller ends runs that it has never seen."""
+        key = (self.clients[peer - self.cluster.hosts].actor.number, note.run)
+        if key in self._open_runs and self.observe:
+            del self._open_runs[key]
+            self.observe(o.RunEnded(*key, note.blame))
+
+    def plan_of_run(self, actor: HostActor, run: int) -> Plan:
+        return self.plans[self.cluster.island_of_host(actor.host).index, self.runs[run]]
+
+    def _code(self, actor: HostActor, effect: e.CompileCode) -> str:
+        plan = self.plans[self.cluster.island_of_host(actor.host).index, effect.plan]
+        return plan.codes[effect.code].name
+
+    def compile_time(self, actor: HostActor, effect: e.CompileCode) -> int:
+        return self.compile_times.get(self._code(actor, effect), self.timing.compile)
+
+    def compile_blame(self, actor: HostActor, effect: e.CompileCode) -> m.Blame | None:
+        why = self.bad_codes.get(self._code(actor, effect)) if self.bad_codes else None
+        return m.Blame("user", why) if why else None
+
+    def reform(self, actor: HostActor, effect: e.Reform) -> None:
+        """A host joins the world of its new epoch; it is formed when all its members have."""
+        island = self.cluster.island_of_host(actor.host).index
+        come = self.forming.setdefault((island, effect.epoch), {})
+        come[actor.host] = None
+        if len(come) == spans.count(effect.members):
+            del self.forming[island, effect.epoch]
+            for host in sorted(come):
+                self.soon(self.timing.form, self._formed, host, self.hosts[host].starts, effect.epoch)
+
+    def _formed(self, host: int, start: int, epoch: int) -> None:
+        if self.hosts[host].starts == start:
+            self.hosts[host].feed(e.Reformed(epoch))
+
+    def _tell_host(self, host: int, event: e.Effect) -> None:
+        if host in self.fabric.hosts:
+            self.hosts[host].feed(event)
+
+    # --- what is seen ---------------------------------------------------------------------------------------------------------
+
+    def _observe(self, seen: o.Observation) -> None:
+        assert self.checks is not None
+        self.checks.saw(seen, self.now)
+
+    def _from_controller(self, seen: o.Observation) -> None:
+        if isinstance(seen, o.RunSubmitted):
+            self._open_runs[seen.client, seen.run] = None
+        elif isinstance(seen, o.RunEnded):
+            self._open_runs.pop((seen.client, seen.run), None)
+        self._observe(seen)
+
+    def _complain(self, what: str) -> None:
+        self.faults.append(f"{text.when(self.now)}  {what}")
+
+    def write(self, actor: Actor, event: Any, effects: list[e.Effect]) -> None:
+        if isinstance(event, e.Came) and text.is_beat(event.message):
+            event_text = ""
+        else:
+            event_text = "wakes" if isinstance(event, e.Wakeup) else text.event(event, actor.actor)
+        shown = [
+            text.effect(effect, actor.actor) for effect in effects
+            if not (isinstance(effect, e.Send) and text.is_beat(effect.message))
+        ]  # fmt: skip
+        if not shown and event_text in ("", "wakes"):
+            return
+        line = f"{text.when(self.now)}  {actor.name:<12} {event_text or 'beat'}"
+        if shown:
+            line += "\n" + "\n".join(f"{'':>24}-> {each}" for each in shown)
+        assert self.diary is not None
+        self.diary.append(line)
+        self._hash.update(line.encode())
+
+    def digest(self) -> str:
+        """Of the diary, and of one more draw: equal for two runs only if all their randomness was."""
+        again = self._hash.copy()
+        again.update(str(self.random.getstate()[1][:3]).encode())
+        return again.hexdigest()
+
+
+def _devices(cluster: Cluster, host: int) -> range:
+    ((low, high),) = cluster.island_of_host(host).devices_of(host)
+    return range(low, high)
+
+
+def _nobody(peer: int) -> Reach:
+    return "drop"
+
+
+def _hosts(peer: int) -> Reach:
+    return "await" if peers.is_client(peer) else "dial"
+
+
+def _ignore(seen: o.Observation) -> None:
+    pass

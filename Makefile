@@ -28,7 +28,7 @@ same-python: $(STAMP)
 endif
 
 demo: setup             ## see it at work
-	$(PY) -m seaway demo
+	$(PY) -m tests.demo
 
 test: setup             ## all tests but the slow ones
 	$(PY) -m pytest tests -n $(JOBS) -m "not full" $(ARGS)

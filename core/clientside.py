@@ -3,9 +3,9 @@
     the user --calls--> client --Calls--> controller          PutWanted, GetComing --> transfer
     the user <--RunEnded ...-- client <--Notes-- controller   transfer <--Grant, Chunk ...--> hosts
 
-The user (or the driver, in the user's name) calls `client`'s methods and then handles `Called`. What is to be done
-with contents is told as a host is told it: OpenSend (of the buffer that was put), OpenRecv (`buffer` is then the
-request), Fill, Sent, Received. Peers are numbered as in `peers`.
+The user (or the driver, in the user's name) calls `client`'s methods and then handles `Called`. What is to
+be done with contents is told as a host is told it: OpenSend (of the buffer that was put), OpenRecv
+(`buffer` is then the request), Fill, Sent, Received. Peers are numbered as in `peers`.
 """
 
 from __future__ import annotations

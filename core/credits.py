@@ -5,9 +5,9 @@ alone would deadlock: a receive opens when its memory is there, so a later trans
 all credits, while its source, which has not run yet, waits for the earlier one to arrive. Hence two kinds
 of lanes:
 
-    early   its source may not exist yet. It gets at most `ahead` bytes, so that data flow the moment they exist,
-            and all early lanes together never hold the last `reserve` bytes of the pool.
-    ready   its sender has said or shown that the contents exist. A ready credit comes back in finite time, for
+    early   its source may not exist yet. It gets at most `ahead` bytes, so that data flow the moment they do
+            exist, and all early lanes together never hold the last `reserve` bytes of the pool.
+    ready   its sender has said or shown that the contents exist. A ready credit comes back in finite time:
             whatever is granted is sent at once and waits for nothing but the network.
 
 So whatever early lanes hold, a ready lane finds `reserve` (at least one chunk) free again and again: each

@@ -221,7 +221,9 @@ class Finished(Effect, frozen=True):
 
 
 class LaunchFailed(Effect, frozen=True):
-    """It could not be enqueued here, while peers may have: ends the epoch."""
+    """It could not be enqueued here, while peers may have: ends the epoch. Its outputs count as made, its donated
+    inputs as gone. Launches that come behind it wait, not enqueued, until Abandon has named it: their peers'
+    collectives must not meet with the wrong one."""
 
     seq: int
     blame: Blame

@@ -1,14 +1,16 @@
 """A machine and its connections: what it sends to a peer arrives once and in order, or the peer is gone.
 
-The machine inside (controller, host or client) speaks of peers and messages: `Send`, `Close`, `Came`, `Connected`,
-`Disconnected`. The driver outside speaks of connections and packets: `ConnectionUp`, `ConnectionDown`, `PacketCame`
-in; `Dial`, `Write`, `Hang` out. Between them stands one `Link` a peer, which outlives its connections. Everything
-else, from the devices say, or for them, passes through untouched and in its place.
+The machine inside (controller, host or client) speaks of peers and messages: `Send`, `Close`, `Came`,
+`Connected`, `Disconnected`. The driver outside speaks of connections and packets: `ConnectionUp`,
+`ConnectionDown`, `PacketCame` in; `Dial`, `Write`, `Hang` out. Between them stands one `Link` a peer, which
+outlives its connections. Everything else, from the devices say, or for them, passes through untouched and
+in its place.
 
-A packet is a link's frame, or the `Hello` that both ends write first on every connection. It names the link by which
-its sender speaks, and the one that it believes the other has. So when one end has begun anew (it was restarted, or
-its lease ran out), the other learns of it before it takes a single frame, gives up its own end, and both go on with
-fresh links; a late frame of an old conversation is never taken for one of the new.
+A packet is a link's frame, or the `Hello` that both ends write first on every connection. It names the link
+by which its sender speaks, and the one that it believes the other has. So when one end has begun anew (it
+was restarted, or its lease ran out), the other learns of it before it takes a single frame, gives up its
+own end, and both go on with fresh links; a late frame of an old conversation is never taken for one of the
+new.
 
     write Hello(mine, theirs)                 on ConnectionUp, and when `mine` has changed
     theirs was another before                 the old link ends (Disconnected); begin anew
@@ -19,7 +21,7 @@ fresh links; a late frame of an old conversation is never taken for one of the n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any, Literal, Protocol
 
@@ -30,12 +32,12 @@ from .link import Command, Deliver, Frame, Link, Transmit
 
 
 class Machine(Protocol):
-    def handle(self, event: Any, now: int) -> list[Effect]: ...
+    def handle(self, event: Any, now: int) -> Sequence[Effect]: ...
 
     def next_wakeup(self) -> int | None: ...
 
 
-# --- from the driver and to it -----------------------------------------------------------------------------------
+# --- from the driver and to it --------------------------------------------------------------------------
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False):
@@ -64,14 +66,15 @@ class PacketCame(Effect, frozen=True):
 
 
 class Dial(Effect, frozen=True):
-    """Keep trying to connect to this peer until ConnectionUp, and again after each ConnectionDown, until Hang."""
+    """Keep trying to connect to this peer until ConnectionUp, and again after each ConnectionDown, until
+    Hang."""
 
     peer: int
 
 
 class Write(Effect, frozen=True):
-    """To this peer's connection, if it is up. A message that goes to many peers is one object in all their frames:
-    encode it once."""
+    """To this peer's connection, if it is up. A message that goes to many peers is one object in all their
+    frames: encode it once."""
 
     peer: int
     packet: Packet
@@ -101,10 +104,10 @@ class Peer:
 
 
 class Endpoint:
-    """`me`: how peers know it; what the machine sends to itself comes straight back, and is shown to the driver (it
-    may be a Chunk, with contents to copy). `identity`: another number
-    for each start of the process. `homes`: peers to whom there is always a link. `reach`: what becomes of a word
-    to a peer that is not linked: this end dials, or awaits the peer (for a lease), or drops what it said."""
+    """`me`: how peers know it; what the machine sends to itself comes straight back, and is shown to the
+    driver (it may be a Chunk, with contents to copy). `identity`: another number for each start of the
+    process. `homes`: peers to whom there is always a link. `reach`: what becomes of a word to a peer that
+    is not linked: this end dials, or awaits the peer (for a lease), or drops what it said."""
 
     def __init__(
         self, machine: Machine, me: int, identity: int, lease: int, *,
@@ -157,7 +160,7 @@ class Endpoint:
     def linked(self, peer: int) -> bool:
         return peer in self._peers
 
-    # --- the machine's side -----------------------------------------------------------------------------------------
+    # --- the machine's side -----------------------------------------------------------------------------
 
     def _run(self, now: int) -> None:
         events = self._events
@@ -185,7 +188,7 @@ class Endpoint:
             peer = self._begin(number, now)
         self._obey(number, peer, peer.link.send(message, now), now)
 
-    # --- the connections' side ------------------------------------------------------------------------------------
+    # --- the connections' side --------------------------------------------------------------------------
 
     def _packet(self, number: int, packet: Packet, now: int) -> None:
         peer = self._peers.get(number)
@@ -214,7 +217,8 @@ class Endpoint:
             return
         anew = peer.theirs not in (0, hello.mine)
         if anew:
-            # First the machine is told, then the new link begins: what it still says is for the old one, and lost.
+            # First the machine is told, then the new link begins: what it still says is for the old one,
+            # and lost.
             del self._peers[number]
             self._events.append(Disconnected(number, "it began anew"))
             self._run(now)
@@ -252,7 +256,7 @@ class Endpoint:
         if self._peers.pop(number, None) is not None:
             self._out.append(Hang(number, reason))
 
-    # --- links ------------------------------------------------------------------------------------------------------
+    # --- links ------------------------------------------------------------------------------------------
 
     def _obey(self, number: int, peer: Peer, commands: list[Command], now: int) -> None:
         for command in commands:
@@ -266,7 +270,8 @@ class Endpoint:
         self._schedule(number, peer)
 
     def _schedule(self, number: int, peer: Peer) -> None:
-        """A wake-up that has moved away is left where it is: it finds nothing to do and is put where it belongs."""
+        """A wake-up that has moved away is left where it is: it finds nothing to do and is put where it
+        belongs."""
         due = peer.link.next_wakeup()
         if due is not None and not 0 <= peer.due <= due:
             peer.due = due

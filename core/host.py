@@ -4,11 +4,13 @@
     parent --Ordered--> relay (inlet) --> executor <--> transfer <--Grant, Chunk ...--> hosts, clients
     children <--Ordered-- relay <--Up-- executor <--Launch, Finished ...--> devices
 
-A composition and nothing more: who says what to whom is in the tables of `Host.__init__`, and a turn goes on until
-nobody inside has anything left to say. What goes up the tree leaves at the end of the turn, as one message.
+A composition and nothing more: who says what to whom is in the tables of `Host.__init__`, and a turn goes
+on until nobody inside has anything left to say. What goes up the tree leaves at the end of the turn, as one
+message.
 
-Peers are numbered as in `peers`. What halves of transfers do (OpenSend, OpenRecv, DropTransfer, Sent, Received) is
-shown to the driver too, before anything is sent for them: it must know which buffer a Chunk that leaves is cut from.
+Peers are numbered as in `peers`. What halves of transfers do (OpenSend, OpenRecv, DropTransfer, Sent,
+Received) is shown to the driver too, before anything is sent for them: it must know which buffer a Chunk
+that leaves is cut from.
 """
 
 from __future__ import annotations
@@ -53,12 +55,12 @@ from .transfer import CHUNK, POOL, Transfer
 
 
 class Host:
-    """`hosts`: which devices each host of the cluster has. `beat`, `patience`: see `relay`. `lane`: see `executor`.
-    `pool`, `chunk`: see `transfer`."""
+    """`hosts`: which devices each host of the cluster has. `beat`, `patience`: see `relay`. `lane`: see
+    `executor`. `pool`, `chunk`: see `transfer`."""
 
     def __init__(
-        self, host: int, hosts: Hosts, *, incarnation: int = 0, beat: int = 500_000_000, patience: int = 1_000_000,
-        lane: str = "host", pool: int = POOL, chunk: int = CHUNK,
+        self, host: int, hosts: Hosts, *, incarnation: int = 0, beat: int = 500_000_000,
+        patience: int = 1_000_000, lane: str = "host", pool: int = POOL, chunk: int = CHUNK,
     ) -> None:  # fmt: skip
         self.host = host
         self.relay = Relay(host, beat, patience)
@@ -68,8 +70,8 @@ class Host:
         self._out: list[Effect] = []
         self._said: deque[Effect] = deque()  # by the rooms inside, not yet routed
         self._events: dict[type, Callable[[Any, int], None]] = {
-            Came: self._came, Connected: self._connected, Disconnected: self._disconnected, Wakeup: self._wakeup,
-            LeaveRequested: self._leave,
+            Came: self._came, Connected: self._connected, Disconnected: self._disconnected,
+            Wakeup: self._wakeup, LeaveRequested: self._leave,
         }  # fmt: skip
         for device_event in (Finished, CodeReady, Copied, RowsCounted, LaunchFailed, DeviceLost, Reformed):
             self._events[device_event] = self._to_executor
@@ -80,13 +82,13 @@ class Host:
             self._messages[data] = self._data
         # What the rooms inside say; anything else is for the driver.
         self._routes: dict[type, Callable[[Any, int], None]] = {
-            Up: self._up, HandOver: lambda said, now: self._to_executor(said.message, now), Stale: self._stale,
-            Received: self._ended, Sent: self._ended,
+            Up: self._up, HandOver: lambda said, now: self._to_executor(said.message, now),
+            Stale: self._stale, Received: self._ended, Sent: self._ended,
         }  # fmt: skip
         for half in (OpenSend, OpenRecv, ExpectRecv, DropTransfer):
             self._routes[half] = self._half
 
-    # --- the machine ------------------------------------------------------------------------------------------------
+    # --- the machine ------------------------------------------------------------------------------------
 
     def handle(self, event: Effect, now: int) -> list[Effect]:
         act = self._events.get(type(event))
@@ -112,7 +114,7 @@ class Host:
         relay, transfer = self.relay.next_wakeup(), self.transfer.next_wakeup()
         return relay if transfer is None else transfer if relay is None else min(relay, transfer)
 
-    # --- events -----------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------
 
     def _came(self, event: Came, now: int) -> None:
         act = self._messages.get(type(event.message))
@@ -149,7 +151,7 @@ class Host:
                 effect = Close(peer_of(effect.peer), effect.reason)
             self._said.append(effect)
 
-    # --- messages ---------------------------------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------------
 
     def _ordered(self, peer: int, message: Ordered, now: int) -> None:
         self._said += self.relay.ordered(peer, message)
@@ -159,11 +161,15 @@ class Host:
 
     def _seat(self, peer: int, seat: Seat, now: int) -> None:
         if peer != CONTROLLER or seat.host != self.host:
-            self._said.append(Close(peer, f"a seat for host {seat.host} at host {self.host}, not from the controller"))
+            self._said.append(
+                Close(peer, f"a seat for host {seat.host} at host {self.host}, not from the controller")
+            )
             return
         place = self.relay.inlet.place
         if place is not None and (seat.epoch, seat.tree) <= (place.epoch, place.tree):
-            self._said.append(Tell(f"host {self.host}: a seat of epoch {seat.epoch}, tree {seat.tree} came late"))
+            self._said.append(
+                Tell(f"host {self.host}: a seat of epoch {seat.epoch}, tree {seat.tree} came late")
+            )
             return
         self._said += self.relay.seated(seat, now)
         self._to_executor(seat, now)
@@ -176,7 +182,7 @@ class Host:
     def _data(self, peer: int, message: Any, now: int) -> None:
         self._to_transfer(Came(end_of(peer), message), now)
 
-    # --- what the rooms inside say ----------------------------------------------------------------------------------
+    # --- what the rooms inside say ----------------------------------------------------------------------
 
     def _up(self, said: Up, now: int) -> None:
         if isinstance(said.report, Seated):

@@ -24,7 +24,7 @@ class Lane:
     """One place: what waits for it, and what keeps that out. Only `Lanes` changes the second block."""
 
     __slots__ = (
-        "barred", "domain", "flying", "full", "key", "late", "near", "owed", "passes", "ripe", "size",
+        "barred", "domain", "flying", "full", "holds", "key", "late", "near", "passes", "ripe", "size",
     )  # fmt: skip
 
     def __init__(self, key: int, size: int) -> None:
@@ -34,12 +34,19 @@ class Lane:
         self.late: Board = {}  # tickets that are not ripe
         self.flying = 0  # gangs of this place that are in the order
         self.passes = 0  # how often others have passed it since it was last served
-        self.owed = False  # it has been passed too often: its neighbours wait for it
 
         self.near: dict[int, Lane] = {}  # its neighbours, alive or not
         self.domain: Domain | None = None  # None while it is not alive
         self.full = 0  # how many of its atoms have no room in the window
-        self.barred: dict[int, Lane] = {}  # neighbours that are owed, and were so before this one
+        self.barred: Lane | None = None  # a neighbour that it has passed too often, and now waits for
+        self.holds: dict[int, Lane] = {}  # those that wait for this one so
+
+    def waits_for(self, other: Lane) -> bool:
+        """Whether it is barred by `other`, or by one that is, and so on."""
+        lane = self.barred
+        while lane is not None and lane is not other:
+            lane = lane.barred
+        return lane is not None
 
 
 class Domain:
@@ -76,7 +83,7 @@ class Lanes:
         domain = lane.domain
         if domain is None:
             return
-        if not lane.full and not lane.barred and (lane.ripe or (lane.late and self.early)):
+        if not lane.full and lane.barred is None and (lane.ripe or (lane.late and self.early)):
             if lane.key not in domain.open:
                 domain.open[lane.key] = lane
                 self.live[domain.id] = domain
@@ -108,22 +115,22 @@ class Lanes:
                         self.refresh(other)
         self.rest(lane)
 
-    def owe(self, lane: Lane) -> None:
-        """Its neighbours wait until it has been served; but who was owed before it does not wait for it."""
-        lane.owed = True
-        for other in lane.near.values():
-            if not other.owed:
-                other.barred[lane.key] = lane
-                self.refresh(other)
+    def bar(self, lane: Lane, other: Lane) -> None:
+        """Nothing enters from `lane` before something from `other` has, or either has changed."""
+        lane.barred = other
+        other.holds[lane.key] = lane
+        self.refresh(lane)
 
-    def settle(self, lane: Lane) -> None:
-        """It has been served, or wants nothing any more."""
-        lane.passes = 0
-        if lane.owed:
-            lane.owed = False
-            for other in lane.near.values():
-                if other.barred.pop(lane.key, None) is not None:
-                    self.refresh(other)
+    def unbar(self, lane: Lane) -> None:
+        if lane.barred is not None:
+            del lane.barred.holds[lane.key]
+            lane.barred = None
+            self.refresh(lane)
+
+    def release(self, lane: Lane) -> None:
+        """It is no longer what others were held back for."""
+        for other in list(lane.holds.values()):
+            self.unbar(other)
 
     # Places, and devices that turn out to be different
 
@@ -133,8 +140,6 @@ class Lanes:
             for other in self._watch.setdefault(atom, []):
                 lane.near[other.key] = other
                 other.near[key] = lane
-                if other.owed:
-                    lane.barred[other.key] = other
             self._watch[atom].append(lane)
             lane.full += self.ahead(atom) >= self.window
         return lane
@@ -206,13 +211,16 @@ class Lanes:
             for client in lane.ripe:
                 other.clients[client] = other.clients.get(client, 0) + 1
                 domain.clients[client] -= 1
-                if not domain.clients[client]:
-                    del domain.clients[client]
         if not domain.open:
             self.live.pop(domain.id, None)
         if other.open:
             self.live[other.id] = other
         self._tell("split", domain.id, other.id)
+        for client in other.clients:
+            self._tell("joined", client, other.id)
+            if not domain.clients[client]:
+                del domain.clients[client]
+                self._tell("left", client, domain.id)
 
 
 def _parts(domain: Domain) -> list[list[Lane]]:

@@ -252,9 +252,8 @@ class Ledger:
 
     def end(self, run: int) -> tuple[tuple[int, int, int], ...]:
         """The run is over, or withdrawn half-way: what it reserved and did not use goes back. Returned:
-        (slot, place key, bytes) of what is still there and nobody's, for the caller to `free` when it is
-        gone. Where that is an argument, donated and not consumed after all: `Buffers.returned`, and no
-        `free`."""
+        (slot, place key, bytes) of what is still there and nobody's, for the caller to `free` when it has
+        gone. An argument among them was donated and not consumed: `Buffers.returned`, and no `free`."""
         state = self._running(run)
         del self._runs[run]
         for number, group in enumerate(state.footprint.groups):

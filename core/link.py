@@ -158,7 +158,7 @@ class Link:
         if self.state == "gone":
             return []
         if now >= self._heard_at + self._lease:
-            return self._end(f"nothing heard for {now - self._heard_at} ns")
+            return self._end(f"nothing heard for {(now - self._heard_at) / 1e9:.3g} s")
         due = (
             self._spoke_at + self._idle
             if self._ack_at is None

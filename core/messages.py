@@ -226,9 +226,8 @@ class RunHeader(Wire, frozen=True):
     base: int
     args: tuple[int, ...]  # buffer ids, by argument index
     literals: tuple[tuple[int, bytes], ...] = ()  # (argument index, contents)
-    kept: tuple[
-        tuple[int, int, int], ...
-    ] = ()  # (slot, client, client's name): what a restart is rebuilt from
+    kept: tuple[tuple[int, int, int], ...] = ()  # (slot, client, its name for it): what a restart is rebuilt from
+    after: int = -1  # there is room for the literals once all gangs up to this one have finished
 
 
 class GangStep(Wire, frozen=True, tag="gang"):
@@ -252,7 +251,6 @@ class SendStep(Wire, frozen=True, tag="send"):
     hosts: Spans
     transfer: int
     client: int = 0  # not 0: the contents go to this client (a Get); `run` is then -1 and `step` the buffer
-    via: str = ""
 
 
 class RecvStep(Wire, frozen=True, tag="recv"):

@@ -4,10 +4,10 @@
     the controller          -1
     client number c         -1 - c       (c >= 1, so -2, -3, ...)
 
-Messages of the data plane name their ends otherwise: a host by its number, client c by -c (`messages.Grant`). There
-the controller cannot occur, since contents never pass through it; here it must have a name that no client has. And
-the controller itself knows a client by the number of its connection (any that is no host's), until it has given the
-client a number.
+Messages of the data plane name their ends otherwise: a host by its number, client c by -c
+(`messages.Grant`). There the controller cannot occur, since contents never pass through it; here it must
+have a name that no client has. And the controller itself knows a client by the number of its connection
+(any that is no host's), until it has given the client a number.
 """
 
 from __future__ import annotations

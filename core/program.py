@@ -12,14 +12,15 @@ from typing import Literal
 import msgspec
 
 ITEM_BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
+    "int64": 8, "uint64": 8,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8,
     "complex64": 8, "complex128": 16, "key<fry>": 8,
 }  # fmt: skip
 
 
 class SliceSpec(msgspec.Struct, frozen=True):
-    """What a client asks of the resource manager: virtual devices. A session binds it once, under its name."""
+    """What a client asks of the resource manager: virtual devices. A session binds it once, by name."""
 
     name: str
     devices: int
@@ -61,7 +62,7 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Computation(msgspec.Struct, frozen=True):
-    """A compiled function: costs and shapes known before it runs. `key` is the hash of its code and options."""
+    """A compiled function: costs and shapes known before it runs. `key`: hash of its code and options."""
 
     name: str
     key: str

@@ -60,7 +60,7 @@ class Receiving:
         self._early: Early[Offer | Spoilt] = Early(limit)
         self._over = Over()
 
-    # --- local ----------------------------------------------------------------------------------------------------
+    # --- local ----------------------------------------------------------------------------------------------
 
     def open(self, said: OpenRecv) -> Outcome:
         transfer, dropped = said.transfer, self._over.dropped(said.transfer)
@@ -106,7 +106,7 @@ class Receiving:
         early = self._early.take(said.transfer)
         return [self._let_go(said.transfer, sender) for sender, word in early if isinstance(word, Offer)]
 
-    # --- from senders ---------------------------------------------------------------------------------------------
+    # --- from senders ---------------------------------------------------------------------------------------
 
     def came(self, peer: int, word: Offer | Spoilt | Chunk) -> Outcome:
         incoming = self._open.get(word.transfer)
@@ -181,7 +181,7 @@ class Receiving:
                 effects += self._end(word.transfer, incoming, peer, None)
         return effects
 
-    # --- what these share -----------------------------------------------------------------------------------------
+    # --- what these share -----------------------------------------------------------------------------------
 
     def _add(self, transfer: int, incoming: Incoming, sender: int, pieces: dict[int, int]) -> Outcome:
         lane = Lane(incoming.seq, transfer, sender, sum(pieces.values()))

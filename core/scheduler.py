@@ -13,11 +13,11 @@ keep the other half waiting.
 from them for the sake of a share or of a priority; the two exceptions are below, and both have a bound.
 
 **Passing.** A wide gang needs room on all its devices at once, and narrow ones could take each device as it
-becomes free, for ever. So: a gang that the policy would have taken, and that is not eligible because *some*
-of its devices have no room, is *passed* when a gang on others of its devices enters instead. When its place
-has been passed `max_passes` times, nothing that shares a device with it enters before it. What the policy
-prefers anyway, say a higher priority, does not pass it: the bound is on what the shape of a gang costs it,
-not on what the policy decided.
+becomes free, for ever. So: when a gang enters though the policy would rather have taken one that wants some
+of the same devices, and that is kept out because *some* of its own have no room, it *passes* it. When a
+place has been passed `max_passes` times since it was last served, no such gang enters before it any more.
+What the policy prefers anyway, say a higher priority, does not pass: the bound is on what the shape of a
+gang costs it, not on what the policy decided.
 
 **Late inputs.** A gang may be offered before its inputs exist (`ripe=False`: they come from another island,
 and what makes them has not finished). Entered early, it starts the moment they arrive, and no message has
@@ -187,11 +187,11 @@ class Scheduler:
         return self.policy.pick(ready, now)
 
     def _may_pass(self, ticket: Ticket, domain: Domain, now: int) -> bool:
-        """Whether anyone who would have gone first, were there room, has been passed too often for this."""
-        lane = self._lanes.known[ticket.place]
-        if len(domain.lanes) == 1 or lane.owed:
+        """Whether nobody whom the policy prefers, and who is kept out, has been passed too often for this."""
+        if len(domain.lanes) == 1:
             return True
-        blocked = [other.ripe for other in lane.near.values() if other.ripe and (other.full or other.barred)]
+        lane = self._lanes.known[ticket.place]
+        blocked = [each.ripe for each in lane.near.values() if each.ripe and _kept_out(each, lane)]
         if not blocked:
             return True
         preferred = self._ask(Ready(domain.id, [lane.ripe, *blocked]), now)
@@ -199,14 +199,14 @@ class Scheduler:
             return True
         passed = self._lanes.known[preferred.place]
         if passed.passes >= self.max_passes:
-            self._lanes.owe(passed)
+            self._lanes.bar(lane, passed)
             return False
         passed.passes += 1
         return True
 
     def _enter(self, ticket: Ticket, domain: Domain, now: int) -> None:
         lane = self._lanes.known[ticket.place]
-        self._lanes.settle(lane)
+        lane.passes = 0
         self._lanes.enter(lane)  # before it leaves its queue, so that the lane does not die in between
         self._take(ticket, "enter")
         self._tell("entered", ticket, domain.id, now)
@@ -226,6 +226,7 @@ class Scheduler:
                 if not known:
                     self._tell("joined", ticket.client, domain.id)
             self._lanes.refresh(lane)
+        self._lanes.unbar(lane)
         rank = self._rank(ticket)
         heappush(queue, (rank, ticket.submitted, ticket.run, ticket.step, ticket.number, ticket))
         ticket.queue = queue
@@ -236,6 +237,7 @@ class Scheduler:
         lane = self._lanes.known[ticket.place]
         board = lane.ripe if lane.ripe.get(ticket.client) is ticket.queue else lane.late
         ticket.queue = None
+        self._lanes.release(lane)
         run = self._runs[ticket.run]
         if len(run) == 1:
             del self._runs[ticket.run]
@@ -259,7 +261,7 @@ class Scheduler:
                 del domain.clients[client]
                 self._tell("left", client, domain.id)
             if not board:
-                self._lanes.settle(lane)
+                lane.passes = 0
         self._lanes.refresh(lane)
         self._lanes.rest(lane)
 
@@ -277,6 +279,7 @@ class Scheduler:
     def _rank_again(self) -> None:
         policy = self.policy
         for lane in self._lanes.known.values():
+            self._lanes.unbar(lane)
             for board in (lane.ripe, lane.late):
                 for queue in board.values():
                     tickets = [entry[-1] for entry in queue if entry[-1].queue is queue]
@@ -312,12 +315,17 @@ class Scheduler:
             full = [atom for atom in self._atoms.of(lane.key) if lanes.ahead(atom) >= lanes.window]
             where = spans.text(spans.union(*(self._atoms.devices(atom) for atom in full)))
             return "window", f"{lanes.window} gangs are ahead on devices {where}"
-        if lane.barred:
-            owed = spans.union(*(self._atoms.devices_of_key(key) for key in lane.barred))
-            return "passed", f"gangs on devices {spans.text(owed)} have been passed too often, and go first"
+        if lane.barred is not None:
+            where = spans.text(self._atoms.devices_of_key(lane.barred.key))
+            return "passed", f"a gang on devices {where} has been passed too often, and goes first"
         if not ticket.ripe and lane.ripe.get(ticket.client) is not ticket.queue:
             return "inputs", "its inputs come from another island, where they are not made yet"
         return "policy", "it may enter, and others go first"
+
+
+def _kept_out(lane: Lane, other: Lane) -> bool:
+    """By the window, or because it waits its turn; unless it is `other` that it waits for."""
+    return (lane.full > 0 or lane.barred is not None) and not lane.waits_for(other)
 
 
 def _nothing_ripe(lane: Lane) -> bool:

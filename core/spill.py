@@ -154,7 +154,7 @@ class Spill:
     def restore(self, buffer: Buffer) -> None:
         """It is to come back; its memory was counted when the run that needs it was admitted (an arrival)."""
         buffer.turn("restore")
-        buffer.copying = buffer.on_device = True
+        buffer.copying, buffer.on_device = True, not buffer.taken
         self._coming[buffer.id] = buffer
 
     def restored(self, buffer: Buffer) -> None:

@@ -7,6 +7,7 @@ name.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
@@ -124,13 +125,14 @@ class _Walk:
 
     def _donate(self, where: str, node: Node) -> None:
         _check_indices(f"{where}: donate", node.donate, len(node.inputs), "input")
+        reads = Counter(node.inputs) if node.donate else {}
         for number in node.donate:
             ref = node.inputs[number]
             if isinstance(ref, Arg) and ref.index not in self.given_up:
                 raise ProgramError(
                     f"{where}: donates {self._text(ref)}, which the caller does not give up (donate_args)"
                 )
-            if node.inputs.count(ref) > 1:
+            if reads[ref] > 1:
                 raise ProgramError(f"{where}: donates {self._text(ref)} and reads it as another input too")
             self.donated[ref] = where
 

@@ -24,13 +24,15 @@ from .messages import (
     Seat,
     Seated,
 )
+from .packing import PackedOrdered, pack, unpack
 
-Message = (
+_Plain = (
     Open | Call | Calls | Note | Notes  # client <-> controller
-    | Ordered | Seat | Dismiss | Join | Seated | Leave | Reports  # controller <-> host, host <-> host
+    | Seat | Dismiss | Join | Seated | Leave | Reports  # controller <-> host, host <-> host
     | Data  # host <-> host, client <-> host
 )  # fmt: skip
-
+Message = _Plain | Ordered  # as machines speak
+_Written = _Plain | PackedOrdered  # as it travels
 
 _NOT_READ = (msgspec.MsgspecError, ValueError, RecursionError)  # what msgspec raises at bytes
 NOTHING = b"\xc0"  # msgpack's nil
@@ -50,20 +52,22 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_message = msgspec.msgpack.Decoder(Message)
+_message = msgspec.msgpack.Decoder(_Written)
 _envelope = msgspec.msgpack.Decoder(Envelope)
 
 
 def encode(message: msgspec.Struct) -> bytes:
+    if isinstance(message, Ordered):
+        message = pack(message)  # so that a plan's bytes do not follow the shape of its places
     return _encoder.encode(message)
 
 
 def decode(data: bytes | memoryview) -> msgspec.Struct:
     try:
         found: msgspec.Struct = _message.decode(data)
+        return unpack(found) if isinstance(found, PackedOrdered) else found
     except _NOT_READ as error:
         raise Unreadable(str(error)) from None
-    return found
 
 
 def encode_frame(frame: Frame, message: bytes | None = None) -> bytes:

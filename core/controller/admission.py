@@ -11,9 +11,10 @@ The functions that matter: `enter`, `work`, `_try`, `_make_room`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from ..buffers import Buffer
 from ..effects import Tell
 from ..footprint import Footprint, effective
 from ..ledger import NeverFits, Short
@@ -29,10 +30,11 @@ Amounts = tuple[tuple[int, int], ...]
 class Waiter:
     """Something that wants memory: a run, or (without one) a Put."""
 
-    __slots__ = ("admitted", "atoms", "mine", "named", "passes", "refused", "run")
+    __slots__ = ("admitted", "atoms", "islands", "mine", "named", "passes", "refused", "run")
 
-    def __init__(self, run: Run | None, mine: Amounts = ()) -> None:
+    def __init__(self, run: Run | None, islands: Iterable[int], mine: Amounts = ()) -> None:
         self.run = run
+        self.islands = tuple(islands)  # all of them must be at work
         self.mine = mine  # of a Put: what it brings
         self.named: Named | None = None  # of a Get
         self.passes = 0
@@ -54,12 +56,26 @@ class Admission:
     def __len__(self) -> int:
         return len(self._line)
 
+    def try_again(self) -> None:
+        """Something has come that the ledger does not know: an island is at work again, a buffer is idle."""
+        self._fresh = True
+
+    def idle(self, buffer: int) -> None:
+        """Nobody uses it for now: it could be spilled."""
+        if (
+            self._line
+            and buffer in self._books.buffers
+            and self._books.spill.is_idle(self._books.buffers[buffer])
+        ):
+            self._fresh = True
+
     # --- in and out of the line ----------------------------------------------------------------------------------
 
     def enter(self, run: Run) -> None:
         """All it needs but memory is there."""
         if run.id not in self._numbers and self._arguments_there(run):
-            waiter = Waiter(run)
+            assert run.shape is not None
+            waiter = Waiter(run, run.shape.island_hosts)
             waiter.admitted = lambda now: self._start(run, now)
             waiter.refused = lambda blame, now: self._books.runs_room.fail(run, blame, now)
             self._numbers[run.id] = self._join(waiter)
@@ -123,6 +139,10 @@ class Admission:
 
     def _try(self, number: int, waiter: Waiter, barred: set[int], now: int) -> bool:
         run = waiter.run
+        if not all(self._books.islands[island].phase == "running" for island in waiter.islands):
+            return (
+                False  # an island that changes its epoch takes nothing new; when it runs, the line is tried
+            )
         if run is not None and not self._arguments_there(run):  # one of them has been spilled meanwhile
             del self._line[number]
             self._numbers.pop(run.id, None)
@@ -208,7 +228,10 @@ class Admission:
         if short.enough:
             return
         keep = set(waiter.run.held.values()) if waiter.run is not None else set()
-        for buffer in self._books.spill.victims(short.missing, keep) or ():
+        self._spill(self._books.spill.victims(short.missing, keep) or (), now)
+
+    def _spill(self, victims: tuple[Buffer, ...], now: int) -> None:
+        for buffer in victims:
             layout = self._books.holdings.layout(buffer.id)
             hosts = self._books.hosts_of(layout.place)
             self._books.spill.begin(buffer)
@@ -236,7 +259,8 @@ class Admission:
         buffer = self._books.buffers[named.buffer]
         if buffer.state != "spilled" or any(w.named is named for w in self._line.values()):
             return
-        waiter = Waiter(None, ((buffer.key, buffer.nbytes),))
+        island = self._books.holdings.layout(named.buffer).place.island
+        waiter = Waiter(None, (island,), ((buffer.key, buffer.nbytes),))
         waiter.named = named
         waiter.admitted = lambda at: self._bring_back(named.buffer, at)
         waiter.refused = lambda blame, at: self._books.contents.refuse_gets(named, blame)
@@ -276,6 +300,9 @@ class Admission:
         books = self._books
         footprint, arrivals, there = self._demand(waiter)
         ident = waiter.run.id if waiter.run is not None else -number
+        if not all(books.islands[island].phase == "running" for island in waiter.islands):
+            self._watch(number, waiter, now)
+            return
         short = books.ledger.admit(ident, footprint, arrivals, there)
         if not isinstance(short, Short):
             self._fresh = True
@@ -286,7 +313,10 @@ class Admission:
         books.outbox.effect(Tell(f"memory is short: {text}"))
         keep = set(waiter.run.held.values()) if waiter.run is not None else set()
         helpless = not short.running and not books.spill.busy(short.missing)
-        if helpless and not books.spill.victims(short.missing, keep):
+        victims = books.spill.victims(short.missing, keep)
+        if victims:
+            self._spill(victims, now)
+        elif helpless:
             newest = max(n for n, w in self._line.items() if not w.atoms.isdisjoint(waiter.atoms))
             self._refuse(newest, self._line[newest], Blame("no-memory", text), now)
         if last and number in self._line:

@@ -128,7 +128,7 @@ class Books:
     def _island(self, index: int, policy: Callable[[], Policy]) -> IslandBook:
         config = self.config
         scheduler = Scheduler(self.atoms, policy(), config.window, config.max_passes, config.early)
-        return IslandBook(self.cluster.islands[index], scheduler)
+        return IslandBook(self.cluster.islands[index], scheduler, (self.incarnation << 20) - 1)
 
     def scheduler(self, island: int) -> Scheduler:
         return self.islands[island].scheduler
@@ -163,7 +163,8 @@ class Books:
         shape = self.shapes.get(plan.id)
         if shape is None:
             places = [
-                step.place if isinstance(step, Gang) else plan.slots[step.target].layout.place for step in plan.steps
+                step.place if isinstance(step, Gang) else plan.slots[step.target].layout.place
+                for step in plan.steps
             ]
             every = [*places, *(slot.layout.place for slot in plan.slots)]
             islands: dict[int, list[Spans]] = {}
@@ -201,7 +202,8 @@ class Books:
 
     def code_ready(self, plan: int) -> bool:
         return self.codes.ready(plan) and all(
-            self.islands[island].formed == self.islands[island].epoch for island in self.shapes[plan].island_hosts
+            self.islands[island].formed == self.islands[island].epoch
+            for island in self.shapes[plan].island_hosts
         )
 
     def code_reported(self, report: Compiled) -> None:
@@ -244,7 +246,7 @@ class Books:
         held: dict[int, int] = {}
         for run in self.runs.values():
             yield f"steps of run {run.id} in an order", run.open_steps, flights.get(run.id, 0)
-            for buffer in run.held.values():
+            for buffer in (*run.held.values(), *run.own.values()):
                 held[buffer] = held.get(buffer, 0) + 1
         for buffer, number in self.holdings.other_holds().items():
             held[buffer] = held.get(buffer, 0) + number

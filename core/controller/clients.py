@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-
-
 from ..errors import Impossible, ProgramError
+from ..invariants.observations import ClientLost
 from ..messages import (
     Blame,
     Bye,
@@ -31,9 +30,8 @@ from ..messages import (
     Submit,
     Unregister,
 )
-
 from ..validate import validate
-from .records import Named, ProgramRecord, Session
+from .records import ProgramRecord, Session
 
 if TYPE_CHECKING:
     from .books import Books
@@ -75,7 +73,7 @@ class Clients:
 
     def _number(self, opening: Open) -> int:
         """A client that was here before a restart keeps the number that hosts know it by."""
-        if 0 < opening.client and opening.client not in self._books.sessions and self._books.incarnation:
+        if opening.client > 0 and opening.client not in self._books.sessions and self._books.incarnation:
             return opening.client
         self._count += 1
         return self._books.incarnation * MOST + self._count
@@ -146,6 +144,7 @@ class Clients:
         """Died or left: its runs end, what it owned is freed, its slices are released; nobody else is harmed."""
         books = self._books
         session.gone = True
+        books.observe(ClientLost(session.number))
         books.history.client_gone(session)
         books.by_peer.pop(session.peer, None)
         session.peer = -1
@@ -159,4 +158,3 @@ class Clients:
         books.sessions.pop(session.number, None)
         books.resources.release_session(session.number)
         books.runs_room.slices_bound(now)
-

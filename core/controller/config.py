@@ -12,7 +12,9 @@ from .watch import Bounds
 class Config(msgspec.Struct, frozen=True):
     window: int = 8  # gangs ahead on a device (d)
     max_passes: int = 8  # how often a blocked wide gang, or a waiting big run, may be passed
-    early: Literal["always", "idle", "never"] = "idle"  # may a gang enter before its inputs from elsewhere are made
+    early: Literal["always", "idle", "never"] = (
+        "idle"  # may a gang enter before its inputs from elsewhere are made
+    )
     fanout: int = 23  # of the tree to the hosts
     fuse: bool = False  # back-to-back nodes on one slice run as one
     literal_limit: int = 4096  # bytes of arguments that ride in a call

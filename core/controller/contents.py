@@ -66,7 +66,7 @@ class Contents:
         layout = Layout(value.shape, value.dtype, place, call.slice.mesh_shape, value.sharding)
         key, nbytes = books.atoms.intern(place), shard_bytes(layout)
         ident = books.next_buffers(1)
-        waiter = Waiter(None, ((key, nbytes),))
+        waiter = Waiter(None, (place.island,), ((key, nbytes),))
         waiter.admitted = lambda at: self._admitted(named, ident, layout, key, at)
         waiter.refused = lambda blame, at: self._never(named, ident, blame)
         self._lines[named] = books.admission.enter_put(waiter)
@@ -94,11 +94,10 @@ class Contents:
         books.outbox.note(session.peer, Taking(named.name, seq, layout))
 
     def put_over(self, flight: Flight) -> None:
-        if self._books.holdings.settled(flight.buffer, flight.blame):
-            named = self._books.holdings.named(flight.buffer)
-            if named is not None:
-                named.ready = flight.blame is None
+        for named in self._books.holdings.settled(flight.buffer, flight.blame):
+            if not named.released:
                 self._books.outbox.note(named.session.peer, Ready((named.name,), flight.blame))
+            self.ready(named, self._books.now)
         self._books.holdings.transfer_over(flight.buffer)
 
     # --- get -----------------------------------------------------------------------------------------------------
@@ -122,6 +121,8 @@ class Contents:
         gets, named.gets = named.gets, []
         for session, call in gets:
             self._send(session, call, named, now)
+        if gets and named.released and not named.gets:
+            self._books.holdings.drop(named)
 
     def _send(self, session: Session, call: Get, named: Named, now: int) -> None:
         books, buffer = self._books, named.buffer
@@ -136,7 +137,7 @@ class Contents:
         step = SendStep(seq, -1, buffer, hosts, seq, session.number)
         books.outbox.step(layout.place.island, step, hosts)
         flight = Flight(seq, "get", layout.place.island, hosts, now, buffer=buffer, transfer=seq)
-        flight.session = session
+        flight.session, flight.request = session, call.request
         books.flights.take_off(flight, now)
         books.outbox.note(session.peer, Sending(call.request, seq, layout))
 
@@ -149,8 +150,12 @@ class Contents:
         gets, named.gets = named.gets, []
         for session, call in gets:
             self._books.outbox.note(session.peer, Refused("get", call.request, blame))
+        if gets and named.released:
+            self._books.holdings.drop(named)
 
     def get_over(self, flight: Flight) -> None:
+        if flight.blame is not None and flight.session is not None:
+            self._books.outbox.note(flight.session.peer, Refused("get", flight.request, flight.blame))
         self._books.holdings.transfer_over(flight.buffer)
 
     # --- clients die ---------------------------------------------------------------------------------------------
@@ -164,5 +169,7 @@ class Contents:
         for named in [named for named in self._lines if named.session is session]:
             self._books.admission.leave_put(self._lines.pop(named))
             self._books.holdings.never(named.buffer, blame)
+        for named in session.names.values():
+            named.gets.clear()
         for key in [key for key in self._waiting if key[0] == session.number]:
             del self._waiting[key]

@@ -13,9 +13,20 @@ from typing import Any
 import msgspec
 
 from .. import spans
-from ..effects import Came, Close, Connected, Disconnected, Effect, Malformed, Send, Wakeup, WorldFailed, WorldUp
+from ..effects import (
+    Came,
+    Close,
+    Connected,
+    Disconnected,
+    Effect,
+    Malformed,
+    Send,
+    Wakeup,
+    WorldFailed,
+    WorldUp,
+)
 from ..errors import Illegal
-from ..invariants.observations import ClientLost, Heeded, Observation
+from ..invariants.observations import Heeded, Observation
 from ..messages import (
     Arrived,
     Beat,
@@ -61,7 +72,9 @@ class Controller:
             Came: self._came,
             Connected: lambda event, now: None,
             Disconnected: lambda event, now: self._disconnected(event.peer, event.reason, now),
-            Malformed: lambda event, now: self._violation(event.peer, f"it sent what is no message: {event.reason}", now),
+            Malformed: lambda event, now: self._violation(
+                event.peer, f"it sent what is no message: {event.reason}", now
+            ),
             Wakeup: lambda event, now: self.books.watch.wakeup(now),
             WorldUp: lambda event, now: self.books.islands_room.world_up(event.island, event.epoch, now),
             WorldFailed: lambda event, now: self.books.islands_room.world_failed(
@@ -185,7 +198,6 @@ class Controller:
         host = books.host_peers.get(peer)
         text = reason or "its connection was lost"
         if session is not None:
-            books.observe(ClientLost(session.number))
             books.clients.gone(session, Blame("client-lost", f"client {session.name!r}: {text}"), now)
         elif host is not None:
             books.islands_room.lost(books.island_of_host(host), host, text, now)
@@ -197,8 +209,9 @@ class Controller:
         if peer in books.by_peer:
             session = books.by_peer[peer]
             books.outbox.note(peer, Goodbye(reason))
-            books.observe(ClientLost(session.number))
-            books.clients.gone(session, Blame("client-lost", f"client {session.name!r} was closed: {reason}"), now)
+            books.clients.gone(
+                session, Blame("client-lost", f"client {session.name!r} was closed: {reason}"), now
+            )
         elif host is not None:
             books.islands_room.lost(books.island_of_host(host), host, reason, now)
         else:

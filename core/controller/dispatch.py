@@ -34,7 +34,9 @@ ENTERED, OVER, SETTLED = 1, 2, 3
 class Dispatch:
     def __init__(self, books: Books) -> None:
         self._books = books
-        self._parked: dict[int, list[tuple[Run, int]]] = {}  # plan -> steps that wait for its code (new epoch)
+        self._parked: dict[
+            int, list[tuple[Run, int]]
+        ] = {}  # plan -> steps that wait for its code (new epoch)
 
     # --- in -------------------------------------------------------------------------------------------------
 
@@ -48,7 +50,8 @@ class Dispatch:
         run.left = len(plan.steps)
         run.entered = bytearray(len(plan.steps))
         run.unsettled = [
-            (1 if isinstance(step, Gang) else 2) + len(shape.makers[index]) for index, step in enumerate(plan.steps)
+            (1 if isinstance(step, Gang) else 2) + len(shape.makers[index])
+            for index, step in enumerate(plan.steps)
         ]
         for index, arguments in enumerate(shape.arg_inputs):
             for argument in arguments:
@@ -56,19 +59,28 @@ class Dispatch:
                 if buffer >= 0 and self._books.buffers.is_promised(buffer):
                     self._books.readers.setdefault(buffer, []).append((run, index))
                     run.unsettled[index] += 1
+        header = run.header = msgspec.structs.replace(run.header, after=self._room_for_literals(run))
         for island, hosts in shape.island_hosts.items():
             self._books.tell_plan(shape, island)
-            self._books.outbox.run(island, run.header, hosts)
+            self._books.outbox.run(island, header, hosts)
         self._drop_unread_arguments(run)
-        for slot, named in run.made_results.get(-1, ()):  # a literal that the program returns
+        for slot, _ in run.made_results.get(-1, ()):  # a literal that the program returns
+            if slot in shape.results_read:
+                self._books.holdings.read_own(run, slot)
             self._books.holdings.entered(run.buffer_of(slot), -1)
-            if self._books.holdings.settled(run.buffer_of(slot), None):
-                self._tell_ready(run, named, now)
-        for index, gates in enumerate(run.gates):
-            if not gates:
-                self._candidate(run, index, now)
+            self._tell_ready(run, self._books.holdings.settled(run.buffer_of(slot), None), now)
+        for index in [
+            index for index, gates in enumerate(run.gates) if not gates
+        ]:  # entering lowers others' gates
+            self._candidate(run, index, now)
         if not run.left:
             self._books.runs_room.over(run, now)
+
+    def _room_for_literals(self, run: Run) -> int:
+        """They come with the message, and take memory that gangs of the order may not have left yet."""
+        slots = [run.plan.slots[number] for number in run.literals.values()]
+        keys = [self._books.atoms.intern(slot.layout.place) for slot in slots]
+        return max([self._books.ledger.after(key) for key in dict.fromkeys(keys)], default=-1)
 
     def _drop_unread_arguments(self, run: Run) -> None:
         for number, slot in enumerate(run.plan.slots):
@@ -170,7 +182,12 @@ class Dispatch:
         books.outbox.step(receiver.island, RecvStep(received, run.id, index, to_hosts, sent, after), to_hosts)
         flight = Flight(received, "recv", receiver.island, to_hosts, now, run=run, step=index, transfer=sent)
         books.history.moved(
-            flight, run, move, books.atoms.intern(sender), run.shape.keys[index], target.nbytes * receiver.size
+            flight,
+            run,
+            move,
+            books.atoms.intern(sender),
+            run.shape.keys[index],
+            target.nbytes * receiver.size,
         )
         books.flights.take_off(flight, now)
         run.entered[index] = ENTERED
@@ -190,7 +207,12 @@ class Dispatch:
             argument = run.plan.slots[slot].arg
             if argument >= 0:
                 self._argument_over(run, argument, seq)
+        for slot in run.shape.read_at[index]:
+            if slot in run.own:
+                holdings.own_read(run, slot, seq)
         for slot, _ in run.made_results.get(index, ()):
+            if slot in run.shape.results_read:
+                holdings.read_own(run, slot)
             holdings.entered(run.buffer_of(slot), seq)
 
     def _open(self, run: Run, index: int, now: int) -> None:
@@ -237,7 +259,9 @@ class Dispatch:
             flight.blame = self.named(flight, report.blame)
         if flight.run is not None and report.sizes:
             known = flight.run.sizes.get(flight.step, report.sizes)
-            flight.run.sizes[flight.step] = tuple(max(a, b) for a, b in zip(known, report.sizes, strict=False))
+            flight.run.sizes[flight.step] = tuple(
+                max(a, b) for a, b in zip(known, report.sizes, strict=False)
+            )
         flight.left = spans.minus(flight.left, report.hosts)
         if not flight.left:
             self.end_flight(flight, now)
@@ -262,7 +286,6 @@ class Dispatch:
         if run is None:
             self._other_over(flight, now)
             return
-        run.open_steps -= 1
         step = run.plan.steps[flight.step]
         if flight.blame is not None:
             run.spoilt.setdefault(flight.step, flight.blame)
@@ -273,6 +296,7 @@ class Dispatch:
         elif flight.kind == "send":
             self._reader_over(run, step.source)
         self._settle(run, flight.step, now)
+        run.open_steps -= 1
         if run.state == "draining" and not run.open_steps:
             books.runs_room.over(run, now)
 
@@ -287,7 +311,7 @@ class Dispatch:
 
     def _gang_over(self, run: Run, index: int, gang: Gang, now: int) -> None:
         assert run.shape is not None
-        for slot in gang.inputs:
+        for slot in dict.fromkeys(gang.inputs):
             if slot in run.users:
                 self._reader_over(run, slot)
         if gang.irregular:
@@ -312,7 +336,9 @@ class Dispatch:
             return
         del run.users[slot]
         record = run.plan.slots[slot]
-        if record.arg >= 0:
+        if slot in run.own:
+            self._books.holdings.own_read(run, slot, -1)
+        elif record.arg >= 0:
             self._argument_over(run, record.arg, -1)
         elif not record.keep:
             self._books.ledger.slot_freed(run.id, slot)
@@ -329,9 +355,8 @@ class Dispatch:
             run.entered[index] = SETTLED
             run.left -= 1
             blame = run.spoilt.get(index)
-            for slot, named in run.made_results.get(index, ()):
-                if self._books.holdings.settled(run.buffer_of(slot), blame):
-                    self._tell_ready(run, named, now)
+            for slot, _ in run.made_results.get(index, ()):
+                self._tell_ready(run, self._books.holdings.settled(run.buffer_of(slot), blame), now)
             for feed in run.shape.feeds[index]:
                 if blame is not None:
                     run.spoilt.setdefault(feed, blame)
@@ -339,12 +364,12 @@ class Dispatch:
         if not run.left and run.state == "running":
             self._books.runs_room.over(run, now)
 
-    def _tell_ready(self, run: Run, named: Named, now: int) -> None:
+    def _tell_ready(self, run: Run, names: list[Named], now: int) -> None:
         """The end of a run says it for all its results; one that is ready before is told alone."""
-        named.ready = named.blame is None
-        if run.left and named.ready:
-            self._books.outbox.note(run.session.peer, Ready((named.name,)))
-        self._books.contents.ready(named, now)
+        for named in names:
+            if run.left and named.ready and not named.released:
+                self._books.outbox.note(run.session.peer, Ready((named.name,)))
+            self._books.contents.ready(named, now)
 
     def argument_settled(self, buffer: int, blame: Blame | None, now: int) -> None:
         """Runs that read it may be under way already: their steps cannot settle before."""

@@ -33,8 +33,9 @@ class Failures:
 
     def host_lost(self, book: IslandBook, host: int, reason: str, now: int) -> None:
         books = self._books
-        blame = Blame("host-lost", f"host {host} of island {book.island.name!r} was lost: {reason}", host=host)
-        books.resources.host_lost(host)
+        blame = Blame(
+            "host-lost", f"host {host} of island {book.island.name!r} was lost: {reason}", host=host
+        )
         self._remap(book)
         for flight in books.flights.touching(book.island.index, spans.one(host)):
             self._cut_flight(book, flight, spans.one(host), blame, now)
@@ -48,7 +49,9 @@ class Failures:
     def host_left(self, book: IslandBook, host: int, reason: str, now: int) -> None:
         """It has drained: nothing is in flight there. What still lies on it is lost all the same."""
         books = self._books
-        blame = Blame("host-left", f"host {host} of island {book.island.name!r} has left: {reason}", host=host)
+        blame = Blame(
+            "host-left", f"host {host} of island {book.island.name!r} has left: {reason}", host=host
+        )
         books.resources.host_lost(host)
         self._remap(book)
         for buffer in books.holdings.on_host(host):
@@ -133,7 +136,9 @@ class Failures:
 
     def _device_lost(self, book: IslandBook, host: int, device: int, blame: Blame, now: int) -> None:
         books = self._books
-        if book.island.index != books.cluster.island_of_device(device).index or not books.resources.usable(device):
+        if book.island.index != books.cluster.island_of_device(device).index or not books.resources.usable(
+            device
+        ):
             return
         books.resources.device_lost(device)
         self._remap(book)
@@ -155,7 +160,11 @@ class Failures:
         books.observe(EpochFormed(book.island.index, book.epoch, book.members))
         moved = self._remap_all(book)
         for run in list(books.runs.values()):
-            if run.state == "running" and run.shape is not None and book.island.index in run.shape.island_hosts:
+            if (
+                run.state == "running"
+                and run.shape is not None
+                and book.island.index in run.shape.island_hosts
+            ):
                 books.dispatch.park(run)
                 if books.ask_for_code(run.shape):
                     books.plan_ready.append(run.plan.id)
@@ -165,6 +174,7 @@ class Failures:
         else:
             books.runs_room.compile_again(book.island.index, now)
         books.runs_room.slices_bound(now)
+        books.admission.try_again()
 
     def _remap_all(self, book: IslandBook) -> bool:
         self._remap(book)
@@ -184,7 +194,9 @@ class Failures:
 def _needs_host(run: Run, host: int) -> bool:
     """Some step that has not entered an order needs this host."""
     assert run.shape is not None
-    return any(not run.entered[index] and spans.contains(hosts, host) for index, hosts in enumerate(run.shape.hosts))
+    return any(
+        not run.entered[index] and spans.contains(hosts, host) for index, hosts in enumerate(run.shape.hosts)
+    )
 
 
 def _needs_device(run: Run, device: int) -> bool:

@@ -25,7 +25,9 @@ class History:
 
     def client(self, session: Session) -> None:
         if self._trace is not None:
-            self._trace.client(session.number, session.name, session.weight, session.priority, self._books.now)
+            self._trace.client(
+                session.number, session.name, session.weight, session.priority, self._books.now
+            )
 
     def client_gone(self, session: Session) -> None:
         if self._trace is not None:
@@ -50,7 +52,9 @@ class History:
         step = run.plan.steps[flight.step]
         if isinstance(step, Gang):
             self._place(key, step)
-            self._trace.gang(flight.seq, run.id, step.name, flight.island, key, ready=ready, entered=flight.entered)
+            self._trace.gang(
+                flight.seq, run.id, step.name, flight.island, key, ready=ready, entered=flight.entered
+            )
 
     def moved(self, flight: Flight, run: Run, move: Move, source: int, target: int, nbytes: int) -> None:
         if self._trace is not None:
@@ -67,4 +71,6 @@ class History:
         assert self._trace is not None
         if key not in self._trace.places:
             island = self._books.cluster.islands[gang.place.island]
-            self._trace.place(key, island.index, device_spans(gang.place), island.per_host, island.base_device)
+            self._trace.place(
+                key, island.index, device_spans(gang.place), island.per_host, island.base_device
+            )

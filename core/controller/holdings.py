@@ -60,7 +60,9 @@ class Holdings:
     def read(self, run: Run, index: int, named: Named) -> None:
         """This run reads it, now or when it has been promised; so it stays until the run is through with it."""
         named.readers[run.id] = run
-        if named.buffer >= 0:
+        if (
+            named.buffer in self._books.buffers
+        ):  # one that is spoilt may be gone: then its blame is all there is
             self._take(run, index, named)
 
     def _take(self, run: Run, index: int, named: Named) -> None:
@@ -72,8 +74,7 @@ class Holdings:
         """The client donates it with this call: its name means nothing from here on."""
         named.released = True
         named.session.names.pop(named.name, None)
-        if named.buffer >= 0:
-            self._drop_handle(named)
+        self.drop(named)
 
     def let_go(self, run: Run, index: int) -> None:
         """The run is through with this argument."""
@@ -81,6 +82,22 @@ class Holdings:
         self._books.observe(BufferLetGo(buffer, f"run {run.id}"))
         if run.using:
             self._books.buffers.done_using(buffer)
+        self._free(self._books.buffers.let_go((buffer,)))
+        self._books.admission.idle(buffer)
+
+    def read_own(self, run: Run, slot: int) -> None:
+        """A result that later steps of its own run read: it stays until they have, whoever lets go meanwhile."""
+        buffer = run.own[slot] = run.buffer_of(slot)
+        self._books.buffers.hold(buffer)
+        self._books.buffers.use(buffer)
+        self._books.observe(BufferHeld(buffer, f"run {run.id}"))
+
+    def own_read(self, run: Run, slot: int, seq: int) -> None:
+        """Behind `seq` this run does not read its own result any more."""
+        buffer = run.own.pop(slot)
+        self.touch(buffer, seq)
+        self._books.observe(BufferLetGo(buffer, f"run {run.id}"))
+        self._books.buffers.done_using(buffer)
         self._free(self._books.buffers.let_go((buffer,)))
 
     def hold_for_transfer(self, buffer: int) -> None:
@@ -97,21 +114,25 @@ class Holdings:
             del self._transfers[buffer]
         self._books.buffers.done_using(buffer)
         self._free(self._books.buffers.let_go((buffer,)))
+        self._books.admission.idle(buffer)
 
     # --- runs make -------------------------------------------------------------------------------------------
 
-    def promise(self, named: Named, ident: int, slot: Slot) -> None:
-        """A result, or a put, has an id and a layout: whoever reads it may be lowered now."""
-        self.create(named, ident, slot.nbytes, slot.layout)
+    def promise(self, named: Named, ident: int, slot: Slot, exact: bool = True) -> None:
+        """A result, or a put, has an id and a layout: whoever reads it may be lowered now. Not `exact`: what it
+        takes is a bound, until its irregular maker has run."""
+        self.create(named, ident, slot.nbytes, slot.layout, exact)
         for run in list(named.readers.values()):
             for index, source in enumerate(run.sources):
                 if source is named:
                     self._take(run, index, named)
             self._books.wake.append(run)
 
-    def create(self, named: Named, ident: int, nbytes: int, layout: Layout) -> None:
-        handle, key = not named.released, self._books.atoms.intern(layout.place)
-        self._books.buffers.create(ident, named.session.number, named.name, key, nbytes, handle=handle)
+    def create(self, named: Named, ident: int, nbytes: int, layout: Layout, exact: bool = True) -> None:
+        handle, key = named.wanted, self._books.atoms.intern(layout.place)
+        self._books.buffers.create(
+            ident, named.session.number, named.name, key, nbytes, handle=handle, exact=exact
+        )
         named.buffer = ident
         self._layouts[ident] = layout
         self._named[ident] = named
@@ -142,11 +163,12 @@ class Holdings:
         self._books.observe(BufferLetGo(buffer, "its maker"))
         self._free(self._books.buffers.never_made(buffer, blame))
 
-    def alias(self, run: Run, named: Named, index: int) -> None:
-        """A program that returns one of its arguments gives its client a second name for it."""
-        named.buffer = run.held[index]
+    def alias(self, named: Named, source: Named) -> None:
+        """A program that returns an argument, or a value twice, gives its client one more name for one buffer."""
+        named.buffer = source.buffer
         named.alias = True
-        named.ready = True
+        named.ready = source.ready
+        self._named[named.buffer].others.append(named)
         self._aliases[named.buffer] = self._aliases.get(named.buffer, 0) + 1
         self._books.buffers.hold(named.buffer)
         self._books.observe(BufferHeld(named.buffer, f"client {named.session.number}"))
@@ -160,6 +182,8 @@ class Holdings:
     def shrink(self, run: Run, slot: int, size: int) -> None:
         """An irregular output is there: its leading dimension is `size`, not the bound."""
         record = run.plan.slots[slot]
+        if record.keep and run.buffer_of(slot) not in self._books.buffers:
+            return  # nobody wanted it: it has been freed, with its bound
         bound = Shards(record.layout).size[0]
         nbytes = record.nbytes * min(size, bound) // bound if bound else 0
         self._books.ledger.shrunk(run.id, slot, nbytes)
@@ -170,18 +194,22 @@ class Holdings:
         if buffer in self._books.buffers:
             self._books.buffers.touch(buffer, seq)
 
-    def settled(self, buffer: int, blame: Blame | None) -> bool:
-        """Its contents are final. Returns whether its client should hear of it."""
+    def settled(self, buffer: int, blame: Blame | None) -> list[Named]:
+        """Its contents are final. Returns the names that clients have for it."""
         named = self._named.get(buffer)
         self._books.settling.append((buffer, blame))
-        if buffer not in self._books.buffers:
-            return False
+        if named is None or buffer not in self._books.buffers:
+            return []
+        names = [named, *named.others]
         if blame is None:
             if self._books.buffers.is_promised(buffer):
                 self._books.buffers.filled(buffer)
         else:
             self._spoil(buffer, blame)
-        return named is not None and not named.released
+        for each in names:
+            each.ready = each.blame is None
+        self._books.admission.idle(buffer)
+        return names
 
     def spoil_results(self, run: Run, blame: Blame) -> None:
         """What a failed run has not made good by now, it never will; who reads that, fails with it."""
@@ -205,8 +233,11 @@ class Holdings:
         named = self._named.get(buffer)
         if named is None:
             return
+        for other in list(named.others):
+            other.blame, other.ready = other.blame or blame, False
+            self._drop_alias(buffer, other)
         named.blame = named.blame or blame
-        if not named.released and self._books.buffers[buffer].handle:
+        if not named.released and buffer in self._books.buffers and self._books.buffers[buffer].handle:
             self._drop_handle(named)
 
     def lost(self, buffer: int, blame: Blame) -> None:
@@ -216,9 +247,10 @@ class Holdings:
             return  # not made yet: its run is judged by where it was to be made
         self._books.observe(BufferLost(buffer))
         named.ready = False
-        if not named.released and named.blame is None:
-            self._books.outbox.note(named.session.peer, Ready((named.name,), blame))
-        readers = list(named.readers.values())
+        names = [each for each in (named, *named.others) if not each.released and each.blame is None]
+        for each in names:
+            self._books.outbox.note(each.session.peer, Ready((each.name,), blame))
+        readers = [run for each in (named, *named.others) for run in each.readers.values()]
         self._spoil(buffer, blame)
         for run in readers:
             self._books.runs_room.fail(run, blame, self._books.now)
@@ -231,15 +263,29 @@ class Holdings:
         if named.released:
             return
         named.released = True
-        if named.alias:
+        if not named.gets:  # a get that was asked for before is answered first
+            self.drop(named)
+
+    def drop(self, named: Named) -> None:
+        """The client's own hold ends."""
+        late = Blame("user", f"buffer {named.name} was released before it had contents to get")
+        self._books.contents.refuse_gets(named, late)
+        if named.alias and named.blame is None:
             self._drop_alias(named.buffer, named)
-        elif named.buffer in self._books.buffers and self._books.buffers[named.buffer].handle:
+        elif (
+            not named.alias
+            and named.buffer in self._books.buffers
+            and self._books.buffers[named.buffer].handle
+        ):
             self._drop_handle(named)
 
     def _drop_alias(self, buffer: int, named: Named) -> None:
         self._aliases[buffer] -= 1
         if not self._aliases[buffer]:
             del self._aliases[buffer]
+        primary = self._named.get(buffer)
+        if primary is not None:
+            primary.others.remove(named)
         self._books.observe(BufferLetGo(buffer, f"client {named.session.number}"))
         self._free(self._books.buffers.let_go((buffer,)))
 

@@ -54,12 +54,12 @@ PHASES: dict[tuple[str, str], str] = {
 class IslandBook:
     """One island as the controller knows it."""
 
-    def __init__(self, island: Island, scheduler: Scheduler) -> None:
+    def __init__(self, island: Island, scheduler: Scheduler, epoch: int) -> None:
         self.island = island
         self.scheduler = scheduler
         self.phase = "forming"
-        self.epoch = -1
-        self.formed = -2  # the last epoch that has formed: its code may be compiled, its gangs ordered
+        self.epoch = epoch  # the first to form is the next
+        self.formed = epoch - 1  # the last epoch that has formed: its code may be compiled, its gangs ordered
         self.tree_number = 0
         self.stream = Stream(island.index)
         self.members: Spans = spans.EMPTY
@@ -69,7 +69,9 @@ class IslandBook:
         self.coming: dict[int, Join] = {}  # joined, not yet members
         self.fresh: Spans = spans.EMPTY  # members since this epoch; they get work once it has formed
         self.leaving: dict[int, str] = {}
-        self.apart: Spans = spans.EMPTY  # hosts whose relays did not reach them: they hang below the controller
+        self.apart: Spans = (
+            spans.EMPTY
+        )  # hosts whose relays did not reach them: they hang below the controller
         self.abandon: list[int] = []  # gangs given up since the last fence
         self.dropped: list[int] = []
         self.stale_world = True  # members or devices have changed since the epoch formed
@@ -98,7 +100,9 @@ class Islands:
             return f"host {join.host}: incarnation {join.incarnation} is older than {known}"
         if join.incarnation <= book.dismissed.get(join.host, -1):
             # It was cut off and has not heard that it was given up: what it still has belongs to nobody.
-            books.outbox.effect(Send((peer,), Dismiss(join.host, f"incarnation {join.incarnation} was given up")))
+            books.outbox.effect(
+                Send((peer,), Dismiss(join.host, f"incarnation {join.incarnation} was given up"))
+            )
             return f"host {join.host}: incarnation {join.incarnation} was given up"
         returned = join.incarnation > known and spans.contains(book.members, join.host)
         old_peer = book.peers.get(join.host)
@@ -126,7 +130,11 @@ class Islands:
             key = ("forming", book.island.index)
             if not self._books.watch.waits_for(key):
                 self._books.watch.begin(
-                    key, now, 0, lambda at: self._form_anyway(book, at), lambda at: self._form_anyway(book, at)
+                    key,
+                    now,
+                    0,
+                    lambda at: self._form_anyway(book, at),
+                    lambda at: self._form_anyway(book, at),
                 )
             return
         self._form_anyway(book, now)
@@ -147,7 +155,8 @@ class Islands:
             book.coming.pop(host, None)
             return
         book.leaving[host] = reason or "it asked to leave"
-        self._books.resources.host_draining(host)
+        if not spans.contains(book.fresh, host):
+            self._books.resources.host_draining(host)
         if book.phase == "running":
             self._change(book, now)
 
@@ -161,7 +170,10 @@ class Islands:
         books.outbox.effect(Tell(f"host {host} of island {book.island.name!r} is lost: {reason}"))
         self._dismiss(book, host, reason)
         book.members = spans.minus(book.members, spans.one(host))
-        book.fresh = spans.minus(book.fresh, spans.one(host))
+        if spans.contains(book.fresh, host):
+            book.fresh = spans.minus(book.fresh, spans.one(host))
+        else:
+            books.resources.host_lost(host)
         books.failures.host_lost(book, host, reason, now)
         if not book.members:
             self._empty(book)
@@ -233,12 +245,18 @@ class Islands:
         for host in spans.items(book.members):
             books.outbox.effect(Send((book.peers[host],), book.stream.seat(host, abandon, dropped)))
         books.watch.begin(
-            ("seats", index), now, 0, lambda at: self._tell_unseated(book), lambda at: self._lose_unseated(book, at)
+            ("seats", index),
+            now,
+            0,
+            lambda at: self._tell_unseated(book),
+            lambda at: self._lose_unseated(book, at),
         )
 
     def _tell_unseated(self, book: IslandBook) -> None:
         who = spans.text(book.stream.missing)
-        self._books.outbox.effect(Tell(f"island {book.island.name!r} waits for hosts {who} to take their seats"))
+        self._books.outbox.effect(
+            Tell(f"island {book.island.name!r} waits for hosts {who} to take their seats")
+        )
 
     def _lose_unseated(self, book: IslandBook, now: int) -> None:
         for host in spans.items(book.stream.missing):
@@ -264,9 +282,10 @@ class Islands:
             self._run(book, now)
 
     def _send(self, book: IslandBook, message: Ordered) -> None:
-        roots = book.stream.targets(message.hosts)
+        # A root that was dismissed meanwhile gets nothing; those below it are sent again what they miss, once seated.
+        roots = tuple(book.peers[root] for root in book.stream.targets(message.hosts) if root in book.peers)
         if roots:
-            self._books.outbox.effect(Send(tuple(book.peers[root] for root in roots), message))
+            self._books.outbox.effect(Send(roots, message))
 
     # --- draining and forming anew --------------------------------------------------------------------------------
 
@@ -326,7 +345,9 @@ class Islands:
         """Try once more, as a new epoch; the driver has said why in its own log."""
         book = self._books.islands[island]
         if (book.phase, book.epoch) == ("reforming", epoch):
-            self._books.outbox.effect(Tell(f"island {book.island.name!r}: epoch {epoch} did not form: {reason}"))
+            self._books.outbox.effect(
+                Tell(f"island {book.island.name!r}: epoch {epoch} did not form: {reason}")
+            )
             self._reform(book, now)
 
     def _run(self, book: IslandBook, now: int) -> None:
@@ -341,8 +362,10 @@ class Islands:
         book.formed = book.epoch
         self._books.failures.epoch_formed(book, now)
         self._books.recovery.island_formed(now)
+        for host in book.leaving:
+            self._books.resources.host_draining(host)
         if book.coming or book.leaving:
-            self._change(book, now)  # they came, or asked to leave, while this epoch was forming
+            self._change(book, now)
 
     # --- the end of a turn --------------------------------------------------------------------------------------
 

@@ -5,12 +5,11 @@ Records hold facts and no decisions; the rooms beside this file decide. Every re
 
 from __future__ import annotations
 
-
 from ..buffers import Buffer
 from ..messages import Blame, Get, Open, RunHeader, Submit
 from ..plan import Gang, Move, Plan
-from ..program import Program
 from ..policy.base import Ticket
+from ..program import Program
 from ..spans import Spans
 
 
@@ -34,18 +33,27 @@ class Named:
     """What a client's name for a buffer stands for. A result is named before its run is lowered, so before it has
     an id; runs that read it wait here."""
 
-    __slots__ = ("alias", "blame", "buffer", "gets", "name", "readers", "ready", "released", "session")
+    __slots__ = ("alias", "blame", "buffer", "gets", "name", "others", "readers", "ready",
+                 "released", "session")  # fmt: skip
 
     def __init__(self, session: Session, name: int, buffer: int = -1) -> None:
         self.session = session
         self.name = name
         self.buffer = buffer
-        self.alias = False  # another name for a buffer that has one: an argument that a program returned
+        self.alias = (
+            False  # another name for a buffer that has one: of a result, or argument, returned once more
+        )
+        self.others: list[Named] = []  # aliases of this
         self.ready = False  # its contents are there
         self.released = False
         self.blame: Blame | None = None
         self.readers: dict[int, Run] = {}  # runs that read it and have not ended
         self.gets: list[tuple[Session, Get]] = []  # asked for before it was ready
+
+    @property
+    def wanted(self) -> bool:
+        """By its client's hold; or by a get from before it let go, which is answered first."""
+        return not self.released or bool(self.gets)
 
 
 class ProgramRecord:
@@ -72,11 +80,19 @@ class Shape:
         self.makers: list[tuple[int, ...]] = []  # by step: steps that make its inputs
         self.arg_inputs: list[tuple[int, ...]] = []  # by step: arguments it reads
         self.feeds: list[list[int]] = [[] for _ in plan.steps]  # steps that read what step i makes
-        self.ripens: list[list[int]] = [[] for _ in plan.steps]  # gangs on other islands that its end makes ripe
+        self.ripens: list[list[int]] = [
+            [] for _ in plan.steps
+        ]  # gangs on other islands that its end makes ripe
         self.late: list[int] = [0] * len(plan.steps)  # producers on other islands, by gang
         self.users = 0  # runs lowered to it that are not over
-        self.sender_users: dict[int, int] = {}  # slots read by moves -> how many reads must end before they die
-        self.dies_at: list[list[int]] = [[] for _ in plan.steps]  # slots whose last reader in the order is step i
+        self.sender_users: dict[
+            int, int
+        ] = {}  # slots read by moves -> how many reads must end before they die
+        self.results_read: dict[int, None] = {}  # results that this run reads itself
+        self.read_at: list[list[int]] = [[] for _ in plan.steps]  # results whose last such gang is step i
+        self.dies_at: list[list[int]] = [
+            [] for _ in plan.steps
+        ]  # slots whose last reader in the order is step i
         self._derive()
 
     def _derive(self) -> None:
@@ -87,7 +103,9 @@ class Shape:
             slots = step.inputs if isinstance(step, Gang) else (step.source,)
             makers = dict.fromkeys(plan.slots[s].maker for s in slots if plan.slots[s].maker >= 0)
             self.makers.append(tuple(makers))
-            self.arg_inputs.append(tuple(dict.fromkeys(plan.slots[s].arg for s in slots if plan.slots[s].arg >= 0)))
+            self.arg_inputs.append(
+                tuple(dict.fromkeys(plan.slots[s].arg for s in slots if plan.slots[s].arg >= 0))
+            )
             for maker in makers:
                 self.feeds[maker].append(index)
             if isinstance(step, Gang):
@@ -98,6 +116,12 @@ class Shape:
                 self.sender_users[number] = readers + len(slot.senders)
             elif slot.last >= 0:
                 self.dies_at[slot.last].append(number)
+        for number in dict.fromkeys(plan.results):
+            gangs = [at for at, s in enumerate(plan.steps) if isinstance(s, Gang) and number in s.inputs]
+            if gangs or plan.slots[number].senders:
+                self.results_read[number] = None
+                if not plan.slots[number].senders:
+                    self.read_at[max(gangs)].append(number)
 
     def _find_late(self, index: int, gang: Gang) -> None:
         """A gang is late while a producer on another island, behind a move, has not finished."""
@@ -135,7 +159,7 @@ class Run:
 
     __slots__ = (
         "base", "blame", "call", "donated", "ended", "entered", "gates", "header", "held", "id", "late", "left",
-        "literals", "made_results", "names", "offered", "open_steps", "program", "session", "shape", "sizes",
+        "literals", "made_results", "names", "offered", "open_steps", "own", "program", "session", "shape", "sizes",
         "sources", "spoilt", "state", "submitted", "unsettled", "users", "using", "waits",
     )  # fmt: skip
 
@@ -152,11 +176,14 @@ class Run:
         self.made_results: dict[int, list[tuple[int, Named]]] = {}  # step -> results (slots) that it makes
         self.held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it
         self.literals: dict[int, int] = {}  # argument index -> slot
+        self.own: dict[int, int] = {}  # slot -> buffer of a result that later steps of this run still read
         self.shape: Shape | None = None
         self.header: RunHeader | None = None
         self.donated: frozenset[int] = frozenset()  # arguments whose memory it really takes over
         self.using = False  # admitted: what it holds is in use, and stays on the devices
-        self.gates: list[int] = []  # by step: how many steps must still enter (or more, see dispatch) before it may
+        self.gates: list[
+            int
+        ] = []  # by step: how many steps must still enter (or more, see dispatch) before it may
         self.unsettled: list[int] = []  # by step: its own end, and that of everything it reads
         self.entered = bytearray()  # by step: 0 not yet, 1 in an order, 2 over on its hosts, 3 settled
         self.late: list[int] = []
@@ -193,7 +220,7 @@ class Flight:
     """Something with a seq that is in an island's order and not over on all its hosts."""
 
     __slots__ = ("blame", "buffer", "copied", "cost", "counts", "entered", "hosts", "island", "kind", "left",
-                 "missing", "poisoned", "run", "seq", "session", "step", "ticket", "transfer", "unacked",
+                 "missing", "poisoned", "request", "run", "seq", "session", "step", "ticket", "transfer", "unacked",
                  "uncounted")  # fmt: skip
 
     def __init__(
@@ -212,6 +239,7 @@ class Flight:
         self.poisoned = False
         self.copied: Buffer | None = None  # of a spill or restore
         self.session: Session | None = None  # of a put or get
+        self.request = 0  # of a get: the client's name for it
         self.entered = now
         self.run = run
         self.step = step

@@ -20,7 +20,7 @@ from ..invariants.observations import RunEnded, RunSubmitted
 from ..lowering import home
 from ..messages import Blame, Ended, ForgetStep, RunHeader, Submit, Waiting
 from ..place import Place
-from ..plan import Layout, Plan
+from ..plan import Gang, Layout, Plan
 from ..resources import Waits
 from ..validate import validate_literals
 from .records import Named, ProgramRecord, Run, Session
@@ -33,7 +33,9 @@ class Runs:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._count = 0
-        self._for_slice: dict[tuple[int, str], dict[int, Run]] = {}  # (session, slice) -> runs that wait for it
+        self._for_slice: dict[
+            tuple[int, str], dict[int, Run]
+        ] = {}  # (session, slice) -> runs that wait for it
         self._for_code: dict[int, dict[int, Run]] = {}  # plan -> runs that wait for it
         self._failing: deque[tuple[Run, Blame]] = deque()  # a failure makes readers fail: one after the other
 
@@ -161,7 +163,9 @@ class Runs:
             layout = self._books.holdings.layout(source.buffer)
             if (layout.shape, layout.dtype) != (value.shape, value.dtype):
                 has, wants = f"{layout.dtype}{list(layout.shape)}", f"{value.dtype}{list(value.shape)}"
-                raise ProgramError(f"argument {index} is {has}, program {run.program.ir.name!r} wants {wants}")
+                raise ProgramError(
+                    f"argument {index} is {has}, program {run.program.ir.name!r} wants {wants}"
+                )
             layouts.append(layout)
         return tuple(layouts)
 
@@ -170,20 +174,26 @@ class Runs:
         plan, books = run.plan, self._books
         run.base = books.next_buffers(len(plan.slots))
         run.literals = {
-            slot.arg: number for number, slot in enumerate(plan.slots) if slot.arg >= 0 and slot.arg not in run.held
+            slot.arg: number
+            for number, slot in enumerate(plan.slots)
+            if slot.arg >= 0 and slot.arg not in run.held
         }
         run.made_results = {}
+        first: dict[int, Named] = {}  # slot -> the result that stands for it
         kept: list[tuple[int, int, int]] = []
         for named, slot in zip(run.names, plan.results, strict=True):
             record = plan.slots[slot]
-            if named.released and not named.name:
-                continue
-            kept.append((slot, run.session.number, named.name))
-            if record.arg in run.held:
-                books.holdings.alias(run, named, record.arg)
+            if not named.released:
+                kept.append((slot, run.session.number, named.name))
+            source = run.sources[record.arg] if record.arg in run.held else first.setdefault(slot, named)
+            if isinstance(source, Named) and source is not named:
+                if named.wanted:
+                    books.holdings.alias(named, source)
             else:
                 run.made_results.setdefault(record.maker, []).append((slot, named))
-                books.holdings.promise(named, run.base + slot, record)
+                maker = plan.steps[record.maker] if record.maker >= 0 else None
+                exact = not (isinstance(maker, Gang) and maker.irregular)
+                books.holdings.promise(named, run.base + slot, record, exact)
         args = tuple(
             run.held[index] if index in run.held else run.base + run.literals.get(index, 0)
             for index in range(len(run.sources))
@@ -294,7 +304,8 @@ class Runs:
         run.session.runs.pop(run.call.run, None)
         self._books.order.close(run.session.name, run.call.run)
         self._books.history.ended(run, run.blame)
-        self._books.observe(RunEnded(run.session.number, run.call.run, run.blame))
+        if not run.session.gone:
+            self._books.observe(RunEnded(run.session.number, run.call.run, run.blame))
         self._books.outbox.note(run.session.peer, Ended(run.call.run, run.blame))
 
     def over(self, run: Run, now: int) -> None:
@@ -306,6 +317,8 @@ class Runs:
         books.runs.pop(run.id, None)
         if run.using:
             self._give_back(run)
+        for slot in list(run.own):
+            books.holdings.own_read(run, slot, -1)
         for index in sorted(run.held):
             books.holdings.let_go(run, index)
         for source in run.sources:
@@ -318,11 +331,17 @@ class Runs:
         """What it reserved and did not use; of a failed run, what it made and nobody will read."""
         books = self._books
         for slot, key, nbytes in books.ledger.end(run.id):
-            layout = run.plan.slots[slot].layout
+            record = run.plan.slots[slot]
+            layout = record.layout
+            if record.arg in run.held:  # it was to be donated, and was not: letting go of it frees it
+                books.buffers.returned(run.held[record.arg])
+                continue
             books.holdings.free_on_hosts(run.buffer_of(slot), layout)
             books.ledger.free(key, nbytes)
         for index, slot in list(run.literals.items()):
-            if slot not in run.plan.results:  # hosts have made it, and the gang that would free it never enters
+            if (
+                slot not in run.plan.results
+            ):  # hosts have made it, and the gang that would free it never enters
                 books.holdings.free_on_hosts(run.buffer_of(slot), run.plan.slots[slot].layout)
             books.dispatch.literal_over(run, index, -1)
         if run.blame is not None:

@@ -39,7 +39,9 @@ class Watchdog:
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self._waits: dict[Hashable, Wait] = {}
-        self._heap: list[tuple[int, int, Hashable, Wait]] = []  # a wait that is over is dropped when it comes up
+        self._heap: list[
+            tuple[int, int, Hashable, Wait]
+        ] = []  # a wait that is over is dropped when it comes up
         self._count = 0
 
     def begin(

@@ -57,13 +57,14 @@ from ..messages import (
     SpillStep,
     Trouble,
 )
+from ..plan import Layout, Plan
 from ..resharding import Hosts
 from ..spans import Spans
 from .desk import Desk
 from .moves import Moves
 from .queue import Queue
 from .runs import PlanFacts, Run
-from .shards import Shards
+from .shards import Shard, Shards
 from .waits import Causes
 
 
@@ -90,6 +91,7 @@ class Executor:
         self._plans: dict[int, PlanFacts] = {}
         self._runs: dict[int, Run] = {}
         self._compiled: dict[tuple[int, int], Compiled | None] = {}  # None: under way
+        self._compiling: dict[tuple[int, int], int] = {}  # asked, and not answered
         self._forming: Seat | None = None  # the new epoch that this host has not yet reported
         self._reforming = False
         self._on: dict[type, Callable[[Any], None]] = {
@@ -127,6 +129,16 @@ class Executor:
         )
         held = tuple(self._shards.held())
         return Join(self.host, self._incarnation, self.epoch, self.last, held, unfinished)
+
+    def plan(self, number: int) -> Plan | None:
+        """What a CompileCode names, for the driver to read; None once it is forgotten."""
+        facts = self._plans.get(number)
+        return None if facts is None else facts.plan
+
+    def plan_of(self, run: int) -> Plan | None:
+        """What a Launch names a step of. A run is forgotten only when nothing of it can launch any more."""
+        found = self._runs.get(run)
+        return None if found is None else found.facts.plan
 
     # --- the stream ---------------------------------------------------------------------------------------
 
@@ -168,18 +180,34 @@ class Executor:
         run = self._runs[header.run] = Run(header, facts)
         for slot, arg in facts.args:
             if arg in run.literal or slot in run.kept:
-                self._argument(run, slot, arg)
+                self._argument(run, slot, arg, header.after)
 
-    def _argument(self, run: Run, slot: int, arg: int) -> None:
+    def _argument(self, run: Run, slot: int, arg: int, after: int) -> None:
         """Make it here if its contents came with the call; and know it if it is also a result."""
         facts, buffer = run.facts.plan.slots[slot], run.ids[slot]
         used = facts.keep or facts.last >= 0 or facts.senders
         if arg in run.literal and used and run.facts.on(facts.layout.place):
-            self._shards.make(buffer, facts.layout)
-            self._desk.out.append(MakeBuffer(buffer, facts.layout, run.literal[arg], (self._desk.order,)))
+            self._literal(buffer, facts.layout, run.literal[arg], after)
         shard = self._shards.get(buffer)
         if shard is not None:
             shard.labels += run.kept.get(slot, ())
+
+    def _literal(self, buffer: int, layout: Layout, contents: bytes, after: int) -> None:
+        """As a receive: made when there is room, which may be behind gangs that still run."""
+        desk, waited = self._desk, self._moves.room(after)
+        if not waited:
+            self._shards.make(buffer, layout)
+            desk.out.append(MakeBuffer(buffer, layout, contents, (desk.order,)))
+            return
+        made: Cause = ("made", buffer)
+        self._shards.add(Shard(buffer, layout, made, after, foreign=True))
+        desk.waits.expect(made)
+
+        def make(causes: Causes) -> None:
+            desk.out.append(MakeBuffer(buffer, layout, contents, causes))
+            desk.waits.happen(made)
+
+        desk.waits.when((desk.order, *waited), make)
 
     def _gang(self, step: GangStep) -> None:
         if not self._within(step.hosts):
@@ -202,9 +230,8 @@ class Executor:
         if step.client:
             self._moves.send_whole(step)
         elif run is None or move is None:
-            self._moves.undoable(
-                step.seq, f"a send is step {step.step} of run {step.run}, which this host has not"
-            )
+            text = f"a send is step {step.step} of run {step.run}, which this host does not know"
+            self._moves.undoable(step.seq, text)
         else:
             self._moves.send(step, run, move)
         self._bury(step.seq, step.transfer)
@@ -217,9 +244,8 @@ class Executor:
         if step.client:
             self._moves.recv_whole(step)
         elif run is None or move is None:
-            self._moves.undoable(
-                step.seq, f"a receive is step {step.step} of run {step.run}, which this host has not"
-            )
+            text = f"a receive is step {step.step} of run {step.run}, which this host does not know"
+            self._moves.undoable(step.seq, text)
         else:
             self._moves.recv(step, run, move)
         self._bury(step.seq, step.transfer)
@@ -253,7 +279,9 @@ class Executor:
             return
         for number in step.codes:
             if facts.compiles(number):
-                self._compiled[step.plan, number] = None
+                key = (step.plan, number)
+                self._compiled[key] = None
+                self._compiling[key] = self._compiling.get(key, 0) + 1
                 self._desk.out.append(CompileCode(step.plan, number, (self._desk.order,)))
 
     def _forget(self, step: ForgetStep) -> None:
@@ -268,8 +296,12 @@ class Executor:
 
     def _code_ready(self, event: CodeReady) -> None:
         key = (event.plan, event.code)
-        if self._compiled.get(key, event) is not None:
+        asked = self._compiling.pop(key, 0)
+        if not asked:
             raise Illegal(f"code {event.code} of plan {event.plan} is ready, and nobody asked")
+        if asked > 1:  # asked again meanwhile, for a new epoch: the last answer is the one that counts
+            self._compiling[key] = asked - 1
+            return
         facts = self._plans.get(event.plan)
         blame = self._desk.here(event.blame, facts.plan.program if facts is not None else "")
         report = self._compiled[key] = Compiled(event.plan, event.code, self._desk.me, blame)
@@ -339,5 +371,7 @@ class Executor:
         if event.epoch > self.epoch or not self._reforming:
             raise Illegal(f"epoch {event.epoch} was formed, and nobody asked")
         self._forming, self._reforming = None, False
-        self._desk.up(Seated(self.host, self.epoch, self.tree, self.last), (("reformed", event.epoch),))
+        self._desk.order = ("reformed", event.epoch)
+        self._compiled = {key: said for key, said in self._compiled.items() if said is None}  # void with its epoch
+        self._again()  # what was said in the old epoch may not have been heard
         self._queue.go_on()

@@ -77,9 +77,8 @@ class Moves:
     def send(self, step: SendStep, run: Run, move: Move) -> None:
         facts, shard = run.facts, self._shards.get(run.ids[move.source])
         if shard is None:
-            self.undoable(
-                step.seq, f"move {move.name!r} of run {run.id} reads a buffer that is not on this host"
-            )
+            text = f"move {move.name!r} of run {run.id} reads a buffer that is not on this host"
+            self.undoable(step.seq, text, run.ids[move.source])
             return
         half = self._new(step.seq, self.sends, step.transfer, shard)
         half.program, half.node = facts.plan.program, move.name
@@ -98,9 +97,8 @@ class Moves:
         """A Get: straight to the client."""
         shard = self._shards.get(step.step)
         if shard is None or shard.layout is None:
-            self.undoable(
-                step.seq, f"client {step.client} gets buffer {step.step}, which is not on this host"
-            )
+            text = f"client {step.client} gets buffer {step.step}, which is not on this host"
+            self.undoable(step.seq, text, step.step)
             return
         half = self._new(step.seq, self.sends, step.transfer, shard)
         half.pieces = to_client(shard.layout, step.client, self._desk.host, self._hosts)
@@ -194,7 +192,7 @@ class Moves:
         self, step: RecvStep, buffer: int, layout: Layout, pieces: tuple[Piece, ...], sparse: bool
     ) -> Half:
         desk = self._desk
-        waited = self._room(step.after)
+        waited = self.room(step.after)
         empty = not pieces and not sparse
         made: Cause | None = ("recv", step.transfer)
         if empty:
@@ -209,12 +207,13 @@ class Moves:
         self._shards.retire_lost(buffer)
         return half
 
-    def _room(self, after: int) -> Causes:
-        """What the memory of something still waits for: a gang of this host, or a copy, that must end
-        first."""
-        done: Cause = ("done", after)
-        known = after in self._queue.entries or after in self.copies
-        return (done,) if known and self._desk.live(after, done) else ()
+    def room(self, after: int) -> Causes:
+        """What the memory of something still waits for: all gangs and copies of this host up to `after`.
+        (Gang `after` itself may be one of other hosts: its devices need not be ours.)"""
+        if after < 0:
+            return ()
+        earlier: list[Cause] = [("done", seq) for seq in (*self._queue.entries, *self.copies) if seq <= after]
+        return tuple(done for done in earlier if self._desk.live(done[1], done))
 
     def _open_recv(self, half: Half, sparse: bool, causes: Causes) -> None:
         desk, shard = self._desk, half.shard
@@ -275,7 +274,8 @@ class Moves:
     def spill(self, step: SpillStep) -> None:
         shard = self._shards.get(step.buffer)
         if shard is None:
-            self.undoable(step.seq, f"buffer {step.buffer} is to be spilled, and is not on this host")
+            text = f"buffer {step.buffer} is to be spilled, and is not on this host"
+            self.undoable(step.seq, text, step.buffer)
             return
         desk, idle = self._desk, self._shards.idle(shard)
         half = self._copy(step.seq, shard)
@@ -290,10 +290,11 @@ class Moves:
     def restore(self, step: RestoreStep) -> None:
         shard = self._shards.get(step.buffer)
         if shard is None:
-            self.undoable(step.seq, f"buffer {step.buffer} is to be restored, and is not on this host")
+            text = f"buffer {step.buffer} is to be restored, and is not on this host"
+            self.undoable(step.seq, text, step.buffer)
             return
         desk = self._desk
-        causes = (*self._shards.idle(shard), *self._room(step.after))
+        causes = (*self._shards.idle(shard), *self.room(step.after))
         half = self._copy(step.seq, shard)
         shard.user, shard.uses = -1, ()
         shard.made, shard.made_seq, shard.foreign = ("done", step.seq), step.seq, True
@@ -337,8 +338,11 @@ class Moves:
 
     def undoable(self, seq: int, text: str, buffer: int = -1) -> None:
         """Nobody may wait for it."""
-        blame = self._shards.missing(buffer, text, seq)
-        self._desk.up(Done(seq, self._desk.me, blame), (self._desk.order,))
+        desk = self._desk
+        record = Record(seq, "over", {}, seq)
+        record.said = (Done(seq, desk.me, self._shards.missing(buffer, text, seq)),)
+        desk.records.append(record)
+        desk.up(record.said[0], (desk.order,))
 
     def _still(self, waited: Causes) -> Causes:
         live = self._desk.live

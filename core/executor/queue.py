@@ -12,6 +12,8 @@ disjoint devices), or one a device, for hardware with a queue a device.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..effects import Abandon, Cause, Finished, FreeBuffer, Launch, LaunchFailed, Prepare
 from ..errors import Illegal
 from ..messages import Arrived, Blame, Done, Enqueued, GangStep, Trouble
@@ -238,10 +240,23 @@ class Queue:
         for entry in given_up:
             for shard in entry.outputs:
                 shard.spoil(blame)
-            self._end(entry, blame, (desk.order,))
+            desk.waits.when((desk.order, *self._before(entry)), partial(self._bury, entry, blame))
         for entry in given_up:
             desk.waits.happen(("launch", entry.seq))
-            desk.waits.happen(("done", entry.seq))
+
+    def _before(self, entry: Entry) -> Causes:
+        """What a gang that will never run would have ended behind: all gangs before it, and what brings its
+        inputs."""
+        live = self._desk.live
+        earlier: list[Cause] = [("done", seq) for seq in self.entries if seq < entry.seq]
+        found = [cause for cause in earlier if live(cause[1], cause)]
+        foreign = [(shard.made_seq, shard.made) for shard in entry.inputs if shard.foreign]
+        found += [made for seq, made in foreign if made is not None and live(seq, made)]
+        return tuple(dict.fromkeys(found))
+
+    def _bury(self, entry: Entry, blame: Blame, causes: Causes) -> None:
+        self._end(entry, blame, causes)
+        self._desk.waits.happen(("done", entry.seq))
 
     def go_on(self) -> None:
         """Unless something still stops it."""

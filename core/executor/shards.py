@@ -83,7 +83,9 @@ class Shards:
         shard = self.named.get(buffer)
         if shard is None:
             shard = Shard(buffer, None, None, -1)
-            shard.spoil(self.missing(buffer, f"gang {seq} reads buffer {buffer}, which is not on this host", seq))
+            shard.spoil(
+                self.missing(buffer, f"gang {seq} reads buffer {buffer}, which is not on this host", seq)
+            )
         return shard
 
     def missing(self, buffer: int, text: str, seq: int) -> Blame:
@@ -114,7 +116,7 @@ class Shards:
         )
 
     def drop(self, buffers: tuple[int, ...], blame: Blame) -> None:
-        """Lost with a host, or nobody's. A message that was lost with its path may come again and name them."""
+        """Lost with a host, or nobody's. A message that was lost with its path may still come and name it."""
         self.lost.update(dict.fromkeys(buffers, blame))
         for buffer in buffers:
             self.retire_lost(buffer)

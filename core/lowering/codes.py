@@ -31,11 +31,12 @@ def codes(draft: Draft) -> Draft:
 def _key(draft: Draft, gang: Gang) -> Key:
     """Which inputs are donated is compiled in; the place is told by the layouts, but a gang may have none."""
     code = draft.codes[gang.computation]
+    position = {slot: number for number, slot in enumerate(gang.inputs)} if gang.donated else {}
     return (
         code.key,
         code.code,
         tuple(canonical(draft.slots[slot].layout) for slot in gang.inputs),
         tuple(canonical(draft.slots[slot].layout) for slot in gang.outputs),
-        tuple(gang.inputs.index(slot) for slot in gang.donated),
+        tuple(position[slot] for slot in gang.donated),
         gang.place,
     )

@@ -23,7 +23,7 @@ def cut(plan: Plan, island: int) -> Plan:
     What orders the steps stays behind: hosts are told each step when it has entered an order.
     """
     steps = tuple(step if _concerns(plan, step, island) else BLANK_STEP for step in plan.steps)
-    slots: set[int] = set()
+    slots = {slot for slot in plan.results if plan.slots[slot].layout.place.island == island}  # read or not
     codes: set[int] = set()
     for step in steps:
         if isinstance(step, Move):

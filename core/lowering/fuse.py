@@ -119,7 +119,8 @@ class _Fusion:
         name = f"{first.name} .. {last.name} ({len(self._gangs)} nodes)"
         parts, results = self._parts()
         key = blake2b(msgspec.msgpack.encode((parts, results)), digest_size=16).hexdigest()
-        donated = (slot for gang in self._gangs for slot in gang.donated if slot in set(self._inputs))
+        outer = set(self._inputs)
+        donated = (slot for gang in self._gangs for slot in gang.donated if slot in outer)
         gang = msgspec.structs.replace(
             first,
             name=name,

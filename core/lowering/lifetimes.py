@@ -6,6 +6,8 @@ instead of taken over: the device would have to wait for the network before it m
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ..plan import Gang, Slot
@@ -36,12 +38,23 @@ def _donate(index: int, step: Step, slots: list[Slot]) -> Step:
     if not isinstance(step, Gang) or not step.donated:
         return step
     donated = tuple(slot for slot in step.donated if slots[slot].last == index)
-    free = list(donated)
-    for output in step.outputs:
-        fitting = [slot for slot in free if slots[slot].nbytes == slots[output].nbytes]
-        if fitting:
-            same = [slot for slot in fitting if slots[slot].layout == slots[output].layout]
-            taken = (same or fitting)[0]
-            free.remove(taken)
-            slots[output] = msgspec.structs.replace(slots[output], takes=taken)
+    for output, taken in _matches(step.outputs, donated, slots).items():
+        slots[output] = msgspec.structs.replace(slots[output], takes=taken)
     return step if donated == step.donated else msgspec.structs.replace(step, donated=donated)
+
+
+def _matches(outputs: tuple[int, ...], donated: tuple[int, ...], slots: list[Slot]) -> dict[int, int]:
+    """Output -> the donated slot that it takes over: one of its own layout, or else of just its size."""
+    found: dict[int, int] = {}
+    alike: tuple[Callable[[Slot], object], ...] = (lambda slot: slot.layout, lambda slot: slot.nbytes)
+    for kind in alike:
+        free: dict[object, list[int]] = {}
+        taken = set(found.values())
+        for slot in reversed(donated):
+            if slot not in taken:
+                free.setdefault(kind(slots[slot]), []).append(slot)
+        for output in outputs:
+            fitting = free.get(kind(slots[output]))
+            if output not in found and fitting:
+                found[output] = fitting.pop()
+    return found

@@ -31,10 +31,10 @@ POLICIES: dict[str, type[Policy]] = {
     "round_robin": RoundRobin,
 }
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "stride": ("lag",),
+    "stride": ("lead",),
     "priority": ("age",),
     "shortest": ("stretch",),
-    "round_robin": ("lag",),
+    "round_robin": ("lead",),
 }
 UNITS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 

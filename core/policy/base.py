@@ -130,14 +130,15 @@ class Memory:
         """A gang came whose devices join the two; what `other` was is part of `domain` now."""
 
     def split(self, domain: int, other: int) -> None:
-        """What held it together is over: part of `domain` is `other` from now on."""
+        """What held it together is over: part of `domain` is `other` from now on. Clients that wait there
+        then join it, and leave `domain` if that was all they had."""
 
     def ended(self, domain: int) -> None:
         """Nothing waits or runs there any more."""
 
 
 class Policy(Memory, ABC):
-    """Subclass this, and pass the class or an instance. Only `pick` must be written."""
+    """Subclass this, and pass the class, or an instance for each island. Only `pick` must be written."""
 
     @abstractmethod
     def pick(self, ready: Ready, now: int) -> Ticket:

@@ -1,7 +1,7 @@
 """What stride and round-robin share: whoever has been charged least, among those who contend, goes first.
 
-This is start-time fair queueing. In each domain every client has a tag, what it has been charged there, and
-the domain has a clock, the highest tag that anyone had when a gang of his entered. A client that comes with
+This is start-time fair queueing. In each domain every client has a tag, what it has been charged there. The
+domain has a clock: the lowest tag of those who waited when a gang last entered. A client that comes with
 work, new or after a pause, starts at the clock if its tag is behind: idling saves up nothing. (If its tag
 is ahead it stays ahead: leaving pays no debt.) While two clients are backlogged for the same devices their
 tags differ by one charge each.
@@ -10,10 +10,11 @@ Tags belong to a domain, not to the island: a client is charged where it runs, a
 with it, even through others, neither knows nor feels it. When two domains merge their clocks are set to one
 time, so each client keeps the lead or lag it had among those it knew.
 
-One lag is not idling: a wide gang that may not enter because others fill the window of *some* of its
-devices. It keeps its tag, so that it is preferred when it can go; but it makes up for at most `lag` of its
-gangs in a row, or its neighbours would pay for what a stranger, on devices that they never used, had done
-to it.
+Not all that contend can always use what there is: a wide gang that others keep from *some* of its devices
+leaves the rest of them to whoever runs there. That is nobody's loss, and so it is not charged: a gang is
+free when its client is ahead of the last by `lead` such gangs already. Or the wide gang would make up for
+it one day, in a row, and neighbours would pay for what a stranger, on devices that they never used, had
+done to it.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ from .base import Policy, Ready, Ticket
 
 
 class Clock:
-    """One domain: `time`, and what each client has been charged."""
+    """One domain: its time, what each client has been charged, and who has gangs that wait ready."""
 
-    __slots__ = ("tags", "time")
+    __slots__ = ("tags", "time", "waiting")
 
-    def __init__(self, time: int = 0, tags: dict[int, int] | None = None) -> None:
-        self.time = time
-        self.tags: dict[int, int] = {} if tags is None else tags
+    def __init__(self) -> None:
+        self.time = 0
+        self.tags: dict[int, int] = {}
+        self.waiting: dict[int, None] = {}
 
 
 class Fair(Policy):
-    def __init__(self, lag: int = 4) -> None:
-        self.lag = lag
+    def __init__(self, lead: int = 4) -> None:
+        self.lead = lead
         self._clocks: dict[int, Clock] = {}
 
     @abstractmethod
@@ -57,13 +59,21 @@ class Fair(Policy):
 
     def entered(self, ticket: Ticket, domain: int, now: int) -> None:
         clock, charge = self._clock(domain), self.charge(ticket)
-        start = max(clock.tags.get(ticket.client, clock.time), clock.time - self.lag * charge)
-        clock.tags[ticket.client] = start + charge
-        clock.time = max(clock.time, start)
+        tags = clock.tags
+        start = last = tags.get(ticket.client, clock.time)
+        if clock.waiting:
+            last = min(start, *map(tags.__getitem__, clock.waiting))
+        if start - last < self.lead * charge:
+            tags[ticket.client] = start + charge
+        clock.time = max(clock.time, last)
 
     def joined(self, client: int, domain: int) -> None:
         clock = self._clock(domain)
+        clock.waiting[client] = None
         clock.tags[client] = max(clock.tags.get(client, clock.time), clock.time)
+
+    def left(self, client: int, domain: int) -> None:
+        del self._clock(domain).waiting[client]
 
     def gone(self, client: int) -> None:
         for clock in self._clocks.values():
@@ -74,10 +84,12 @@ class Fair(Policy):
         for client, tag in end.tags.items():
             moved = tag + clock.time - end.time
             clock.tags[client] = max(clock.tags.get(client, moved), moved)
+        clock.waiting.update(end.waiting)
 
     def split(self, domain: int, other: int) -> None:
         clock = self._clock(domain)
-        self._clocks[other] = Clock(clock.time, dict(clock.tags))
+        part = self._clocks[other] = Clock()
+        part.time, part.tags = clock.time, dict(clock.tags)
 
     def ended(self, domain: int) -> None:
         self._clocks.pop(domain, None)

@@ -88,7 +88,11 @@ class Cluster:
                 reports += [Compiled(step.plan, code, below) for code in step.codes]
             elif isinstance(step, GangStep):
                 reports.append(Done(step.seq, spans.meet(step.hosts, below)))
-        return [Came(peer, Reports(message.island, message.epoch, message.tree, tuple(reports)))] if reports else []
+        return (
+            [Came(peer, Reports(message.island, message.epoch, message.tree, tuple(reports)))]
+            if reports
+            else []
+        )
 
 
 def controller(nodes: int, runs: int) -> tuple[float, float, list[Ordered | Seat]]:
@@ -143,7 +147,10 @@ def main() -> None:
     base = median(naive(60) for _ in range(REPEATS))
     print(f"{'':34}{'gangs':>10}{'events':>10}{'x naive':>9}")
     print(f"{'naive: a message a host and gang':34}{base:>10,.0f}{'':>10}{1:>9.1f}")
-    for name, nodes, runs in (("controller, 1 node a call", 1, 400), ("controller, 128 nodes a call", 128, 8)):
+    for name, nodes, runs in (
+        ("controller, 1 node a call", 1, 400),
+        ("controller, 128 nodes a call", 128, 8),
+    ):
         found = [controller(nodes, runs) for _ in range(REPEATS)]
         gangs, events = median(f[0] for f in found), median(f[1] for f in found)
         print(f"{name:34}{gangs:>10,.0f}{events:>10,.0f}{gangs / base:>9.1f}")

@@ -299,6 +299,27 @@ def test_a_spilled_buffer_is_counted_where_it_is_and_comes_back() -> None:
     assert (buffer.state, desk.on_hosts()) == ("ready", {0: 0, 1: 0})
 
 
+@pytest.mark.parametrize("taken_first", [False, True])
+def test_a_donated_buffer_comes_back_into_the_run_s_own_memory(taken_first: bool) -> None:
+    desk = Desk(60)
+    buffer = desk.buffers.hold(0)
+    desk.buffers.donate(ANN, 10, "run")
+    desk.spill.begin(buffer)
+    assert not desk.buffers.is_sole(0, 60)  # not before it has left
+    desk.spill.spilled(buffer)
+    desk.ledger.admit(1, None, [(desk.key, 60)])
+    if taken_first:
+        desk.buffers.consumed(0)
+        desk.spill.restore(buffer)
+    else:
+        desk.spill.restore(buffer)
+        desk.buffers.consumed(0)
+    desk.spill.restored(buffer)
+    for gone in desk.buffers.let_go([0]):
+        desk.spill.drop(gone)
+    assert (desk.resident(), desk.on_hosts()) == (60, {0: 0, 1: 0})  # the run frees it, or passes it on
+
+
 @pytest.mark.parametrize("blame", [None, LOST])
 @pytest.mark.parametrize("coming", [False, True])
 def test_what_is_let_go_while_it_is_copied_is_free_when_it_has_been(

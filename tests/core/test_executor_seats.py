@@ -129,6 +129,23 @@ def test_lost_buffers_are_freed() -> None:
     assert host.hear(seat(tree=1, dropped=(50, 51)))[0] == FreeBuffer(50, (("seat", 1),))
 
 
+def test_what_names_a_lost_buffer_afterwards_is_blamed_on_the_loss_and_is_no_fault() -> None:
+    """It was ordered before, its message was lost with the old tree, and came again through the new one."""
+    host = Host()
+    host.put(50)
+    host.run(chain(1), args=(50,))
+    host.hear(seat(tree=1, dropped=(50, 101)))
+    launched, ended = host.read(enter(1), SendStep(2, -1, 50, HOSTS, 2, 7))
+    assert isinstance(launched, Launch)
+    assert launched.placeholders
+    assert isinstance(ended, Up)
+    assert isinstance(ended.report, Done)
+    assert ended.report.blame is not None
+    assert ended.report.blame.code == "host-lost"
+    assert FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(Finished(1))  # nobody else will free it
+    assert ended.report in [e.report for e in host.hear(seat(tree=2)) if isinstance(e, Up)]
+
+
 def test_a_new_epoch_forms_when_the_devices_are_through_and_launches_nothing_before() -> None:
     host = Host()
     host.run(inbound())

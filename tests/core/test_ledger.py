@@ -271,7 +271,7 @@ def test_a_donated_argument_is_among_what_a_run_gives_back() -> None:
     plan = draft.plan()
     desk.ledger.admit(-1, None, [(desk.atoms.intern(FOUR), 60)])
     desk.admit(1, plan, effective(plan, frozenset({0})))
-    assert desk.admit(2, one_gang(90)) == Short({0: 60}, running=True, enough=True)
+    assert desk.admit(2, one_gang(90)) == Short({0: 50}, running=True, enough=True)
 
 
 def test_a_withdrawn_run_gives_back_what_it_has_not_used_and_names_what_is_left() -> None:

@@ -89,6 +89,15 @@ def test_a_duplicate_is_dropped() -> None:
     assert link.frame_came(Frame(1, 0, word(7)), 2) == []
 
 
+def test_an_older_acknowledgement_takes_nothing_back() -> None:
+    link = up()
+    for number in (1, 2, 3):
+        link.send(word(number), 0)
+    for ack in (2, 1, 3):
+        assert link.frame_came(Frame(0, ack), 1) == []
+    assert not link._unacked
+
+
 def test_a_gap_is_asked_for_once_and_the_peer_goes_back() -> None:
     link = up()
     assert link.frame_came(Frame(2, 0, word(2)), 1) == [Transmit(Frame(0, 0, None, again=True))]
@@ -110,7 +119,10 @@ def test_a_silent_peer_is_gone_when_its_lease_ends() -> None:
     link = up()
     link.frame_came(Frame(0, 0), 400)
     assert not any(isinstance(command, Gone) for command in link.wakeup(1399))
-    assert link.wakeup(1400) == [Gone("nothing heard for 1000 ns")]
+    [gone] = link.wakeup(1400)
+    assert isinstance(gone, Gone)
+    assert gone.reason.startswith("nothing heard for")
+    assert not gone.violation
     assert link.state == "gone"
     assert link.next_wakeup() is None
     assert link.wakeup(9999) == link.send(word(1), 9999) == link.frame_came(Frame(0, 0), 9999) == []

@@ -1,13 +1,8 @@
 """Relays pass an order to exactly those who must see it, and what comes up is one report a subtree."""
 
-from collections import deque
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from core import spans
 from core.effects import Close, Effect, Send
 from core.errors import Illegal
 from core.messages import (
@@ -27,15 +22,12 @@ from core.messages import (
     Report,
     Reports,
     Seat,
-    Seated,
     SendStep,
     Step,
     Trouble,
 )
 from core.relay import EARLY, SWEEP, HandOver, Relay, Stale
 from core.spans import Spans
-from core.stream import Stream
-from core.tree import tree
 
 PERIOD, PATIENCE = 1_000, 50
 CHILDREN = ((1, ((1, 3),)), (3, ((3, 4),)))  # 2 hangs below 1
@@ -121,6 +113,7 @@ def test_reports_of_all_below_go_up_as_one() -> None:
     host.reports(3, up(Done(8, ((3, 4),))), 0)
     assert said(host.flush()) == [Done(8, ALL)]
     assert host.flush() == []
+    assert not host._steps
 
 
 def test_only_those_who_take_part_are_waited_for() -> None:
@@ -295,6 +288,8 @@ def test_a_step_that_is_sent_again_waits_only_for_those_who_are_told_now() -> No
     host.reports(3, up(Done(8, ((3, 4),))), 0)  # it had the step by the old tree, and says so again
     assert said(host.flush()) == [Done(8, ((3, 4),))]
     host.ordered(-1, order(9, gang(8), hosts=((0, 3),)))
+    host.reports(3, up(Done(8, ((3, 4),))), 0)
+    assert said(host.flush()) == [Done(8, ((3, 4),))]
     host.report(Done(8, ((0, 1),)), 0)
     host.reports(1, up(Done(8, ((1, 3),))), 0)
     assert said(host.flush()) == [Done(8, ((0, 3),))]
@@ -328,175 +323,3 @@ def test_what_is_settled_is_forgotten() -> None:
         host.ordered(-1, order(seq, gang(seq), SendStep(-seq, 1, 1, ALL, -seq), settled=seq - 10))
     assert len(host._steps) <= 3 * SWEEP
     assert len(host._sends) <= 3 * SWEEP
-
-
-# ------------------------------------------------------------------------------------------------- a whole is
-
-
-Message = Ordered | Reports | Seat | Seated
-
-
-class Island:
-    """The controller's stream, relays with scripted executors, and a FIFO pipe between each two that
-    speak."""
-
-    def __init__(self, hosts: int) -> None:
-        self.stream = Stream(0)
-        self.relays = {host: Relay(host, PERIOD, PATIENCE) for host in range(hosts)}
-        self.pipes: dict[tuple[int, int], deque[Message]] = {}
-        self.owes: dict[int, list[int]] = {host: [] for host in range(hosts)}  # seqs enqueued, not done
-        self.did: dict[int, list[int]] = {host: [] for host in range(hosts)}
-        self.meant: dict[int, list[int]] = {host: [] for host in range(hosts)}
-        self.heard: list[Report] = []
-        self.messages_up = 0
-        self.gangs = 0
-        self.trees = 0
-
-    def write(self, sender: int, receiver: int, message: Message) -> None:
-        self.pipes.setdefault((sender, receiver), deque()).append(message)
-
-    def obey(self, host: int, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Send(peers=peers, message=message):
-                    assert isinstance(message, Ordered | Reports)
-                    for peer in peers:
-                        self.write(host, peer, message)
-                case HandOver(message=message):
-                    seqs = [step.seq for step in message.steps if isinstance(step, GangStep)
-                            if spans.contains(step.hosts, host)]  # fmt: skip
-                    self.owes[host] += seqs
-                case _:
-                    assert isinstance(effect, Stale), effect
-
-    def gang(self, hosts: Spans) -> None:
-        self.gangs += 1
-        for host in spans.items(hosts):
-            self.meant[host].append(self.gangs)
-        message = self.stream.append((), (), (gang(self.gangs, hosts),), hosts, 0)
-        for root in self.stream.targets(hosts):
-            self.write(-1, root, message)
-
-    def plant(self, fanout: int) -> None:
-        self.trees += 1
-        self.stream.refence(1, self.trees, tree(spans.of(self.relays), fanout))
-        for host in self.relays:
-            self.write(-1, host, self.stream.seat(host))
-
-    def finish(self, at: int) -> None:
-        """One host finishes the gang it has to."""
-        busy = [host for host, seqs in self.owes.items() if seqs]
-        if busy:
-            host = busy[at % len(busy)]
-            seq = self.owes[host].pop(0)
-            self.did[host].append(seq)
-            self.relays[host].report(Done(seq, spans.one(host)), 0)
-            self.obey(host, self.relays[host].flush())
-
-    def step(self, at: int) -> bool:
-        full = [pair for pair, pipe in self.pipes.items() if pipe]
-        if not full:
-            return False
-        sender, host = full[at % len(full)]
-        message = self.pipes[sender, host].popleft()
-        if host < 0:
-            self.controller_hears(message)
-        elif isinstance(message, Seat):
-            self.seat(host, message)
-        elif isinstance(message, Ordered):
-            self.obey(host, self.relays[host].ordered(sender, message))
-        elif isinstance(message, Reports):
-            self.obey(host, self.relays[host].reports(sender, message, 0))
-            self.obey(host, self.relays[host].flush())
-        return True
-
-    def seat(self, host: int, seat: Seat) -> None:
-        """And what an executor does then: it says again what is not settled."""
-        node = self.relays[host]
-        self.obey(host, node.seated(seat, 0))
-        self.write(host, -1, Seated(host, seat.epoch, seat.tree, node.inlet.seen))
-        for seq in self.did[host]:
-            node.report(Done(seq, spans.one(host)), 0)
-        self.obey(host, node.flush())
-
-    def controller_hears(self, message: Message) -> None:
-        if isinstance(message, Seated):
-            if message.tree == self.stream.tree:
-                for again in self.stream.rejoin(message.host, message.last):
-                    for root in self.stream.targets(again.hosts):
-                        self.write(-1, root, again)
-        elif isinstance(message, Reports) and message.tree == self.stream.tree:
-            self.messages_up += 1
-            for report in message.reports:
-                if isinstance(report, Beat):
-                    self.stream.seen(report.hosts, report.number)
-                else:
-                    self.heard.append(report)
-
-    def beat(self, host: int) -> None:
-        node = self.relays[host]
-        if node.inlet.place is not None:
-            node.wakeup(node.next_wakeup() or 0)
-            self.obey(host, node.flush())
-
-    def run(self) -> None:
-        while self.step(0):
-            pass
-
-
-def members(hosts: int) -> st.SearchStrategy[Spans]:
-    return st.sets(st.integers(0, hosts - 1), min_size=1).map(spans.of)
-
-
-@settings(max_examples=150)
-@given(st.integers(1, 14), st.integers(1, 5), st.data())
-def test_all_hosts_are_reported_once_and_in_one_message_a_root(
-    hosts: int, fanout: int, data: st.DataObject
-) -> None:
-    island = Island(hosts)
-    island.plant(fanout)
-    island.run()
-    for part in data.draw(st.lists(members(hosts), min_size=1, max_size=4)):
-        island.heard, island.messages_up = [], 0
-        island.gang(part)
-        for at in data.draw(st.lists(st.integers(0, 40), max_size=60)):
-            island.step(at) if at % 2 else island.finish(at)
-        while island.step(0) or any(island.owes.values()):
-            island.finish(0)
-        told = [report.hosts for report in island.heard if isinstance(report, Done)]
-        assert sum(map(spans.count, told)) == spans.count(part)
-        assert spans.union(*told) == part
-        assert island.messages_up == len(told) == len(island.stream.targets(part))
-
-
-@settings(max_examples=150)
-@given(st.integers(1, 9), st.data())
-def test_whatever_the_trees_every_order_is_done_once_every_end_is_told_and_the_log_runs_dry(
-    hosts: int, data: st.DataObject
-) -> None:
-    island = Island(hosts)
-    island.plant(2)
-    for _ in range(data.draw(st.integers(1, 70))):
-        what = data.draw(st.sampled_from(("gang", "gang", "step", "step", "step", "finish", "beat", "plant")))
-        at = data.draw(st.integers(0, 20))
-        if what == "gang":
-            island.gang(data.draw(members(hosts)))
-        elif what == "plant":
-            island.plant(at % 4 + 1)
-        elif what == "beat":
-            island.beat(at % hosts)
-        elif what == "finish":
-            island.finish(at)
-        else:
-            island.step(at)
-    while island.step(0) or any(island.owes.values()):
-        island.finish(0)
-    assert island.did == island.meant
-    for seq in range(1, island.gangs + 1):
-        told = [report.hosts for report in island.heard if isinstance(report, Done) and report.seq == seq]
-        assert spans.union(*told) == spans.of(host for host in island.meant if seq in island.meant[host])
-    for _ in range(max(map(island.stream.shape.depth, range(hosts))) + 1):
-        for host in range(hosts):
-            island.beat(host)
-        island.run()
-    assert island.stream.backlog == 0

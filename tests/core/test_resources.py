@@ -358,3 +358,14 @@ def test_a_claim_is_kept_while_its_devices_are_there() -> None:
     r.host_joined(0)
     assert r.retry() == [(1, "s", Bound(line(0, 0, 3)))]
     assert r.waiting()[0].claim == line(0, 1, 1)  # though device 0 carries less
+
+
+def test_a_claim_on_a_spare_ends_when_the_spare_rests() -> None:
+    r = all_up(Cluster((Island(name="i", hosts=3, per_host=1, spares=1),)))
+    r.host_lost(0)
+    r.bind(1, take(2))
+    waits(r.bind(2, alone(2)))
+    assert r.waiting()[0].claim == line(0, 1, 2)
+    r.host_joined(0)
+    assert r.retry() == []
+    assert r.waiting()[0].claim == line(0, 0, 2)

@@ -109,6 +109,59 @@ def test_narrow_gangs_may_pass_a_blocked_wide_one_so_often_and_not_more() -> Non
     assert world.fill() == [narrow[2]]
 
 
+def test_a_place_that_was_served_may_be_passed_again() -> None:
+    world = OrderWorld(Fifo, window=1, max_passes=1)
+    world.offer(0, LEFT, cost=1000)
+    world.fill()
+    wide = [world.offer(1, ALL) for _ in range(3)]
+    for each in wide:
+        passing = world.offer(2, RIGHT)
+        assert world.fill() == [passing]
+        world.finish(passing)
+        world.finish(world.flying[0])
+        assert world.fill() == [each]
+        older = world.offer(0, LEFT, submitted=-1)  # blocks the left again when the wide one is over
+        world.finish(each)
+        assert world.fill() == [older]
+
+
+def test_what_was_passed_and_withdrawn_counts_no_more() -> None:
+    world = OrderWorld(Fifo, window=1, max_passes=1)
+    world.offer(0, LEFT)
+    world.fill()
+    for _ in range(3):
+        wide = world.offer(1, ALL)
+        passing = world.offer(2, RIGHT)
+        assert world.fill() == [passing]
+        world.finish(passing)
+        world.waiting.remove(wide)
+        world.scheduler.withdraw(wide.run)
+
+
+def test_who_waits_for_one_that_was_passed_is_not_passed_itself() -> None:
+    world = OrderWorld(Fifo, window=1, max_passes=0)
+    busy = world.offer(0, [0])
+    world.fill()
+    first, second, third = world.offer(1, [0, 1]), world.offer(2, [1, 2]), world.offer(3, [2])
+    assert world.fill() == []
+    world.finish(busy)
+    assert world.fill() == [first]
+    world.finish(first)
+    assert world.fill() == [second]
+    assert third.state == "waiting"
+
+
+def test_who_becomes_more_urgent_no_longer_waits_for_one_that_was_passed() -> None:
+    world = OrderWorld(Priority, window=1, max_passes=0)
+    world.offer(0, LEFT)
+    world.fill()
+    world.offer(1, ALL)
+    narrow = world.offer(2, RIGHT)
+    assert world.fill() == []
+    world.scheduler.client_changed(2, weight=1, priority=1)
+    assert world.fill() == [narrow]
+
+
 def test_who_shares_no_device_with_a_blocked_gang_does_not_wait_for_it() -> None:
     world = OrderWorld(Fifo, window=1, max_passes=0)
     world.offer(0, [0])
@@ -267,6 +320,8 @@ def test_a_client_that_goes_takes_along_what_has_not_entered() -> None:
         world.offer(0, ALL)
     other = world.offer(1, LEFT)
     assert world.scheduler.client_gone(0) == 3
+    assert isinstance(world.scheduler.policy, Stride)
+    assert [list(clock.tags) for clock in world.scheduler.policy._clocks.values()] == [[1]]
     world.waiting = [other]
     world.finish(entered)
     assert world.fill() == [other]

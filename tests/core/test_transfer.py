@@ -64,14 +64,14 @@ def is_close(effects: list[Effect], peer: int) -> bool:
     return len(effects) == 1 and isinstance(effects[0], Close) and effects[0].peer == peer
 
 
-# ------------------------------------------------------------------------------------------------------- sending
+# ------------------------------------------------------------------------------------------------------- send
 
 
 def test_a_sender_with_contents_and_no_credits_says_so() -> None:
     it = machine()
-    assert open_send(it, (1, 0, 70), (1, 1, 0), (2, 2, 5)) == to(
-        1, Offer(T, 0, 1, ((0, 70), (1, 0)))
-    ) + to(2, Offer(T, 0, 2, ((2, 5),)))
+    assert open_send(it, (1, 0, 70), (1, 1, 0), (2, 2, 5)) == to(1, Offer(T, 0, 1, ((0, 70), (1, 0)))) + to(
+        2, Offer(T, 0, 2, ((2, 5),))
+    )
 
 
 def test_it_sends_what_is_granted_in_chunks_and_no_more() -> None:
@@ -133,7 +133,7 @@ def test_a_dropped_send_spoils_those_who_have_not_been_sent_all() -> None:
     assert open_send(other, (1, 0, 10)) == [*to(1, Spoilt(T, 0, 1, BOOM)), Sent(T)]
 
 
-# ----------------------------------------------------------------------------------------------------- receiving
+# ----------------------------------------------------------------------------------------------------- receiv
 
 
 def test_credits_go_out_before_the_source_exists_so_that_data_flow_when_it_does() -> None:
@@ -255,7 +255,7 @@ def test_more_offered_than_was_counted_is_somebodys_fault() -> None:
     assert is_close(came(other, 5, Offer(T, 5, 0, ((9, 10), (8, 10)))), 5)
 
 
-# ------------------------------------------------------------------------------------------------------ credits
+# ------------------------------------------------------------------------------------------------------ credi
 
 
 def test_credits_go_to_the_lowest_in_the_global_order_first() -> None:
@@ -274,11 +274,23 @@ def test_credits_go_to_the_lowest_in_the_global_order_first() -> None:
 def test_what_is_not_ready_never_holds_the_reserve() -> None:
     it = machine()
     granted = [
-        effect for transfer in range(1, 9) for effect in open_recv(it, (1, 0, 500), transfer=transfer, seq=transfer)
+        effect
+        for transfer in range(1, 9)
+        for effect in open_recv(it, (1, 0, 500), transfer=transfer, seq=transfer)
     ]
     assert granted == [*to(1, *(Grant(transfer, 1, 0, 100) for transfer in (1, 2, 3)))]
     assert came(it, 1, Offer(8, 1, 0, ((0, 500),))) == to(1, Grant(8, 1, 0, 100))
     assert it.pool.out == 400
+
+
+def test_early_credits_go_by_the_order_too_and_come_free_when_a_source_is_ready() -> None:
+    it = machine()
+    for transfer in (1, 2, 3, 9, 8):
+        open_recv(it, (1, 0, 100), transfer=transfer, seq=transfer)
+    assert it.pool.out == 300
+    assert came(it, 1, Offer(2, 1, 0, ((0, 100),))) == to(1, Grant(8, 1, 0, 100))
+    assert came(it, 1, Chunk(2, 1, 0, 0, 0, 50))[1:] == []  # early lanes hold 300 again
+    assert came(it, 1, Chunk(1, 1, 0, 0, 0, 50))[1:] == to(1, Grant(9, 1, 0, 100))
 
 
 def test_a_ready_lane_has_a_window() -> None:
@@ -298,7 +310,7 @@ def test_a_pool_holds_two_chunks_at_least() -> None:
         Transfer(0, pool=99, chunk=50)
 
 
-# ---------------------------------------------------------------------------------------------- what makes no sense
+# ---------------------------------------------------------------------------------------------- what makes no
 
 
 def receiving() -> Transfer:
@@ -366,6 +378,8 @@ def test_early_words_are_bounded_a_peer() -> None:
     assert is_close(came(it, 1, Grant(8, 0, 1, 5)), 1)
     assert is_close(came(it, 1, Spoilt(8, 1, 0, BOOM)), 1)
     assert came(it, 2, Grant(8, 0, 2, 5)) == []
+    it.handle(OpenRecv(0, 0, 4, ((1, 0, 5),), False, ()), 0)
+    assert came(it, 1, Spoilt(8, 1, 0, BOOM)) == []  # one word has been heard, so there is room for another
     it.handle(Disconnected(1), 0)
     assert came(it, 1, Grant(8, 0, 1, 5)) == []
 
@@ -394,7 +408,7 @@ def test_only_the_last_ends_are_remembered() -> None:
     assert is_close(came(it, 1, Chunk(3, 1, 0, 0, 0, 5)), 1)
 
 
-# -------------------------------------------------------------------------------------------------- a peer is lost
+# -------------------------------------------------------------------------------------------------- a peer is
 
 
 def test_a_lost_peer_spoils_what_was_to_come_and_needs_nothing_any_more() -> None:

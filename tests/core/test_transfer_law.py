@@ -1,4 +1,5 @@
-"""Whatever the interleaving: each byte once and in its place, the pool never exceeded, and nothing waits for ever."""
+"""Whatever the interleaving: each byte once and in its place, the pool never exceeded, and nothing waits
+for ever."""
 
 from collections import deque
 
@@ -101,7 +102,7 @@ def events(transfer: int, pieces: list[Piece], nodes: int, sparse: bool) -> list
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.integers(1, 4), st.integers(2, 8), st.data())
 def test_all_arrives_once_and_nothing_deadlocks_in_whichever_order_halves_open(
     nodes: int, chunks: int, data: st.DataObject
@@ -148,7 +149,7 @@ def test_all_arrives_once_and_nothing_deadlocks_in_whichever_order_halves_open(
     assert net.promised == [0] * nodes
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(st.integers(1, 3), st.data())
 def test_every_half_ends_exactly_once_though_transfers_are_dropped_and_sources_spoilt(
     nodes: int, data: st.DataObject

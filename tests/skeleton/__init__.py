@@ -1,1 +1,1 @@
-"""The walking skeleton: one gang through a minimal core under two throw-away drivers."""
+"""The walking skeleton: core's own machines under two throw-away drivers, one simulated and one real."""

@@ -1,7 +1,7 @@
-"""One host of driver 2: the executor machine, its devices, a stream to the controller, a port for data.
+"""One host of driver 2: core's host machine, its JAX devices, its streams.
 
-`python -m tests.skeleton.agent NAME CONTROLLER TAPE` ends when its stream or its standard input closes,
-or after a minute.
+`python -m tests.skeleton.agent HOST CONTROLLER LOG` ends when it is dismissed, when its standard input
+closes, or after a minute.
 """
 
 from __future__ import annotations
@@ -12,91 +12,86 @@ import sys
 import threading
 from pathlib import Path
 
-import grpc
 import grpc.aio
 
-from . import vocabulary as v
+from core import effects as e
+from core.messages import Blame, Chunk
+
 from .devices import Devices
-from .minicore import CONTROLLER
-from .miniexecutor import Executor
-from .wire import FETCH, LOOPBACK, OPTIONS, STREAM, Address, Node, caller, decode_frame, encode, service
+from .ends import host_end, new_host
+from .wire import CONTROLLER, FIND, OPTIONS, Node, world_name
+from .work import CLUSTER
 
 LIFETIME_S = 60
 
 
 class Agent:
-    def __init__(self, name: str, controller: str) -> None:
-        self.name, self.controller = name, controller
-        self.node = Node(Executor(name), self.perform)
-        self.devices = Devices(self.node.post, self.node.fail)
-        self.outbox: asyncio.Queue[bytes] = asyncio.Queue()
-        self.directory: dict[str, str] = {}
-        self.fetches: dict[tuple[str, v.Key], asyncio.Future[bytes]] = {}
+    def __init__(self, host: int, controller: str, log: Path) -> None:
+        self.host, self.controller = new_host(host), controller
+        self.log = log.open("wb", buffering=0)
+        endpoint = host_end(self.host, self.log.write)
+        self.node = Node(endpoint, self.perform, lambda peer: host, self.contents)
+        self.node.directory[CONTROLLER] = controller
+        self.devices = Devices(host, CLUSTER, self.node.post, self.fail)
+        self.sources: dict[int, int] = {}  # transfer -> buffer
+        self.stopped = asyncio.Event()
 
-    def perform(self, command: v.Command) -> None:
-        match command:
-            case v.Send((to,), message) if to == CONTROLLER:
-                self.outbox.put_nowait(encode(message))
-            case v.JoinWorld(epoch):
-                self.devices.join(command, self.directory[f"coordination/{epoch}"])
-            case v.Build():
-                self.devices.build(command)
-            case v.Launch():
-                self.devices.launch(command)
-            case v.Drop():
-                self.devices.drop(command)
-            case v.Deliver(to, buffer):
-                self.fetches.pop((to, buffer)).set_result(self.devices.local(buffer))
+    def fail(self, error: BaseException) -> None:
+        self.node.loop.call_soon_threadsafe(self.node.fail, error)
+
+    def perform(self, effect: e.Effect) -> None:
+        match effect:
+            case e.Reform(epoch):
+                island = CLUSTER.island_of_host(self.host.host).index
+                self.devices.reform(effect, self.node.directory[world_name(island, epoch)])
+            case e.CompileCode():
+                self.node.task(self.compile(effect))
+            case e.Launch(run=run):
+                plan = self.host.executor.plan_of(run)
+                assert plan is not None
+                self.devices.launch(effect, plan)
+            case e.MakeBuffer():
+                self.devices.make(effect)
+            case e.FreeBuffer(buffer):
+                self.devices.free(buffer)
+            case e.OpenSend(transfer, buffer):
+                self.sources[transfer] = buffer
+            case e.Sent(transfer):
+                del self.sources[transfer]
+            case e.Stop():
+                self.stopped.set()
+            case e.Abandon() | e.DropTransfer() | e.Prepare() | e.Tell():
+                pass  # a collective whose member has died ends by itself, with an error
             case _:
-                raise NotImplementedError(command)
+                raise NotImplementedError(effect)
 
-    async def fetch(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        """The data plane: a client asks this host for its shard; the machine says when it may have it."""
-        message = decode_frame(request)
-        assert isinstance(message, v.Fetch)
-        answer = self.fetches.setdefault((caller(context), message.buffer), self.node.loop.create_future())
-        self.node.post(v.Received(caller(context), message))
-        return await answer
+    def contents(self, chunk: Chunk) -> bytes:
+        """A chunk may be sent again when its receiver has all, and its source is gone: nobody reads it."""
+        buffer = self.sources.get(chunk.transfer)
+        return b"" if buffer is None else self.devices.read(buffer, chunk)
+
+    async def compile(self, command: e.CompileCode) -> None:
+        plan = self.host.executor.plan(command.plan)
+        try:
+            assert plan is not None, "the plan is forgotten"
+            async with grpc.aio.insecure_channel(self.controller, options=OPTIONS) as channel:
+                blob = await channel.unary_unary(FIND)(plan.codes[command.code].code.encode(), timeout=10)
+            self.devices.compile(command, plan, blob)
+        except Exception as error:
+            self.node.feed(e.CodeReady(command.plan, command.code, Blame("user", f"no code: {error}")))
 
     async def run(self) -> None:
-        server = grpc.aio.server(options=OPTIONS)
-        fetch = grpc.unary_unary_rpc_method_handler(self.fetch)
-        server.add_generic_rpc_handlers([service(FETCH, fetch)])
-        port = server.add_insecure_port(LOOPBACK)
-        await server.start()
-        async with grpc.aio.insecure_channel(self.controller, options=OPTIONS) as channel:
-            identity = (("name", self.name), ("address", f"127.0.0.1:{port}"))
-            call = channel.stream_stream(STREAM)(metadata=identity)
-            self.node.post(v.Connected(CONTROLLER))
-            writer = asyncio.create_task(self.write(call))
-            reader = asyncio.create_task(self.read(call))
-            await asyncio.wait([reader, writer, self.node.failure], return_when=asyncio.FIRST_COMPLETED)
-            for done in (self.node.failure, writer):
-                if done.done():
-                    done.result()
-
-    async def write(self, call: grpc.aio.StreamStreamCall) -> None:
-        while True:
-            await call.write(await self.outbox.get())
-
-    async def read(self, call: grpc.aio.StreamStreamCall) -> None:
-        while (data := await call.read()) is not grpc.aio.EOF:
-            frame = decode_frame(data)
-            if isinstance(frame, Address):
-                self.directory[frame.name] = frame.address
-            else:
-                self.node.post(v.Received(CONTROLLER, frame))
+        await self.node.start()
+        await self.node.unless_it_fails(self.stopped.wait())
 
 
-async def main(name: str, controller: str, tape: str) -> None:
-    agent = Agent(name, controller)
-    await asyncio.wait_for(agent.run(), LIFETIME_S)
-    Path(tape).write_bytes(encode(agent.node.machine.tape))
+async def main(host: str, controller: str, log: str) -> None:
+    await asyncio.wait_for(Agent(int(host), controller, Path(log)).run(), LIFETIME_S)
 
 
 def watch_parent() -> None:
     sys.stdin.read()
-    os._exit(3)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A host's real devices, through JAX: an executor's commands, one thread for each kind that blocks.
+"""A host's real devices, through JAX: what an executor commands, one thread for each kind that blocks.
 
 Nothing here decides: a command comes, an event goes back through `post`.
 """
@@ -8,97 +8,146 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import jax
 import numpy as np
 from jax import export
-from jax.sharding import AxisType, Mesh
+from jax.extend.backend import clear_backends
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from . import vocabulary as v
+from core import effects as e
+from core import spans
+from core.messages import Blame, Chunk
+from core.plan import Gang, Layout, Plan
+from core.topology import Cluster
+
+from .work import piece_start
 
 JOIN_TIMEOUT_S = 20
+Code = tuple[int, int]  # plan, code
 
 
 class Devices:
-    def __init__(self, post: Callable[[v.Event], None], fail: Callable[[BaseException], None]) -> None:
-        self._post, self._fail = post, fail
+    def __init__(
+        self,
+        host: int,
+        cluster: Cluster,
+        post: Callable[[e.Effect], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._host, self._cluster, self._post, self._fail = host, cluster, post, fail
         self._enqueue = ThreadPoolExecutor(1)  # the one thread from which programs are enqueued
         self._compile = ThreadPoolExecutor(1)  # never in a device's queue
         self._await = ThreadPoolExecutor(1)  # completions, in order
-        self._mesh: Mesh | None = None
-        self._built: dict[v.Key, tuple[jax.stages.Compiled, jax.sharding.Sharding | None]] = {}
-        self._buffers: dict[v.Key, jax.Array] = {}
+        self._devices: dict[int, jax.Device] = {}  # by their numbers in the cluster
+        self._compiled: dict[Code, jax.stages.Compiled] = {}
+        self._buffers: dict[int, tuple[Layout, jax.Array]] = {}
+        jax.config.update("jax_enable_recoverability", True)  # type: ignore[no-untyped-call]
 
-    def join(self, command: v.JoinWorld, coordination: str) -> None:
-        self._checked(self._enqueue.submit(self._join, command, coordination))
+    # --- commands; each returns at once ---------------------------------------------------------------------
 
-    def build(self, command: v.Build) -> None:
-        self._compile.submit(self._build, command)
+    def reform(self, command: e.Reform, coordination: str) -> None:
+        self._do(self._enqueue, self._reform, command, coordination)
 
-    def launch(self, command: v.Launch) -> None:
-        self._enqueue.submit(self._launch, command)
+    def compile(self, command: e.CompileCode, plan: Plan, blob: bytes) -> None:
+        self._do(self._compile, self._build, command, plan, blob)
 
-    def drop(self, command: v.Drop) -> None:
-        self._checked(self._enqueue.submit(lambda: self._buffers.pop(command.buffer).delete()))
+    def launch(self, command: e.Launch, plan: Plan) -> None:
+        self._do(self._enqueue, self._launch, command, plan)
 
-    def local(self, buffer: v.Key) -> bytes:
-        """This host's shard, as bytes."""
-        return np.asarray(self._buffers[buffer].addressable_data(0)).tobytes()
+    def make(self, command: e.MakeBuffer) -> None:
+        self._do(self._enqueue, self._make, command)
 
-    def _checked(self, work: Future[None]) -> None:
+    def free(self, buffer: int) -> None:
+        self._do(self._enqueue, lambda: self._buffers.pop(buffer)[1].delete())
+
+    def read(self, buffer: int, chunk: Chunk) -> bytes:
+        """Of a buffer whose contents are there."""
+        layout, array = self._buffers[buffer]
+        start, _ = piece_start(layout, chunk.piece)
+        for shard in array.addressable_shards:
+            if tuple(each.start or 0 for each in shard.index) == start:
+                return np.asarray(shard.data).tobytes()[chunk.offset : chunk.offset + chunk.nbytes]
+        raise LookupError(f"{chunk} of buffer {buffer}")
+
+    def _do(self, pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: Any) -> None:
         def check(done: Future[None]) -> None:
             if error := done.exception():
                 self._fail(error)
 
-        work.add_done_callback(check)
+        pool.submit(work, *arguments).add_done_callback(check)
 
-    def _join(self, command: v.JoinWorld, coordination: str) -> None:
+    # --- in their threads -----------------------------------------------------------------------------------
+
+    def _reform(self, command: e.Reform, coordination: str) -> None:
+        if self._devices:
+            jax.distributed.shutdown()  # type: ignore[no-untyped-call]
+            jax.clear_caches()  # type: ignore[no-untyped-call]
+            clear_backends()  # type: ignore[no-untyped-call]
+        members = list(spans.items(command.members))
         # Rank 0 always starts a service too. Ours runs elsewhere: rank 0's gets a port that no one is told.
         jax.distributed.initialize(
             coordination,
-            len(command.members),
-            command.rank,
+            len(members),
+            members.index(self._host),
             coordinator_bind_address="127.0.0.1:0",
             initialization_timeout=JOIN_TIMEOUT_S,
         )
-        devices = sorted(jax.devices(), key=lambda d: (d.process_index, d.id))
-        self._mesh = Mesh(np.array(devices), ("x",), axis_types=(AxisType.Auto,))
-        self._post(v.WorldJoined(command.epoch))
+        found = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+        numbers = [number for host in members for number in self._cluster.devices_of(host)]
+        self._devices = dict(zip(numbers, found, strict=True))
+        self._post(e.Reformed(command.epoch))
 
-    def _build(self, command: v.Build) -> None:
+    def _sharding(self, layout: Layout) -> NamedSharding:
+        devices = np.array([self._devices[number] for number in layout.place.devices()])
+        names = tuple(f"axis{axis}" for axis in range(len(layout.mesh)))
+        mesh = Mesh(devices.reshape(layout.mesh), names, axis_types=(AxisType.Auto,) * len(names))
+        dims = (tuple(names[axis] for axis in axes) for axes in layout.sharding.dims)
+        return NamedSharding(mesh, PartitionSpec(*dims))  # type: ignore[no-untyped-call]
+
+    def _build(self, command: e.CompileCode, plan: Plan, blob: bytes) -> None:
+        blame = None
         try:
-            assert self._mesh, "build before join"
-            exported = export.deserialize(bytearray(command.blob))
-            shardings = exported.in_shardings_jax(self._mesh)
+            gang = plan.steps[plan.codes[command.code].step]
+            assert isinstance(gang, Gang)
             inputs = [
-                jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s)  # type: ignore[no-untyped-call]
-                for a, s in zip(exported.in_avals, shardings, strict=True)
+                jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
+                    layout.shape, layout.dtype, sharding=self._sharding(layout)
+                )
+                for layout in (plan.slots[slot].layout for slot in gang.inputs)
             ]
-            compiled = jax.jit(exported.call).lower(*inputs).compile()
-            self._built[command.computation] = compiled, shardings[0]
-            self._post(v.Built(command.computation, ""))
+            exported = export.deserialize(bytearray(blob))
+            self._compiled[command.plan, command.code] = jax.jit(exported.call).lower(*inputs).compile()
         except Exception as error:
-            self._post(v.Built(command.computation, str(error)))
+            blame = Blame("user", str(error))
+        self._post(e.CodeReady(command.plan, command.code, blame))
 
-    def _launch(self, command: v.Launch) -> None:
+    def _make(self, command: e.MakeBuffer) -> None:
+        layout, literal = command.layout, command.literal
+        assert literal is not None, "what is received is not made here yet"
+        count = math.prod(layout.shape)
+        value = np.frombuffer(literal, layout.dtype, count).reshape(layout.shape).copy()
+        array = jax.make_array_from_callback(layout.shape, self._sharding(layout), lambda index: value[index])
+        self._buffers[command.buffer] = layout, array
+
+    def _launch(self, command: e.Launch, plan: Plan) -> None:
+        gang = plan.steps[command.step]
+        assert isinstance(gang, Gang)
         try:
-            compiled, sharding = self._built[command.computation]
-            assert sharding, "an input without a sharding"
-            literal = command.argument
-            count = math.prod(literal.shape)
-            value = np.frombuffer(literal.data, literal.dtype, count).reshape(literal.shape).copy()
-            argument = jax.make_array_from_callback(literal.shape, sharding, lambda index: value[index])
-            (output,) = jax.tree.leaves(compiled(argument))
-            self._buffers[command.output] = output
+            inputs = [self._buffers[buffer][1] for buffer in command.inputs]
+            outputs = jax.tree.leaves(self._compiled[plan.id, gang.computation](*inputs))
         except Exception as error:
-            self._post(v.Ended(command.order, str(error)))
+            self._post(e.LaunchFailed(command.seq, Blame("user", str(error))))
             return
-        self._post(v.Launched(command.order))
-        self._await.submit(self._wait, command.order, output)
+        for buffer, slot, output in zip(command.outputs, gang.outputs, outputs, strict=True):
+            self._buffers[buffer] = plan.slots[slot].layout, output
+        self._do(self._await, self._wait, command.seq, outputs)
 
-    def _wait(self, order: int, output: jax.Array) -> None:
+    def _wait(self, seq: int, outputs: list[jax.Array]) -> None:
+        blame = None
         try:
-            output.block_until_ready()
-            self._post(v.Ended(order, ""))
+            jax.block_until_ready(outputs)  # type: ignore[no-untyped-call]
         except Exception as error:
-            self._post(v.Ended(order, str(error)))
+            blame = Blame("user", str(error))
+        self._post(e.Finished(seq, blame))

@@ -1,112 +1,108 @@
-"""The first test: one gang over two hosts, one core, a simulated and a real driver: the same order."""
+"""Core's first test: one program over two hosts, one core, a simulated and a real driver: the same order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
-import jax
-import jax.numpy as jnp
 import msgspec
 import numpy as np
 import pytest
-from jax import export
-from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from . import grpc_driver, sim_driver
-from . import vocabulary as v
-from .client import Client, Workload
-from .minicore import CONTROLLER, Controller
-from .miniexecutor import Executor
-from .tape import Machine, Tape, replay
+from core import effects as e
+from core import messages as m
+from core.eventlog import decode, replay
 
-HOSTS = ("host/0", "host/1")
-BOUND_NS = 20 * 10**9
-VALUE = np.array([[1, 2, 3], [10, 20, 30]], np.float32)
+from . import grpc_driver, sim_driver, work
+from .ends import BOUND, Result, host_name, new_controller, new_host
+
+HOSTS = range(work.CLUSTER.hosts)
 
 
-def psum_over(hosts: int) -> bytes:
-    """A sum over all hosts, traced for devices this process does not have."""
-    mesh = AbstractMesh((hosts,), ("x",), axis_types=(AxisType.Auto,))
-
-    def body(x: jax.Array) -> jax.Array:
-        total: jax.Array = jax.lax.psum(x, "x")  # type: ignore[no-untyped-call]
-        return total
-
-    split, whole = PartitionSpec("x"), PartitionSpec()  # type: ignore[no-untyped-call]
-    mapped = jax.shard_map(body, mesh=mesh, in_specs=split, out_specs=whole)
-    step = jax.jit(mapped, out_shardings=NamedSharding(mesh, whole))
-    shape = jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
-        VALUE.shape, jnp.float32, sharding=NamedSharding(mesh, split)
-    )
-    return bytes(export.export(step, platforms=("cpu", "tpu", "cuda"))(shape).serialize())
+@pytest.fixture(scope="module")
+def blob() -> bytes:
+    return work.psum_blob()
 
 
-def workload(runs: int = 1) -> Workload:
-    argument = v.Literal("float32", VALUE.shape, VALUE.tobytes())
-    return Workload("psum", psum_over(len(HOSTS)), 100_000, argument, runs)
+def said_to_hosts(result: Result) -> Counter[bytes]:
+    """Every plan, run and step that the controller has ordered, ids included, whatever travelled together.
+    Raises Diverged unless its log, through a fresh controller, gives the same commands."""
+    found: list[object] = []
+    for commands in replay(decode(result.logs["controller"]), lambda about: new_controller()):
+        for send in commands:
+            if isinstance(send, e.Send) and isinstance(send.message, m.Ordered):
+                found += [*send.message.plans, *send.message.runs]
+                for step in send.message.steps:
+                    found += alone(step)
+    return Counter(map(msgspec.msgpack.encode, found))
 
 
-def fresh(name: str, work: Workload) -> Callable[[], Machine]:
-    if name == CONTROLLER:
-        return lambda: Controller(HOSTS, BOUND_NS)
-    return (lambda: Executor(name)) if name in HOSTS else (lambda: Client(name, work))
+def alone(step: m.Step) -> Sequence[m.Step]:
+    """What one step says of several, as one of each: which are told of together is a matter of time."""
+    match step:
+        case m.FreeStep(buffers):
+            return [m.FreeStep((buffer,)) for buffer in buffers]
+        case m.ForgetStep(runs, plans):
+            return [m.ForgetStep((run,)) for run in runs] + [m.ForgetStep((), (plan,)) for plan in plans]
+        case _:
+            return [step]
 
 
-def assert_replays(tapes: dict[str, Tape], work: Workload) -> None:
-    for name, tape in tapes.items():
-        assert replay(tape, fresh(name, work)) == msgspec.msgpack.encode(tape.commands), name
+def launches(result: Result, host: int) -> Iterator[tuple[object, ...]]:
+    """In their order; raises Diverged unless the host's log replays."""
+    log = decode(result.logs[host_name(host)], partial=True)  # a host's ends with its process
+    for commands in replay(log, lambda about: new_host(host)):
+        for launch in commands:
+            if isinstance(launch, e.Launch):
+                yield launch.seq, launch.run, launch.step, launch.inputs, launch.outputs
 
 
-def test_both_drivers_take_the_gang_through_the_same_commands() -> None:
-    work = workload()
-    sim = sim_driver.run(work, HOSTS, BOUND_NS)
-    real = grpc_driver.run(work, HOSTS, BOUND_NS)
+@pytest.mark.parametrize("rounds", [(1,), (3, 2)], ids=["one run", "chains"])
+def test_both_drivers_take_a_program_through_the_same_steps(rounds: work.Rounds, blob: bytes) -> None:
+    sim = sim_driver.run(rounds, blob)
+    real = grpc_driver.run(rounds, blob)
 
-    assert sim.finish == real.finish == v.Finish(())
-    assert sim.tapes.keys() == real.tapes.keys() == {CONTROLLER, "client/0", *HOSTS}
-    for name in sim.tapes:
-        assert sim.tapes[name].commands == real.tapes[name].commands, name
-    hashes = {tapes[n].order_hash for tapes in (sim.tapes, real.tapes) for n in (CONTROLLER, *HOSTS)}
-    assert len(hashes) == 1
-    assert hashes != {""}
+    assert sim.controller.books.order.whole() == real.controller.books.order.whole()
+    assert said_to_hosts(sim) == said_to_hosts(real)
+    orders = [list(launches(result, host)) for result in (sim, real) for host in HOSTS]
+    assert len(orders[0]) == sum(rounds)
+    assert orders == [orders[0]] * len(orders)
 
-    shards = {host: np.frombuffer(data, np.float32) for (_, host), data in real.shards.items()}
-    assert {host: list(shard) for host, shard in shards.items()} == {host: [11, 22, 33] for host in HOSTS}
-    assert_replays(sim.tapes, work)
-    assert_replays(real.tapes, work)
-    assert {real.exits[host] for host in HOSTS} == {0}
+    assert sim.user.blames == real.user.blames == [None] * sum(rounds)
+    for length, fetch in zip(rounds, real.user.fetches, strict=True):
+        assert isinstance(fetch, work.Fetch)
+        np.testing.assert_array_equal(fetch.value, work.expected(length))
+    assert set(real.exits.values()) == {0}
 
 
-def test_several_runs_keep_one_order_whoever_drives() -> None:
-    """With runs in flight acknowledgements interleave freely: the order is equal, not the whole tape."""
-    work = workload(runs=3)
-    sim = sim_driver.run(work, HOSTS, BOUND_NS)
-    real = grpc_driver.run(work, HOSTS, BOUND_NS)
-    assert len({tapes[n].order_hash for tapes in (sim.tapes, real.tapes) for n in (CONTROLLER, *HOSTS)}) == 1
-    for name in sim.tapes:
-        mine, theirs = sim.tapes[name].commands, real.tapes[name].commands
-        assert sorted(map(msgspec.msgpack.encode, mine)) == sorted(map(msgspec.msgpack.encode, theirs)), name
-    assert len(real.shards) == 3 * len(HOSTS)
-    assert_replays(real.tapes, work)
-
-
-def test_collective_starts_when_the_last_host_arrives() -> None:
+def test_a_collective_starts_when_the_last_host_arrives(blob: bytes) -> None:
     late = 7_000_000
-    sim = sim_driver.run(workload(), HOSTS, BOUND_NS, sim_driver.Model(slow={"host/1": late}))
-    first, last = sorted(sim.intervals, key=lambda i: i.arrived)
-    assert (first.host, last.host) == HOSTS
+    sim = sim_driver.run((1,), blob, model=sim_driver.Model(slow={1: late}))
+    first, last = sorted(sim.intervals, key=lambda interval: interval.arrived)
+    assert (first.host, last.host) == (0, 1)
     assert last.arrived - first.arrived == late
     assert first.started == last.started == last.arrived
-    assert first.ended == last.ended == last.started + 100_000
+    assert first.ended == last.ended == last.started + work.COST
 
 
-def test_a_wait_past_its_bound_names_the_host() -> None:
-    sim = sim_driver.run(workload(), HOSTS, BOUND_NS, sim_driver.Model(slow={"host/1": 2 * BOUND_NS}))
-    assert sim.reports == [v.ReportLate(1, "psum", ("host/1",))]
-    assert sim.finish == v.Finish(())
+def test_a_wait_past_its_bound_names_the_host(blob: bytes) -> None:
+    sim = sim_driver.run((1,), blob, model=sim_driver.Model(slow={1: 2 * BOUND}))
+    assert sim.user.blames == [None]
+    *_, late = [text for text in sim.user.told if text.startswith("run 1 is late")]
+    assert "program 'psum', node 'add the sum' on island 'i0'" in late
+    assert "hosts 1 have not arrived" in late
 
 
-@pytest.mark.parametrize("drive", [sim_driver.run, grpc_driver.run])
-def test_a_lost_host_fails_the_run_once_and_is_blamed(drive: Callable[..., object]) -> None:
-    result = drive(workload(), HOSTS, BOUND_NS, kill="host/1")
-    assert result.finish == v.Finish(("run 1: host/1",))  # type: ignore[attr-defined]
+@pytest.mark.parametrize("drive", [sim_driver.run, grpc_driver.run], ids=["sim", "real"])
+def test_a_host_that_dies_idle_fails_the_next_run_by_name(drive: Callable[..., Result], blob: bytes) -> None:
+    result = drive((2, 1), blob, kill=1)
+    first, second, third = result.user.blames
+    assert (first, second) == (None, None)
+    assert third is not None
+    assert (third.program, third.node) == ("psum", "add the sum")
+    # A real survivor may hear of it from its collective, before the lease tells the controller who is gone.
+    assert (third.code, third.host) == ("host-lost", 1) or "Gloo" in third.cause
+    kept, spoilt = result.user.fetches
+    assert isinstance(kept, work.Fetch)
+    assert spoilt == third or isinstance(spoilt, m.Blame)
+    assert said_to_hosts(result)

@@ -1,10 +1,12 @@
-"""Who lives in the world: a controller, hosts and clients, each a machine in an `Endpoint`, and what they may do.
+"""Who lives in the world: a controller, hosts and clients, each a machine in an `Endpoint`, and what they
+may do.
 
 An actor carries out its machine's effects in the world and hands it the world's events. It decides nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from core import effects as e
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """A machine with its diary. What it wants done is done at once, in its order; what it says goes to its endpoint."""
+    """A machine with its diary. What it wants done is done at once, in its order; what it says goes to its
+    endpoint."""
 
     def __init__(self, machine: Machine, actor: Actor) -> None:
         self.machine = machine
@@ -58,7 +61,7 @@ class Actor:
         self._actor_of: dict[int, str] = {}
         self.endpoint: Endpoint
 
-    # --- life -------------------------------------------------------------------------------------------------------
+    # --- life -------------------------------------------------------------------------------------------
 
     def boot(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -77,7 +80,7 @@ class Actor:
         self.world.wanted = {pair: None for pair in self.world.wanted if pair[0] != self.name}
         self.world.network.die(self.name)
 
-    # --- in ---------------------------------------------------------------------------------------------------------
+    # --- in ---------------------------------------------------------------------------------------------
 
     def feed(self, event: e.Effect) -> None:
         """At once: what its own devices or its own people say."""
@@ -97,7 +100,7 @@ class Actor:
         if start == self.starts:
             self.feed(event)
 
-    # --- out --------------------------------------------------------------------------------------------------------
+    # --- out --------------------------------------------------------------------------------------------
 
     def _obey(self, effects: list[e.Effect]) -> None:
         for effect in effects:
@@ -135,7 +138,7 @@ class Actor:
             self._armed = None
             self._obey(self.endpoint.handle(e.Wakeup(), self.world.now))
 
-    # --- names --------------------------------------------------------------------------------------------------------
+    # --- names ------------------------------------------------------------------------------------------
 
     def peer(self, other: str) -> int:
         """The number by which this machine knows another actor, from the moment they first met."""
@@ -202,6 +205,7 @@ class HostActor(Actor):
         self.host = host
         self.epoch = -1
         self.leaving = False
+        self._acts = self._table()
 
     def die(self) -> None:
         super().die()
@@ -211,41 +215,43 @@ class HostActor(Actor):
         self.world.forming = {key: who for key, who in self.world.forming.items() if self.host not in who}
 
     def perform(self, effect: e.Effect) -> None:
-        world, fabric = self.world, self.world.fabric
-        match effect:
-            case e.Launch():
-                fabric.launch(self.host, effect, world.plan_of_run(self, effect.run), self.epoch)
-            case e.FreeBuffer():
-                fabric.free(self.host, effect.buffer)
-            case e.MakeBuffer():
-                fabric.make(self.host, effect)
-            case e.CompileCode():
-                world.soon(world.compile_time(self, effect), self._compiled, effect, self.starts)
-            case e.SpillBuffer() | e.RestoreBuffer():
-                fabric.spill(self.host, effect.seq, effect.buffer, isinstance(effect, e.RestoreBuffer))
-            case e.CountRows():
-                world.soon(world.timing.count, self._count, effect, self.starts)
-            case e.Abandon():
-                fabric.abandon(self.host, effect.seqs)
-            case e.Reform():
-                fabric.abandon(self.host, effect.abandon)
-                world.reform(self, effect)
-            case e.Stop():
-                world.soon(0, world.stopped, self, self.starts)
-            case e.OpenSend():
-                world.plane.opened_send(self.host, effect)
-            case e.OpenRecv():
-                world.plane.opened_recv(self.host, effect)
-            case e.Sent():
-                world.plane.sent(self.host, effect.transfer)
-            case e.Received():
-                world.plane.received(self.host, effect.transfer, effect.blame)
-            case e.Fill():
-                world.plane.write(self.host, effect.chunk)
-            case e.Prepare() | e.DropTransfer() | e.ExpectRecv() | e.Tell():
-                pass
-            case _:
-                super().perform(effect)
+        act = self._acts.get(type(effect))
+        if act is None:
+            super().perform(effect)
+        else:
+            act(effect)
+
+    def _table(self) -> dict[type, Callable[[Any], None]]:
+        world, fabric, plane, host = self.world, self.world.fabric, self.world.plane, self.host
+        soon = world.soon
+
+        def nothing(said: e.Effect) -> None:
+            pass
+
+        return {
+            e.Launch: lambda said: fabric.launch(host, said, world.plan_of_run(self, said.run), self.epoch),
+            e.FreeBuffer: lambda said: fabric.free(host, said.buffer),
+            e.MakeBuffer: lambda said: fabric.make(host, said),
+            e.SpillBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=False),
+            e.RestoreBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=True),
+            e.Abandon: lambda said: fabric.abandon(host, said.seqs),
+            e.Reform: self._reform,
+            e.Stop: lambda said: soon(0, world.stopped, self, self.starts),
+            e.CompileCode: lambda said: soon(
+                world.compile_time(self, said), self._compiled, said, self.starts
+            ),
+            e.CountRows: lambda said: soon(world.timing.read, self._count, said, self.starts),
+            e.OpenSend: lambda said: plane.opened_send(host, said),
+            e.OpenRecv: lambda said: plane.opened_recv(host, said),
+            e.Fill: lambda said: plane.write(host, said.chunk),
+            e.Sent: lambda said: plane.sent(host, said.transfer),
+            e.Received: lambda said: plane.received(host, said.transfer, said.blame),
+            **dict.fromkeys((e.Prepare, e.DropTransfer, e.ExpectRecv, e.Tell), nothing),
+        }
+
+    def _reform(self, said: e.Reform) -> None:
+        self.world.fabric.abandon(self.host, said.abandon)
+        self.world.reform(self, said)
 
     def _compiled(self, effect: e.CompileCode, start: int) -> None:
         if start == self.starts:

@@ -1,4 +1,5 @@
-"""Simulated time: what is to happen, in the order of its time and, at one time, in the order it was asked for."""
+"""Simulated time: what is to happen, in the order of its time and, at one time, in the order it was asked
+for."""
 
 from __future__ import annotations
 

@@ -1,10 +1,13 @@
-"""What simulated arrays contain: not numbers but where they came from, so that any mix-up shows at the client.
+"""What simulated arrays contain: not numbers but where they came from, so that any mix-up shows at the
+client.
 
-The contents of a logical array are one digest. A computation's output digest is made of its key, its inputs' digests
-and the output's number; a resharding changes nothing. A shard is a box of the array; what a transfer delivers is the
-digest of the source and a box, and a target shard is whole only if boxes of one digest cover it exactly.
+The contents of a logical array are one digest. A computation's output digest is made of its key, its
+inputs' digests and the output's number; a resharding changes nothing. A shard is a box of the array; what a
+transfer delivers is the digest of the source and a box, and a target shard is whole only if boxes of one
+digest cover it exactly.
 
-Shares no code with `core.resharding`: what lies where is worked out here a second time, element-wise if need be.
+Shares no code with `core.resharding`: what lies where is worked out here a second time, element-wise if
+need be.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ def torn(*parts: object) -> int:
     return mix("torn", *parts)
 
 
-# --- what computations do ---------------------------------------------------------------------------------------
+# --- what computations do -------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=65536)
@@ -73,7 +76,7 @@ def size(digest: int, bound: int) -> int:
     return digest % bound + 1 if bound else 0
 
 
-# --- what lies where --------------------------------------------------------------------------------------------
+# --- what lies where ------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=8192)
@@ -155,12 +158,13 @@ def nbytes(layout: Layout) -> int:
     return max(map(volume, boxes(layout)), default=0) * ITEM_BYTES[layout.dtype]
 
 
-# --- sparse exchange ----------------------------------------------------------------------------------------------
+# --- sparse exchange ------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
 def rows(digest: int, source: Layout, target: Layout) -> tuple[tuple[int, int], ...]:
-    """(virtual source, virtual target) of each piece: to which few shards the data of each distinct shard go."""
+    """(virtual source, virtual target) of each piece: to which few shards the data of each distinct shard
+    go."""
     first: dict[Box, int] = {}
     for index, box in enumerate(boxes(source)):
         first.setdefault(box, index)

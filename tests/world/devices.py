@@ -1,10 +1,12 @@
-"""Simulated devices: each runs its queue in order, without pre-emption; a collective's devices start it together.
+"""Simulated devices: each runs its queue in order, without pre-emption; a collective's devices start it
+together.
 
-A gang that stands at the head of some of its devices' queues but not of all waits. If the heads of two gangs' queues
-wait for each other, they wait for ever, as real devices do: `stuck` names them once nothing else is going on.
+A gang that stands at the head of some of its devices' queues but not of all waits. If the heads of two
+gangs' queues wait for each other, they wait for ever, as real devices do: `stuck` names them once nothing
+else is going on.
 
-Memory is counted where it is: outputs from the start of the gang that makes them, scratch while it runs, what is
-received from MakeBuffer on; until it is freed, or taken over by a donation.
+Memory is counted where it is: outputs from the start of the gang that makes them, scratch while it runs,
+what is received from MakeBuffer on; until it is freed, or taken over by a donation.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Buffer:
 
     __slots__ = ("devices", "digest", "filling", "here", "layout", "mine", "nbytes", "number")
 
-    def __init__(self, number: int, layout: Layout, nbytes: int, devices: tuple[int, ...], mine: range) -> None:
+    def __init__(
+        self, number: int, layout: Layout, nbytes: int, devices: tuple[int, ...], mine: range
+    ) -> None:
         self.number = number
         self.layout = layout
         self.nbytes = nbytes  # on each of these devices
@@ -51,7 +55,7 @@ class Buffer:
 class Part:
     """What one host has of a gang."""
 
-    __slots__ = ("command", "devices", "donated", "epoch", "host", "inputs", "outputs")
+    __slots__ = ("behind", "command", "devices", "donated", "epoch", "host", "inputs", "outputs")
 
     def __init__(self, host: HostDevices, command: Launch, devices: tuple[int, ...], epoch: int) -> None:
         self.host = host
@@ -61,6 +65,7 @@ class Part:
         self.inputs = [host.buffers.get(buffer) for buffer in command.inputs]
         self.donated = [found for b in command.donated if (found := host.buffers.pop(b, None)) is not None]
         self.outputs: list[Buffer] = []
+        self.behind: list[int] = []  # buffers that go when it is over: a launch that failed had taken them
 
 
 class Job:
@@ -89,10 +94,13 @@ class HostDevices:
         self.queues: dict[int, deque[Job]] = {device: deque() for device in devices}
         self.buffers: dict[int, Buffer] = {}
         self.dead: dict[int, None] = {}  # devices
+        self.failed = -1  # a launch that failed: what comes behind it is held until it has been given up
+        self.held: list[tuple[Launch, Plan, int]] = []
 
 
 class Fabric:
-    """All devices of the cluster. `tell(host, event)` reaches a host's machine; `slow` scales its gangs' costs."""
+    """All devices of the cluster. `tell(host, event)` reaches a host's machine; `slow` scales its gangs'
+    costs."""
 
     def __init__(
         self, cluster: Cluster, clock: Clock, tell: Callable[[int, Effect], None],
@@ -125,19 +133,28 @@ class Fabric:
             return
         for key in [key for key, job in self.jobs.items() if job.parts.keys() == {host}]:
             del self.jobs[key]
+        for job in self.jobs.values():
+            if host in job.parts:
+                job.broken = True
         if self.observe:
             self.observe(o.HostLost(host))
 
-    # --- gangs ----------------------------------------------------------------------------------------------------
+    # --- gangs ------------------------------------------------------------------------------------------
 
     def launch(self, host: int, command: Launch, plan: Plan, epoch: int) -> None:
         mine = self.hosts[host]
+        if mine.failed >= 0:
+            mine.held.append((command, plan, epoch))
+            return
         gang = plan.steps[command.step]
         assert isinstance(gang, Gang)
         devices = tuple(d for d in contents.devices(gang.place) if d in mine.devices)
         if self.failures.get((host, gang.name)) == "launch":
             del self.failures[host, gang.name]
-            self._fail(mine, command, gang, plan, devices)
+            self._leave_out(mine, command, plan)
+            mine.failed = command.seq
+            failed = LaunchFailed(command.seq, Blame("user", "no such kernel"))
+            self.clock.after(0, self.tell, host, failed)
             return
         if self.observe:
             self.observe(
@@ -166,20 +183,23 @@ class Fabric:
         if not job.missing:
             self._start(job)
 
-    def _fail(
-        self, mine: HostDevices, command: Launch, gang: Gang, plan: Plan, devices: tuple[int, ...]
-    ) -> None:
-        """It cannot be enqueued. To those who count buffers it is as if it had been, and were over."""
+    def _leave_out(self, mine: HostDevices, command: Launch, plan: Plan) -> None:
+        """It is not enqueued. To those who count buffers it is as if it had been, and were over."""
+        gang = plan.steps[command.step]
+        assert isinstance(gang, Gang)
+        devices = tuple(d for d in contents.devices(gang.place) if d in mine.devices)
+        queues = [queue for device in devices if (queue := mine.queues[device])]
         for number in command.donated:
-            self.free(mine.host, number)
+            if queues:
+                queues[0][-1].parts[mine.host].behind.append(number)  # what is ahead of it may still read it
+            else:
+                self.free(mine.host, number)
         for number, slot in zip(command.outputs, gang.outputs, strict=True):
             buffer = Buffer(number, plan.slots[slot].layout, plan.slots[slot].nbytes, devices, mine.devices)
             buffer.digest = contents.SPOILT
             mine.buffers[number] = buffer
             if self.observe:
                 self.observe(o.BufferMade(mine.host, number))
-        failed = LaunchFailed(command.seq, Blame("user", "no such kernel"))
-        self.clock.after(0, self.tell, mine.host, failed)
 
     def _start(self, job: Job) -> None:
         if job.running or job.broken:
@@ -192,7 +212,7 @@ class Fabric:
                 self.observe(o.Started(host, job.seq, spans.of(part.devices)))
             heirs = {job.slots[slot].takes for slot in gang.outputs}
             for slot, buffer in zip(gang.donated, part.donated, strict=False):
-                if slot in heirs:
+                if slot in heirs and buffer.here:
                     self._release(part.host, buffer)
             for buffer in part.outputs:
                 self._allocate(part.host, buffer)
@@ -240,7 +260,9 @@ class Fabric:
             for host, part in job.parts.items():
                 buffer = part.inputs[at]
                 if buffer is None:
-                    self.complain(f"gang {job.seq} reads buffer {part.command.inputs[at]}, not on host {host}")
+                    self.complain(
+                        f"gang {job.seq} reads buffer {part.command.inputs[at]}, not on host {host}"
+                    )
                     seen.append(contents.torn("missing", job.seq, host))
                 else:
                     seen.append(buffer.read())
@@ -252,6 +274,8 @@ class Fabric:
         mine, heads = part.host, []
         if self.observe:
             self.observe(o.Finished(mine.host, job.seq, spans.of(part.devices)))
+        for number in part.behind:
+            self.free(mine.host, number)
         if job.running and job.gang.temp:
             self._give(mine, f"gang {job.seq}", part.devices, job.gang.temp)
         for buffer in part.donated:
@@ -279,6 +303,15 @@ class Fabric:
 
     def abandon(self, host: int, seqs: tuple[int, ...]) -> None:
         """The devices of this host give them up, running or not. Nothing is reported of them any more."""
+        mine = self.hosts[host]
+        if mine.failed in seqs:
+            mine.failed = -1
+            held, mine.held = mine.held, []
+            for command, plan, epoch in held:
+                if command.seq in seqs:
+                    self._leave_out(mine, command, plan)
+                else:
+                    self.launch(host, command, plan, epoch)
         for seq in seqs:
             for key in ((seq, -1), (seq, host)):
                 job = self.jobs.get(key)
@@ -303,7 +336,7 @@ class Fabric:
         if queue:
             queue[0].broken = True
 
-    # --- buffers --------------------------------------------------------------------------------------------------
+    # --- buffers ----------------------------------------------------------------------------------------
 
     def make(self, host: int, command: MakeBuffer) -> None:
         mine = self.hosts[host]
@@ -374,13 +407,14 @@ class Fabric:
             if self.observe:
                 self.observe(o.Released(device, what))
 
-    # --- what is wrong --------------------------------------------------------------------------------------------
+    # --- what is wrong ----------------------------------------------------------------------------------
 
     def idle(self) -> bool:
         return not any(queue for mine in self.hosts.values() for queue in mine.queues.values())
 
     def stuck(self) -> list[str]:
-        """Gangs that stand at the head of some of their devices and cannot start, by name; ask when all is quiet."""
+        """Gangs that stand at the head of some of their devices and cannot start, by name; ask when all is
+        quiet."""
         found: dict[str, None] = {}
         for mine in self.hosts.values():
             for device, queue in mine.queues.items():
@@ -394,7 +428,9 @@ class Fabric:
             for other in part.devices:
                 queue = part.host.queues[other]
                 if queue and queue[0] is not job:
-                    blocking[f"device {other} of host {host} is at gang {queue[0].seq} {queue[0].gang.name!r}"] = None
+                    blocking[
+                        f"device {other} of host {host} is at gang {queue[0].seq} {queue[0].gang.name!r}"
+                    ] = None
         absent = [
             d for d in contents.devices(job.gang.place)
             if job.gang.collective and all(d not in part.devices for part in job.parts.values())

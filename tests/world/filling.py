@@ -1,7 +1,8 @@
 """What is being received into a host's shards of a buffer, byte by byte, and whether it makes them whole.
 
-Contents travel as (digest, layout of the source). A dense move is checked geometrically, once for a pair of layouts:
-the boxes of its pieces must cover each target shard exactly, and each must lie in the shard it is taken from.
+Contents travel as (digest, layout of the source). A dense move is checked geometrically, once for a pair of
+layouts: the boxes of its pieces must cover each target shard exactly, and each must lie in the shard it is
+taken from.
 """
 
 from __future__ import annotations
@@ -10,17 +11,33 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from core.plan import Layout
-from core.resharding import Hosts, receives
+from core.resharding import receives
 
 from . import contents
 
 Content = tuple[int, Layout | None]  # digest and layout of the source; None: a client's whole shards
 
+Keys = tuple[tuple[int, int], ...]  # (sender, piece)
+
+
+class ClusterHosts:
+    """Which devices a host has, as `core.resharding` asks it."""
+
+    def __init__(self, host_of: Callable[[int], int], devices_of: Callable[[int], range]) -> None:
+        self._host_of = host_of
+        self._devices_of = devices_of
+
+    def host_of(self, device: int) -> int:
+        return self._host_of(device)
+
+    def devices_of(self, host: int) -> range:
+        return self._devices_of(host)
+
 
 class Filling:
     def __init__(
-        self, transfer: int, host: int, target: Layout, pieces: tuple[tuple[int, int, int], ...], sparse: bool,
-        hosts: Hosts, sparse_source: Callable[[int], Content | None],
+        self, transfer: int, host: int, target: Layout, pieces: tuple[tuple[int, int, int], ...],
+        *, sparse: bool, hosts: ClusterHosts, sparse_source: Callable[[int], Content | None],
     ) -> None:  # fmt: skip
         self.transfer = transfer
         self.host = host
@@ -86,8 +103,10 @@ def _whole_shards(target: Layout, mine: range, pieces: tuple[int, ...]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _pieces(source: Layout, target: Layout, host: int, hosts: Hosts) -> tuple[tuple[int, int], ...] | None:
-    """(sender, piece) of what this host gets in a dense move; None if that would not be the right contents."""
+def _pieces(
+    source: Layout, target: Layout, host: int, hosts: ClusterHosts
+) -> tuple[tuple[int, int], ...] | None:
+    """(sender, piece) of what this host gets in a dense move; None if that would not be right contents."""
     found = receives(source, target, host, hosts)
     taken, wanted = contents.boxes(source), contents.boxes(target)
     boxes = {

@@ -1,7 +1,8 @@
 """Connections between named actors: first in first out, with a latency, cut and mended at will.
 
-A connection that is cut loses what is under way on it; both ends are told, unless the cut is a silent one (a black
-hole, as when a switch dies). Each time it comes up is another `life` of it: what belongs to an older life is dropped.
+A connection that is cut loses what is under way on it; both ends are told, unless the cut is a silent one
+(a black hole, as when a switch dies). Each time it comes up is another `life` of it: what belongs to an
+older life is dropped.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Network:
         self._wires: dict[tuple[Actor, Actor], Wire] = {}
         self._dead: dict[Actor, bool] = {}
 
-    # --- what actors do -----------------------------------------------------------------------------------------
+    # --- what actors do ---------------------------------------------------------------------------------
 
     def dial(self, one: Actor, other: Actor) -> None:
         """Connect, if the other is there and can be reached; both ends are told. Dialling twice is once."""
@@ -77,7 +78,7 @@ class Network:
         arrival = max(self.clock.now + self.latency(one, other), wire.last.get(other, 0))
         self.clock.at(arrival, self._tell_down, wire, wire.life, other, one)
 
-    # --- what befalls them --------------------------------------------------------------------------------------
+    # --- what befalls them ------------------------------------------------------------------------------
 
     def cut(self, one: Actor, other: Actor, silent: bool = False) -> None:
         wire = self._wire(one, other)
@@ -87,7 +88,7 @@ class Network:
             self._drop(wire)
 
     def mend(self, one: Actor, other: Actor) -> None:
-        """It can be dialled again; after a silent cut, the ends first find that the old connection is dead."""
+        """It can be dialled again; after a silent cut, the ends first find that the old one is dead."""
         wire = self._wire(one, other)
         if not wire.severed:
             return
@@ -113,7 +114,7 @@ class Network:
     def severed(self) -> list[tuple[Actor, Actor]]:
         return [wire.ends for wire in self._wires.values() if wire.severed]
 
-    # --- inside -------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------------
 
     def _wire(self, one: Actor, other: Actor) -> Wire:
         key = _key(one, other)

@@ -1,4 +1,5 @@
-"""What a program should compute: a tiny interpreter of `Program` over digests, which knows of no device and no order."""
+"""What a program should compute: a tiny interpreter of `Program` over digests, which knows of no device and
+no order."""
 
 from __future__ import annotations
 

@@ -9,17 +9,18 @@ import msgspec
 from core import effects
 from core.invariants import observations as o
 from core.messages import Blame, Chunk, Grant
-from core.resharding import Hosts
 
 from . import contents
 from .devices import Buffer, Fabric
-from .filling import Content, Filling
+from .filling import ClusterHosts, Content, Filling
 
 Key = tuple[int, int, int, int, int]
 
 
 class Plane:
-    def __init__(self, fabric: Fabric, hosts: Hosts, observe: Callable[[o.Observation], None] | None) -> None:
+    def __init__(
+        self, fabric: Fabric, hosts: ClusterHosts, observe: Callable[[o.Observation], None] | None
+    ) -> None:
         self._fabric = fabric
         self._hosts = hosts
         self._observe = observe
@@ -34,7 +35,7 @@ class Plane:
             for key in [key for key in table if key[0] == host]:
                 del table[key]
 
-    # --- what a host's machines say ---------------------------------------------------------------------------------
+    # --- what a host's machines say ---------------------------------------------------------------------
 
     def opened_send(self, host: int, said: effects.OpenSend) -> None:
         buffer = self._buffer(host, said.buffer, f"send {said.transfer}")
@@ -47,8 +48,9 @@ class Plane:
         if buffer is not None:
             self._targets[host, said.transfer] = buffer
             buffer.filling = Filling(
-                said.transfer, host, buffer.layout, said.pieces, said.sparse, self._hosts, self._sparse.get
-            )
+                said.transfer, host, buffer.layout, said.pieces,
+                sparse=said.sparse, hosts=self._hosts, sparse_source=self._sparse.get,
+            )  # fmt: skip
             self.see(o.BufferUsed(host, said.buffer, f"recv {said.transfer}"))
             self.see(o.TransferOpened(said.transfer, host, said.pieces, said.sparse))
 
@@ -78,7 +80,7 @@ class Plane:
         )
         return effects.RowsCounted(said.transfer, tuple(pieces))
 
-    # --- what travels -----------------------------------------------------------------------------------------------
+    # --- what travels -----------------------------------------------------------------------------------
 
     def said(self, message: msgspec.Struct, host: int = -1) -> None:
         """A machine sends this. The contents of a host's chunk are what is in its buffer now."""
@@ -122,7 +124,7 @@ class Plane:
             )
         )
 
-    # --- inside -------------------------------------------------------------------------------------------------------
+    # --- inside -----------------------------------------------------------------------------------------
 
     def _buffer(self, host: int, number: int, why: str) -> Buffer | None:
         buffer = self._fabric.hosts[host].buffers.get(number)
@@ -133,14 +135,6 @@ class Plane:
     def see(self, seen: o.Observation) -> None:
         if self._observe:
             self._observe(seen)
-
-
-class ClusterHosts:
-    """Which devices a host has, as `core.resharding` asks it."""
-
-    def __init__(self, host_of: Callable[[int], int], devices_of: Callable[[int], range]) -> None:
-        self.host_of = host_of
-        self.devices_of = devices_of
 
 
 def _key(chunk: Chunk) -> Key:

@@ -1,7 +1,7 @@
 """A client of the world, for tests: what a user's program would do, one call a line.
 
-Everything has the digest that it should have, worked out by the oracle from what the client itself said; what a `get`
-brings is compared with that.
+Everything has the digest that it should have, worked out by the oracle from what the client itself said;
+what a `get` brings is compared with that.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import msgspec
 from core import effects as e
 from core import messages as m
 from core import peers
-from core.client import Blocked, Client, Limits
+from core.client import Client
 from core.clientside import ClientSide
 from core.endpoint import Endpoint
 from core.invariants import observations as o
 from core.plan import Layout
 from core.program import Program, SliceSpec, Value
+from core.session import Blocked, Limits
 
 from . import contents, oracle
 from .actors import Actor, Recorder
@@ -59,7 +60,8 @@ class RunHandle:
 
 
 class Fetch:
-    """What a get brings: of which digest, whether all shards have come, and whether that is what should be there."""
+    """What a get brings: of which digest, whether all shards have come, and whether that is what should be
+    there."""
 
     def __init__(self, request: int, handle: Handle) -> None:
         self.request = request
@@ -166,13 +168,14 @@ class Script:
         )  # fmt: skip
         self.actor.boot(endpoint)
 
-    # --- calls --------------------------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------------
 
     def register(self, program: Program) -> int:
         for known, number in self._programs:
             if known is program:
                 return number
-        number = self._done(self.machine.register(program, self.world.now))
+        number = self._said(self.machine.register(program, self.world.now))
+        self._called()
         self._programs.append((program, number))
         return number
 
@@ -189,7 +192,7 @@ class Script:
         results = [Handle(name, digest) for name, digest in zip(said.results, made, strict=True)]
         self.buffers.update((handle.name, handle) for handle in results if handle.name)
         run = self.runs[said.run] = RunHandle(said.run, program, results)
-        self._done(None)
+        self._called()
         return run
 
     def put(self, value: Value, where: SliceSpec) -> Handle:
@@ -197,31 +200,35 @@ class Script:
         name = self._said(self.machine.put(value, where, self.world.now))
         handle = self.buffers[name] = Handle(name, contents.put(self.name, name))
         handle.is_put = True
-        self._done(None)
+        self._called()
         return handle
 
     def get(self, handle: Handle) -> Fetch:
         request = self._said(self.machine.get(handle.name, self.world.now))
         fetch = self.fetches[request] = Fetch(request, handle)
-        self._done(None)
+        self._called()
         return fetch
 
     def release(self, *handles: Handle) -> None:
         for handle in handles:
             handle.released = True
-        self._done(self.machine.release(tuple(handle.name for handle in handles), self.world.now))
+        self.machine.release(tuple(handle.name for handle in handles), self.world.now)
+        self._called()
 
     def release_all(self) -> None:
         self.release(*(handle for handle in self.buffers.values() if not handle.released))
 
     def cancel(self, run: RunHandle) -> None:
-        self._done(self.machine.cancel(run.name, self.world.now))
+        self.machine.cancel(run.name, self.world.now)
+        self._called()
 
     def waited(self, run: RunHandle) -> None:
-        self._done(self.machine.waited(run.name, self.world.now))
+        self.machine.waited(run.name, self.world.now)
+        self._called()
 
     def close(self) -> None:
-        self._done(self.machine.close(self.world.now))
+        self.machine.close(self.world.now)
+        self._called()
 
     def wait(self, *things: RunHandle | Fetch | Handle) -> bool:
         """Let the world go on until these are over."""
@@ -231,13 +238,11 @@ class Script:
         assert not isinstance(answer, Blocked), answer
         return answer
 
-    def _done(self, answer: Any) -> Any:
+    def _called(self) -> None:
         """A call has been made; what came of it leaves."""
-        assert not isinstance(answer, Blocked), answer
         self.actor.feed(e.Called())
-        return answer
 
-    # --- what became of it ----------------------------------------------------------------------------------------------
+    # --- what became of it ------------------------------------------------------------------------------
 
     def outstanding(self) -> bool:
         """Whether it waits for anything."""

@@ -1,7 +1,8 @@
-"""Events and effects as short lines for people: `   1.203 ms  host 1  Came(controller, Ordered #4 ...) -> Launch 7`.
+"""Events and effects as short lines for people: `   1.203 ms  host 1  Came(controller, Ordered #4 ...) ->
+Launch 7`.
 
-Golden files are made of these lines, so they say what a machine was told and did, and no more: no causes, no
-layouts, no beats.
+Golden files are made of these lines, so they say what a machine was told and did, and no more: no causes,
+no layouts, no beats.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def local(thing: Any) -> str:
             return _plain(thing, ("causes",))
 
 
-def message(said: Any) -> str:
+def message(said: Any) -> str:  # noqa: C901 - a table
     match said:
         case m.Ordered():
             what = [f"plan {plan.id}" for plan in said.plans]
@@ -98,7 +99,8 @@ def message(said: Any) -> str:
             return f"ready {','.join(map(str, said.buffers))}" + _blame(said.blame)
         case m.Submit():
             shown = ",".join("literal" if isinstance(a, bytes) else str(a) for a in said.args) or "-"
-            return f"submit run {said.run} of program {said.program}: {shown} -> {','.join(map(str, said.results))}"
+            made = ",".join(map(str, said.results))
+            return f"submit run {said.run} of program {said.program}: {shown} -> {made}"
         case m.Join():
             seat = f" epoch {said.epoch} last {said.last}" if said.epoch >= 0 else ""
             return f"join host {said.host} incarnation {said.incarnation}{seat}"

@@ -6,14 +6,15 @@
     w.run()                                 # until nothing is under way and nothing is outstanding
     assert run.good and not w.faults
 
-All is drawn from one seed, nothing reads a clock, nothing iterates a set: the same calls give the same diary.
-Faults: `crash_host`, `return_host`, `leave_host`, `cut`, `mend`, `slow`, `crash_client`, `restart_controller`, `lose_device`,
-`break_gang`, `break_code`. What each machine was told and did is in `diary`; what no machine may do is in `faults`.
+All is drawn from one seed, nothing reads a clock, nothing iterates a set: the same calls give the same
+diary. Faults: `crash_host`, `return_host`, `leave_host`, `cut`, `mend`, `slow`, `crash_client`,
+`restart_controller`, `lose_device`, `break_gang`, `break_code`. What each machine was told and did is in
+`diary`; what no machine may do is in `faults`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from random import Random
 from typing import Any, NamedTuple
@@ -23,7 +24,6 @@ import msgspec
 from core import effects as e
 from core import messages as m
 from core import peers, spans, wire
-from core.client import Limits
 from core.controller import Config, Controller
 from core.endpoint import Endpoint, Reach
 from core.host import Host
@@ -31,14 +31,16 @@ from core.invariants import Checks, everything
 from core.invariants import observations as o
 from core.plan import Gang, Plan
 from core.policy import Fifo, Policy
+from core.session import Limits
 from core.topology import Cluster
 
 from . import text
 from .actors import Actor, ControllerActor, HostActor, Recorder
 from .clock import Clock
 from .devices import Fabric
+from .filling import ClusterHosts
 from .network import Network
-from .plane import ClusterHosts, Plane
+from .plane import Plane
 from .script import ClientActor, Script
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
@@ -51,7 +53,7 @@ class Timing(NamedTuple):
     jitter: int = 0  # up to so much more, drawn for each frame
     compile: int = 1 * MS
     form: int = 1 * MS  # to set up, and to join, the world of an epoch
-    count: int = 10 * US
+    read: int = 10 * US  # where rows are to go
     copy: int = 20 * US
     redial: int = 1 * MS
     restart: int = 5 * MS  # of a host that was dismissed
@@ -60,10 +62,13 @@ class Timing(NamedTuple):
     patience: int = 1 * MS
 
 
+CONFIG, TIMING, LIMITS = Config(), Timing(), Limits()
+
+
 class World:
     def __init__(
-        self, cluster: Cluster, seed: int = 0, policy: Callable[[], Policy] = Fifo, config: Config = Config(), *,
-        timing: Timing = Timing(), lane: str = "host", pool: int = 1 << 28, chunk: int = 1 << 20,
+        self, cluster: Cluster, seed: int = 0, policy: Callable[[], Policy] = Fifo, config: Config = CONFIG,
+        *, timing: Timing = TIMING, lane: str = "host", pool: int = 1 << 28, chunk: int = 1 << 20,
         check: bool = True, on_wire: bool = True, diary: bool = False, start: bool = True,
     ) -> None:  # fmt: skip
         self.cluster = cluster
@@ -103,7 +108,9 @@ class World:
         self.clients: list[Script] = []
         self.actors: dict[str, Actor] = {actor.name: actor for actor in (self.controller, *self.hosts)}
         self._numbers: dict[int, str] = {}  # client number -> actor
-        self._open_runs: dict[tuple[int, int], None] = {}  # (client, run) that the controller took and has not ended
+        self._open_runs: dict[
+            tuple[int, int], None
+        ] = {}  # (client, run) that the controller took and has not ended
         if start:
             self.restart_controller()
             for host in range(cluster.hosts):
@@ -113,7 +120,7 @@ class World:
     def now(self) -> int:
         return self.clock.now
 
-    # --- time -------------------------------------------------------------------------------------------------------
+    # --- time -------------------------------------------------------------------------------------------
 
     def run(self, limit: int = 600 * S) -> bool:
         """Until nothing is under way and no client waits for anything; False if that has not come in time."""
@@ -158,9 +165,9 @@ class World:
         if self.checks is not None:
             self.checks.look(self.now)
 
-    # --- who comes and goes -------------------------------------------------------------------------------------------
+    # --- who comes and goes -----------------------------------------------------------------------------
 
-    def client(self, name: str, weight: int = 1, priority: int = 0, limits: Limits = Limits()) -> Script:
+    def client(self, name: str, weight: int = 1, priority: int = 0, limits: Limits = LIMITS) -> Script:
         script = Script(self, name, weight, priority, limits)
         self.clients.append(script)
         self.actors[script.actor.name] = script.actor
@@ -200,8 +207,8 @@ class World:
         self.crash_host(host)
         self.fabric.boot(host)
         machine = Host(
-            host, self.hosts_of, incarnation=actor.starts, beat=self.timing.beat, patience=self.timing.patience,
-            lane=self.lane, pool=self.pool, chunk=self.chunk,
+            host, self.hosts_of, incarnation=actor.starts, beat=self.timing.beat,
+            patience=self.timing.patience, lane=self.lane, pool=self.pool, chunk=self.chunk,
         )  # fmt: skip
         endpoint = Endpoint(
             Recorder(machine, actor), host, actor.starts + 1, self.timing.lease,
@@ -236,7 +243,9 @@ class World:
     def lose_device(self, device: int) -> None:
         host = self.cluster.host_of(device)
         self.fabric.lose(device)
-        self.hosts[host].feed(e.DeviceLost(device, m.Blame("device-lost", f"device {device} fell off the bus", host=host)))
+        self.hosts[host].feed(
+            e.DeviceLost(device, m.Blame("device-lost", f"device {device} fell off the bus", host=host))
+        )
 
     def break_gang(self, host: int, name: str, when: str = "run") -> None:
         """The next gang of this name fails on this host: at its "launch", or as it runs."""
@@ -245,7 +254,7 @@ class World:
     def break_code(self, name: str, why: str = "no such operation") -> None:
         self.bad_codes[name] = why
 
-    # --- network --------------------------------------------------------------------------------------------------------
+    # --- network ----------------------------------------------------------------------------------------
 
     def cut(self, one: str, other: str, silent: bool = False) -> None:
         self.network.cut(one, other, silent)
@@ -297,7 +306,7 @@ class World:
             self._posted = (said, wire.decode(wire.encode(said)))
         return self._posted[1]  # type: ignore[no-any-return]
 
-    # --- names ------------------------------------------------------------------------------------------------------------
+    # --- names ------------------------------------------------------------------------------------------
 
     def number(self, name: str, seen_by: Actor) -> int:
         """By which number one actor knows another."""
@@ -305,7 +314,9 @@ class World:
         if isinstance(actor, HostActor):
             return actor.host
         if isinstance(actor, ClientActor):
-            return self.cluster.hosts + actor.index if seen_by is self.controller else peers.client(actor.number)
+            return (
+                self.cluster.hosts + actor.index if seen_by is self.controller else peers.client(actor.number)
+            )
         return peers.CONTROLLER
 
     def name_of(self, peer: int, seen_by: Actor) -> str:
@@ -316,7 +327,8 @@ class World:
         return f"host {peer}" if peer >= 0 else self._numbers.get(-1 - peer, f"client #{-1 - peer}")
 
     def client_numbered(self, peer: int, number: int) -> None:
-        """The controller has given a client a number; hosts know it by the new one from its next connection on."""
+        """The controller has given a client a number; hosts know it by the new one from its next connection
+        on."""
         actor = self.clients[peer - self.cluster.hosts].actor
         before, actor.number = actor.number, number
         self._numbers[number] = actor.name
@@ -330,7 +342,7 @@ class World:
         host.forget(name)
         self.redial()
 
-    # --- what machines do ---------------------------------------------------------------------------------------------------
+    # --- what machines do -------------------------------------------------------------------------------
 
     def ordered(self, said: m.Ordered) -> None:
         """It leaves the controller: plans and runs are known, gangs enter."""
@@ -385,7 +397,7 @@ class World:
         if host in self.fabric.hosts:
             self.hosts[host].feed(event)
 
-    # --- what is seen ---------------------------------------------------------------------------------------------------------
+    # --- what is seen -----------------------------------------------------------------------------------
 
     def _observe(self, seen: o.Observation) -> None:
         assert self.checks is not None
@@ -401,7 +413,7 @@ class World:
     def _complain(self, what: str) -> None:
         self.faults.append(f"{text.when(self.now)}  {what}")
 
-    def write(self, actor: Actor, event: Any, effects: list[e.Effect]) -> None:
+    def write(self, actor: Actor, event: Any, effects: Sequence[e.Effect]) -> None:
         if isinstance(event, e.Came) and text.is_beat(event.message):
             event_text = ""
         else:

@@ -1,0 +1,367 @@
+"""Two endpoints and what is between them: nothing is lost, nothing comes twice, or the peer is gone."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.effects import Came, Close, Connected, Disconnected, Effect, Malformed, Send, Wakeup
+from core.endpoint import (
+    ConnectionDown,
+    ConnectionUp,
+    Dial,
+    Endpoint,
+    Hang,
+    Hello,
+    PacketCame,
+    Reach,
+    Write,
+)
+from core.link import Frame
+from core.messages import Cancel
+
+LEASE = 10**9
+SILENCE = "nothing heard for 1 s"
+
+
+class Say(Effect, frozen=True):
+    effects: tuple[Effect, ...]
+
+
+class Mouth:
+    """A machine that says what it is told to, and remembers what it heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+        self.wakes_at: int | None = None
+
+    def handle(self, event: Effect, now: int) -> list[Effect]:
+        if isinstance(event, Say):
+            return list(event.effects)
+        if isinstance(event, Came):
+            assert isinstance(event.message, Cancel)
+            self.heard.append(event.message.run)
+        elif isinstance(event, Wakeup):
+            self.heard.append("woke")
+            self.wakes_at = None
+        else:
+            assert isinstance(event, Connected | Disconnected)
+            self.heard.append("connected" if isinstance(event, Connected) else event.reason)
+        return []
+
+    def next_wakeup(self) -> int | None:
+        return self.wakes_at
+
+
+def always(reach: Reach) -> Any:
+    return lambda peer: reach
+
+
+class Pair:
+    """Ends 0 and 1, one connection, and packets that stay on it until they are let go."""
+
+    def __init__(self, reach: Reach = "dial") -> None:
+        self.now = 0
+        self.starts = [0, 0]
+        self.reach = reach
+        self.mouths = [Mouth(), Mouth()]
+        self.ends: list[Endpoint] = []
+        self.up = False
+        self.wires: list[deque[Any]] = [deque(), deque()]  # to each end
+        self.seen: list[list[Effect]] = [[], []]  # what each end told its driver, but writes
+        for me in (0, 1):
+            self.ends.append(self.fresh(me))
+
+    def fresh(self, me: int) -> Endpoint:
+        self.starts[me] += 1
+        self.mouths[me] = Mouth()
+        return Endpoint(self.mouths[me], me, self.starts[me], LEASE, reach=always(self.reach))
+
+    def feed(self, me: int, event: Effect) -> None:
+        self.take(me, self.ends[me].handle(event, self.now))
+
+    def take(self, me: int, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Write):
+                if self.up:
+                    self.wires[1 - me].append(effect.packet)
+            else:
+                self.seen[me].append(effect)
+
+    def connect(self) -> None:
+        self.up = True
+        for me in (0, 1):
+            self.wires[me].clear()
+        for me in (0, 1):
+            self.feed(me, ConnectionUp(1 - me))
+
+    def cut(self) -> None:
+        self.up = False
+        for me in (0, 1):
+            self.wires[me].clear()
+        for me in (0, 1):
+            self.feed(me, ConnectionDown(1 - me))
+
+    def restart(self, me: int) -> None:
+        if self.up:
+            self.up = False
+            self.feed(1 - me, ConnectionDown(me))
+        self.wires = [deque(), deque()]
+        self.ends[me] = self.fresh(me)
+
+    def say(self, me: int, *numbers: int) -> None:
+        for number in numbers:
+            self.feed(me, Say((Send((1 - me,), Cancel(number)),)))
+
+    def arrive(self, me: int) -> bool:
+        if not self.wires[me]:
+            return False
+        self.feed(me, PacketCame(1 - me, self.wires[me].popleft()))
+        return True
+
+    def flow(self) -> None:
+        while self.arrive(0) or self.arrive(1):
+            pass
+
+    def wait(self, until: int) -> None:
+        """Both wake when they want to."""
+        while True:
+            due = [(at, me) for me in (0, 1) if (at := self.ends[me].next_wakeup()) is not None]
+            if not due or min(due)[0] > until:
+                self.now = until
+                return
+            at, me = min(due)
+            self.now = max(self.now, at)
+            self.feed(me, Wakeup())
+            self.flow()
+
+
+def test_what_was_said_before_there_was_a_connection_arrives_on_it() -> None:
+    pair = Pair()
+    pair.say(0, 1, 2)
+    assert pair.seen[0] == [Dial(1)]
+    pair.connect()
+    pair.flow()
+    assert pair.mouths[1].heard == ["connected", 1, 2]
+    assert pair.mouths[0].heard == ["connected"]
+
+
+def test_a_connection_that_is_lost_and_comes_back_loses_and_repeats_nothing() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.flow()
+    pair.say(0, 1, 2, 3)
+    pair.arrive(1)
+    pair.cut()  # 2 and 3 are lost with it, and so is the acknowledgement of 1
+    pair.say(0, 4)
+    pair.say(1, 10)
+    pair.connect()
+    pair.flow()
+    assert pair.mouths[1].heard == ["connected", 1, 2, 3, 4]
+    assert pair.mouths[0].heard == ["connected", 10]
+
+
+def test_a_peer_that_began_anew_is_another_one() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.flow()
+    pair.say(0, 1)
+    pair.flow()
+    pair.say(0, 2)  # never arrives: it was for the one that died
+    pair.restart(1)
+    pair.say(1, 10)
+    pair.connect()
+    pair.flow()
+    assert pair.mouths[0].heard == ["connected", "it began anew", "connected", 10]
+    assert pair.mouths[1].heard == ["connected"]
+    pair.say(0, 3)
+    pair.flow()
+    assert pair.mouths[1].heard == ["connected", 3]
+
+
+def test_a_word_to_one_that_just_died_does_not_reach_the_one_that_came_instead() -> None:
+    class Mourner(Mouth):
+        def handle(self, event: Effect, now: int) -> list[Effect]:
+            if isinstance(event, Disconnected):
+                return [Send((event.peer,), Cancel(99))]
+            return super().handle(event, now)
+
+    pair = Pair("drop")
+    pair.connect()
+    pair.flow()
+    pair.ends[0].machine = Mourner()
+    pair.restart(1)
+    pair.connect()
+    pair.flow()
+    assert pair.mouths[1].heard == ["connected"]
+
+
+def test_silence_for_a_lease_ends_it_and_both_can_begin_again() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.flow()
+    pair.cut()
+    pair.wait(LEASE)
+    assert pair.mouths[0].heard == ["connected", SILENCE]
+    assert Hang(1, SILENCE) in pair.seen[0]
+    pair.say(0, 7)
+    pair.connect()
+    pair.flow()
+    assert pair.mouths[1].heard[2:] == ["connected", 7]
+
+
+def test_one_end_may_think_the_other_lost_while_the_other_does_not() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.flow()
+    pair.cut()
+    pair.now = LEASE
+    pair.feed(0, Wakeup())  # end 1 sleeps through its own lease
+    pair.say(1, 5)
+    pair.connect()
+    pair.flow()
+    assert pair.mouths[0].heard == ["connected", SILENCE, "connected"]
+    assert pair.mouths[1].heard == ["connected", "it began anew", "connected"]
+    pair.say(0, 1)
+    pair.say(1, 6)
+    pair.flow()
+    assert pair.mouths[0].heard[-1] == 6
+    assert pair.mouths[1].heard[-1] == 1
+
+
+def test_a_quiet_connection_is_kept_alive() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.flow()
+    pair.wait(10 * LEASE)
+    assert pair.mouths[0].heard == pair.mouths[1].heard == ["connected"]
+
+
+@pytest.mark.parametrize(("reach", "said"), [("dial", [Dial(1)]), ("await", []), ("drop", [])])
+def test_whom_it_can_reach_is_the_drivers_to_say(reach: Reach, said: list[Effect]) -> None:
+    pair = Pair(reach)
+    pair.say(0, 1)
+    assert pair.seen[0] == said
+    assert pair.ends[0].linked(1) == (reach != "drop")
+    pair.connect()
+    pair.flow()
+    assert pair.mouths[1].heard == (["connected"] if reach == "drop" else ["connected", 1])
+
+
+def test_a_home_is_always_linked() -> None:
+    mouth = Mouth()
+    end = Endpoint(mouth, 0, 1, LEASE, homes=(1,))
+    assert end.start(0) == [Dial(1)]
+    assert end.handle(Wakeup(), LEASE) == [Hang(1, SILENCE), Dial(1)]
+    assert end.handle(Say((Close(1, "enough"),)), LEASE) == [Hang(1, "enough"), Dial(1)]
+
+
+def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:
+    end = Endpoint(Mouth(), 0, 1, LEASE)
+    for peer in (1, 2, 3):
+        end.handle(ConnectionUp(peer), 0)
+        end.handle(PacketCame(peer, Hello(7, 0)), 0)
+        end.handle(PacketCame(peer, Frame(0, 0)), 0)
+    message = Cancel(5)
+    writes = end.handle(Say((Send((1, 2, 3), message),)), 0)
+    assert [write.peer for write in writes if isinstance(write, Write)] == [1, 2, 3]
+    for write in writes:
+        assert isinstance(write, Write)
+        assert isinstance(write.packet, Frame)
+        assert write.packet.message is message
+
+
+def test_what_it_says_to_itself_comes_back_and_is_shown() -> None:
+    mouth = Mouth()
+    end = Endpoint(mouth, 0, 1, LEASE)
+    assert end.handle(Say((Send((0,), Cancel(3)),)), 0) == [Send((0,), Cancel(3))]
+    assert mouth.heard == [3]
+
+
+def test_a_peer_that_breaks_the_rules_is_hung_up() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.flow()
+    pair.feed(0, PacketCame(1, Frame(1, 77, Cancel(1))))
+    assert pair.mouths[0].heard == ["connected", "the peer acknowledges message 77, the last one sent is 0"]
+    assert isinstance(pair.seen[0][-1], Hang)
+    pair.feed(1, Malformed(0, "gibberish"))
+    assert pair.mouths[1].heard == ["connected", "gibberish"]
+
+
+def test_it_wakes_for_its_machine_and_for_its_links() -> None:
+    mouth = Mouth()
+    end = Endpoint(mouth, 0, 1, LEASE, homes=(1,))
+    end.start(0)
+    assert end.next_wakeup() == LEASE
+    mouth.wakes_at = 20
+    assert end.next_wakeup() == 20
+    assert end.handle(Wakeup(), 20) == []
+    assert mouth.heard == ["woke"]
+
+
+STEPS = st.lists(
+    st.sampled_from(["say 0", "say 1", "arrive 0", "arrive 1", "cut", "connect", "flow", "pass"]), max_size=60
+)
+
+
+@given(STEPS)
+@settings(max_examples=150)
+def test_law_each_message_once_and_in_order_whatever_connections_do(steps: list[str]) -> None:
+    pair = Pair()
+    said: list[list[int]] = [[], []]
+    for at, step in enumerate(steps):
+        what, _, who = step.partition(" ")
+        if what == "say":
+            said[int(who)].append(at)
+            pair.say(int(who), at)
+        elif what == "arrive":
+            pair.arrive(int(who))
+        elif what == "cut" and pair.up:
+            pair.cut()
+        elif what == "connect":
+            pair.connect()
+        elif what == "flow":
+            pair.flow()
+        elif what == "pass":
+            pair.now += 1
+    pair.connect()
+    pair.flow()
+    for me in (0, 1):
+        assert pair.mouths[me].heard == ["connected", *said[1 - me]]
+
+
+@given(STEPS, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1)), max_size=4))
+@settings(max_examples=150)
+def test_law_a_new_start_hears_a_run_of_what_was_said_to_it(
+    steps: list[str], restarts: list[tuple[int, int]]
+) -> None:
+    """What a process hears between two `connected` is without holes and repeats; and at last all is
+    connected."""
+    pair = Pair()
+    for at, step in enumerate(steps):
+        for _, me in [each for each in restarts if each[0] == at]:
+            pair.restart(me)
+        what, _, who = step.partition(" ")
+        if what == "say":
+            pair.say(int(who), at)
+        elif what == "arrive":
+            pair.arrive(int(who))
+        elif what == "cut" and pair.up:
+            pair.cut()
+        elif what in ("connect", "flow"):
+            getattr(pair, what)()
+    pair.connect()
+    pair.flow()
+    pair.say(0, 1000)
+    pair.say(1, 1000)
+    pair.flow()
+    for me in (0, 1):
+        heard = pair.mouths[me].heard
+        assert heard[-1] == 1000
+        numbers = [each for each in heard if isinstance(each, int)]
+        assert numbers == sorted(set(numbers))

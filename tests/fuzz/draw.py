@@ -1,0 +1,291 @@
+"""One seed makes one case: a cluster, people, programs, what they call and when, and what befalls them.
+
+Each kind of trouble has its own chance a seed, so that many seeds are calm and some are stormy.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from random import Random
+from typing import Any
+
+import msgspec
+
+from core.program import Arg, Exchange, Program, Ref, SliceSpec, Value
+
+from . import programs
+from .case import (
+    LITERAL,
+    MS,
+    US,
+    Action,
+    BreakCode,
+    BreakGang,
+    Cancel,
+    Case,
+    Close,
+    CrashClient,
+    CrashHost,
+    Cut,
+    Get,
+    LeaveHost,
+    LoseDevice,
+    Person,
+    Put,
+    Release,
+    Restart,
+    Setup,
+    Slow,
+    Source,
+    Submit,
+)
+
+POLICIES = ("fifo", "stride", "priority:age=1ms", "shortest", "deadline", "round_robin", "user", "faulty")
+KIB = 1024
+
+# What befalls them, and how likely a seed has any of it.
+TROUBLES = {
+    "crash host": 0.14, "leave": 0.06, "lose device": 0.06, "cut up": 0.10, "cut across": 0.10,
+    "cut client": 0.06, "slow": 0.10, "crash client": 0.10, "restart": 0.07, "break gang": 0.08,
+    "break code": 0.05,
+}  # fmt: skip
+FEATURES = {
+    "pressure": 0.35, "moves": 0.75, "irregular": 0.25, "sparse": 0.25, "cancel": 0.2, "close": 0.1,
+    "puts": 0.4, "gets": 0.5, "sequential": 0.2, "exclusive": 0.1, "wide": 0.08, "late host": 0.05,
+}  # fmt: skip
+
+
+def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
+    """`without`: names of troubles and features that are not to be had."""
+    rng = Random(seed)
+    calm = rng.random() < 0.4
+    has = {name: rng.random() < chance and not calm and name not in without for name, chance in TROUBLES.items()}
+    has |= {name: rng.random() < chance and name not in without for name, chance in FEATURES.items()}
+    return Drawing(rng, seed, has).case()
+
+
+class Drawing:
+    def __init__(self, rng: Random, seed: int, has: dict[str, bool]) -> None:
+        self.rng, self.seed, self.has = rng, seed, has
+        self.islands: list[dict[str, int]] = []
+        self.actions: list[Action] = []
+        self.known: list[list[tuple[Source, Value]]] = []  # by client: buffers that it may name
+        self.now = 0
+        self.keys = 0
+
+    def case(self) -> Case:
+        setup = self._setup()
+        self.slices = [self._slices(who) for who in range(len(setup.people))]
+        self.programs: list[Program] = []
+        self.mine: list[list[int]] = []
+        style = self._style()
+        for who in range(len(setup.people)):
+            self.mine.append([])
+            for _ in range(self.rng.randint(1, 3)):
+                self.mine[who].append(len(self.programs))
+                name = f"p{len(self.programs)}"
+                self.programs.append(programs.draw(self.rng, name, self.slices[who], style))
+        self.known = [[] for _ in setup.people]
+        self.submitted: list[list[int]] = [[] for _ in setup.people]
+        self._calls(setup)
+        self._troubles()
+        actions = tuple(sorted(self.actions, key=lambda action: action.at))  # stable: ties as they were drawn
+        return Case(self.seed, setup, tuple(self.programs), actions)
+
+    # --- what is fixed ------------------------------------------------------------------------------------------
+
+    def _setup(self) -> Setup:
+        rng = self.rng
+        tight = self.has["pressure"]
+        memory = rng.choice((2, 4, 8, 16)) * KIB if tight else 1 << 30
+        for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
+            hosts = rng.choice((1, 2, 2, 3, 4, 5, 6)) if len(self.islands) < 1 else rng.choice((1, 2, 3))
+            spares = 1 if hosts > 1 and rng.random() < 0.15 else 0
+            host_memory = rng.choice((0, 4 * KIB, 1 << 30)) if tight else 1 << 30
+            self.islands.append(
+                {
+                    "hosts": hosts, "per_host": rng.choice((1, 1, 2, 2, 4)), "memory": memory,
+                    "host_memory": host_memory, "spares": spares,
+                }
+            )  # fmt: skip
+        people = tuple(
+            Person(f"c{who}", rng.choice((1, 1, 2, 5)), rng.choice((0, 0, 1)), rng.choice((0, 0, rng.randrange(8 * MS))))
+            for who in range(rng.choice((1, 2, 2, 3, 4)))
+        )  # fmt: skip
+        jitter = rng.choice((0, 0, 20 * US, 300 * US))
+        chunk = rng.choice((256, 1 << 10, 1 << 12))
+        return Setup(
+            tuple(self.islands), people, policy=rng.choice(POLICIES), window=rng.choice((1, 2, 4, 8)),
+            max_passes=rng.choice((0, 2, 8)), early=rng.choice(("always", "idle", "idle", "never")),
+            fanout=rng.choice((1, 1, 2, 3, 23)), fuse=rng.random() < 0.25, lane=rng.choice(("host", "host", "device")),
+            pool=rng.choice((2 * chunk, 4 * chunk, 1 << 20)), chunk=chunk, jitter=jitter,
+            compile=rng.choice((100 * US, 1 * MS, 5 * MS)), roomy=not tight,
+        )  # fmt: skip
+
+    def _slices(self, who: int) -> list[SliceSpec]:
+        """What one session asks for; all can be had."""
+        rng, found = self.rng, []
+        sizes = [i["per_host"] * (i["hosts"] - i["spares"]) for i in self.islands]
+        for number in range(rng.randint(1, 4) if self.has["moves"] else 1):
+            island = rng.randrange(len(sizes))
+            devices = rng.choice([n for n in (1, 2, 2, 3, 4, 4, 6, 8, 16) if n <= sizes[island]])
+            mesh: tuple[int, ...] = ()
+            alone = self.has["exclusive"] and rng.random() < 0.5
+            if devices in (4, 6, 8) and rng.random() < 0.4 and not alone:
+                mesh = (2, devices // 2)
+            where = f"i{island}" if rng.random() < 0.7 else ""
+            layout: Any = rng.choice(("packed", "packed", "spread"))
+            found.append(SliceSpec(f"s{number}", devices, mesh, "", where, layout, alone))
+            if alone:
+                return found[-1:]  # else it could wait for another of its own session
+        return found
+
+    def _style(self) -> programs.Style:
+        rng, has = self.rng, self.has
+        memory = self.islands[0]["memory"]
+        return programs.Style(
+            nodes=rng.choice((2, 5, 10)),
+            temp=memory // 4 if has["pressure"] else rng.choice((0, 4 * KIB)),
+            moves=has["moves"],
+            irregular=rng.choice((0.1, 0.4)) if has["irregular"] else 0.0,
+            sparse=rng.choice((0.1, 0.4)) if has["sparse"] and has["moves"] else 0.0,
+            donation=rng.choice((0.0, 0.3, 0.7)),
+            collective=rng.choice((1.0, 0.7, 0.0)),
+        )
+
+    # --- what clients do ------------------------------------------------------------------------------------------
+
+    def _calls(self, setup: Setup) -> None:
+        rng = self.rng
+        pace = rng.choice((20 * US, 200 * US, 1 * MS))
+        for _ in range(rng.choice((5, 15, 30, 45))):
+            self.now += int(rng.expovariate(1 / pace))
+            self._call(rng.randrange(len(setup.people)))
+        self.end = self.now + 2 * MS
+        for who in range(len(setup.people)):
+            if self.has["close"] and rng.random() < 0.4:
+                self.actions.append(Close(at=rng.randrange(self.end), client=who))
+            if self.has["crash client"] and rng.random() < 0.4:
+                self.actions.append(CrashClient(at=rng.randrange(self.end), client=who))
+
+    def _call(self, who: int) -> None:
+        rng, has = self.rng, self.has
+        kind = rng.random()
+        if kind < 0.1 and has["puts"]:
+            self._put(who)
+        elif kind < 0.2 and has["gets"] and self.known[who]:
+            self.actions.append(Get(at=self.now, client=who, of=rng.choice(self.known[who])[0]))
+        elif kind < 0.38 and self.known[who]:
+            self.actions.append(Release(at=self.now, client=who, of=self._forget(who)))
+        elif kind < 0.45 and has["cancel"] and self.submitted[who]:
+            key = rng.choice(self.submitted[who][-3:])
+            self.actions.append(Cancel(at=self.now + rng.choice((0, rng.randrange(2 * MS))), client=who, key=key))
+        else:
+            self._submit(who)
+
+    def _forget(self, who: int) -> Source:
+        known = self.known[who]
+        return known.pop(self.rng.randrange(len(known)))[0]
+
+    def _key(self) -> int:
+        self.keys += 1
+        return self.keys
+
+    def _put(self, who: int) -> None:
+        rng = self.rng
+        program = self.programs[rng.choice(self.mine[who])]
+        if not program.args:
+            return
+        value = rng.choice(program.args)
+        spec = program.slices[value.slice]
+        key = self._key()
+        value = msgspec.structs.replace(value, slice=0)
+        self.actions.append(Put(at=self.now, key=key, client=who, value=value, slice=spec))
+        self.known[who].append(((key, 0), value))
+
+    def _submit(self, who: int) -> None:
+        rng = self.rng
+        number = rng.choice(self.mine[who])
+        program = self.programs[number]
+        args: list[Source] = []
+        for index, wanted in enumerate(program.args):
+            fit = [s for s, v in self.known[who] if (v.shape, v.dtype) == (wanted.shape, wanted.dtype)]
+            fit = [source for source in fit if source not in args]
+            source = rng.choice(fit[-3:]) if fit and rng.random() < 0.75 else LITERAL
+            if index in program.donate_args and source != LITERAL:
+                self.known[who] = [(s, v) for s, v in self.known[who] if s != source]
+            args.append(source)
+        key = self._key()
+        keep = tuple(rng.random() < 0.8 for _ in program.results)
+        dispatch = "sequential" if self.has["sequential"] and rng.random() < 0.4 else "parallel"
+        deadline = self.now + rng.randrange(20 * MS) if rng.random() < 0.2 else 0
+        self.actions.append(
+            Submit(
+                at=self.now, key=key, client=who, program=number, args=tuple(args), keep=keep, dispatch=dispatch,
+                deadline=deadline,
+            )
+        )  # fmt: skip
+        self.submitted[who].append(key)
+        for index, ref in enumerate(program.results):
+            if keep[index]:
+                self.known[who].append(((key, index), value_of(program, ref)))
+
+    # --- what befalls them --------------------------------------------------------------------------------------
+
+    def _troubles(self) -> None:
+        rng, has = self.rng, self.has
+        hosts = sum(island["hosts"] for island in self.islands)
+        if has["crash host"]:
+            for _ in range(rng.choice((1, 1, 2, 3))):
+                back = rng.choice((0, 1, 100 * US, 5 * MS))
+                self._befalls(CrashHost, host=rng.randrange(hosts), back=back)
+        if has["leave"]:
+            self._befalls(LeaveHost, host=rng.randrange(hosts))
+        if has["lose device"]:
+            devices = sum(island["hosts"] * island["per_host"] for island in self.islands)
+            self._befalls(LoseDevice, device=rng.randrange(devices))
+        for _ in range(rng.choice((1, 2, 3)) if has["cut up"] else 0):
+            self._cut("controller", f"host {rng.randrange(hosts)}")
+        for _ in range(rng.choice((1, 2, 4)) if has["cut across"] else 0):
+            one, other = rng.randrange(hosts), rng.randrange(hosts)
+            if one != other:
+                self._cut(f"host {one}", f"host {other}")
+        if has["cut client"]:
+            other = rng.choice(("controller", f"host {rng.randrange(hosts)}"))
+            self._cut(f"client c{rng.randrange(len(self.known))}", other)
+        for _ in range(rng.choice((1, 2)) if has["slow"] else 0):
+            lag = rng.choice((0, 10 * US, 500 * US))
+            self._befalls(Slow, host=rng.randrange(hosts), factor=rng.choice((1.0, 3.0, 50.0)), lag=lag)
+        for _ in range(rng.choice((1, 2)) if has["restart"] else 0):
+            self._befalls(Restart)
+        names = self._names()
+        if has["break gang"] and names:
+            for _ in range(rng.choice((1, 2))):
+                when = rng.choice(("run", "launch"))
+                self._befalls(BreakGang, host=rng.randrange(hosts), name=rng.choice(names), when=when)
+        codes = [comp.name for program in self.programs for comp in program.computations]
+        if has["break code"] and codes:
+            self.actions.append(BreakCode(at=0, name=rng.choice(codes)))
+
+    def _names(self) -> list[str]:
+        nodes = [node for program in self.programs for node in program.nodes]
+        return [node.name for node in nodes if not isinstance(node, Exchange)]
+
+    def _befalls(self, kind: Any, **fields: Any) -> None:
+        start = 3 * MS if self.end > 4 * MS and self.rng.random() < 0.8 else 0
+        self.actions.append(kind(at=self.rng.randrange(start, self.end), **fields))
+
+    def _cut(self, one: str, other: str) -> None:
+        mend = self.rng.choice((0, 100 * US, 5 * MS, 300 * MS))
+        self._befalls(Cut, one=one, other=other, silent=self.rng.random() < 0.4, mend=mend)
+
+
+def value_of(program: Program, ref: Ref) -> Value:
+    if isinstance(ref, Arg):
+        return program.args[ref.index]
+    node = program.nodes[ref.node]
+    return node.output if isinstance(node, Exchange) else node.outputs[ref.output]
+
+
+def nbytes(value: Value) -> int:
+    return prod(value.shape)

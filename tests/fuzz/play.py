@@ -1,0 +1,463 @@
+"""Plays a case in the world and judges it: no broken promise, no exception, no hang, no wrong answer, nothing left.
+
+First the case's actions happen, with all invariants checked after every event. Then all is mended, lost hosts come
+back, and every run must end in bounded time; what ended well must have the right contents; all is released, and
+nothing may be left of it anywhere.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from core import messages as m
+from core.errors import Illegal
+from core.invariants import BooksAddUp, Checks, Violation, everything
+from core.topology import Cluster
+from tests.world.script import Fetch, Handle, RunHandle, Script
+from tests.world.world import Timing, World
+
+from . import case as c
+from .case import LITERAL, MS, Case, S, Setup
+from .draw import value_of
+from .policies import maker
+
+LEASE = 80 * MS
+EVENTS = 120_000  # more than any case needs
+PATIENCE = 6 * S  # simulated, for all to end once all is mended
+
+# Which blames may a run have, given what was done to it?
+WEATHER = ("CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart")
+ANY = {"host-lost", "host-left", "timeout", "restart", "client-lost", "user", "no-memory", "cancelled", "refused",
+       "device-lost", "protocol"}  # fmt: skip
+
+
+class Failed(Exception):
+    """The case shows a fault."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind, self.text = kind, text
+
+
+class Result(msgspec.Struct):
+    kind: str = ""  # "": all is well
+    text: str = ""
+    digest: str = ""
+    events: int = 0
+    diary: list[str] = []
+    stack: str = ""
+
+    @property
+    def good(self) -> bool:
+        return not self.kind
+
+
+def play(case: Case, diary: bool = False, check: bool = True) -> Result:
+    try:
+        game = Game(case, diary, check)
+    except Exception as error:  # whatever it is, it is a fault
+        return Result(f"exception {type(error).__name__}", str(error), stack="".join(traceback.format_tb(error.__traceback__)[-6:]))
+    result = Result()
+    try:
+        game.play()
+    except Failed as failed:
+        result.kind, result.text = failed.kind, failed.text
+    except Violation as violation:
+        recent = "\n".join(f"    {seen}" for seen in violation.recent[-8:])
+        result.kind = f"violation of {violation.checker}"
+        result.text = f"{violation.text}\n  seen just before:\n{recent}"
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{last.filename.rsplit('/', 2)[-2]}/{last.filename.rsplit('/', 1)[-1]}:{last.lineno}"
+        result.kind = f"exception {type(error).__name__} at {place}"
+        result.text, result.stack = str(error), "".join(traceback.format_tb(error.__traceback__)[-6:])
+    result.events = game.events
+    result.digest = game.digest()
+    result.diary = game.world.diary or []
+    return result
+
+
+def cluster(setup: Setup) -> Cluster:
+    islands = [{"name": f"i{number}", **island} for number, island in enumerate(setup.islands)]
+    return Cluster.from_table({"island": islands})
+
+
+class Game:
+    def __init__(self, case: Case, diary: bool, check: bool) -> None:
+        self.case, self.events = case, 0
+        setup = case.setup
+        timing = Timing(
+            latency=setup.latency, jitter=setup.jitter, compile=setup.compile, lease=LEASE, beat=LEASE // 4,
+        )  # fmt: skip
+        self.world = world = World(
+            cluster(setup), case.seed, maker(setup.policy, Random(case.seed + 1)), setup.config(), timing=timing,
+            lane=setup.lane, pool=setup.pool, chunk=setup.chunk, check=check, diary=diary, start=False,
+            on_wire=case.seed % 8 == 0,
+        )  # fmt: skip
+        if check:
+            world.checks = Checks([*everything(pool=setup.pool), BooksAddUp(Live(world))])
+        world.restart_controller()
+        for host in range(world.cluster.hosts):
+            world.return_host(host)
+        self.people: list[Script | None] = [None] * len(setup.people)
+        self.made: dict[tuple[int, int], Handle] = {}
+        self.runs: dict[int, RunHandle] = {}  # by key
+        self.owner: dict[int, int] = {}
+        self.done: dict[str, int] = {}  # kinds of actions that took effect
+        self.gone: dict[int, None] = {}  # clients that crashed or closed
+        self.acts: dict[type, Callable[[Any], None]] = {
+            c.Submit: self._submit, c.Put: self._put, c.Get: self._get, c.Release: self._release,
+            c.Cancel: self._cancel, c.Close: self._close, c.CrashClient: self._crash_client,
+            c.CrashHost: self._crash_host, c.LeaveHost: self._leave, c.LoseDevice: self._lose,
+            c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
+            c.BreakCode: self._break_code, c.Restart: self._restart,
+        }  # fmt: skip
+
+    # --- the whole ------------------------------------------------------------------------------------------------
+
+    def play(self) -> None:
+        arrivals = [(person.at, 0, number) for number, person in enumerate(self.case.setup.people)]
+        actions = [(action.at, 1, number) for number, action in enumerate(self.case.actions)]
+        for at, kind, number in sorted(arrivals + actions):
+            self._until(at)
+            if kind:
+                self._act(self.case.actions[number])
+            else:
+                self._arrive(number)
+        self._mend()
+        self._settle()
+        self._judge()
+        self._leave_all()
+
+    def digest(self) -> str:
+        """Of all that happened, and of one more draw."""
+        world = self.world
+        ends = [(run.ended_at, run.blame and run.blame.code) for run in self.runs.values()]
+        facts = (world.now, self.events, world.network.sent, world.gangs, ends, world.told, world.random.random())
+        return f"{contents_hash(repr(facts))}{world.digest() if world.diary is not None else ''}"
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        self.events += 1
+        if self.events > EVENTS:
+            raise Failed("too many events", self._who_waits())
+        self.world._step()
+
+    def _until(self, at: int) -> None:
+        clock = self.world.clock
+        while (time := clock.next_time()) is not None and time <= at:
+            self._step()
+        clock.now = max(clock.now, at)
+
+    def _while(self, busy: Callable[[], bool], patience: int) -> bool:
+        """Whether it is over in time."""
+        clock = self.world.clock
+        last = clock.now + patience
+        while busy():
+            time = clock.next_time()
+            if time is None or time > last:
+                return False
+            self._step()
+        return True
+
+    # --- what clients do ------------------------------------------------------------------------------------------
+
+    def _act(self, action: c.Action) -> None:
+        client = getattr(action, "client", None)
+        if client is not None and (client in self.gone or self.people[client] is None):
+            return
+        try:
+            self.acts[type(action)](action)
+        except Illegal as illegal:
+            if not self._excused(str(illegal)):
+                raise
+
+    def _excused(self, text: str) -> bool:
+        """A client that lost its session learns of it by its next call."""
+        return "session is clos" in text and any(self.done.get(kind) for kind in WEATHER)
+
+    def _arrive(self, number: int) -> None:
+        person = self.case.setup.people[number]
+        self.people[number] = self.world.client(person.name, person.weight, person.priority)
+
+    def _person(self, number: int) -> Script:
+        found = self.people[number]
+        assert found is not None
+        return found
+
+    def _usable(self, client: int, source: tuple[int, int]) -> Handle | None:
+        """A buffer that this client holds, as far as it knows."""
+        handle = self.made.get(source)
+        if handle is None or handle.released or handle.name == 0 or self.owner[source[0]] != client:
+            return None
+        return handle
+
+    def _submit(self, action: c.Submit) -> None:
+        script, program = self._person(action.client), self.case.programs[action.program]
+        args: list[Handle | bytes] = []
+        used: list[Handle] = []
+        for index, source in enumerate(action.args):
+            handle = self._usable(action.client, source) if source != LITERAL else None
+            if handle is None or handle in used or (handle.blame is not None and index in program.donate_args):
+                args.append(bytes([action.key % 256]) * program.args[index].nbytes)
+            else:
+                args.append(handle)
+                used.append(handle)
+        if sum(len(arg) for arg in args if isinstance(arg, bytes)) > 4096:
+            return
+        run = script.submit(program, *args, keep=action.keep, dispatch=action.dispatch, deadline=action.deadline)
+        self.runs[action.key], self.owner[action.key] = run, action.client
+        for index, handle in enumerate(run.results):
+            self.made[action.key, index] = handle
+
+    def _put(self, action: c.Put) -> None:
+        self.made[action.key, 0] = self._person(action.client).put(action.value, action.slice)
+        self.owner[action.key] = action.client
+
+    def _get(self, action: c.Get) -> None:
+        handle = self._usable(action.client, action.of)
+        if handle is not None:
+            self._person(action.client).get(handle)
+
+    def _release(self, action: c.Release) -> None:
+        handle = self._usable(action.client, action.of)
+        if handle is not None:
+            self._person(action.client).release(handle)
+
+    def _cancel(self, action: c.Cancel) -> None:
+        run = self.runs.get(action.key)
+        if run is not None:
+            self._note(action)
+            self._person(action.client).cancel(run)
+
+    def _close(self, action: c.Close) -> None:
+        self._note(action)
+        self._person(action.client).close()
+        self.gone[action.client] = None
+
+    # --- what befalls them ----------------------------------------------------------------------------------------
+
+    def _note(self, action: c.Action) -> None:
+        name = type(action).__name__
+        self.done[name] = self.done.get(name, 0) + 1
+
+    def _crash_client(self, action: c.CrashClient) -> None:
+        self._note(action)
+        self.world.crash_client(self._person(action.client).name)
+        self.gone[action.client] = None
+
+    def _crash_host(self, action: c.CrashHost) -> None:
+        self._note(action)
+        self.world.crash_host(action.host)
+        if action.back:
+            self.world.soon(action.back, self._return, action.host)
+
+    def _return(self, host: int) -> None:
+        if not self.world.hosts[host].alive:
+            self.world.return_host(host)
+
+    def _leave(self, action: c.LeaveHost) -> None:
+        self._note(action)
+        if self.world.hosts[action.host].alive:
+            self.world.leave_host(action.host)
+
+    def _lose(self, action: c.LoseDevice) -> None:
+        self._note(action)
+        if self.world.hosts[self.world.cluster.host_of(action.device)].alive:
+            self.world.lose_device(action.device)
+
+    def _cut(self, action: c.Cut) -> None:
+        self._note(action)
+        if action.one not in self.world.actors or action.other not in self.world.actors:
+            return
+        self.world.cut(action.one, action.other, action.silent)
+        if action.mend:
+            self.world.soon(action.mend, self.world.mend, action.one, action.other)
+
+    def _slow(self, action: c.Slow) -> None:
+        self._note(action)
+        self.world.slow(action.host, action.factor, action.lag)
+
+    def _break_gang(self, action: c.BreakGang) -> None:
+        self._note(action)
+        self.world.break_gang(action.host, action.name, action.when)
+
+    def _break_code(self, action: c.BreakCode) -> None:
+        self._note(action)
+        self.world.break_code(action.name)
+
+    def _restart(self, action: c.Restart) -> None:
+        self._note(action)
+        self.world.restart_controller()
+
+    # --- and then all is mended -----------------------------------------------------------------------------------
+
+    def _mend(self) -> None:
+        world = self.world
+        world.mend_all()
+        world.fabric.failures.clear()
+        for host in range(world.cluster.hosts):
+            world.slow(host, 1.0)
+            world.hosts[host].leaving = False  # it comes back once it has left
+            mine = world.fabric.hosts.get(host)
+            if mine is not None and mine.dead:
+                world.crash_host(host)
+            if not world.hosts[host].alive:
+                world.return_host(host)
+
+    def _living(self) -> list[Script]:
+        return [s for number, s in enumerate(self.people) if s is not None and number not in self.gone]
+
+    def _open(self) -> bool:
+        return any(script.outstanding() for script in self._living())
+
+    def _settle(self) -> None:
+        """Every run ends, and every put and get. Who waits for a slice of another's gets it when that one goes."""
+        while not self._while(self._open, PATIENCE):
+            blockers = [s for s in self._living() if not s.outstanding()]
+            if not self._for_slices() or not blockers:
+                raise Failed("hang", self._who_waits())
+            blockers[0].close()
+            self.gone[self.people.index(blockers[0])] = None
+
+    def _for_slices(self) -> bool:
+        exclusive = any(s.exclusive for program in self.case.programs for s in program.slices)
+        return exclusive and any("slice" in run.waits for run in self.world.books.runs.values())
+
+    def _who_waits(self) -> str:
+        world, books = self.world, self.world.books
+        lines = [f"now {world.now / MS:.3f} ms, {self.events} events"]
+        for book in books.islands:
+            lines.append(
+                f"island {book.island.name}: {book.phase}, epoch {book.epoch}, members {book.members},"
+                f" missing {book.stream.missing}, coming {sorted(book.coming)}"
+            )
+            lines += [f"    offered: {wait.ticket.run}.{wait.ticket.step}: {wait.text}" for wait in book.scheduler.waiting()]
+        for run in list(books.runs.values())[:12]:
+            lines.append(f"run {run.id} of {run.session.name}/{run.program.ir.name} is {run.state}, waits for {run.waits!r}")
+        for flight in books.flights.all()[:12]:
+            lines.append(f"flight {flight.seq} {flight.kind} step {flight.step} left {flight.left} transfer {flight.transfer}")
+        lines += [f"stuck: {text}" for text in world.fabric.stuck()]
+        for script in self._living():
+            waits = [run.name for run in script.runs.values() if not run.ends]
+            gets = [(fetch.request, fetch.handle.name) for fetch in script.fetches.values() if not fetch.over]
+            puts = [h.name for h in script.buffers.values() if h.is_put and not (h.ready or h.blame or h.released)]
+            if waits or gets or puts:
+                state = f"{script.machine.state}, {'alive' if script.actor.alive else 'dead'}"
+                lines.append(f"client {script.name} ({state}) waits for runs {waits}, gets {gets}, puts {puts}")
+        return "\n  ".join(lines)
+
+    # --- the judgement --------------------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        """Runs that failed have a plausible blame; what the others made is what it should be."""
+        self._no_faults()
+        for key, run in self.runs.items():
+            if self.owner[key] not in self.gone:
+                self._judge_run(key, run)
+        fetches: list[Fetch] = []
+        for source, handle in self.made.items():
+            if self.owner[source[0]] in self.gone or self._usable(self.owner[source[0]], source) is None:
+                continue
+            script = self._person(self.owner[source[0]])
+            if handle.blame is None and script.machine.state == "open":
+                fetches.append(script.get(handle))
+        if not self._while(self._open, PATIENCE):
+            raise Failed("hang", f"gets do not end\n  {self._who_waits()}")
+        for script in self._living():
+            for fetch in script.fetches.values():
+                self._judge_fetch(script, fetch)
+        self._no_faults()
+
+    def _judge_run(self, key: int, run: RunHandle) -> None:
+        if run.ends != 1:
+            raise Failed("ends", f"run {run.name} (submit {key}) ended {run.ends} times")
+        if run.blame is not None and run.blame.code not in self._possible():
+            raise Failed("blame", f"run {run.name} (submit {key}) failed, and nothing was done to it: {run.blame}")
+
+    def _possible(self) -> set[str]:
+        """Codes of blame that what was done here can explain."""
+        if any(self.done.get(kind) for kind in WEATHER):
+            return ANY
+        found = set()
+        if self.done.get("Cancel"):
+            found.add("cancelled")
+        if self.done.get("BreakGang") or self.done.get("BreakCode"):
+            found |= {"user"}
+        if not self.case.setup.roomy:
+            found |= {"no-memory"}
+        return found
+
+    def _judge_fetch(self, script: Script, fetch: Fetch) -> None:
+        if fetch.blame is None and not fetch.right:
+            raise Failed(
+                "wrong contents", f"client {script.name} got {fetch.digest} of buffer {fetch.handle.name},"
+                f" which should be {fetch.handle.digest}",
+            )  # fmt: skip
+        if fetch.blame is not None and fetch.handle.released and fetch.blame.code == "user":
+            return  # it was let go before it had contents: nothing is owed
+        if fetch.blame is not None and fetch.blame.code not in self._possible():
+            raise Failed("blame", f"a get of {script.name} failed, and nothing was done to it: {fetch.blame}")
+
+    def _no_faults(self) -> None:
+        if self.world.faults:
+            raise Failed("fault", "; ".join(self.world.faults[:3]))
+
+    def _leave_all(self) -> None:
+        """Some close, some let go of everything; once leases are over nothing is left anywhere."""
+        world = self.world
+        for number, script in enumerate(self.people):
+            if script is None or number in self.gone or script.machine.state != "open":
+                continue
+            if number % 2:
+                script.close()
+            else:
+                script.release_all()
+        self._until(world.now + 4 * LEASE + 700 * MS)
+        self._while(lambda: bool(world.clock.pending), PATIENCE)
+        self._no_faults()
+        if world.checks is not None:
+            world.checks.at_rest(world.now)
+        for what, left in self._left():
+            if left:
+                raise Failed("left over", f"{what}: {left}\n  {self._who_waits()}")
+        for phase in (f"{b.island.name} {b.phase}" for b in world.books.islands if b.phase != "running"):
+            raise Failed("hang", f"island {phase} does not run\n  {self._who_waits()}")
+
+    def _left(self) -> list[tuple[str, Any]]:
+        world, books = self.world, self.world.books
+        hosts = world.fabric.hosts
+        return [
+            ("buffers in the books", books.alive()),
+            ("runs", len(books.runs)),
+            ("flights", len(books.flights)),
+            ("in the line for memory", len(books.admission)),
+            ("buffers on hosts", {h: list(mine.buffers) for h, mine in hosts.items() if mine.buffers}),
+            ("memory of devices", {h: mine.used for h, mine in hosts.items() if any(mine.used.values())}),
+            ("gangs on devices", [job.seq for job in world.fabric.jobs.values()]),
+        ]
+
+
+class Live:
+    """The books of whichever controller lives now, for the checker of books."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world.books, name)
+
+
+def contents_hash(text: str) -> str:
+    from hashlib import blake2b
+
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+__all__ = ["Failed", "Game", "Result", "m", "play", "value_of"]

@@ -24,7 +24,7 @@ class Lane:
     """One place: what waits for it, and what keeps that out. Only `Lanes` changes the second block."""
 
     __slots__ = (
-        "barred", "domain", "flying", "full", "holds", "key", "late", "near", "passes", "ripe", "size",
+        "barred", "domain", "flying", "full", "holds", "key", "late", "near", "passes", "ripe", "seen", "size",
     )  # fmt: skip
 
     def __init__(self, key: int, size: int) -> None:
@@ -32,6 +32,7 @@ class Lane:
         self.size = size  # devices
         self.ripe: Board = {}
         self.late: Board = {}  # tickets that are not ripe
+        self.seen: dict[int, int] = {}  # when a gang of each client last entered here
         self.flying = 0  # gangs of this place that are in the order
         self.passes = 0  # how often others have passed it since it was last served
 

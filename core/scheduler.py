@@ -19,20 +19,20 @@ place has been passed `max_passes` times since it was last served, no such gang 
 What the policy prefers anyway, say a higher priority, does not pass: the bound is on what the shape of a
 gang costs it, not on what the policy decided.
 
-**Late inputs.** A gang may be offered before its inputs exist (`ripe=False`: they come from another island,
-and what makes them has not finished). Entered early, it starts the moment they arrive, and no message has
-to travel in between: that is what asynchronous dispatch is for. But devices run in order, so until then
-whatever enters behind it waits, ready or not. The option `early` makes the trade:
+**Late inputs.** A gang may be offered before its inputs exist (`ripe=False`: they come from another island, and
+what makes them has not finished). Entered early, it starts the moment they arrive: that is what asynchronous
+dispatch is for. But devices run in order, so until then whatever enters behind it waits, ready or not, and nobody
+knows for how long. Held until it is ripe, it starts later by what the way to the controller and back takes longer
+than the transfer of its inputs; and if others have work, the devices do not notice. So early dispatch gains at most
+one way and back a hop, and may lose any amount. The option `early` makes the trade:
 
-    always  pure early dispatch: no distinction. Right when an island has one client; otherwise devices idle
-            behind the late gang while others' work is ready.
-    never   a gang enters when it is ripe. Nothing idles behind it; but each hop between islands costs a way
-            to the controller and back, in which the devices idle if nobody else has work.
-    idle    (default) early only where nothing that is ripe waits for any of the same devices. Under load that
-            is `never`, when the way to the controller is hidden by others' work; alone it is `always`. What
-            is left is work that comes, ripe, just after a late gang has entered: it waits for that one gang.
+    always  pure early dispatch: no distinction. Right when an island has one client.
+    never   a gang enters when it is ripe. Nothing idles behind it; alone, each hop costs its way.
+    idle    (default) early where nothing that is ripe waits for any of the same devices, and where no other
+            client has used any of them for `quiet` ns: who was there just now may come back with work that is
+            ready. Alone that is `always`, in company `never`, and it needs no guess at how late an input is.
 
-`python -m experiments.bench.scheduling` measures it.
+`python -m experiments.bench scheduling` measures it.
 
 A policy is a guest. If it raises, or picks what is not ready, fifo takes over for good and `faults` says
 why.
@@ -83,12 +83,14 @@ class Scheduler:
         window: int = 2,
         max_passes: int = 8,
         early: Early = "idle",
+        quiet: int = 1_000_000_000,
     ) -> None:
         if window < 1 or max_passes < 0:
             raise ValueError(f"a window of {window} and {max_passes} passes: want at least 1 and 0")
         self.policy = policy() if isinstance(policy, type) else policy
         self.max_passes = max_passes
         self.early = early
+        self.quiet = quiet
         self.paused = False  # for a change of epoch: nothing is picked
         self.faults: list[str] = []  # what a policy did wrong; the owner passes it on
         self._atoms = atoms
@@ -111,7 +113,7 @@ class Scheduler:
     def pick(self, now: int) -> Ticket | None:
         """The gang that enters now. Call until there is none: devices that are free wait for nothing else."""
         while not self.paused:
-            found = self._candidates()
+            found = self._candidates(now)
             if found is None:
                 break
             domain, ready = found
@@ -155,6 +157,8 @@ class Scheduler:
         tickets = self._of_client(client)
         for ticket in tickets:
             self._take(ticket, "withdraw")
+        for lane in self._lanes.known.values():
+            lane.seen.pop(client, None)
         self._tell("gone", client)
         return len(tickets)
 
@@ -165,15 +169,23 @@ class Scheduler:
 
     # --- choosing
 
-    def _candidates(self) -> tuple[Domain, Ready] | None:
-        """The gangs of one domain that may enter now: ripe ones, or, where none waits, others."""
+    def _candidates(self, now: int) -> tuple[Domain, Ready] | None:
+        """The gangs of one domain that may enter now: ripe ones, or, where nobody else is, others."""
         for domain in self._lanes.live.values():
             boards = [lane.ripe for lane in domain.open.values() if lane.ripe]
             if not boards and self.early == "idle":
-                boards = [lane.late for lane in domain.open.values() if _nothing_ripe(lane)]
+                boards = [alone for lane in domain.open.values() if (alone := self._alone(lane, now))]
             if boards:
                 return domain, Ready(domain.id, boards)
         return None
+
+    def _alone(self, lane: Lane, now: int) -> Board:
+        """What is not ripe at this place and may enter all the same: nobody else needs these devices."""
+        near = (lane, *lane.near.values())
+        if any(other.ripe for other in near):
+            return {}
+        recent = {c for other in near for c, when in other.seen.items() if now - when < self.quiet}
+        return {client: queue for client, queue in lane.late.items() if not recent - {client}}
 
     def _ask(self, ready: Ready, now: int) -> Ticket:
         try:
@@ -207,6 +219,7 @@ class Scheduler:
     def _enter(self, ticket: Ticket, domain: Domain, now: int) -> None:
         lane = self._lanes.known[ticket.place]
         lane.passes = 0
+        lane.seen[ticket.client] = now
         self._lanes.enter(lane)  # before it leaves its queue, so that the lane does not die in between
         self._take(ticket, "enter")
         self._tell("entered", ticket, domain.id, now)
@@ -326,10 +339,6 @@ class Scheduler:
 def _kept_out(lane: Lane, other: Lane) -> bool:
     """By the window, or because it waits its turn; unless it is `other` that it waits for."""
     return (lane.full > 0 or lane.barred is not None) and not lane.waits_for(other)
-
-
-def _nothing_ripe(lane: Lane) -> bool:
-    return not lane.ripe and not any(other.ripe for other in lane.near.values())
 
 
 def _said(error: Exception) -> str:

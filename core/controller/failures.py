@@ -182,9 +182,8 @@ class Failures:
 
     def new_host(self, book: IslandBook, join: Join) -> None:
         """Gangs that a host still has from another controller's time will never be asked for again."""
-        if join.epoch >= book.epoch:
-            book.epoch = join.epoch
-            book.stream.number = max(book.stream.number, join.last)
+        book.epoch = max(book.epoch, join.epoch)
+        book.stream.number = max(book.stream.number, join.last)
         for seq in join.unfinished:
             if seq not in book.abandon:
                 book.abandon.append(seq)

@@ -245,13 +245,14 @@ class Queue:
             desk.waits.happen(("launch", entry.seq))
 
     def _before(self, entry: Entry) -> Causes:
-        """What a gang that will never run would have ended behind: all gangs before it, and what brings its
-        inputs."""
+        """What a gang that never ran would have ended behind: all gangs before it, and what still fills or reads
+        its inputs. What it was the last to use is not free any sooner."""
         live = self._desk.live
         earlier: list[Cause] = [("done", seq) for seq in self.entries if seq < entry.seq]
         found = [cause for cause in earlier if live(cause[1], cause)]
         foreign = [(shard.made_seq, shard.made) for shard in entry.inputs if shard.foreign]
         found += [made for seq, made in foreign if made is not None and live(seq, made)]
+        found += [cause for shard in entry.inputs for seq, cause in shard.uses if live(seq, cause)]
         return tuple(dict.fromkeys(found))
 
     def _bury(self, entry: Entry, blame: Blame, causes: Causes) -> None:

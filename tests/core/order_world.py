@@ -24,10 +24,12 @@ class OrderWorld:
         window: int = 2,
         max_passes: int = 8,
         early: Early = "idle",
+        quiet: int = 100,
     ) -> None:
         self.atoms = Atoms()
-        self.scheduler = Scheduler(self.atoms, policy, window, max_passes, early)
+        self.scheduler = Scheduler(self.atoms, policy, window, max_passes, early, quiet)
         self.window = window
+        self.quiet = quiet
         self.early = early
         self.may_fault = False  # the policy is meant to fail
         self.now = 0
@@ -35,6 +37,7 @@ class OrderWorld:
         self.waiting: list[Ticket] = []
         self.flying: list[Ticket] = []
         self.order: list[Ticket] = []
+        self.when: list[int] = []  # each of the order entered
         self.places: dict[int, frozenset[int]] = {}
 
     def offer(
@@ -81,8 +84,13 @@ class OrderWorld:
         """Whether it must wait for its inputs."""
         if ticket.ripe or self.early == "always":
             return False
-        return self.early == "never" or any(
-            other.ripe and self.overlap(ticket, other) for other in self.waiting
+        return (
+            self.early == "never"
+            or any(other.ripe and self.overlap(ticket, other) for other in self.waiting)
+            or any(
+                self.overlap(ticket, other) and other.client != ticket.client and self.now - when < self.quiet
+                for other, when in zip(self.order, self.when, strict=True)
+            )
         )
 
     def pick(self) -> Ticket | None:
@@ -94,6 +102,7 @@ class OrderWorld:
             self.waiting.remove(ticket)
             self.flying.append(ticket)
             self.order.append(ticket)
+            self.when.append(self.now)
         return ticket
 
     def fill(self) -> list[Ticket]:

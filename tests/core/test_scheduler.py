@@ -226,6 +226,7 @@ def test_by_default_late_gangs_enter_only_where_nothing_else_is_ready() -> None:
     assert world.fill() == [ready]
     assert reasons(world) == [(0, "window")]
     world.finish(ready)
+    world.now += world.quiet
     assert world.fill() == [late]
 
 
@@ -239,7 +240,20 @@ def test_a_late_gang_waits_for_a_ready_one_that_waits_for_room() -> None:
     world.finish(busy)
     assert world.fill() == [wide]
     world.finish(wide)
+    world.now += world.quiet
     assert world.fill() == [late]
+
+
+def test_a_late_gang_waits_where_another_client_was_just_now() -> None:
+    world = OrderWorld(Fifo, quiet=100)
+    world.finish(world.offer(1, LEFT) if not world.fill() else world.fill()[0])
+    other, own = world.offer(2, ALL, ripe=False), world.offer(1, LEFT, ripe=False)
+    assert world.fill() == [own]
+    assert reasons(world) == [(2, "inputs")]
+    world.now += 99
+    assert world.fill() == []
+    world.now += 1
+    assert world.fill() == [other]
 
 
 def test_late_gangs_enter_at_once_if_early_is_always_and_not_at_all_if_never() -> None:

@@ -29,7 +29,8 @@ def a_users_error_arrives_by_name() -> World:
     w.break_gang(1, "step 0")
     first = a.submit(program, *_zeros(program))
     assert w.run_until(lambda: first.ended)
-    assert first.blame is not None and (first.blame.node, first.blame.host) == ("step 0", 1)
+    assert first.blame is not None
+    assert (first.blame.node, first.blame.host) == ("step 0", 1)
     return _good(w, a.submit(program, *_zeros(program)))
 
 
@@ -43,7 +44,8 @@ def a_failed_compile_fails_only_its_program() -> World:
     first = w.client("a").submit(broken, *_zeros(broken))
     second = w.client("b").submit(program, *_zeros(program))
     _good(w, second)
-    assert first.blame is not None and "no such operation" in first.blame.cause
+    assert first.blame is not None
+    assert "no such operation" in first.blame.cause
     return w
 
 
@@ -56,7 +58,8 @@ def a_failed_launch_ends_the_epoch() -> World:
     w.break_gang(0, "step 0", "launch")
     first = a.submit(program, *_zeros(program))
     assert w.run_until(lambda: first.ended)
-    assert first.blame is not None and first.blame.host == 0
+    assert first.blame is not None
+    assert first.blame.host == 0
     return _good(w, a.submit(program, *_zeros(program)))
 
 
@@ -73,7 +76,8 @@ def a_lost_host_ends_the_epoch() -> World:
     w.run_for(1 * MS)
     w.crash_host(1)
     assert w.run_until(lambda: under_way.ended)
-    assert under_way.blame is not None and under_way.blame.code == "host-lost"
+    assert under_way.blame is not None
+    assert under_way.blame.code == "host-lost"
     assert kept.results[0].blame is not None
     one = chain(1, devices=1)
     return _good(w, w.client("b").submit(one, *_zeros(one)))
@@ -194,5 +198,6 @@ def a_restarted_controller_rebuilds_what_it_can() -> World:
     w.run_for(5 * MS)
     w.restart_controller()
     assert w.run(limit=120 * S)
-    assert cut_short.blame is not None and cut_short.blame.code == "restart"
+    assert cut_short.blame is not None
+    assert cut_short.blame.code == "restart"
     return _good(w, a.submit(program, kept.results[0]))

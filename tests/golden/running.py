@@ -186,7 +186,8 @@ def a_run_that_never_fits_is_refused() -> World:
     a = w.client("a")
     run = _make(a, 1500)
     assert w.run()
-    assert run.blame is not None and run.blame.code == "no-memory"
+    assert run.blame is not None
+    assert run.blame.code == "no-memory"
     return w
 
 
@@ -198,7 +199,8 @@ def hopeless_waiting_names_the_holders() -> World:
     assert w.run_until(lambda: first.ended)
     second = _make(b, 600, "more")
     assert w.run()
-    assert second.blame is not None and "client 'a' holds buffer" in second.blame.cause
+    assert second.blame is not None
+    assert "client 'a' holds buffer" in second.blame.cause
     return w
 
 
@@ -265,7 +267,8 @@ def an_impossible_slice_is_refused_with_the_nearest_that_fits() -> World:
     program = chain(1, devices=5)
     run = w.client("a").submit(program, *_zeros(program))
     assert w.run()
-    assert run.blame is not None and run.blame.code == "refused"
+    assert run.blame is not None
+    assert run.blame.code == "refused"
     return w
 
 
@@ -283,5 +286,6 @@ def cancel_leaves_ordered_gangs_where_they_are() -> World:
     w.run_for(300 * US)
     a.cancel(run)
     assert w.run()
-    assert run.blame is not None and run.blame.code == "cancelled"
+    assert run.blame is not None
+    assert run.blame.code == "cancelled"
     return w

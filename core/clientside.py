@@ -14,6 +14,7 @@ from collections import deque
 from typing import Any
 
 from .client import Client
+from .dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from .effects import (
     CallRefused,
     Came,
@@ -29,7 +30,6 @@ from .effects import (
     Send,
 )
 from .executor.pieces import from_client, hosts_of, to_client
-from .messages import Chunk, Grant, Landed, Offer, Spoilt
 from .peers import CONTROLLER, end_of, peer_of
 from .resharding import Hosts
 from .transfer import CHUNK, POOL, Transfer

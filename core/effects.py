@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import msgspec
 
-from .messages import Blame, Chunk, Report, Seated
+from .dataplane import Chunk
+from .messages import Blame, Report, Seated
 from .plan import Layout
 
 Cause = tuple[str, int]

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from . import effects, messages, place, plan, program
+from . import dataplane, effects, messages, place, plan, program
 from .wire import Message
 
 
@@ -62,7 +62,7 @@ class EventCodec:
     @property
     def vocabulary(self) -> str:
         """A hash of all kinds and of everything they are made of."""
-        pieces = [kind for module in (messages, place, plan, program) for kind in _structs(module)]
+        pieces = [kind for module in (messages, dataplane, place, plan, program) for kind in _structs(module)]
         text = "\n".join(_described(kind) for kind in [*self._types, *pieces])
         return blake2b(text.encode(), digest_size=8).hexdigest()
 

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from .dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from .effects import (
     Came,
     Close,
@@ -47,7 +48,7 @@ from .effects import (
 )
 from .errors import Illegal
 from .executor import Executor
-from .messages import Chunk, Dismiss, Grant, Landed, Leave, Offer, Ordered, Reports, Seat, Seated, Spoilt
+from .messages import Dismiss, Leave, Ordered, Reports, Seat, Seated
 from .peers import CONTROLLER, end_of, peer_of
 from .relay import HandOver, Relay, Stale
 from .resharding import Hosts

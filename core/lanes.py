@@ -13,7 +13,7 @@ a lane that comes to life may join several, and one that dies may leave several 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from .atoms import Atoms
 from .policy.base import Board
@@ -182,7 +182,7 @@ class Lanes:
         if not domain.lanes:
             self._tell("ended", domain.id)
         elif sum(other.domain is domain for other in lane.near.values()) > 1:
-            for part in _parts(domain)[1:]:
+            for part in list(connected(domain.lanes))[1:]:
                 self._part(domain, part)
 
     def _domain(self) -> Domain:
@@ -224,19 +224,18 @@ class Lanes:
                 self._tell("left", client, domain.id)
 
 
-def _parts(domain: Domain) -> list[list[Lane]]:
-    """The domain's connected components."""
-    found: list[list[Lane]] = []
+def connected(lanes: dict[int, Lane]) -> Iterator[list[Lane]]:
+    """Those of these lanes that overlap, directly or in a chain, together."""
     seen: dict[int, None] = {}
-    for start in domain.lanes.values():
+    for start in lanes.values():
         if start.key in seen:
             continue
-        seen[start.key] = None
         part = [start]
-        for lane in part:  # grows while it is walked
-            for other in lane.near.values():
-                if other.domain is domain and other.key not in seen:
-                    seen[other.key] = None
-                    part.append(other)
-        found.append(part)
-    return found
+        if len(lanes) > 1:
+            seen[start.key] = None
+            for lane in part:  # grows while it is walked
+                for key, other in lane.near.items():
+                    if key in lanes and key not in seen:
+                        seen[key] = None
+                        part.append(other)
+        yield part

@@ -10,10 +10,11 @@ later is told to let go.
 from __future__ import annotations
 
 from .credits import Lane, Pool
+from .dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from .early import Early, Over
 from .effects import Close, DropTransfer, Effect, ExpectRecv, Fill, OpenRecv, Received, Send
 from .errors import Illegal
-from .messages import Blame, Chunk, Grant, Landed, Offer, Spoilt
+from .messages import Blame
 
 Outcome = list[Effect]
 

@@ -48,7 +48,7 @@ import msgspec
 from . import spans
 from .atoms import Atoms
 from .errors import Illegal
-from .lanes import Domain, Lane, Lanes
+from .lanes import Domain, Lane, Lanes, connected
 from .policy.base import Board, Policy, Ready, Ticket
 from .policy.fifo import Fifo
 
@@ -83,6 +83,7 @@ class Scheduler:
         window: int = 2,
         max_passes: int = 8,
         early: Early = "idle",
+        *,
         quiet: int = 1_000_000_000,
     ) -> None:
         if window < 1 or max_passes < 0:
@@ -170,13 +171,15 @@ class Scheduler:
     # --- choosing
 
     def _candidates(self, now: int) -> tuple[Domain, Ready] | None:
-        """The gangs of one domain that may enter now: ripe ones, or, where nobody else is, others."""
+        """Gangs that may enter now and compete: ripe ones, or, where nobody else is, others. Only places that
+        overlap; another place is asked about in its turn, so a pick is cheap on an island of many small ones."""
         for domain in self._lanes.live.values():
-            boards = [lane.ripe for lane in domain.open.values() if lane.ripe]
-            if not boards and self.early == "idle":
-                boards = [alone for lane in domain.open.values() if (alone := self._alone(lane, now))]
-            if boards:
-                return domain, Ready(domain.id, boards)
+            for lanes in connected(domain.open):
+                boards = [lane.ripe for lane in lanes if lane.ripe]
+                if not boards and self.early == "idle":
+                    boards = [alone for lane in lanes if (alone := self._alone(lane, now))]
+                if boards:
+                    return domain, Ready(domain.id, boards)
         return None
 
     def _alone(self, lane: Lane, now: int) -> Board:

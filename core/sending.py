@@ -8,10 +8,10 @@ which.
 
 from __future__ import annotations
 
+from .dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from .early import Early, Over
 from .effects import Close, DropTransfer, Effect, OpenSend, Send, Sent
 from .errors import Illegal
-from .messages import Chunk, Grant, Landed, Offer, Spoilt
 
 Outcome = list[Effect]
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import Any
 
 from .credits import Pool
+from .dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from .effects import (
     Came,
     Close,
@@ -35,7 +36,7 @@ from .effects import (
     Wakeup,
 )
 from .errors import Illegal
-from .messages import Blame, Chunk, Grant, Landed, Offer, Spoilt
+from .messages import Blame
 from .receiving import Receiving
 from .sending import Sending
 

@@ -8,22 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from .dataplane import Data
 from .link import Frame
-from .messages import (
-    Call,
-    Calls,
-    Data,
-    Dismiss,
-    Join,
-    Leave,
-    Note,
-    Notes,
-    Open,
-    Ordered,
-    Reports,
-    Seat,
-    Seated,
-)
+from .messages import Call, Calls, Dismiss, Join, Leave, Note, Notes, Open, Ordered, Reports, Seat, Seated
 from .packing import PackedOrdered, pack, unpack
 
 _Plain = (

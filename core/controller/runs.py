@@ -243,7 +243,7 @@ class Runs:
         assert run.shape is not None
         self._books.admission.withdraw(run)
         self._for_code.get(run.plan.id, {}).pop(run.id, None)
-        for named in run.names:
+        for named in reversed(run.names):  # second names before what they stand for
             self._books.holdings.take_back(named)
         run.turn("moved")
         run.shape.users -= 1

@@ -35,7 +35,7 @@ class Entry(Record):
         self.inputs: list[Shard] = []
         self.outputs: list[Shard] = []
         self.donated: tuple[int, ...] = ()
-        self.frees: list[int] = []  # buffers that nobody needs once it has finished
+        self.frees: list[Shard] = []  # that nobody needs once it has finished
         self.causes: Causes = ()
         self.plain = False  # it and all before it in its lanes wait for nothing but the stream
         self.blame: Blame | None = None
@@ -93,10 +93,11 @@ class Queue:
             for buffer in entry.donated:
                 shards.named.pop(buffer, None)
         for slot, arg in facts.frees:
-            if (arg < 0 or arg in run.literal) and shards.named.pop(ids[slot], None) is not None:
-                entry.frees.append(ids[slot])
+            shard = shards.named.pop(ids[slot], None) if arg < 0 or arg in run.literal else None
+            if shard is not None:
+                entry.frees.append(shard)
         for slot in facts.counted:
-            shard = shards.named.get(ids[slot])
+            shard = shards.get(ids[slot])
             if run.last_read(slot) and shard is not None:
                 shards.retire(shard, ())
 
@@ -209,8 +210,7 @@ class Queue:
         if blame is not None:
             for shard in entry.outputs:
                 shard.final = blame
-        for buffer in entry.frees:
-            self._desk.out.append(FreeBuffer(buffer, causes))
+        self._desk.out += [FreeBuffer(shard.buffer, causes) for shard in entry.frees if not shard.void]
         entry.inputs = entry.outputs = []  # nobody keeps buffers alive by remembering a gang
 
     # --- a new epoch --------------------------------------------------------------------------------------
@@ -230,7 +230,11 @@ class Queue:
                 continue
             given_up.append(entry)
             if entry.state == "queued":
-                entry.frees += entry.donated  # no launch will take them over
+                entry.frees += [
+                    s for s in entry.inputs if s.buffer in entry.donated
+                ]  # no launch takes them over
+                for shard in entry.outputs:
+                    shard.void = True
             else:
                 launched.append(seq)
             entry.turn("abandon")
@@ -245,8 +249,8 @@ class Queue:
             desk.waits.happen(("launch", entry.seq))
 
     def _before(self, entry: Entry) -> Causes:
-        """What a gang that never ran would have ended behind: all gangs before it, and what still fills or reads
-        its inputs. What it was the last to use is not free any sooner."""
+        """What a gang that never ran would have ended behind: all gangs before it, and what still fills or
+        reads its inputs. What it was the last to use is not free any sooner."""
         live = self._desk.live
         earlier: list[Cause] = [("done", seq) for seq in self.entries if seq < entry.seq]
         found = [cause for cause in earlier if live(cause[1], cause)]

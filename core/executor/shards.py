@@ -38,6 +38,7 @@ class Shard:
         "made_seq",
         "user",
         "uses",
+        "void",
     )
 
     def __init__(
@@ -56,6 +57,7 @@ class Shard:
         self.blame: Blame | None = None
         self.final: Blame | None = None
         self.labels: tuple[Label, ...] = ()
+        self.void = False  # its maker never ran here: there is nothing to free
 
     def spoil(self, blame: Blame | None) -> None:
         """Its contents have come, or never will. The first blame stays."""
@@ -109,6 +111,8 @@ class Shards:
     def retire(self, shard: Shard, causes: Causes) -> None:
         """Nothing later in the stream names it: free it when it is idle."""
         if self.named.pop(shard.buffer, None) is None:
+            return
+        if shard.void:
             return
         idle = tuple(cause for cause in self.idle(shard) if cause not in causes)
         self._desk.waits.when(

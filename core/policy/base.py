@@ -69,7 +69,7 @@ class Ticket(msgspec.Struct, eq=False):
 
 
 class Ready:
-    """The gangs of one domain that may enter now. Never empty."""
+    """Gangs of one domain that may enter now, and of which one keeps others waiting. Never empty."""
 
     __slots__ = ("_boards", "domain")
 

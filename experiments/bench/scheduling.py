@@ -1,8 +1,8 @@
-"""Scheduling: gangs ordered per CPU second under each policy, and what entering before one's inputs costs and gains.
+"""Scheduling: gangs ordered per CPU second under each policy, and what entering early costs and gains.
 
-`python -m experiments.bench.scheduling`. The baseline of the first table is the scheduler one would write first: at
-each pick it looks at every ticket, and for each at every device. The second table is a model of two islands, small
-and exact; its scheduler is core's own.
+`python -m experiments.bench scheduling`. The baseline of the first table is the scheduler one would write first:
+at each pick it looks at every ticket, and for each at every device. The second table is a model of two islands,
+small and exact; its scheduler is core's own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import process_time
 
@@ -67,9 +68,10 @@ class Naive:
         return range(low, high)
 
 
-def order(
-    make: Callable[[Atoms], Scheduler | Naive], places: list[int], atoms: Atoms, clients: int, n: int
-) -> float:
+Maker = Callable[[Atoms], Scheduler | Naive]
+
+
+def order(make: Maker, places: list[int], atoms: Atoms, clients: int, n: int) -> float:
     """Gangs per CPU second: each is offered, picked and finished, and its client then offers the next."""
     scheduler = make(atoms)
     flying: deque[Ticket] = deque()
@@ -99,8 +101,8 @@ def rates(gangs: int = 10_000, repeats: int = REPEATS) -> list[tuple[str, str, l
     """(policy, layout, gangs per CPU second for each of CLIENTS)."""
     rows = []
     for layout, spans in LAYOUTS.items():
-        schedulers: dict[str, tuple[Callable[[Atoms], Scheduler | Naive], int]] = {
-            name: (lambda atoms, policy=policy: Scheduler(atoms, policy, WINDOW, 8), gangs)
+        schedulers: dict[str, tuple[Maker, int]] = {
+            name: (partial(Scheduler, policy=policy, window=WINDOW, max_passes=8), gangs)
             for name, policy in POLICIES.items()
         }
         schedulers["(every ticket, every device)"] = (Naive, max(3, gangs // 1000))
@@ -123,13 +125,17 @@ US = 1_000
 MS = 1_000_000
 CONTROL = 1 * MS  # controller to devices, or back: the tree, and the host's preparation
 TRANSFER = 200 * US  # from island to island
-MAKES, USES, LOCAL = 5 * MS, 1 * MS, 1 * MS  # cost of the crossing program's two gangs, and of a local gang
-CROSSINGS = 200
-LOADS = {"none": (0, 0, 0), "half": (700, 1, 1 * MS), "full": (1400, 6, 0)}  # gangs, at once, pause between
+MAKES, USES, LOCAL = 20 * MS, 1 * MS, 1 * MS  # cost of the crossing program's two gangs, and of a local gang
+CROSSINGS = 100
+LOADS = {  # local gangs: how many, how many at once, and the pause of their client after each
+    "none": (0, 0, 0),
+    "light": (700, 1, 1 * MS),
+    "full": (3000, 6, 0),
+}
 
 
 class TwoIslands:
-    """One client's program makes on island 0 what it uses on island 1, again and again; another works on 1 alone."""
+    """One client's program makes on island 0 what it uses on island 1; another client works on 1 alone."""
 
     def __init__(self, early: Early, load: str) -> None:
         self.now = 0
@@ -176,7 +182,7 @@ class TwoIslands:
     def _pump(self) -> None:
         for island, scheduler in enumerate(self._schedulers):
             while (ticket := scheduler.pick(self.now)) is not None:
-                self._after(CONTROL, lambda island=island, ticket=ticket: self._arrived(island, ticket))
+                self._after(CONTROL, partial(self._arrived, island, ticket))
                 if not island:
                     uses = self._uses[ticket.run] = Ticket(
                         ticket.run, 1, 0, self._places[1], USES, submitted=ticket.submitted, ripe=False
@@ -191,13 +197,12 @@ class TwoIslands:
     def _start(self, island: int) -> None:
         """Devices run in order: the first waits for its inputs, and all others for the first."""
         order = self._orders[island]
-        if (
-            order
-            and not self._running[island]
-            and self._inputs.get(order[0].run, True) | (order[0].step == 0)
-        ):
+        if order and not self._running[island] and self._has_inputs(order[0]):
             self._running[island] = True
             self._after(order[0].cost, lambda: self._ended(island, order.popleft()))
+
+    def _has_inputs(self, ticket: Ticket) -> bool:
+        return ticket.step == 0 or self._inputs[ticket.run]
 
     def _ended(self, island: int, ticket: Ticket) -> None:
         self._running[island] = False
@@ -239,19 +244,19 @@ def late_inputs() -> list[tuple[str, Early, float, float, float]]:
 def main() -> None:
     print(f"Gangs ordered per CPU second, one island of {DEVICES} devices, {RUNS} runs waiting a client,")
     print(f"window {WINDOW}; median of {REPEATS}. In brackets the baseline.")
-    print(f"{'policy':30}{'places':24}" + "".join(f"{f'{n} clients':>12}" for n in CLIENTS))
+    print(f"{'policy':30}{'places':24}" + "".join(f"{f'{n} client' + 's' * (n > 1):>12}" for n in CLIENTS))
     for name, layout, row in rates():
         print(f"{name:30}{layout:24}" + "".join(f"{rate:12,.0f}" for rate in row))
     print()
+    costs = [f"{cost / MS:g} ms" for cost in (MAKES, USES, LOCAL, CONTROL, TRANSFER)]
     print(
-        f"Late inputs. {CROSSINGS} runs, one after the other, of a program that takes {MAKES / MS:g} ms on island 0 and"
+        f"Late inputs. {CROSSINGS} runs, one after the other, of a program that takes {costs[0]} on island 0 and"
     )
     print(
-        f"{USES / MS:g} ms on island 1; a local client's {LOCAL / MS:g} ms gangs on island 1 (fixed work: none, or what"
+        f"{costs[1]} on island 1, where a local client has gangs of {costs[2]}: none; one at a time, with a pause"
     )
-    print(
-        f"would take about half or all of the rest). A control message takes {CONTROL / MS:g} ms, a transfer {TRANSFER / MS:g} ms."
-    )
+    print("after each; or some that wait at any time. The work is the same in each group of rows.")
+    print(f"A control message takes {costs[3]}, a transfer {costs[4]}.")
     print(f"{'local load':12}{'early':10}{'island 1 idle':>14}{'makespan':>12}{'crossing run':>14}")
     for load, early, idle, makespan, latency in late_inputs():
         print(f"{load:12}{early:10}{idle:13.1f}%{makespan:9,.0f} ms{latency:11.2f} ms")

@@ -27,7 +27,7 @@ class OrderWorld:
         quiet: int = 100,
     ) -> None:
         self.atoms = Atoms()
-        self.scheduler = Scheduler(self.atoms, policy, window, max_passes, early, quiet)
+        self.scheduler = Scheduler(self.atoms, policy, window, max_passes, early, quiet=quiet)
         self.window = window
         self.quiet = quiet
         self.early = early

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core.client import Client
+from core.dataplane import Grant
 from core.effects import (
     BuffersReady,
     Called,
@@ -35,7 +36,6 @@ from core.messages import (
     Ended,
     Get,
     Goodbye,
-    Grant,
     Notes,
     Open,
     Opened,

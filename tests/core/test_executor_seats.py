@@ -156,7 +156,8 @@ def test_a_new_epoch_forms_when_the_devices_are_through_and_launches_nothing_bef
     assert host.hear(seat(epoch=1, tree=1)) == []
     assert host.hear(Received(1)) == [done(5, ("recv", 1))]
     assert host.hear(Finished(4)) == [done(4, ("done", 4)), Reform(1, HOSTS, (), (("seat", 1), ("done", 4)))]
-    seated, launched = host.hear(Reformed(1))
+    *again, seated, launched = host.hear(Reformed(1))
+    assert [each.report.seq for each in again if isinstance(each, Up) and isinstance(each.report, Done)] == [4, 5]
     assert seated == Up(Seated(0, 1, 1, 2), (("reformed", 1),))
     assert isinstance(launched, Launch)
 

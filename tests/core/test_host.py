@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from core.dataplane import Chunk, Grant, Landed, Offer
 from core.effects import (
     Came,
     Close,
@@ -37,15 +38,11 @@ from core.messages import (
     Beat,
     Blame,
     Cancel,
-    Chunk,
     Dismiss,
     Done,
-    Grant,
     Join,
-    Landed,
     Leave,
     Lost,
-    Offer,
     Ordered,
     PoisonStep,
     RecvStep,

@@ -246,7 +246,9 @@ def test_a_late_gang_waits_for_a_ready_one_that_waits_for_room() -> None:
 
 def test_a_late_gang_waits_where_another_client_was_just_now() -> None:
     world = OrderWorld(Fifo, quiet=100)
-    world.finish(world.offer(1, LEFT) if not world.fill() else world.fill()[0])
+    gang = world.offer(1, LEFT)
+    assert world.fill() == [gang]
+    world.finish(gang)
     other, own = world.offer(2, ALL, ripe=False), world.offer(1, LEFT, ripe=False)
     assert world.fill() == [own]
     assert reasons(world) == [(2, "inputs")]

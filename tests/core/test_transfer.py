@@ -3,6 +3,7 @@
 import pytest
 
 from core.credits import Lane, Pool
+from core.dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from core.early import REMEMBERED
 from core.effects import (
     Came,
@@ -21,7 +22,7 @@ from core.effects import (
     Wakeup,
 )
 from core.errors import Illegal
-from core.messages import Beat, Blame, Chunk, Grant, Landed, Offer, Spoilt
+from core.messages import Beat, Blame
 from core.transfer import Transfer
 
 BOOM = Blame("user", "boom", host=1)

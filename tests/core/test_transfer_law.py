@@ -7,6 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.dataplane import Chunk, Grant
 from core.effects import (
     Came,
     Close,
@@ -20,7 +21,7 @@ from core.effects import (
     Send,
     Sent,
 )
-from core.messages import Blame, Chunk, Grant
+from core.messages import Blame
 from core.transfer import Transfer
 
 CHUNK = 10

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import messages, wire
+from core import dataplane, messages, wire
 from core.link import Frame
 from core.messages import Beat, Done, Ended, GangStep, Ordered, Reports, Submit
 
@@ -16,9 +16,9 @@ from . import structs
 
 TOP = get_args(wire.Message)
 EVERY = [
-    found for found in vars(messages).values()
+    found for module in (messages, dataplane) for found in vars(module).values()
     if isinstance(found, type) and issubclass(found, msgspec.Struct)
-    and found.__module__ == messages.__name__ and found is not messages.Wire
+    and found.__module__ == module.__name__ and found is not messages.Wire
 ]  # fmt: skip
 
 any_message = structs.of(wire.Message)

@@ -15,7 +15,8 @@ from pathlib import Path
 import grpc.aio
 
 from core import effects as e
-from core.messages import Blame, Chunk
+from core.dataplane import Chunk
+from core.messages import Blame
 
 from .devices import Devices
 from .ends import host_end, new_host
@@ -58,10 +59,12 @@ class Agent:
                 self.sources[transfer] = buffer
             case e.Sent(transfer):
                 del self.sources[transfer]
+            case e.Abandon(seqs):
+                self.devices.abandon(seqs)
             case e.Stop():
                 self.stopped.set()
-            case e.Abandon() | e.DropTransfer() | e.Prepare() | e.Tell():
-                pass  # a collective whose member has died ends by itself, with an error
+            case e.DropTransfer() | e.Prepare() | e.Tell():
+                pass
             case _:
                 raise NotImplementedError(effect)
 

@@ -18,7 +18,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from core import effects as e
 from core import spans
-from core.messages import Blame, Chunk
+from core.dataplane import Chunk
+from core.messages import Blame
 from core.plan import Gang, Layout, Plan
 from core.topology import Cluster
 
@@ -43,6 +44,8 @@ class Devices:
         self._devices: dict[int, jax.Device] = {}  # by their numbers in the cluster
         self._compiled: dict[Code, jax.stages.Compiled] = {}
         self._buffers: dict[int, tuple[Layout, jax.Array]] = {}
+        self._failed = -1  # a launch that failed: what comes behind it is held until it is abandoned
+        self._held: list[tuple[e.Launch, Plan]] = []
         jax.config.update("jax_enable_recoverability", True)  # type: ignore[no-untyped-call]
 
     # --- commands; each returns at once ---------------------------------------------------------------------
@@ -60,7 +63,11 @@ class Devices:
         self._do(self._enqueue, self._make, command)
 
     def free(self, buffer: int) -> None:
-        self._do(self._enqueue, lambda: self._buffers.pop(buffer)[1].delete())
+        self._do(self._enqueue, self._free, buffer)
+
+    def abandon(self, seqs: tuple[int, ...]) -> None:
+        """A collective whose member has died ends by itself, with an error: only the queue is to be cleared."""
+        self._do(self._enqueue, self._abandon, seqs)
 
     def read(self, buffer: int, chunk: Chunk) -> bytes:
         """Of a buffer whose contents are there."""
@@ -131,13 +138,29 @@ class Devices:
         array = jax.make_array_from_callback(layout.shape, self._sharding(layout), lambda index: value[index])
         self._buffers[command.buffer] = layout, array
 
+    def _free(self, buffer: int) -> None:
+        if buffer in self._buffers:  # else it was to come of a launch that failed
+            self._buffers.pop(buffer)[1].delete()
+
+    def _abandon(self, seqs: tuple[int, ...]) -> None:
+        if self._failed in seqs:
+            self._failed = -1
+        held, self._held = self._held, []
+        for command, plan in held:
+            if command.seq not in seqs:
+                self._launch(command, plan)
+
     def _launch(self, command: e.Launch, plan: Plan) -> None:
+        if self._failed >= 0:
+            self._held.append((command, plan))
+            return
         gang = plan.steps[command.step]
         assert isinstance(gang, Gang)
         try:
             inputs = [self._buffers[buffer][1] for buffer in command.inputs]
             outputs = jax.tree.leaves(self._compiled[plan.id, gang.computation](*inputs))
         except Exception as error:
+            self._failed = command.seq
             self._post(e.LaunchFailed(command.seq, Blame("user", str(error))))
             return
         for buffer, slot, output in zip(command.outputs, gang.outputs, outputs, strict=True):

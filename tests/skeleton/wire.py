@@ -13,8 +13,8 @@ import msgspec
 
 from core import effects as e
 from core import peers, wire
+from core.dataplane import Chunk
 from core.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, Hang, Hello, PacketCame, Write
-from core.messages import Chunk
 
 from .ends import host_name
 

@@ -16,7 +16,8 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from core import effects as e
 from core.client import Client
 from core.clientside import ClientSide
-from core.messages import Blame, Chunk
+from core.dataplane import Chunk
+from core.messages import Blame
 from core.plan import Layout
 from core.presets import small
 from core.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value

@@ -131,11 +131,11 @@ class Fabric:
         mine = self.hosts.pop(host, None)
         if mine is None:
             return
-        for key in [key for key, job in self.jobs.items() if job.parts.keys() == {host}]:
-            del self.jobs[key]
-        for job in self.jobs.values():
-            if host in job.parts:
+        for key, job in list(self.jobs.items()):
+            if job.parts.pop(host, None) is not None:
                 job.broken = True
+                if not job.parts:
+                    del self.jobs[key]
         if self.observe:
             self.observe(o.HostLost(host))
 

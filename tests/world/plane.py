@@ -7,8 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from core import effects
+from core.dataplane import Chunk, Grant
 from core.invariants import observations as o
-from core.messages import Blame, Chunk, Grant
+from core.messages import Blame
 
 from . import contents
 from .devices import Buffer, Fabric

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from core import dataplane, peers
 from core import effects as e
 from core import messages as m
-from core import peers
 from core.client import Client
 from core.clientside import ClientSide
 from core.endpoint import Endpoint
@@ -82,7 +82,7 @@ class Fetch:
         self._layout = layout
         self._wanted = {(sender, piece): nbytes for sender, piece, nbytes in pieces}
 
-    def fill(self, chunk: m.Chunk, content: Content) -> None:
+    def fill(self, chunk: dataplane.Chunk, content: Content) -> None:
         key = (chunk.sender, chunk.piece)
         self._got[key] = self._got.get(key, 0) + chunk.nbytes
         self._contents[content[0]] = None
@@ -106,7 +106,7 @@ class ClientActor(Actor):
     def says(self, send: e.Send) -> None:
         said = send.message
         self.world.plane.said(said)
-        if isinstance(said, m.Chunk):
+        if isinstance(said, dataplane.Chunk):
             self.world.plane.load(said, (self.sources[said.transfer].digest, None))
 
     def perform(self, effect: e.Effect) -> None:

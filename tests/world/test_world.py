@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from core.dataplane import Chunk
 from core.effects import Effect, Finished, Launch, MakeBuffer
-from core.messages import Chunk
 from core.place import Place, line
 from core.plan import Code, Gang, Layout, Plan, Slot
 from core.program import Program, Sharding, SliceSpec, Value

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from core import dataplane, spans
 from core import effects as e
 from core import messages as m
-from core import spans
 
 Namer = Callable[[int], str]  # a peer's number -> its name
 
@@ -112,11 +112,11 @@ def message(said: Any) -> str:  # noqa: C901 - a table
                 + (f" above {below}" if below else "")
                 + given_up
             )
-        case m.Chunk():
+        case dataplane.Chunk():
             return f"chunk t{said.transfer} piece {said.piece}+{said.offset} {said.nbytes} B"
-        case m.Grant():
+        case dataplane.Grant():
             return f"grant t{said.transfer} {said.nbytes} B"
-        case m.Landed():
+        case dataplane.Landed():
             return f"landed t{said.transfer}"
         case _:
             return _plain(said, ("layout", "value"))

@@ -60,7 +60,8 @@ class ClientSide:
         out: list[Effect] = []
         while self._said:
             effect = self._said.popleft()
-            out.append(effect)
+            if not (isinstance(effect, CallRefused) and effect.what == "sending"):  # Received will tell, once
+                out.append(effect)
             self._follow(effect, now)
         return out
 
@@ -86,7 +87,7 @@ class ClientSide:
                     for _, piece, nbytes in to_client(layout, self._number, host, self._hosts)
                 )
                 self._to_transfer(OpenRecv(transfer, transfer, request, pieces, False, ()), now, show=True)
-            case CallRefused(what="get", name=request, blame=blame):
+            case CallRefused(what="get" | "sending", name=request, blame=blame):
                 for transfer in [each for each, known in self._gets.items() if known == request]:
                     self._to_transfer(DropTransfer(transfer, blame, ()), now)
             case Received(transfer=transfer):

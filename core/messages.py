@@ -35,7 +35,9 @@ class Blame(msgspec.Struct, frozen=True):
     """Why something failed, in the user's words: which program, node, host; `cause` is the first text of
     it."""
 
-    code: str  # "user", "cancelled", "host-lost", "refused", "no-memory", "timeout", "client-lost", "restart", ...
+    # "user", "cancelled", "host-lost", "refused", "no-memory", "timeout", "client-lost", "restart", ...; and from a
+    # driver "peer": a collective failed because of another member. Who that was, its lease will tell.
+    code: str
     cause: str
     program: str = ""
     node: str = ""
@@ -193,8 +195,9 @@ class Taking(Wire, frozen=True, tag="taking"):
 
 
 class Refused(Wire, frozen=True, tag="refused"):
-    """A program, put, get or slice that cannot be: what there is, what was asked, the nearest that would
-    fit."""
+    """A program, put, get or slice that cannot be: what there is, what was asked, the nearest that would fit.
+
+    "sending": a get that had been answered by Sending, and whose contents may not all come."""
 
     what: str
     name: int

@@ -238,9 +238,14 @@ class Admission:
             seq = self._books.next_seq()
             self._books.buffers.touch(buffer.id, seq)
             self._books.outbox.step(layout.place.island, SpillStep(seq, buffer.id, hosts), hosts)
-            flight = Flight(seq, "spill", layout.place.island, hosts, now, buffer=buffer.id)
+            flight = Flight(
+                seq, "spill", layout.place.island, hosts, now, buffer=buffer.id, cost=self._cost(buffer)
+            )
             flight.copied = buffer
             self._books.flights.take_off(flight, now)
+
+    def _cost(self, buffer: Buffer) -> int:
+        return buffer.nbytes * self._books.config.bounds.byte
 
     def _bring_back(self, ident: int, now: int) -> None:
         buffer, layout = self._books.buffers[ident], self._books.holdings.layout(ident)
@@ -250,7 +255,9 @@ class Admission:
         after = self._books.ledger.after(buffer.key)
         self._books.buffers.touch(ident, seq)
         self._books.outbox.step(layout.place.island, RestoreStep(seq, ident, hosts, after), hosts)
-        flight = Flight(seq, "restore", layout.place.island, hosts, now, buffer=ident)
+        flight = Flight(
+            seq, "restore", layout.place.island, hosts, now, buffer=ident, cost=self._cost(buffer)
+        )
         flight.copied = buffer
         self._books.flights.take_off(flight, now)
 

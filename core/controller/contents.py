@@ -86,12 +86,15 @@ class Contents:
         books.outbox.step(
             island, RecvStep(seq, -1, ident, hosts, seq, after, session.number, named.name, layout), hosts
         )
-        flight = Flight(seq, "put", island, hosts, now, buffer=ident, transfer=seq)
+        flight = Flight(seq, "put", island, hosts, now, buffer=ident, transfer=seq, cost=self._cost(ident))
         flight.session = session
         books.flights.take_off(flight, now)
         books.holdings.hold_for_transfer(ident)  # a put that its client gives up ends all the same
         books.holdings.entered(ident, seq)
         books.outbox.note(session.peer, Taking(named.name, seq, layout))
+
+    def _cost(self, buffer: int) -> int:
+        return self._books.buffers[buffer].nbytes * self._books.config.bounds.byte
 
     def put_over(self, flight: Flight) -> None:
         for named in self._books.holdings.settled(flight.buffer, flight.blame):
@@ -136,7 +139,9 @@ class Contents:
         books.buffers.touch(buffer, seq)
         step = SendStep(seq, -1, buffer, hosts, seq, session.number)
         books.outbox.step(layout.place.island, step, hosts)
-        flight = Flight(seq, "get", layout.place.island, hosts, now, buffer=buffer, transfer=seq)
+        flight = Flight(
+            seq, "get", layout.place.island, hosts, now, buffer=buffer, transfer=seq, cost=self._cost(buffer)
+        )
         flight.session, flight.request = session, call.request
         books.flights.take_off(flight, now)
         books.outbox.note(session.peer, Sending(call.request, seq, layout))
@@ -155,7 +160,7 @@ class Contents:
 
     def get_over(self, flight: Flight) -> None:
         if flight.blame is not None and flight.session is not None:
-            self._books.outbox.note(flight.session.peer, Refused("get", flight.request, flight.blame))
+            self._books.outbox.note(flight.session.peer, Refused("sending", flight.request, flight.blame))
         self._books.holdings.transfer_over(flight.buffer)
 
     # --- clients die ---------------------------------------------------------------------------------------------

@@ -174,13 +174,17 @@ class Dispatch:
         to_hosts = run.shape.hosts[index]
         sent, received = books.next_seq(), books.next_seq()
         books.outbox.step(sender.island, SendStep(sent, run.id, index, from_hosts, sent), from_hosts)
-        books.flights.take_off(
-            Flight(sent, "send", sender.island, from_hosts, now, run=run, step=index, transfer=sent), now
+        cost = target.nbytes * books.config.bounds.byte
+        flight = Flight(
+            sent, "send", sender.island, from_hosts, now, run=run, step=index, transfer=sent, cost=cost
         )
+        books.flights.take_off(flight, now)
         after = books.ledger.after(run.shape.keys[index], target.nbytes)
         books.ledger.entered(run.id, index, received)
         books.outbox.step(receiver.island, RecvStep(received, run.id, index, to_hosts, sent, after), to_hosts)
-        flight = Flight(received, "recv", receiver.island, to_hosts, now, run=run, step=index, transfer=sent)
+        flight = Flight(
+            received, "recv", receiver.island, to_hosts, now, run=run, step=index, transfer=sent, cost=cost
+        )
         books.history.moved(
             flight,
             run,
@@ -265,8 +269,8 @@ class Dispatch:
         flight.left = spans.minus(flight.left, report.hosts)
         if not flight.left:
             self.end_flight(flight, now)
-        elif flight.blame is not None and flight.run is not None:
-            self._books.runs_room.fail(flight.run, flight.blame, now)
+        elif flight.blame is not None and flight.run is not None and flight.blame.code != "peer":
+            self._books.runs_room.fail(flight.run, flight.blame, now)  # of a peer's death we hear by its lease
 
     def named(self, flight: Flight, blame: Blame) -> Blame:
         if flight.run is None or blame.program:
@@ -295,6 +299,8 @@ class Dispatch:
             self._gang_over(run, flight.step, step, now)
         elif flight.kind == "send":
             self._reader_over(run, step.source)
+        else:
+            self._ripen(run, flight.step)
         self._settle(run, flight.step, now)
         run.open_steps -= 1
         if run.state == "draining" and not run.open_steps:
@@ -318,6 +324,11 @@ class Dispatch:
             for output, size in zip(gang.outputs, run.sizes.get(index, ()), strict=False):
                 self._books.holdings.shrink(run, output, size)
             self._open(run, index, now)
+        self._ripen(run, index)
+
+    def _ripen(self, run: Run, index: int) -> None:
+        """What this step makes is there: gangs on other islands that read it are late no more."""
+        assert run.shape is not None
         for late in run.shape.ripens[index]:
             run.late[late] -= 1
             ticket = run.offered.get(late)

@@ -74,7 +74,7 @@ class Failures:
 
     def _cut_flight(self, book: IslandBook, flight: Flight, gone: Spans, blame: Blame, now: int) -> None:
         """A member of it is gone."""
-        if flight.blame is None:
+        if flight.blame is None or flight.blame.code == "peer":
             flight.blame = self._books.dispatch.named(flight, blame)
         if flight.kind == "gang":
             book.abandon.append(flight.seq)

@@ -122,6 +122,9 @@ class Holdings:
         """A result, or a put, has an id and a layout: whoever reads it may be lowered now. Not `exact`: what it
         takes is a bound, until its irregular maker has run."""
         self.create(named, ident, slot.nbytes, slot.layout, exact)
+        self._wake_readers(named)
+
+    def _wake_readers(self, named: Named) -> None:
         for run in list(named.readers.values()):
             for index, source in enumerate(run.sources):
                 if source is named:
@@ -141,20 +144,21 @@ class Holdings:
         self._books.observe(BufferHeld(ident, "its maker"))
 
     def take_back(self, named: Named) -> None:
-        """Its run is to be lowered anew, and it with it. All who read it have been taken back before."""
+        """Its run is to be lowered anew, and it with it; so are the runs that read it and have not started."""
         buffer = named.buffer
         if buffer < 0:
             return
+        for run in named.readers.values():
+            for index in [] if run.using else list(run.held):
+                if run.sources[index] is named:
+                    self.let_go(run, index)
         named.buffer = -1
         if named.alias:
             named.alias = False
             self._drop_alias(buffer, named)
             return
-        for run in named.readers.values():
-            for index in [index for index, held in run.held.items() if held == buffer]:
-                self.let_go(run, index)
         self.never(buffer, Blame("moved", "it is made elsewhere"))
-        if buffer in self._books.buffers:
+        if buffer in self._books.buffers and self._books.buffers[buffer].handle:
             self._books.observe(BufferLetGo(buffer, f"client {named.session.number}"))
             self._free(self._books.buffers.release(named.session.number, named.name))
 
@@ -172,6 +176,7 @@ class Holdings:
         self._aliases[named.buffer] = self._aliases.get(named.buffer, 0) + 1
         self._books.buffers.hold(named.buffer)
         self._books.observe(BufferHeld(named.buffer, f"client {named.session.number}"))
+        self._wake_readers(named)
 
     def entered(self, buffer: int, seq: int) -> None:
         """The step that makes it is in the order: its promise is kept, its memory is its own."""

@@ -164,6 +164,7 @@ class Islands:
         """A host is gone: its gangs will never finish, its buffers are lost, its island re-forms without it."""
         book.coming.pop(host, None)
         book.leaving.pop(host, None)
+        book.apart = spans.minus(book.apart, spans.one(host))
         if not spans.contains(book.members, host):
             return
         books = self._books

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from .. import spans
+from ..effects import Tell
 from ..errors import Impossible, ProgramError
 from ..invariants.observations import RunEnded, RunSubmitted
 from ..lowering import home
-from ..messages import Blame, Ended, ForgetStep, RunHeader, Submit, Waiting
+from ..messages import Blame, Ended, ForgetStep, RunHeader, Stalled, Submit, Waiting
 from ..place import Place
 from ..plan import Gang, Layout, Plan
 from ..resources import Waits
+from ..spans import Spans
 from ..validate import validate_literals
 from .records import Named, ProgramRecord, Run, Session
 
@@ -134,6 +137,7 @@ class Runs:
         run.shape = self._books.shape_of(plan)
         run.shape.users += 1
         run.turn("planned")
+        self._books.watch.end(("run", run.id))
         self._name_results(run)
 
     def _bind(self, run: Run) -> tuple[Place, ...] | None:
@@ -209,15 +213,45 @@ class Runs:
             self.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
         elif self._books.ask_for_code(run.shape):
             run.turn("compiled")
-        else:
-            self._for_code.setdefault(plan, {})[run.id] = run
+            self._books.watch.end(("run", run.id))
+        elif run.id not in self._for_code.setdefault(plan, {}):
+            self._for_code[plan][run.id] = run
             run.waits = "compilation"
+            expected = self._books.config.bounds.compile // self._books.config.bounds.factor
+            self._books.watch.begin(
+                ("run", run.id),
+                now,
+                expected,
+                lambda at: self._late_code(run),
+                lambda at: self._no_code(run, at),
+            )
+
+    def _late_code(self, run: Run) -> None:
+        self._stalled(run, self._books.codes.missing(run.plan.id), "its code is not compiled on these hosts")
+
+    def _no_code(self, run: Run, now: int) -> None:
+        hosts = spans.text(self._books.codes.missing(run.plan.id))
+        self.fail(run, Blame("timeout", f"its code was not compiled in time on hosts {hosts}"), now)
+
+    def _stalled(self, run: Run, missing: Spans, reason: str) -> None:
+        name = run.program.ir.name
+        self._books.outbox.effect(Tell(f"stall: program {name!r} of client {run.session.name!r}: {reason}"))
+        self._books.outbox.note(run.session.peer, Stalled(run.call.run, name, "", "", missing, reason))
 
     def _wait(self, run: Run, reason: str) -> None:
         """Tell the client what its run waits for, once a reason."""
         if run.waits != reason:
             run.waits = reason
             self._books.outbox.note(run.session.peer, Waiting(run.call.run, reason))
+            self._watch_wait(run)
+
+    def _watch_wait(self, run: Run) -> None:
+        """For devices that others have, or for another run. Nothing is wrong, so it is reported and not ended: whoever
+        it waits for has bounds of his own, or is a client that holds an exclusive slice."""
+        self._books.watch.begin(
+            ("run", run.id), self._books.now, 0,
+            lambda at: self._stalled(run, spans.EMPTY, run.waits), lambda at: self._watch_wait(run),
+        )  # fmt: skip
 
     # --- what runs wait for comes ----------------------------------------------------------------------------------
 
@@ -248,6 +282,7 @@ class Runs:
         run.turn("moved")
         run.shape.users -= 1
         run.shape = run.header = None
+        self._books.watch.end(("run", run.id))
 
     def compile_again(self, island: int, now: int) -> None:
         """A new epoch of this island has voided its code."""
@@ -291,6 +326,7 @@ class Runs:
             self.over(run, now)
 
     def _stop_waiting(self, run: Run) -> None:
+        self._books.watch.end(("run", run.id))
         if run.shape is not None:
             self._for_code.get(run.plan.id, {}).pop(run.id, None)
         for waiting in self._for_slice.values():

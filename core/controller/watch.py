@@ -18,6 +18,8 @@ class Bounds(msgspec.Struct, frozen=True):
     floor: int = 5_000_000_000
     factor: int = 10
     hard: int = 6  # the hard bound is so many times the soft one
+    compile: int = 300_000_000_000  # expected of a compilation
+    byte: int = 10  # expected of a byte that is moved: 100 MB/s is slow
 
     def soft(self, expected: int) -> int:
         return self.floor + self.factor * expected

@@ -158,7 +158,9 @@ class Executor:
         if not self._within(message.hosts):
             return  # this host only passes it on
         for plan in message.plans:
-            self._plans[plan.id] = PlanFacts(plan, self._mine, self._by_device)
+            facts = PlanFacts(plan, self._mine, self._by_device)
+            if facts.concerns_us():
+                self._plans[plan.id] = facts
         for header in message.runs:
             self._begin(header)
         for step in message.steps:
@@ -172,9 +174,11 @@ class Executor:
 
     def _begin(self, header: RunHeader) -> None:
         facts = self._plans.get(header.plan)
-        if facts is None or len(header.args) < facts.arity:
+        if facts is None:
+            return  # the affair of other hosts that this message is for; if not, a step of it will tell
+        if len(header.args) < facts.arity:
             self._desk.fault(
-                f"run {header.run} is of plan {header.plan}, which this host does not know, or not so"
+                f"run {header.run} of plan {header.plan} has {len(header.args)} arguments, which are too few"
             )
             return
         run = self._runs[header.run] = Run(header, facts)
@@ -275,8 +279,7 @@ class Executor:
     def _compile(self, step: CompileStep) -> None:
         facts = self._plans.get(step.plan)
         if facts is None:
-            self._desk.fault(f"plan {step.plan} is to be compiled, and is not known on this host")
-            return
+            return  # others'
         for number in step.codes:
             if facts.compiles(number):
                 key = (step.plan, number)
@@ -372,6 +375,8 @@ class Executor:
             raise Illegal(f"epoch {event.epoch} was formed, and nobody asked")
         self._forming, self._reforming = None, False
         self._desk.order = ("reformed", event.epoch)
-        self._compiled = {key: said for key, said in self._compiled.items() if said is None}  # void with its epoch
+        self._compiled = {
+            key: said for key, said in self._compiled.items() if said is None
+        }  # void with its epoch
         self._again()  # what was said in the old epoch may not have been heard
         self._queue.go_on()

@@ -49,6 +49,12 @@ class PlanFacts:
     def on(self, place: Place) -> bool:
         return spans.overlap(device_spans(place), self._mine)
 
+    def concerns_us(self) -> bool:
+        """Messages are for many hosts: what none of our devices has a part in is the affair of others."""
+        places = [step.place for step in self.plan.steps if isinstance(step, Gang)]
+        places += [slot.layout.place for slot in self.plan.slots]
+        return any(self.on(place) for place in dict.fromkeys(places))
+
     def gang(self, index: int) -> GangFacts | None:
         """None where there is no such gang."""
         facts = self._gangs.get(index)

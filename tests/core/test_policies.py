@@ -1,4 +1,4 @@
-"""Each policy by example, and the names by which users ask for them. What they promise is in test_shares."""
+"""Each policy by example, a user's own and its faults, and names. What they promise is in test_shares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from core.policy.fair import Fair
 
 from .order_world import OrderWorld
 
-ALL = range(4)
+ALL, LEFT, RIGHT = range(4), range(2), range(2, 4)
 
 
 def clients(world: OrderWorld, picks: int = 99) -> list[int]:
@@ -214,6 +214,121 @@ def test_a_policy_sees_one_domain_by_client_and_in_whole() -> None:
     world.fill()
     assert looks.saw[0] == ([0, 1], [1, 2], [1, 2, 3, 5])
     assert ([2], [4], [4]) in looks.saw
+
+
+# --- a policy is a guest
+
+
+class Raises(Policy):
+    """Well behaved for a while."""
+
+    def __init__(self, where: str, picks: int = 2) -> None:
+        self.where, self.picks = where, picks
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        self.picks -= 1
+        if self.where == "pick" and self.picks < 0:
+            raise RuntimeError("no more")
+        return max(ready, key=lambda ticket: ticket.number)
+
+    def rank(self, ticket: Ticket) -> int:
+        if self.where == "rank" and ticket.client == 9:
+            raise RuntimeError("no more")
+        return "high" if self.where == "type" and ticket.client == 9 else -ticket.number  # type: ignore[return-value]
+
+    def entered(self, ticket: Ticket, domain: int, now: int) -> None:
+        if self.where == "entered" and self.picks <= 0:
+            raise RuntimeError("no more")
+
+    def joined(self, client: int, domain: int) -> None:
+        if self.where == "joined" and client == 9:
+            raise RuntimeError("no more")
+
+
+@pytest.mark.parametrize("where", ["pick", "rank", "type", "entered", "joined"])
+def test_fifo_takes_over_for_good_from_a_policy_that_raises(where: str) -> None:
+    world = OrderWorld(Raises(where), window=1)
+    world.may_fault = True
+    gangs = [world.offer(client, ALL) for client in range(6)]
+    for _ in range(2):
+        world.finish(world.fill()[0])
+    assert world.order == [gangs[5], gangs[4]]
+    world.offer(9, ALL)
+    world.drain()
+    assert [each.client for each in world.order[2:]] == [0, 1, 2, 3, 9]
+    assert len(world.scheduler.faults) == 1
+    assert "policy Raises" in world.scheduler.faults[0]
+    assert "fifo has taken over" in world.scheduler.faults[0]
+    assert isinstance(world.scheduler.policy, Fifo)
+
+
+def test_a_policy_that_fails_while_all_are_ranked_anew_leaves_a_fifo_queue() -> None:
+    world = OrderWorld(Raises("rank"), window=1)
+    world.may_fault = True
+    world.offer(0, ALL)
+    world.fill()
+    for _ in range(3):
+        world.offer(1, ALL)
+    gangs = list(world.waiting)
+    gangs[1].client = 9  # as a policy might judge it differently the second time
+    world.scheduler._rank_again()
+    gangs[1].client = 1
+    assert len(world.scheduler.faults) == 1
+    world.finish(world.flying[0])
+    assert world.fill() == gangs[:1]
+
+
+class Wrong(Policy):
+    def __init__(self, pick: str) -> None:
+        self.choice = pick
+        self.old: list[Ticket] = []
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        self.old.append(ready.best())
+        if self.choice == "nothing":
+            return None  # type: ignore[return-value]
+        if self.choice == "an old one":
+            return self.old[0]
+        return Ticket(run=99, step=0, client=0, place=0, cost=1)
+
+
+@pytest.mark.parametrize("choice", ["nothing", "an old one", "its own"])
+def test_fifo_takes_over_from_a_policy_that_picks_what_is_not_ready(choice: str) -> None:
+    world = OrderWorld(Wrong(choice), window=8)
+    world.may_fault = True
+    gangs = [world.offer(0, ALL) for _ in range(3)]
+    assert world.fill() == gangs
+    assert world.scheduler.faults == [
+        "policy Wrong picked what is not ready when asked to pick; fifo has taken over"
+    ]
+
+
+class Blocked(Policy):
+    """Insists on the widest gang it has ever seen."""
+
+    def __init__(self) -> None:
+        self.seen: list[Ticket] = []
+
+    def joined(self, client: int, domain: int) -> None:
+        pass
+
+    def rank(self, ticket: Ticket) -> int:
+        self.seen.append(ticket)
+        return 0
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        return max(self.seen, key=lambda ticket: ticket.devices)
+
+
+def test_a_gang_without_room_is_not_ready() -> None:
+    world = OrderWorld(Blocked(), window=1)
+    world.may_fault = True
+    narrow = world.offer(0, LEFT)
+    assert world.fill() == [narrow]
+    world.offer(0, ALL)
+    other = world.offer(0, RIGHT)
+    assert world.fill() == [other]
+    assert len(world.scheduler.faults) == 1
 
 
 # --- names

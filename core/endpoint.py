@@ -27,6 +27,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from . import peers
 from .effects import Came, Close, Connected, Disconnected, Effect, Malformed, Send, Wakeup
 from .link import Command, Deliver, Frame, Link, Transmit
 
@@ -287,3 +288,24 @@ class Endpoint:
         machine = self.machine.next_wakeup()
         if machine is not None and machine <= now:
             self._events.append(Wakeup())
+
+
+# --- the three kinds of process: who dials whom is no driver's affair ------------------------------------------------
+
+
+def for_controller(machine: Machine, identity: int, lease: int) -> Endpoint:
+    """Everybody comes to it; what it says to the dead is dropped."""
+    return Endpoint(machine, peers.CONTROLLER, identity, lease, reach=lambda peer: "drop")
+
+
+def for_host(machine: Machine, host: int, identity: int, lease: int) -> Endpoint:
+    """It keeps a link to the controller, dials other hosts as it needs them, and waits for clients to come."""
+    return Endpoint(
+        machine, host, identity, lease,
+        homes=(peers.CONTROLLER,), reach=lambda peer: "await" if peers.is_client(peer) else "dial",
+    )  # fmt: skip
+
+
+def for_client(machine: Machine, me: int, identity: int, lease: int) -> Endpoint:
+    """It keeps a link to the controller, and dials hosts for contents. `me`: a number that nobody else has."""
+    return Endpoint(machine, me, identity, lease, homes=(peers.CONTROLLER,))

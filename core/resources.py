@@ -221,9 +221,19 @@ class Resources:
         return [(home, False), (home, True), ([stock for stock in able if stock not in home], False)]
 
     def _ahead(self, binding: Binding) -> list[Binding]:
-        """Those with claims in line before this one, who could not share with it."""
+        """Those with claims in line before this one, who could not share with it. Not those who wait for this very
+        session: they cannot be served before it goes, and must not keep it from going."""
         line = [self._bindings[key] for key in self._waiting]
-        return [b for b in line if b.claim and b.ticket < binding.ticket and self._at_odds(b, binding)]
+        mine = [b for b in self._bindings.values() if b.place and b.session == binding.session]
+        return [
+            b for b in line
+            if b.claim and b.ticket < binding.ticket and self._at_odds(b, binding)
+            and not any(self._at_odds(b, own) and self._meet(b.claim, own.place) for own in mine)
+        ]  # fmt: skip
+
+    @staticmethod
+    def _meet(one: Place, other: Place | None) -> bool:
+        return other is not None and spans.overlap(device_spans(one), device_spans(other))
 
     @staticmethod
     def _at_odds(one: Binding, other: Binding) -> bool:

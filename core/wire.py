@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from .dataplane import Data
+from .endpoint import Hello
 from .link import Frame
 from .messages import Call, Calls, Dismiss, Join, Leave, Note, Notes, Open, Ordered, Reports, Seat, Seated
 from .packing import PackedOrdered, pack, unpack
@@ -40,6 +41,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _encoder = msgspec.msgpack.Encoder()
 _message = msgspec.msgpack.Decoder(_Written)
+_hello = msgspec.msgpack.Decoder(tuple[int, int])
 _envelope = msgspec.msgpack.Decoder(Envelope)
 
 
@@ -53,6 +55,21 @@ def decode(data: bytes | memoryview) -> msgspec.Struct:
     try:
         found: msgspec.Struct = _message.decode(data)
         return unpack(found) if isinstance(found, PackedOrdered) else found
+    except _NOT_READ as error:
+        raise Unreadable(str(error)) from None
+
+
+def encode_packet(packet: Frame | Hello, message: bytes | None = None) -> bytes:
+    """What an endpoint says `Write` of. `message`: as for `encode_frame`."""
+    return _encoder.encode((packet.mine, packet.theirs)) if isinstance(packet, Hello) else encode_frame(packet, message)
+
+
+def decode_packet(data: bytes | memoryview) -> Frame | Hello:
+    """A Hello is two numbers, a frame four fields."""
+    if bytes(data[:1]) != b"\x92":
+        return decode_frame(data)
+    try:
+        return Hello(*_hello.decode(data))
     except _NOT_READ as error:
         raise Unreadable(str(error)) from None
 

@@ -172,10 +172,11 @@ class Holdings:
         named.buffer = source.buffer
         named.alias = True
         named.ready = source.ready
-        self._named[named.buffer].others.append(named)
-        self._aliases[named.buffer] = self._aliases.get(named.buffer, 0) + 1
-        self._books.buffers.hold(named.buffer)
-        self._books.observe(BufferHeld(named.buffer, f"client {named.session.number}"))
+        if named.wanted:
+            self._named[named.buffer].others.append(named)
+            self._aliases[named.buffer] = self._aliases.get(named.buffer, 0) + 1
+            self._books.buffers.hold(named.buffer)
+            self._books.observe(BufferHeld(named.buffer, f"client {named.session.number}"))
         self._wake_readers(named)
 
     def entered(self, buffer: int, seq: int) -> None:
@@ -285,12 +286,13 @@ class Holdings:
             self._drop_handle(named)
 
     def _drop_alias(self, buffer: int, named: Named) -> None:
+        primary = self._named.get(buffer)
+        if primary is None or named not in primary.others:
+            return  # it had been given up before it stood for anything
+        primary.others.remove(named)
         self._aliases[buffer] -= 1
         if not self._aliases[buffer]:
             del self._aliases[buffer]
-        primary = self._named.get(buffer)
-        if primary is not None:
-            primary.others.remove(named)
         self._books.observe(BufferLetGo(buffer, f"client {named.session.number}"))
         self._free(self._books.buffers.let_go((buffer,)))
 
@@ -299,9 +301,7 @@ class Holdings:
         self._free(self._books.buffers.release(named.session.number, named.name))
 
     def adopt(self, named: Named, ident: int, layout: Layout, nbytes: int) -> None:
-        """After a restart: hosts still have it, and this client says that it is its own."""
-        key = self._books.atoms.intern(layout.place)
-        self._books.ledger.admit(-ident, None, ((key, nbytes),))
+        """After a restart: hosts still have it (it is counted), and this client says that it is its own."""
         self.create(named, ident, nbytes, layout)
         self.entered(ident, -1)
         self._books.buffers.filled(ident)

@@ -104,6 +104,9 @@ class Islands:
                 Send((peer,), Dismiss(join.host, f"incarnation {join.incarnation} was given up"))
             )
             return f"host {join.host}: incarnation {join.incarnation} was given up"
+        if join.epoch >= 0 and not books.recovery.under_way and not spans.contains(book.members, join.host):
+            books.outbox.effect(Send((peer,), Dismiss(join.host, "it was not waited for any longer")))
+            return f"host {join.host} has a seat of another time"
         returned = join.incarnation > known and spans.contains(book.members, join.host)
         old_peer = book.peers.get(join.host)
         if old_peer is not None and old_peer != peer:
@@ -165,6 +168,7 @@ class Islands:
         book.coming.pop(host, None)
         book.leaving.pop(host, None)
         book.apart = spans.minus(book.apart, spans.one(host))
+        self._books.recovery.host_lost(host)
         if not spans.contains(book.members, host):
             return
         books = self._books

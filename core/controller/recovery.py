@@ -35,8 +35,11 @@ class Claim:
     def __init__(self, held: Held) -> None:
         self.buffer = held.buffer
         self.layout: Layout = held.layout
-        self.owner = (held.client, held.name)
-        self.hosts: Spans = spans.EMPTY
+        self.owners: list[tuple[int, int]] = []  # (client, its name for it); nobody's: left behind by a run
+        self.have: Spans = spans.EMPTY
+        self.ready: Spans = spans.EMPTY
+        self.counted = False  # in the ledger, since it takes memory
+        self.taken: Named | None = None
 
 
 class Recovery:
@@ -55,8 +58,13 @@ class Recovery:
     def reported(self, join: Join) -> None:
         for held in join.held:
             claim = self._claims.setdefault(held.buffer, Claim(held))
+            host = spans.one(join.host)
+            claim.have = spans.union(claim.have, host)
             if held.ready and claim.layout == held.layout:
-                claim.hosts = spans.union(claim.hosts, spans.one(join.host))
+                claim.ready = spans.union(claim.ready, host)
+            owner = (held.client, held.name)
+            if held.client and owner not in claim.owners:
+                claim.owners.append(owner)
 
     def island_formed(self, now: int) -> None:
         if self.under_way and all(book.formed == book.epoch for book in self._books.islands):
@@ -69,6 +77,11 @@ class Recovery:
             return
         self.under_way = False
         self._books.watch.end("recovery")
+        for claim in list(self._claims.values()):
+            if claim.owners:
+                claim.counted = self._books.ledger.admit(-claim.buffer, None, (self._amount(claim),)) is None
+            else:
+                self._free(claim)
         self._books.outbox.effect(Tell(f"recovered: {len(self._claims)} buffers found on hosts"))
         early, self._early = self._early, []
         for peer, message in early:
@@ -79,30 +92,45 @@ class Recovery:
         lost: list[int] = []
         for name in opening.held:
             named = session.names[name] = Named(session, name)
-            claim = self._take(opening.client, name)
-            if claim is None:
+            if not self._give(named, (opening.client, name)):
                 named.blame = LOST
                 lost.append(name)
-            else:
-                nbytes = shard_bytes(claim.layout)
-                self._books.holdings.adopt(named, claim.buffer, claim.layout, nbytes)
         if lost:
             self._books.outbox.note(session.peer, Ready(tuple(lost), LOST))
         for run in opening.open_runs:
             session.last_run = max(session.last_run, run)
             self._books.outbox.note(session.peer, Ended(run, CUT_SHORT))
 
-    def _take(self, client: int, name: int) -> Claim | None:
-        for claim in self._claims.values():
-            if claim.owner == (client, name) and claim.hosts == self._books.hosts_of(claim.layout.place):
-                return self._claims.pop(claim.buffer)
-        return None
+    def _give(self, named: Named, owner: tuple[int, int]) -> bool:
+        """Its own again, if all its hosts have it; a second name for one buffer becomes an alias."""
+        claim = next((claim for claim in self._claims.values() if owner in claim.owners), None)
+        if claim is None or not claim.counted or claim.ready != self._books.hosts_of(claim.layout.place):
+            return False
+        if claim.taken is None:
+            claim.taken = named
+            self._books.holdings.adopt(named, claim.buffer, claim.layout, self._amount(claim)[1])
+        elif claim.taken.buffer in self._books.buffers:
+            self._books.holdings.alias(named, claim.taken)
+        else:
+            return False
+        return True
+
+    def _amount(self, claim: Claim) -> tuple[int, int]:
+        return self._books.atoms.intern(claim.layout.place), shard_bytes(claim.layout)
 
     def host_lost(self, host: int) -> None:
         for claim in self._claims.values():
-            claim.hosts = spans.minus(claim.hosts, spans.one(host))
+            claim.have = spans.minus(claim.have, spans.one(host))
+            claim.ready = spans.minus(claim.ready, spans.one(host))
 
     def _free_unclaimed(self, now: int) -> None:
-        for claim in self._claims.values():
-            self._books.outbox.step(claim.layout.place.island, FreeStep((claim.buffer,)), claim.hosts)
+        for claim in list(self._claims.values()):
+            if claim.taken is None:
+                self._free(claim)
+                if claim.counted:
+                    self._books.ledger.free(*self._amount(claim))
         self._claims.clear()
+
+    def _free(self, claim: Claim) -> None:
+        del self._claims[claim.buffer]
+        self._books.outbox.step(claim.layout.place.island, FreeStep((claim.buffer,)), claim.have)

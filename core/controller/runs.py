@@ -191,7 +191,7 @@ class Runs:
                 kept.append((slot, run.session.number, named.name))
             source = run.sources[record.arg] if record.arg in run.held else first.setdefault(slot, named)
             if isinstance(source, Named) and source is not named:
-                if named.wanted:
+                if named.wanted or named.readers:
                     books.holdings.alias(named, source)
             else:
                 run.made_results.setdefault(record.maker, []).append((slot, named))

@@ -136,10 +136,11 @@ class Shards:
         self.lost.clear()
 
     def held(self) -> Iterator[Held]:
-        """What was promised to clients: of this a controller that restarts rebuilds what they hold."""
+        """Of this a controller that restarts rebuilds what its clients hold; what was promised to nobody (client 0)
+        is what runs left behind, whose other steps will never come: it is named so that it can be freed."""
         pending = self._desk.waits.pending
         for shard in self.named.values():
             ready = shard.final is None and not (shard.made is not None and pending(shard.made))
             if shard.layout is not None:
-                for client, name in shard.labels:
+                for client, name in shard.labels or ((0, 0),):
                     yield Held(shard.buffer, client, name, shard.layout, ready)

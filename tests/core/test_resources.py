@@ -369,3 +369,13 @@ def test_a_claim_on_a_spare_ends_when_the_spare_rests() -> None:
     r.host_joined(0)
     assert r.retry() == []
     assert r.waiting()[0].claim == line(0, 0, 2)
+
+
+def test_a_claim_does_not_bar_the_session_that_it_waits_for() -> None:
+    """Else both would wait for ever: the claim for the session to go, the session for the claim."""
+    resources = Resources(small(1, 4))
+    resources.host_joined(0)
+    assert isinstance(resources.bind(1, SliceSpec("a", 2)), Bound)
+    assert isinstance(resources.bind(2, SliceSpec("alone", 4, exclusive=True)), Waits)
+    assert isinstance(resources.bind(3, SliceSpec("c", 4)), Waits)  # behind the claim
+    assert isinstance(resources.bind(1, SliceSpec("b", 4)), Bound)  # not behind those who wait for it

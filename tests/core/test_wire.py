@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core import dataplane, messages, wire
+from core.endpoint import Hello
 from core.link import Frame
 from core.messages import Beat, Done, Ended, GangStep, Ordered, Reports, Submit
 
@@ -130,3 +131,16 @@ def test_a_message_is_encoded_once_for_many_frames() -> None:
 def test_a_frame_adds_a_few_bytes() -> None:
     submit = Submit(1, 1, (5,), (6,))
     assert len(wire.encode_frame(Frame(100, 99, submit))) <= len(wire.encode(submit)) + 5
+
+
+@pytest.mark.parametrize(
+    "packet", [Hello(3, 0), Hello(1 << 40, 7), Frame(1, 2, None), Frame(5, 4, Ended(9))]
+)
+def test_a_packet_comes_back(packet: Hello | Frame) -> None:
+    assert wire.decode_packet(wire.encode_packet(packet)) == packet
+
+
+@given(data=st.binary(max_size=40))
+def test_what_is_no_packet_is_unreadable(data: bytes) -> None:
+    with contextlib.suppress(wire.Unreadable):
+        wire.decode_packet(data)

@@ -320,11 +320,13 @@ class Game:
     def _settle(self) -> None:
         """Every run ends, and every put and get. Who waits for a slice of another's gets it when that one goes."""
         while not self._while(self._open, PATIENCE):
-            blockers = [s for s in self._living() if not s.outstanding()]
-            if not self._for_slices() or not blockers:
+            living = self._living()
+            if not self._for_slices() or len(living) == 1:
                 raise Failed("hang", self._who_waits())
-            blockers[0].close()
-            self.gone[self.people.index(blockers[0])] = None
+            idle = [script for script in living if not script.outstanding()]
+            first = (idle or living)[0]
+            first.close()
+            self.gone[self.people.index(first)] = None
 
     def _for_slices(self) -> bool:
         exclusive = any(s.exclusive for program in self.case.programs for s in program.slices)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core import peers
 from core.controller import Bounds, Config, Controller
-from core.endpoint import Endpoint, Reach
+from core.endpoint import Endpoint, for_client, for_controller, for_host
 from core.eventlog import About, Recorder
 from core.host import Host
 
@@ -45,25 +44,17 @@ def idle(controller: Controller) -> bool:
 
 def controller_end(controller: Controller) -> tuple[Endpoint, Recorder]:
     recorder = Recorder(controller, About(machine="controller"))
-    return Endpoint(recorder, peers.CONTROLLER, 1, LEASE, reach=_drop), recorder
+    return for_controller(recorder, 1, LEASE), recorder
 
 
 def host_end(host: Host, sink: Callable[[bytes], object]) -> Endpoint:
     recorder = Recorder(host, About(machine=host_name(host.host)), sink=sink)
-    return Endpoint(recorder, host.host, 1, LEASE, homes=(peers.CONTROLLER,), reach=_dial_hosts)
+    return for_host(recorder, host.host, 1, LEASE)
 
 
 def user_end(user: User) -> Endpoint:
-    return Endpoint(user.machine, NAMELESS, 1, LEASE, homes=(peers.CONTROLLER,))
+    return for_client(user.machine, NAMELESS, 1, LEASE)
 
 
 def host_name(host: int) -> str:
     return f"host/{host}"
-
-
-def _drop(peer: int) -> Reach:
-    return "drop"
-
-
-def _dial_hosts(peer: int) -> Reach:
-    return "await" if peers.is_client(peer) else "dial"

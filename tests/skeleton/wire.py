@@ -30,15 +30,8 @@ class Parcel(msgspec.Struct, frozen=True, array_like=True):
     """What the driver puts on a stream."""
 
 
-class Greeting(Parcel, frozen=True, tag=0):
-    """An endpoint's Hello, for which core has no bytes."""
-
-    mine: int
-    theirs: int
-
-
 class Packet(Parcel, frozen=True, tag=1):
-    frame: bytes
+    packet: bytes
     contents: bytes = b""  # of a chunk
 
 
@@ -50,7 +43,7 @@ class Address(Parcel, frozen=True, tag=2):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Greeting | Packet | Address).decode
+_decode = msgspec.msgpack.Decoder(Packet | Address).decode
 Read = Callable[[], Awaitable[Any]]
 Put = Callable[[bytes], Awaitable[Any]]
 
@@ -166,15 +159,13 @@ class Node:
         outbox, packet = self._outboxes.get(write.peer), write.packet
         if outbox is None:
             return  # a connection just lost: its ConnectionDown is on the way
-        if isinstance(packet, Hello):
-            parcel: Parcel = Greeting(packet.mine, packet.theirs)
-        elif packet.message is None:
-            parcel = Packet(wire.encode_frame(packet))
+        if isinstance(packet, Hello) or packet.message is None:
+            parcel = Packet(wire.encode_packet(packet))
         else:
             if self._encoded[0] is not packet.message:
                 self._encoded = packet.message, wire.encode(packet.message)
             contents = self._contents(packet.message) if isinstance(packet.message, Chunk) else b""
-            parcel = Packet(wire.encode_frame(packet, self._encoded[1]), contents)
+            parcel = Packet(wire.encode_packet(packet, self._encoded[1]), contents)
         outbox.put_nowait(_encode(parcel))
 
     # --- streams --------------------------------------------------------------------------------------------
@@ -229,9 +220,7 @@ class Node:
                 parcel = _decode(data)
                 if isinstance(parcel, Packet):
                     self.cargo = parcel.contents
-                    self.feed(PacketCame(peer, wire.decode_frame(parcel.frame)))
-                elif isinstance(parcel, Greeting):
-                    self.feed(PacketCame(peer, Hello(parcel.mine, parcel.theirs)))
+                    self.feed(PacketCame(peer, wire.decode_packet(parcel.packet)))
                 else:
                     self.directory[parcel.name] = parcel.address
             except (wire.Unreadable, msgspec.DecodeError) as error:

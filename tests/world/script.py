@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from core import dataplane, peers
+from core import dataplane
 from core import effects as e
 from core import messages as m
 from core.client import Client
 from core.clientside import ClientSide
-from core.endpoint import Endpoint
+from core.endpoint import for_client
 from core.invariants import observations as o
 from core.plan import Layout
 from core.program import Program, SliceSpec, Value
@@ -162,10 +162,7 @@ class Script:
     def start(self) -> None:
         side = ClientSide(self.machine, self.world.hosts_of, pool=self.world.pool, chunk=self.world.chunk)
         me = -(1 << 40) - self.actor.index  # nobody calls it so
-        endpoint = Endpoint(
-            Recorder(side, self.actor), me, self.actor.index + 1, self.world.timing.lease,
-            homes=(peers.CONTROLLER,),
-        )  # fmt: skip
+        endpoint = for_client(Recorder(side, self.actor), me, self.actor.index + 1, self.world.timing.lease)
         self.actor.boot(endpoint)
 
     # --- calls ------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from core import effects as e
 from core import messages as m
 from core import peers, spans, wire
 from core.controller import Config, Controller
-from core.endpoint import Endpoint, Reach
+from core.endpoint import for_controller, for_host
 from core.host import Host
 from core.invariants import Checks, everything
 from core.invariants import observations as o
@@ -108,6 +108,8 @@ class World:
         self.clients: list[Script] = []
         self.actors: dict[str, Actor] = {actor.name: actor for actor in (self.controller, *self.hosts)}
         self._numbers: dict[int, str] = {}  # client number -> actor
+        self._entered: dict[int, None] = {}  # gangs, by this controller
+        self._holds: dict[tuple[int, str], int] = {}  # (buffer, holder) -> references, by this controller
         self._open_runs: dict[
             tuple[int, int], None
         ] = {}  # (client, run) that the controller took and has not ended
@@ -182,12 +184,22 @@ class World:
         for script in self.clients:
             if not script.actor.alive and self.observe:
                 self.observe(o.ClientLost(script.actor.number))  # this controller will never hear of it
+        self._forget_what_it_knew()
         observe = self._from_controller if self.observe else _ignore
         machine = Controller(self.cluster, self.policy, self.config, actor.starts, observe)
-        endpoint = Endpoint(
-            Recorder(machine, actor), peers.CONTROLLER, actor.starts + 1, self.timing.lease, reach=_nobody
-        )
+        endpoint = for_controller(Recorder(machine, actor), actor.starts + 1, self.timing.lease)
         actor.boot(endpoint)
+
+    def _forget_what_it_knew(self) -> None:
+        """What the last controller held for others, nobody holds until this one says so; and gangs that it let in may
+        have reached none of their hosts, or some."""
+        for (buffer, holder), number in self._holds.items():
+            for _ in range(number):
+                self._observe(o.BufferLetGo(buffer, holder))
+        for seq in self._entered:
+            self._observe(o.Abandoned(seq))
+        self._holds.clear()
+        self._entered.clear()
 
     @property
     def books(self) -> Any:
@@ -210,10 +222,7 @@ class World:
             host, self.hosts_of, incarnation=actor.starts, beat=self.timing.beat,
             patience=self.timing.patience, lane=self.lane, pool=self.pool, chunk=self.chunk,
         )  # fmt: skip
-        endpoint = Endpoint(
-            Recorder(machine, actor), host, actor.starts + 1, self.timing.lease,
-            homes=(peers.CONTROLLER,), reach=_hosts,
-        )  # fmt: skip
+        endpoint = for_host(Recorder(machine, actor), host, actor.starts + 1, self.timing.lease)
         actor.boot(endpoint)
 
     def leave_host(self, host: int, reason: str = "a planned stop") -> None:
@@ -408,6 +417,13 @@ class World:
             self._open_runs[seen.client, seen.run] = None
         elif isinstance(seen, o.RunEnded):
             self._open_runs.pop((seen.client, seen.run), None)
+        elif isinstance(seen, o.BufferHeld | o.BufferLetGo):
+            key = (seen.buffer, seen.holder)
+            self._holds[key] = self._holds.get(key, 0) + (1 if isinstance(seen, o.BufferHeld) else -1)
+        elif isinstance(seen, o.Entered):
+            self._entered[seen.seq] = None
+        elif isinstance(seen, o.ClientLost):
+            self._open_runs = {key: None for key in self._open_runs if key[0] != seen.client}
         self._observe(seen)
 
     def _complain(self, what: str) -> None:
@@ -441,14 +457,6 @@ class World:
 def _devices(cluster: Cluster, host: int) -> range:
     ((low, high),) = cluster.island_of_host(host).devices_of(host)
     return range(low, high)
-
-
-def _nobody(peer: int) -> Reach:
-    return "drop"
-
-
-def _hosts(peer: int) -> Reach:
-    return "await" if peers.is_client(peer) else "dial"
 
 
 def _ignore(seen: o.Observation) -> None:

@@ -266,7 +266,7 @@ class LeaveRequested(Effect, frozen=True):
     reason: str = ""
 
 
-# --- controller -> its driver, and back: the collective world of an island ---------------------------------------------
+# --- controller -> its driver, and back: the collective world of an island ---------------------------------
 
 
 class FormWorld(Effect, frozen=True):

@@ -229,7 +229,9 @@ class RunHeader(Wire, frozen=True):
     base: int
     args: tuple[int, ...]  # buffer ids, by argument index
     literals: tuple[tuple[int, bytes], ...] = ()  # (argument index, contents)
-    kept: tuple[tuple[int, int, int], ...] = ()  # (slot, client, its name for it): what a restart is rebuilt from
+    kept: tuple[
+        tuple[int, int, int], ...
+    ] = ()  # (slot, client, its name for it): what a restart is rebuilt from
     after: int = -1  # there is room for the literals once all gangs up to this one have finished
 
 
@@ -265,7 +267,9 @@ class RecvStep(Wire, frozen=True, tag="recv"):
     hosts: Spans
     transfer: int
     after: int = -1
-    client: int = 0  # not 0: the contents come from this client (a Put); `run` is then -1 and `step` the buffer
+    client: int = (
+        0  # not 0: the contents come from this client (a Put); `run` is then -1 and `step` the buffer
+    )
     name: int = 0  # of a Put: the client's name for it
     layout: Layout | None = None  # of a Put
 

@@ -61,7 +61,11 @@ def decode(data: bytes | memoryview) -> msgspec.Struct:
 
 def encode_packet(packet: Frame | Hello, message: bytes | None = None) -> bytes:
     """What an endpoint says `Write` of. `message`: as for `encode_frame`."""
-    return _encoder.encode((packet.mine, packet.theirs)) if isinstance(packet, Hello) else encode_frame(packet, message)
+    return (
+        _encoder.encode((packet.mine, packet.theirs))
+        if isinstance(packet, Hello)
+        else encode_frame(packet, message)
+    )
 
 
 def decode_packet(data: bytes | memoryview) -> Frame | Hello:

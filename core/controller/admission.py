@@ -89,14 +89,14 @@ class Admission:
         self._fresh = True
         return self._count
 
-    def leave_put(self, number: int) -> None:
+    def leave(self, number: int) -> None:
         self._line.pop(number, None)
         self._books.watch.end(("memory", number))
 
     def withdraw(self, run: Run) -> None:
         number = self._numbers.pop(run.id, None)
         if number is not None:
-            self.leave_put(number)
+            self.leave(number)
         for waiting in self._for_buffer.values():
             waiting.pop(run.id, None)
 
@@ -132,27 +132,27 @@ class Admission:
                     continue
                 if self._try(number, waiter, barred, now):
                     any_admitted = True
-                elif waiter.passes >= self._books.config.max_passes:
+                elif number in self._line and waiter.passes >= self._books.config.max_passes:
                     barred |= waiter.atoms
             again = self._fresh or self._eased != self._books.ledger.eased
         return any_admitted
 
     def _try(self, number: int, waiter: Waiter, barred: set[int], now: int) -> bool:
         run = waiter.run
-        if not all(self._books.islands[island].phase == "running" for island in waiter.islands):
-            return (
-                False  # an island that changes its epoch takes nothing new; when it runs, the line is tried
-            )
+        if waiter.named is not None and not self._is_spilled(waiter.named.buffer):
+            self.leave(number)  # it is there again for another reason, or nobody holds it any more
+            return False
+        if not self._open(waiter):
+            return False
         if run is not None and not self._arguments_there(run):  # one of them has been spilled meanwhile
-            del self._line[number]
+            self.leave(number)
             self._numbers.pop(run.id, None)
             return False
         footprint, arrivals, there = self._demand(waiter)
         waiter.atoms = self._atoms(footprint, (*arrivals, *there))
         if barred and not barred.isdisjoint(waiter.atoms):
             return False
-        ident = run.id if run is not None else -number
-        answer = self._books.ledger.admit(ident, footprint, arrivals, there)
+        answer = self._books.ledger.admit(self._ident(number, waiter), footprint, arrivals, there)
         if answer is None:
             self._admit(number, waiter, now)
             return True
@@ -201,7 +201,7 @@ class Admission:
         waiter.admitted(now)
 
     def _refuse(self, number: int, waiter: Waiter, blame: Blame, now: int) -> None:
-        self.leave_put(number)
+        self.leave(number)
         if waiter.run is not None:
             self._numbers.pop(waiter.run.id, None)
         waiter.refused(blame, now)
@@ -227,8 +227,7 @@ class Admission:
         self._watch(number, waiter, now)
         if short.enough:
             return
-        keep = set(waiter.run.held.values()) if waiter.run is not None else set()
-        self._spill(self._books.spill.victims(short.missing, keep) or (), now)
+        self._spill(self._books.spill.victims(short.missing, self._keep(waiter)) or (), now)
 
     def _spill(self, victims: tuple[Buffer, ...], now: int) -> None:
         for buffer in victims:
@@ -261,10 +260,13 @@ class Admission:
         flight.copied = buffer
         self._books.flights.take_off(flight, now)
 
+    def _is_spilled(self, buffer: int) -> bool:
+        return buffer in self._books.buffers and self._books.buffers[buffer].state == "spilled"
+
     def bring_back_for_get(self, named: Named, now: int) -> None:
         """A client asks for contents that were spilled: they come back like a run's argument."""
         buffer = self._books.buffers[named.buffer]
-        if buffer.state != "spilled" or any(w.named is named for w in self._line.values()):
+        if not self._is_spilled(named.buffer) or any(w.named is named for w in self._line.values()):
             return
         island = self._books.holdings.layout(named.buffer).place.island
         waiter = Waiter(None, (island,), ((buffer.key, buffer.nbytes),))
@@ -272,10 +274,6 @@ class Admission:
         waiter.admitted = lambda at: self._bring_back(named.buffer, at)
         waiter.refused = lambda blame, at: self._books.contents.refuse_gets(named, blame)
         self._join(waiter)
-
-    def name_gone(self, named: Named) -> None:
-        for number in [n for n, w in self._line.items() if w.named is named]:
-            self.leave_put(number)
 
     def copied(self, flight: Flight, now: int) -> None:
         """A spill or restore is over; who waited for either goes on."""
@@ -296,35 +294,37 @@ class Admission:
                 waiter.run.session.peer, Waiting(waiter.run.call.run, "device memory to come free")
             )
         self._books.watch.begin(
-            key, now, 0, lambda at: self._stuck(number, at), lambda at: self._stuck(number, at, True)
+            key, now, 0, lambda at: self._stuck(number, at), lambda at: self._stuck(number, at)
         )
 
-    def _stuck(self, number: int, now: int, last: bool = False) -> None:
+    def _stuck(self, number: int, now: int) -> None:
         """A bound of this wait is over. If nothing can free what is missing, the newest who wants it is refused."""
-        waiter = self._line.get(number)
-        if waiter is None:
+        waiter, books = self._line.get(number), self._books
+        if waiter is None or self._try(number, waiter, set(), now) or number not in self._line:
             return
-        books = self._books
+        self._watch(number, waiter, now)  # others may still free it: keep waiting, keep saying so
+        if not self._open(waiter):
+            return
         footprint, arrivals, there = self._demand(waiter)
-        ident = waiter.run.id if waiter.run is not None else -number
-        if not all(books.islands[island].phase == "running" for island in waiter.islands):
-            self._watch(number, waiter, now)
-            return
-        short = books.ledger.admit(ident, footprint, arrivals, there)
-        if not isinstance(short, Short):
-            self._fresh = True
-            if short is None:
-                self._admit(number, waiter, now)
-            return
+        short = books.ledger.admit(self._ident(number, waiter), footprint, arrivals, there)
+        assert isinstance(short, Short)  # it has just been tried
         text = books.spill.holders_text(short.missing, books.client_text)
         books.outbox.effect(Tell(f"memory is short: {text}"))
-        keep = set(waiter.run.held.values()) if waiter.run is not None else set()
         helpless = not short.running and not books.spill.busy(short.missing)
-        victims = books.spill.victims(short.missing, keep)
-        if victims:
-            self._spill(victims, now)
-        elif helpless:
+        if helpless and not books.spill.victims(short.missing, self._keep(waiter)):
             newest = max(n for n, w in self._line.items() if not w.atoms.isdisjoint(waiter.atoms))
             self._refuse(newest, self._line[newest], Blame("no-memory", text), now)
-        if last and number in self._line:
-            self._watch(number, waiter, now)  # others work: keep waiting, keep saying so
+
+    def _open(self, waiter: Waiter) -> bool:
+        """An island that changes its epoch takes nothing new; when it runs, the line is tried."""
+        return all(self._books.islands[island].phase == "running" for island in waiter.islands)
+
+    @staticmethod
+    def _ident(number: int, waiter: Waiter) -> int:
+        """What the ledger knows it by."""
+        return waiter.run.id if waiter.run is not None else -number
+
+    @staticmethod
+    def _keep(waiter: Waiter) -> set[int]:
+        """What it reads is not spilled to make room for it."""
+        return set(waiter.run.held.values()) if waiter.run is not None else set()

@@ -51,7 +51,7 @@ IDS = 1 << 48  # ids of one incarnation of the controller; far more than it will
 
 class Books:
     def __init__(
-        self, cluster: Cluster, policy: Callable[[], Policy], config: Config, incarnation: int,
+        self, cluster: Cluster, policy: Callable[[], Policy], config: Config, *, incarnation: int,
         observe: Callable[[Observation], None], trace: Trace | None,
     ) -> None:  # fmt: skip
         self.cluster, self.config, self.incarnation, self.observe = cluster, config, incarnation, observe

@@ -148,8 +148,9 @@ class Contents:
 
     def copied(self, buffer: int, now: int) -> None:
         named = self._books.holdings.named(buffer)
-        if named is not None and named.gets:
-            self.ready(named, now)
+        for each in (named, *named.others) if named is not None else ():
+            if each.gets:
+                self.ready(each, now)
 
     def refuse_gets(self, named: Named, blame: Blame) -> None:
         gets, named.gets = named.gets, []
@@ -172,7 +173,7 @@ class Contents:
             if flight.session is session and flight.kind in ("put", "get"):
                 self._books.outbox.step(flight.island, PoisonStep(flight.transfer, blame), flight.hosts)
         for named in [named for named in self._lines if named.session is session]:
-            self._books.admission.leave_put(self._lines.pop(named))
+            self._books.admission.leave(self._lines.pop(named))
             self._books.holdings.never(named.buffer, blame)
         for named in session.names.values():
             named.gets.clear()

@@ -54,18 +54,22 @@ from .books import Books
 from .config import Config
 from .islands import IslandBook
 
+DEFAULT = Config()
+
 
 class Controller:
     def __init__(
         self,
         cluster: Cluster,
         policy: Callable[[], Policy] = Fifo,
-        config: Config = Config(),
+        config: Config = DEFAULT,
+        *,
         incarnation: int = 0,
         observe: Callable[[Observation], None] = lambda seen: None,
         trace: Trace | None = None,
     ) -> None:
-        self.books = Books(cluster, policy, config, incarnation, observe, trace)
+        """`policy` makes one for each island. `incarnation`: higher at each start of the process."""
+        self.books = Books(cluster, policy, config, incarnation=incarnation, observe=observe, trace=trace)
         self.books.deliver = self._deliver
         self._begun = False
         self._events: dict[type, Callable[[Any, int], None]] = {
@@ -89,7 +93,7 @@ class Controller:
             Compiled: lambda book, report, now: books.code_reported(report),
             Arrived: lambda book, report, now: books.flights.arrived(report),
             Beat: lambda book, report, now: book.stream.seen(report.hosts, report.number),
-            Trouble: lambda book, report, now: books.failures.trouble(book, report, now),
+            Trouble: books.failures.trouble,
             Lost: lambda book, report, now: books.islands_room.path_lost(report.host, now),
         }
 

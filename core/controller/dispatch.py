@@ -43,7 +43,8 @@ class Dispatch:
     def start(self, run: Run, now: int) -> None:
         """Its memory is reserved: tell the hosts of it, and let its first steps in."""
         shape, plan = run.shape, run.plan
-        assert shape is not None and run.header is not None
+        assert shape is not None
+        assert run.header is not None
         run.gates = [len(after) for after in plan.after]
         run.late = list(shape.late)
         run.users = dict(shape.sender_users)
@@ -120,8 +121,9 @@ class Dispatch:
         session, shape = run.session, run.shape
         assert shape is not None
         ticket = Ticket(
-            run=run.id, step=index, client=session.number, place=shape.keys[index], cost=gang.cost, weight=session.weight,
-            priority=session.priority, deadline=run.call.deadline, submitted=run.submitted, ripe=run.late[index] == 0, owner=run,
+            run=run.id, step=index, client=session.number, place=shape.keys[index], cost=gang.cost,
+            weight=session.weight, priority=session.priority, deadline=run.call.deadline,
+            submitted=run.submitted, ripe=run.late[index] == 0, owner=run,
         )  # fmt: skip
         run.offered[index] = ticket
         self._books.scheduler(gang.place.island).offer(ticket, now)
@@ -139,7 +141,8 @@ class Dispatch:
 
     def _enter_gang(self, ticket: Ticket, now: int) -> None:
         books, run, index = self._books, ticket.owner, ticket.step
-        assert isinstance(run, Run) and run.shape is not None
+        assert isinstance(run, Run)
+        assert run.shape is not None
         gang = run.plan.steps[index]
         assert isinstance(gang, Gang)
         del run.offered[index]
@@ -185,14 +188,7 @@ class Dispatch:
         flight = Flight(
             received, "recv", receiver.island, to_hosts, now, run=run, step=index, transfer=sent, cost=cost
         )
-        books.history.moved(
-            flight,
-            run,
-            move,
-            books.atoms.intern(sender),
-            run.shape.keys[index],
-            target.nbytes * receiver.size,
-        )
+        books.history.moved(flight, run, (books.atoms.intern(sender), run.shape.keys[index]), target)
         books.flights.take_off(flight, now)
         run.entered[index] = ENTERED
         run.open_steps += 2
@@ -270,7 +266,9 @@ class Dispatch:
         if not flight.left:
             self.end_flight(flight, now)
         elif flight.blame is not None and flight.run is not None and flight.blame.code != "peer":
-            self._books.runs_room.fail(flight.run, flight.blame, now)  # of a peer's death we hear by its lease
+            self._books.runs_room.fail(
+                flight.run, flight.blame, now
+            )  # of a peer's death we hear by its lease
 
     def named(self, flight: Flight, blame: Blame) -> Blame:
         if flight.run is None or blame.program:

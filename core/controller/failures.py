@@ -1,4 +1,4 @@
-"""What dies with a host, a device or a launch; each failed run fails once, with the blame, and every lost buffer by name.
+"""What dies with a host, a device or a launch: each failed run once, with the blame; every lost buffer by name.
 
 A gang that waits for a dead member is abandoned on all its hosts, by order of the controller (a tombstone): no host
 decides so by itself. A transfer with a dead end is poisoned at the other. Runs that have entered an order and need
@@ -52,7 +52,6 @@ class Failures:
         blame = Blame(
             "host-left", f"host {host} of island {book.island.name!r} has left: {reason}", host=host
         )
-        books.resources.host_lost(host)
         self._remap(book)
         for buffer in books.holdings.on_host(host):
             books.holdings.lost(buffer, blame)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..messages import Blame
 from ..place import device_spans
-from ..plan import Gang, Move
+from ..plan import Gang, Slot
 from ..trace import ENDED, FAILED, Trace
 from .records import Flight, Run, Session
 
@@ -56,11 +56,11 @@ class History:
                 flight.seq, run.id, step.name, flight.island, key, ready=ready, entered=flight.entered
             )
 
-    def moved(self, flight: Flight, run: Run, move: Move, source: int, target: int, nbytes: int) -> None:
+    def moved(self, flight: Flight, run: Run, keys: tuple[int, int], target: Slot) -> None:
+        """`keys`: of the places it goes from and to."""
         if self._trace is not None:
-            self._trace.transfer(
-                flight.seq, run.id, move.name, source, target, nbytes=nbytes, entered=flight.entered
-            )
+            name, nbytes = run.plan.steps[flight.step].name, target.nbytes * target.layout.place.size
+            self._trace.transfer(flight.seq, run.id, name, *keys, nbytes=nbytes, entered=flight.entered)
 
     def landed(self, flight: Flight) -> None:
         if self._trace is not None:

@@ -241,7 +241,10 @@ class Holdings:
             return
         for other in list(named.others):
             other.blame, other.ready = other.blame or blame, False
+            self._books.contents.refuse_gets(other, blame)
             self._drop_alias(buffer, other)
+            for run in list(other.readers.values()):
+                self._books.runs_room.fail(run, blame, self._books.now)
         named.blame = named.blame or blame
         if not named.released and buffer in self._books.buffers and self._books.buffers[buffer].handle:
             self._drop_handle(named)

@@ -1,7 +1,7 @@
-"""Membership of islands, in epochs: who is a member, by which tree they are reached, and what happens when it changes.
+"""Membership of islands, in epochs: who is a member, by which tree they are reached, and what happens at a change.
 
     forming ---all here, or grace over--> reforming
-    running --member lost--> fencing --all re-seated--> draining --nothing in flight--> reforming --all seated--> running
+    running --member lost--> fencing --all re-seated--> draining --all landed--> reforming --all seated--> running
     running --join, leave--> draining
     running --path lost----> fencing (same members, new tree) --all re-seated--> draining or running
 
@@ -175,15 +175,19 @@ class Islands:
         books.outbox.effect(Tell(f"host {host} of island {book.island.name!r} is lost: {reason}"))
         self._dismiss(book, host, reason)
         book.members = spans.minus(book.members, spans.one(host))
-        if spans.contains(book.fresh, host):
-            book.fresh = spans.minus(book.fresh, spans.one(host))
-        else:
-            books.resources.host_lost(host)
+        self._forget(book, host)
         books.failures.host_lost(book, host, reason, now)
         if not book.members:
             self._empty(book)
             return
         self.broken(book, now)
+
+    def _forget(self, book: IslandBook, host: int) -> None:
+        """It gets no more work; one that is new never got any."""
+        if spans.contains(book.fresh, host):
+            book.fresh = spans.minus(book.fresh, spans.one(host))
+        else:
+            self._books.resources.host_lost(host)
 
     def _dismiss(self, book: IslandBook, host: int, reason: str) -> None:
         """If it lives, it is to stop and come back as a new host: what it still says is of no account."""
@@ -322,6 +326,7 @@ class Islands:
         books = self._books
         for host, reason in sorted(book.leaving.items()):
             book.members = spans.minus(book.members, spans.one(host))
+            self._forget(book, host)
             books.failures.host_left(book, host, reason, now)
             self._dismiss(book, host, reason)
         book.leaving = {}

@@ -65,7 +65,7 @@ from .moves import Moves
 from .queue import Queue
 from .runs import PlanFacts, Run
 from .shards import Shard, Shards
-from .waits import Causes
+from .waits import Act, Causes
 
 
 def code_cause(plan: int, code: int) -> Cause:
@@ -92,6 +92,8 @@ class Executor:
         self._runs: dict[int, Run] = {}
         self._compiled: dict[tuple[int, int], Compiled | None] = {}  # None: under way
         self._compiling: dict[tuple[int, int], int] = {}  # asked, and not answered
+        self._first = -1  # seq of the first gang or copy in the message that is being read
+        self._unmade: list[tuple[int, Act]] = []  # literals of that message: behind which seq, and what then
         self._forming: Seat | None = None  # the new epoch that this host has not yet reported
         self._reforming = False
         self._on: dict[type, Callable[[Any], None]] = {
@@ -161,10 +163,16 @@ class Executor:
             facts = PlanFacts(plan, self._mine, self._by_device)
             if facts.concerns_us():
                 self._plans[plan.id] = facts
-        for header in message.runs:
-            self._begin(header)
+        if message.runs:
+            self._first = next(
+                (s.seq for s in message.steps if isinstance(s, GangStep | SpillStep | RestoreStep)), -1
+            )
+            for header in message.runs:
+                self._begin(header)
         for step in message.steps:
             self._step[type(step)](step)
+        if self._unmade:
+            self._make_literals()
 
     def _within(self, hosts: Spans) -> bool:
         for low, high in hosts:  # noqa: SIM110 - asked twice a gang, and three times faster than any()
@@ -197,9 +205,10 @@ class Executor:
             shard.labels += run.kept.get(slot, ())
 
     def _literal(self, buffer: int, layout: Layout, contents: bytes, after: int) -> None:
-        """As a receive: made when there is room, which may be behind gangs that still run."""
-        desk, waited = self._desk, self._moves.room(after)
-        if not waited:
+        """As a receive: made when there is room, which may be behind gangs that still run, or that this very message
+        is yet to name."""
+        desk, behind_this = self._desk, 0 <= self._first <= after
+        if not behind_this and not self._moves.room(after):
             self._shards.make(buffer, layout)
             desk.out.append(MakeBuffer(buffer, layout, contents, (desk.order,)))
             return
@@ -211,7 +220,12 @@ class Executor:
             desk.out.append(MakeBuffer(buffer, layout, contents, causes))
             desk.waits.happen(made)
 
-        desk.waits.when((desk.order, *waited), make)
+        self._unmade.append((after, make))
+
+    def _make_literals(self) -> None:
+        unmade, self._unmade = self._unmade, []
+        for after, make in unmade:
+            self._desk.waits.when((self._desk.order, *self._moves.room(after)), make)
 
     def _gang(self, step: GangStep) -> None:
         if not self._within(step.hosts):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from core.dataplane import Chunk, Grant, Landed, Offer
 from core.effects import (
@@ -115,9 +116,13 @@ def test_it_presents_itself_to_whatever_controller_it_is_connected_to() -> None:
     assert rig.hear(Connected(1)) == []
     rig = Rig()
     rig.run(chain(1), enter(1), literal=True)
-    assert rig.hear(Connected(CONTROLLER)) == [
-        Send((CONTROLLER,), Join(0, 5, epoch=0, last=1, unfinished=(1,)))
-    ]
+    (said,) = rig.hear(Connected(CONTROLLER))
+    assert isinstance(said, Send)
+    assert isinstance(said.message, Join)
+    assert replace(said.message, held=()) == Join(0, 5, epoch=0, last=1, unfinished=(1,))
+    assert [(held.buffer, held.client, held.ready) for held in said.message.held] == [
+        (101, 0, False)
+    ]  # nobody's
 
 
 def test_it_takes_a_seat_and_says_so_when_its_devices_have_reformed() -> None:

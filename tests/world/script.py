@@ -103,6 +103,13 @@ class ClientActor(Actor):
         self.script = script
         self.sources: dict[int, Handle] = {}  # transfer -> what is put
 
+    def die(self) -> None:
+        """What it was to be sent, nobody waits for any more."""
+        for transfer in self.script.transfers:
+            self.world.plane.see(o.TransferOver(transfer, -self.number, m.Blame("client-lost", "it died")))
+        self.script.transfers.clear()
+        super().die()
+
     def says(self, send: e.Send) -> None:
         said = send.message
         self.world.plane.said(said)

@@ -186,7 +186,9 @@ class World:
                 self.observe(o.ClientLost(script.actor.number))  # this controller will never hear of it
         self._forget_what_it_knew()
         observe = self._from_controller if self.observe else _ignore
-        machine = Controller(self.cluster, self.policy, self.config, actor.starts, observe)
+        machine = Controller(
+            self.cluster, self.policy, self.config, incarnation=actor.starts, observe=observe
+        )
         endpoint = for_controller(Recorder(machine, actor), actor.starts + 1, self.timing.lease)
         actor.boot(endpoint)
 
@@ -342,6 +344,8 @@ class World:
         before, actor.number = actor.number, number
         self._numbers[number] = actor.name
         if before and before != number:
+            if self.observe:
+                self._from_controller(o.ClientLost(before))  # it had not heard its number when the controller went
             for host in self.hosts:
                 self.network.cut(actor.name, host.name)
                 self.network.mend(actor.name, host.name)

@@ -11,8 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
+from . import spans
 from .errors import ProgramError
+from .place import device_spans
+from .plan import Layout
 from .program import ITEM_BYTES, Arg, Exchange, Node, Out, Program, Ref, SliceSpec, Value
+from .topology import Cluster
 
 # Far above what anyone has asked for; they bound what one peer's program can cost.
 MAX_NODES = 16_384
@@ -268,6 +272,27 @@ def _check_number(where: str, what: str, number: int) -> None:
 
 def _type(value: Value) -> str:
     return f"{value.dtype}{list(value.shape)}"
+
+
+def is_layout(layout: Layout, cluster: Cluster) -> bool:
+    """Whether a layout from a peer can be one of this cluster: it is asked before anything is made of it."""
+    place, size = layout.place, prod(layout.mesh)
+    if not 0 <= place.island < len(cluster.islands) or not 0 < size <= MAX_DEVICES:
+        return False
+    ((low, high),) = cluster.islands[place.island].device_span
+    for grid in place.grids:
+        if len(grid.shape) != len(grid.strides) or min(grid.shape, default=1) < 1:
+            return False
+        ends = [stride * (extent - 1) for extent, stride in zip(grid.shape, grid.strides, strict=True)]
+        first = grid.base + sum(end for end in ends if end < 0)
+        if not low <= first <= grid.base + sum(end for end in ends if end > 0) < high:
+            return False
+    spec = SliceSpec("held", size, layout.mesh)
+    try:
+        validate_put(Value(layout.shape, layout.dtype, 0, layout.sharding), spec)
+    except ProgramError:
+        return False
+    return place.size == size == spans.count(device_spans(place))
 
 
 def validate_put(value: Value, spec: SliceSpec) -> None:

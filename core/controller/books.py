@@ -85,7 +85,7 @@ class Books:
         self.dismissed: dict[int, int] = {}  # connections of hosts that were told to go, until they have
         self._seq = 0
         self._buffers = 1
-        self._stale_plans: list[int] = []
+        self._stale_plans: dict[int, None] = {}
         self.deliver: Callable[[int, msgspec.Struct, int], None]  # a client's message, as if it had come now
         # the rooms
         self.history = History(self, trace)
@@ -201,9 +201,13 @@ class Books:
         return ready and self.codes.ready(shape.plan.id)
 
     def code_ready(self, plan: int) -> bool:
-        return self.codes.ready(plan) and all(
-            self.islands[island].formed == self.islands[island].epoch
-            for island in self.shapes[plan].island_hosts
+        return (
+            self.codes.ready(plan)
+            and self.codes.blame(plan) is None
+            and all(
+                self.islands[island].formed == self.islands[island].epoch
+                for island in self.shapes[plan].island_hosts
+            )
         )
 
     def code_reported(self, report: Compiled) -> None:
@@ -212,9 +216,9 @@ class Books:
 
     def forget_plans(self) -> None:
         """Plans for a device map, or a program, that is no more: forgotten when no run of theirs is left."""
-        self._stale_plans += self.lowerings.forgotten()
+        self._stale_plans.update(dict.fromkeys(self.lowerings.forgotten()))
         for plan in [p for p in self._stale_plans if p not in self.shapes or not self.shapes[p].users]:
-            self._stale_plans.remove(plan)
+            del self._stale_plans[plan]
             shape = self.shapes.pop(plan, None)
             self.codes.forget(plan)
             self.footprints.forget(plan)

@@ -59,6 +59,8 @@ class Clients:
         books = self._books
         if peer in books.by_peer:
             return "it opened its session twice"
+        if len(set(opening.held)) != len(opening.held):
+            return "it holds a buffer twice"
         if opening.weight < 1:
             return f"weight {opening.weight}: weights are whole and at least 1"
         if len(books.sessions) >= books.config.max_clients:
@@ -73,10 +75,11 @@ class Clients:
 
     def _number(self, opening: Open) -> int:
         """A client that was here before a restart keeps the number that hosts know it by."""
-        if opening.client > 0 and opening.client not in self._books.sessions and self._books.incarnation:
+        first = self._books.incarnation * MOST
+        if 0 < opening.client < first and opening.client not in self._books.sessions:
             return opening.client
         self._count += 1
-        return self._books.incarnation * MOST + self._count
+        return first + self._count
 
     def call(self, peer: int, message: Calls | Call, now: int) -> str | None:
         """Returns what is wrong with it; the owner then closes the peer."""
@@ -109,9 +112,18 @@ class Clients:
         return None
 
     def _unregister(self, session: Session, call: Unregister, now: int) -> str | None:
-        if session.programs.pop(call.program, None) is None:
+        record = session.programs.pop(call.program, None)
+        if record is None:
             return f"program {call.program} is not registered"
+        self._forget(record)
         return None
+
+    def _forget(self, record: ProgramRecord) -> None:
+        """Plans of a program that nobody has registered any more are not wanted again."""
+        for session in self._books.sessions.values():
+            if any(other.ir == record.ir for other in session.programs.values()):
+                return
+        self._books.lowerings.forget_program(record.ir)
 
     def _release(self, session: Session, call: Release, now: int) -> str | None:
         for name in call.buffers:
@@ -124,6 +136,7 @@ class Clients:
     def _release_slice(self, session: Session, call: ReleaseSlice, now: int) -> str | None:
         if not self._books.resources.release(session.number, call.name):
             return f"it released slice {call.name!r}, which is not bound"
+        self._books.runs_room.slice_changed(session.number, call.name, now)
         self._books.runs_room.slices_bound(now)
         return None
 
@@ -156,5 +169,8 @@ class Clients:
         for island in books.islands:
             island.scheduler.client_gone(session.number)
         books.sessions.pop(session.number, None)
+        books.buffers.client_gone(session.number)
+        for record in session.programs.values():
+            self._forget(record)
         books.resources.release_session(session.number)
         books.runs_room.slices_bound(now)

@@ -21,5 +21,6 @@ class Config(msgspec.Struct, frozen=True):
     max_clients: int = 256
     max_programs: int = 4096  # a client
     max_runs: int = 1024  # a client, not ended
+    max_buffers: int = 1 << 20  # a client
     bounds: Bounds = Bounds()
     recovery: int = 30_000_000_000  # nanoseconds a restarted controller waits for hosts and clients

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..effects import Tell
 from ..errors import Impossible, ProgramError
 from ..messages import Blame, Get, PoisonStep, Put, Ready, RecvStep, Refused, Sending, SendStep, Taking
 from ..plan import Layout, Slot
@@ -32,23 +33,29 @@ class Contents:
     def put(self, session: Session, call: Put, now: int) -> str | None:
         if call.buffer in session.names or call.buffer <= 0:
             return f"it puts buffer {call.buffer}, a name that is in use"
-        named = session.names[call.buffer] = Named(session, call.buffer)
+        if len(session.names) >= self._books.config.max_buffers:
+            return f"it holds {len(session.names)} buffers, which is the limit"
+        self._bind(session.names.setdefault(call.buffer, Named(session, call.buffer)), call, now)
+        return None
+
+    def _bind(self, named: Named, call: Put, now: int) -> None:
+        session = named.session
         try:
             validate_put(call.value, call.slice)
             found = self._books.resources.bind(session.number, call.slice)
         except (Impossible, ProgramError) as impossible:
             self._refuse(named, Blame("refused", str(impossible)))
-            return None
+            return
         if isinstance(found, Waits):
             self._waiting.setdefault((session.number, call.slice.name), []).append((named, call))
+            self._books.outbox.effect(Tell(f"a put of client {session.name!r} waits: {found.reason}"))
         else:
             self._bound(named, call, now)
-        return None
 
     def slice_bound(self, session: int, name: str, now: int) -> None:
         for named, call in self._waiting.pop((session, name), ()):
             if not named.session.gone:
-                self._bound(named, call, now)
+                self._bind(named, call, now)
 
     def _refuse(self, named: Named, blame: Blame) -> None:
         named.blame = blame

@@ -43,11 +43,13 @@ from ..messages import (
     Leave,
     Lost,
     Open,
+    Report,
     Reports,
     Seated,
     Trouble,
 )
 from ..policy import Fifo, Policy
+from ..spans import Spans
 from ..topology import Cluster
 from ..trace import Trace
 from .books import Books
@@ -131,10 +133,11 @@ class Controller:
                 wake, books.wake = books.wake, []
                 for run in wake:
                     books.runs_room.advance(run, now)
-            elif not (books.admission.work(now) or books.dispatch.pump(now)):
+            elif not (
+                books.admission.work(now) or books.dispatch.pump(now) or books.islands_room.settle(now)
+            ):
                 break
-        for book in books.islands:
-            books.islands_room.move_on(book, now)
+        books.forget_plans()
         books.tell_faults()
 
     # --- peers ---------------------------------------------------------------------------------------------------
@@ -185,19 +188,40 @@ class Controller:
             return f"host {host} reports, and is no root of the tree"
         below = book.stream.shape.below(host)
         for report in message.reports:
-            hosts = getattr(report, "hosts", spans.EMPTY)
-            if not hosts or hosts == below:
-                continue
-            if spans.normal(hosts) != hosts or spans.minus(hosts, below):
-                return f"host {host} reports for hosts {spans.text(hosts)}, not all of which are below it"
+            wrong = self._lie(report, book, below)
+            if wrong:
+                return f"host {host} {wrong}"
         books.observe(Heeded(message.island, message.epoch))
         for report in message.reports:
             self._reports[type(report)](book, report, now)
         return None
 
+    def _lie(self, report: Report, book: IslandBook, below: Spans) -> str:
+        """What a root cannot truly say: things of hosts that are not below it, or of another island."""
+        if isinstance(report, Lost | Trouble):
+            if not spans.contains(below, report.host):
+                return f"reports of host {report.host}, which is not below it"
+            if isinstance(report, Trouble) and report.device >= 0:
+                if not spans.contains(book.island.devices_of(report.host), report.device):
+                    return f"reports of device {report.device}, which is not one of host {report.host}"
+        elif report.hosts != below:
+            if (
+                not report.hosts
+                or spans.normal(report.hosts) != report.hosts
+                or spans.minus(report.hosts, below)
+            ):
+                return f"reports for hosts {spans.text(report.hosts)}, not all of which are below it"
+        if isinstance(report, Done) and min(report.sizes, default=0) < 0:
+            return f"reports sizes {report.sizes}"
+        flight = self.books.flights.get(getattr(report, "seq", getattr(report, "transfer", -1)))
+        if flight is not None and flight.island != book.island.index:
+            return "reports on what is another island's"
+        return ""
+
     def _disconnected(self, peer: int, reason: str, now: int) -> None:
         books = self.books
         books.dismissed.pop(peer, None)
+        books.recovery.forget(peer)
         session = books.by_peer.get(peer)
         host = books.host_peers.get(peer)
         text = reason or "its connection was lost"
@@ -209,6 +233,7 @@ class Controller:
     def _violation(self, peer: int, reason: str, now: int) -> None:
         """The peer broke the protocol: it is told, what it had is dealt with as if it had died, and it is closed."""
         books = self.books
+        books.recovery.forget(peer)
         host = books.host_peers.get(peer)
         if peer in books.by_peer:
             session = books.by_peer[peer]
@@ -220,4 +245,4 @@ class Controller:
             books.islands_room.lost(books.island_of_host(host), host, reason, now)
         else:
             books.outbox.effect(Send((peer,), Dismiss(-1, reason)))
-        books.outbox.effect(Close(peer, reason))
+        books.outbox.close(Close(peer, reason))

@@ -115,7 +115,7 @@ class Dispatch:
         elif self._books.code_ready(run.plan.id):
             self._offer(run, index, step, now)
         else:
-            self._parked.setdefault(run.plan.id, []).append((run, index))
+            self._park(run, index)
 
     def _offer(self, run: Run, index: int, gang: Gang, now: int) -> None:
         session, shape = run.session, run.shape
@@ -154,6 +154,7 @@ class Dispatch:
         books.outbox.step(island, step, hosts)
         flight = Flight(seq, "gang", island, hosts, now, run=run, step=index, cost=gang.cost)
         flight.ticket = ticket
+        flight.unacked = hosts if sequential and not gang.irregular else spans.EMPTY
         books.flights.take_off(flight, now)
         run.entered[index] = ENTERED
         run.open_steps += 1
@@ -229,8 +230,7 @@ class Dispatch:
         if flight is None or flight.run is None or not flight.unacked:
             return  # over already, or a repeated report
         flight.unacked = spans.minus(flight.unacked, report.hosts)
-        step = flight.run.plan.steps[flight.step]
-        if not flight.unacked and isinstance(step, Gang) and not step.irregular:
+        if not flight.unacked:
             self._open(flight.run, flight.step, now)
 
     def counted(self, report: Counted, now: int) -> None:
@@ -244,7 +244,7 @@ class Dispatch:
         if not flight.uncounted:
             assert flight.run.shape is not None
             move = flight.run.plan.steps[flight.step]
-            assert isinstance(move, Move)
+            assert isinstance(move, Move)  # only sends are counted
             island = flight.run.plan.slots[move.target].layout.place.island
             counts = tuple(sorted(flight.counts.items()))
             hosts = flight.run.shape.hosts[flight.step]
@@ -294,6 +294,8 @@ class Dispatch:
             books.runs_room.fail(run, flight.blame, now)
         if isinstance(step, Gang):
             run.entered[flight.step] = OVER
+            if flight.unacked:  # what has ended had been enqueued, though the word of that was lost
+                self._open(run, flight.step, now)
             self._gang_over(run, flight.step, step, now)
         elif flight.kind == "send":
             self._reader_over(run, step.source)
@@ -392,14 +394,25 @@ class Dispatch:
     # --- code and membership -----------------------------------------------------------------------------------
 
     def code_ready(self, plan: int, now: int) -> None:
+        """Or never will be: then the runs that wait for it fail."""
+        blame = self._books.codes.blame(plan)
         for run, index in self._parked.pop(plan, ()):
-            self._candidate(run, index, now)
+            self._books.runs_room.code_came(run)
+            if blame is not None:
+                self._books.runs_room.fail(run, blame, now)
+            else:
+                self._candidate(run, index, now)
+
+    def _park(self, run: Run, index: int) -> None:
+        self._parked.setdefault(run.plan.id, []).append((run, index))
+        self._books.runs_room.watch_code(run)
 
     def park(self, run: Run) -> None:
         """A new epoch needs new code: tickets of this run wait for it again."""
-        for index in sorted(run.offered):
-            self._parked.setdefault(run.plan.id, []).append((run, index))
+        waiting = sorted(run.offered)
         self.withdraw(run)
+        for index in waiting:
+            self._park(run, index)
 
     def withdraw(self, run: Run) -> None:
         if run.shape is None:
@@ -407,3 +420,6 @@ class Dispatch:
         for island in run.shape.island_hosts:
             self._books.scheduler(island).withdraw(run.id)
         run.offered.clear()
+        parked = [each for each in self._parked.pop(run.plan.id, ()) if each[0] is not run]
+        if parked:
+            self._parked[run.plan.id] = parked

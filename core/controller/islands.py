@@ -104,6 +104,11 @@ class Islands:
                 Send((peer,), Dismiss(join.host, f"incarnation {join.incarnation} was given up"))
             )
             return f"host {join.host}: incarnation {join.incarnation} was given up"
+        wrong = books.recovery.nonsense(join)
+        if wrong:
+            return f"host {join.host} {wrong}"
+        if books.host_peers.get(peer, join.host) != join.host:
+            return f"host {books.host_peers[peer]} joins as host {join.host}"
         if join.epoch >= 0 and not books.recovery.under_way and not spans.contains(book.members, join.host):
             books.outbox.effect(Send((peer,), Dismiss(join.host, "it was not waited for any longer")))
             return f"host {join.host} has a seat of another time"
@@ -156,6 +161,7 @@ class Islands:
         book = self._books.island_of_host(host)
         if not spans.contains(book.members, host):
             book.coming.pop(host, None)
+            self._dismiss(book, host, reason)
             return
         book.leaving[host] = reason or "it asked to leave"
         if not spans.contains(book.fresh, host):
@@ -170,6 +176,7 @@ class Islands:
         book.apart = spans.minus(book.apart, spans.one(host))
         self._books.recovery.host_lost(host)
         if not spans.contains(book.members, host):
+            self._dismiss(book, host, reason)
             return
         books = self._books
         books.outbox.effect(Tell(f"host {host} of island {book.island.name!r} is lost: {reason}"))
@@ -179,6 +186,8 @@ class Islands:
         books.failures.host_lost(book, host, reason, now)
         if not book.members:
             self._empty(book)
+            if book.coming:
+                self._form_if_complete(book, now)
             return
         self.broken(book, now)
 
@@ -231,8 +240,8 @@ class Islands:
         book.phase = "forming"
         book.abandon, book.dropped = [], []
         book.stream = Stream(book.island.index, number=book.stream.number)
-        self._books.watch.end(("seats", book.island.index))
-        self._books.watch.end(("drain", book.island.index))
+        for wait in ("seats", "drain", "world"):
+            self._books.watch.end((wait, book.island.index))
 
     def _change(self, book: IslandBook, now: int) -> None:
         book.turn("change")
@@ -305,6 +314,15 @@ class Islands:
             lambda at: self._books.flights.report_oldest(book.island.index, at, "draining"),
             lambda at: self._books.failures.give_up_flights(book, at),
         )  # fmt: skip
+
+    def settle(self, now: int) -> bool:
+        """At the end of a turn. True: an island is at work again, and may have something to do."""
+        before = [book.phase for book in self._books.islands]
+        for book in self._books.islands:
+            self.move_on(book, now)
+        return any(
+            book.phase == "running" != phase for book, phase in zip(self._books.islands, before, strict=True)
+        )
 
     def move_on(self, book: IslandBook, now: int) -> None:
         """Called whenever something landed: a draining island with nothing in flight re-forms."""

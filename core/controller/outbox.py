@@ -31,11 +31,15 @@ class Turn:
 class Outbox:
     def __init__(self) -> None:
         self.effects: list[Effect] = []
+        self._closes: list[Effect] = []  # last of all: who is closed has been told why
         self.turns: dict[int, Turn] = {}
         self._notes: dict[int, list[Note]] = {}
 
     def effect(self, effect: Effect) -> None:
         self.effects.append(effect)
+
+    def close(self, effect: Effect) -> None:
+        self._closes.append(effect)
 
     def note(self, peer: int, note: Note) -> None:
         """To a client; one that is gone (peer < 0) hears nothing."""
@@ -65,4 +69,5 @@ class Outbox:
         notes, self._notes = self._notes, {}
         for peer, said in notes.items():
             effects.append(Send((peer,), said[0] if len(said) == 1 else Notes(tuple(said))))
-        return effects
+        closes, self._closes = self._closes, []
+        return effects + closes

@@ -232,8 +232,8 @@ class Flight:
         self.island = island
         self.hosts = hosts
         self.left = hosts  # hosts that have not reported Done
-        self.unacked = hosts  # that have not reported Enqueued (asked of gangs under sequential dispatch)
-        self.uncounted = hosts  # that have not reported Counted (sparse sends)
+        self.unacked: Spans = ()  # that have not reported Enqueued (asked of gangs under sequential dispatch)
+        self.uncounted = hosts if kind == "send" else ()  # that have not reported Counted
         self.counts: dict[int, int] = {}
         self.missing = hosts  # of a stall: have not launched it
         self.poisoned = False

@@ -20,6 +20,7 @@ from ..messages import Blame, Ended, FreeStep, Held, Join, Open, Ready
 from ..plan import Layout
 from ..resharding import shard_bytes
 from ..spans import Spans
+from ..validate import is_layout
 from .records import Named, Session
 
 if TYPE_CHECKING:
@@ -55,8 +56,19 @@ class Recovery:
     def keep(self, peer: int, message: msgspec.Struct) -> None:
         self._early.append((peer, message))
 
-    def reported(self, join: Join) -> None:
+    def nonsense(self, join: Join) -> str:
+        """What a host says that it has must be something that can be on this cluster."""
         for held in join.held:
+            if not 0 < held.buffer < self._books.base or not is_layout(held.layout, self._books.cluster):
+                return f"has a buffer {held.buffer} that cannot be" if self.under_way else ""
+        return ""
+
+    def forget(self, peer: int) -> None:
+        """It is gone: what it said early is of no account."""
+        self._early = [(who, message) for who, message in self._early if who != peer]
+
+    def reported(self, join: Join) -> None:
+        for held in join.held if self.under_way else ():
             claim = self._claims.setdefault(held.buffer, Claim(held))
             host = spans.one(join.host)
             claim.have = spans.union(claim.have, host)

@@ -11,7 +11,8 @@ The functions that matter: `submit`, `advance`, `fail`, `over`, `lower_again`.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -30,6 +31,8 @@ from .records import Named, ProgramRecord, Run, Session
 
 if TYPE_CHECKING:
     from .books import Books
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Runs:
@@ -213,18 +216,23 @@ class Runs:
             self.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
         elif self._books.ask_for_code(run.shape):
             run.turn("compiled")
-            self._books.watch.end(("run", run.id))
-        elif run.id not in self._for_code.setdefault(plan, {}):
-            self._for_code[plan][run.id] = run
-            run.waits = "compilation"
-            expected = self._books.config.bounds.compile // self._books.config.bounds.factor
+            self.code_came(run)
+        else:
+            self._for_code.setdefault(plan, {})[run.id] = run
+            self.watch_code(run)
+
+    def watch_code(self, run: Run) -> None:
+        """It waits for its code: before it starts, or again in a new epoch."""
+        run.waits = "compilation"
+        bounds, key = self._books.config.bounds, ("run", run.id)
+        if not self._books.watch.waits_for(key):
             self._books.watch.begin(
-                ("run", run.id),
-                now,
-                expected,
-                lambda at: self._late_code(run),
-                lambda at: self._no_code(run, at),
-            )
+                key, self._books.now, bounds.compile // bounds.factor,
+                lambda at: self._late_code(run), lambda at: self._no_code(run, at),
+            )  # fmt: skip
+
+    def code_came(self, run: Run) -> None:
+        self._books.watch.end(("run", run.id))
 
     def _late_code(self, run: Run) -> None:
         self._stalled(run, self._books.codes.missing(run.plan.id), "its code is not compiled on these hosts")
@@ -260,10 +268,19 @@ class Runs:
             self.advance(run, now)
 
     def slices_bound(self, now: int) -> None:
+        """Something was released, or has joined: slices that waited may have their devices now."""
         for session, name, _ in self._books.resources.retry():
-            for run in self._for_slice.pop((session, name), {}).values():
-                self.advance(run, now)
-            self._books.contents.slice_bound(session, name, now)
+            self.slice_changed(session, name, now)
+
+    def slice_changed(self, session: int, name: str, now: int) -> None:
+        """It is bound now, or was given up while it waited: who waits for it binds it (anew)."""
+        owner = self._books.sessions.get(session)
+        for record in list(owner.programs.values()) if owner is not None else ():
+            if record.blame is None and any(spec.name == name for spec in record.ir.slices):
+                self.compile_ahead(record)
+        for run in self._for_slice.pop((session, name), {}).values():
+            self.advance(run, now)
+        self._books.contents.slice_bound(session, name, now)
 
     def lower_again(self, now: int) -> None:
         """The device map has changed: what has not started is lowered anew, readers taken back before makers."""
@@ -276,7 +293,7 @@ class Runs:
     def _take_back(self, run: Run) -> None:
         assert run.shape is not None
         self._books.admission.withdraw(run)
-        self._for_code.get(run.plan.id, {}).pop(run.id, None)
+        _leave(self._for_code, run.plan.id, run)
         for named in reversed(run.names):  # second names before what they stand for
             self._books.holdings.take_back(named)
         run.turn("moved")
@@ -293,7 +310,7 @@ class Runs:
                 self._books.admission.withdraw(run)
                 run.turn("stale")
             if run.state == "planned":
-                self._for_code.get(run.plan.id, {}).pop(run.id, None)
+                _leave(self._for_code, run.plan.id, run)
                 self.advance(run, now)
 
     # --- out -----------------------------------------------------------------------------------------------------
@@ -315,6 +332,7 @@ class Runs:
             return
         run.blame = blame if blame.program else msgspec.structs.replace(blame, program=run.program.ir.name)
         started = run.state == "running"
+        self.code_came(run)
         if started:
             self._books.dispatch.withdraw(run)
         else:
@@ -326,11 +344,10 @@ class Runs:
             self.over(run, now)
 
     def _stop_waiting(self, run: Run) -> None:
-        self._books.watch.end(("run", run.id))
         if run.shape is not None:
-            self._for_code.get(run.plan.id, {}).pop(run.id, None)
-        for waiting in self._for_slice.values():
-            waiting.pop(run.id, None)
+            _leave(self._for_code, run.plan.id, run)
+        for spec in run.program.ir.slices:
+            _leave(self._for_slice, (run.session.number, spec.name), run)
         self._books.admission.withdraw(run)
 
     def _tell_end(self, run: Run) -> None:
@@ -384,3 +401,11 @@ class Runs:
             assert run.shape is not None
             for island, hosts in run.shape.island_hosts.items():
                 books.outbox.step(island, ForgetStep((run.id,)), hosts)
+
+
+def _leave(waiting: dict[K, dict[int, Run]], key: K, run: Run) -> None:
+    """It waits there no more."""
+    runs = waiting.get(key, {})
+    runs.pop(run.id, None)
+    if not runs:
+        waiting.pop(key, None)

@@ -12,6 +12,7 @@ from time import process_time
 
 from .case import Case, describe
 from .draw import draw
+from .planted import table
 from .play import Result, play
 from .shrink import shrink
 
@@ -20,6 +21,10 @@ TWICE = 20  # each so many-th seed is run twice, and must come out the same
 
 def main() -> int:
     args = _arguments()
+    if args.planted:
+        for line in table(args.seeds):
+            print(line, flush=True)
+        return 0
     without = frozenset(filter(None, args.without.split(",")))
     if args.seed is not None:
         case = draw(args.seed, without)
@@ -36,7 +41,8 @@ def main() -> int:
 
 
 def _many(args: argparse.Namespace, without: frozenset[str]) -> int:
-    start, failed, kinds = process_time(), 0, {}
+    start, failed = process_time(), 0
+    kinds: dict[str, list[int]] = {}
     events = 0
     for seed in range(args.first, args.first + args.seeds):
         case = draw(seed, without)
@@ -53,7 +59,9 @@ def _many(args: argparse.Namespace, without: frozenset[str]) -> int:
                 report(case, result, args.shrink, args.lines)
                 return 1
     spent = process_time() - start
-    print(f"{args.seeds} seeds, {failed} failed, {events} events, {60 * args.seeds / spent:.0f} seeds a minute of CPU")
+    print(
+        f"{args.seeds} seeds, {failed} failed, {events} events, {60 * args.seeds / spent:.0f} seeds a minute of CPU"
+    )
     for kind, seeds in sorted(kinds.items(), key=lambda item: -len(item[1])):
         print(f"{len(seeds):5}  {kind}: {', '.join(map(str, seeds[:8]))}")
     return 1 if failed else 0
@@ -70,7 +78,9 @@ def report(case: Case, result: Result, seconds: float, lines: int) -> None:
     print(f"seed {case.seed}: {result.kind}: {result.text}")
     small = shrink(case, result.kind, seconds) if seconds else case
     result = play(small, diary=True)
-    print(f"shrunk to {len(small.actions)} of {len(case.actions)} actions; repeat with: python -m tests.fuzz --seed {case.seed}")
+    print(
+        f"shrunk to {len(small.actions)} of {len(case.actions)} actions; repeat with: python -m tests.fuzz --seed {case.seed}"
+    )
     print(f"  {small.setup}")
     used = {action.program for action in small.actions if hasattr(action, "program")}
     for number in sorted(used):
@@ -89,8 +99,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="this one alone, with its diary")
+    parser.add_argument(
+        "--planted", action="store_true", help="the table of planted bugs, each looked for in --seeds"
+    )
     parser.add_argument("--go-on", action="store_true", help="count failures by kind instead of stopping")
-    parser.add_argument("--without", default="", help="features and troubles to leave out, by name, with commas")
+    parser.add_argument(
+        "--without", default="", help="features and troubles to leave out, by name, with commas"
+    )
     parser.add_argument("--shrink", type=float, default=30.0, help="seconds of CPU for shrinking")
     parser.add_argument("--lines", type=int, default=40, help="of the diary, on failure")
     parser.add_argument("-v", "--verbose", action="store_true")

@@ -5,7 +5,6 @@ Each kind of trouble has its own chance a seed, so that many seeds are calm and 
 
 from __future__ import annotations
 
-from math import prod
 from random import Random
 from typing import Any
 
@@ -59,7 +58,9 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
     """`without`: names of troubles and features that are not to be had."""
     rng = Random(seed)
     calm = rng.random() < 0.4
-    has = {name: rng.random() < chance and not calm and name not in without for name, chance in TROUBLES.items()}
+    has = {
+        name: rng.random() < chance and not calm and name not in without for name, chance in TROUBLES.items()
+    }
     has |= {name: rng.random() < chance and name not in without for name, chance in FEATURES.items()}
     return Drawing(rng, seed, has).case()
 
@@ -179,7 +180,9 @@ class Drawing:
             self.actions.append(Release(at=self.now, client=who, of=self._forget(who)))
         elif kind < 0.45 and has["cancel"] and self.submitted[who]:
             key = rng.choice(self.submitted[who][-3:])
-            self.actions.append(Cancel(at=self.now + rng.choice((0, rng.randrange(2 * MS))), client=who, key=key))
+            self.actions.append(
+                Cancel(at=self.now + rng.choice((0, rng.randrange(2 * MS))), client=who, key=key)
+            )
         else:
             self._submit(who)
 
@@ -247,9 +250,9 @@ class Drawing:
         for _ in range(rng.choice((1, 2, 3)) if has["cut up"] else 0):
             self._cut("controller", f"host {rng.randrange(hosts)}")
         for _ in range(rng.choice((1, 2, 4)) if has["cut across"] else 0):
-            one, other = rng.randrange(hosts), rng.randrange(hosts)
-            if one != other:
-                self._cut(f"host {one}", f"host {other}")
+            near, far = rng.randrange(hosts), rng.randrange(hosts)
+            if near != far:
+                self._cut(f"host {near}", f"host {far}")
         if has["cut client"]:
             other = rng.choice(("controller", f"host {rng.randrange(hosts)}"))
             self._cut(f"client c{rng.randrange(len(self.known))}", other)
@@ -285,7 +288,3 @@ def value_of(program: Program, ref: Ref) -> Value:
         return program.args[ref.index]
     node = program.nodes[ref.node]
     return node.output if isinstance(node, Exchange) else node.outputs[ref.output]
-
-
-def nbytes(value: Value) -> int:
-    return prod(value.shape)

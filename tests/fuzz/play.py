@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from hashlib import blake2b
 from random import Random
 from typing import Any
 
 import msgspec
 
-from core import messages as m
 from core.errors import Illegal
 from core.invariants import BooksAddUp, Checks, Violation, everything
 from core.topology import Cluster
@@ -23,7 +23,7 @@ from tests.world.world import Timing, World
 
 from . import case as c
 from .case import LITERAL, MS, Case, S, Setup
-from .draw import value_of
+from .checks import Windows
 from .policies import maker
 
 LEASE = 80 * MS
@@ -61,7 +61,11 @@ def play(case: Case, diary: bool = False, check: bool = True) -> Result:
     try:
         game = Game(case, diary, check)
     except Exception as error:  # whatever it is, it is a fault
-        return Result(f"exception {type(error).__name__}", str(error), stack="".join(traceback.format_tb(error.__traceback__)[-6:]))
+        return Result(
+            f"exception {type(error).__name__}",
+            str(error),
+            stack="".join(traceback.format_tb(error.__traceback__)[-6:]),
+        )
     result = Result()
     try:
         game.play()
@@ -100,7 +104,9 @@ class Game:
             on_wire=case.seed % 8 == 0,
         )  # fmt: skip
         if check:
-            world.checks = Checks([*everything(pool=setup.pool), BooksAddUp(Live(world))])
+            books = Live(world)
+            checkers = [*everything(pool=setup.pool), BooksAddUp(books), Windows(books, setup.window)]
+            world.checks = Checks(checkers)
         world.restart_controller()
         for host in range(world.cluster.hosts):
             world.return_host(host)
@@ -138,8 +144,16 @@ class Game:
         """Of all that happened, and of one more draw."""
         world = self.world
         ends = [(run.ended_at, run.blame and run.blame.code) for run in self.runs.values()]
-        facts = (world.now, self.events, world.network.sent, world.gangs, ends, world.told, world.random.random())
-        return f"{contents_hash(repr(facts))}{world.digest() if world.diary is not None else ''}"
+        facts = (
+            world.now,
+            self.events,
+            world.network.sent,
+            world.gangs,
+            ends,
+            world.told,
+            world.random.random(),
+        )
+        return f"{hashed(repr(facts))}{world.digest() if world.diary is not None else ''}"
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -204,14 +218,20 @@ class Game:
         used: list[Handle] = []
         for index, source in enumerate(action.args):
             handle = self._usable(action.client, source) if source != LITERAL else None
-            if handle is None or handle in used or (handle.blame is not None and index in program.donate_args):
+            if (
+                handle is None
+                or handle in used
+                or (handle.blame is not None and index in program.donate_args)
+            ):
                 args.append(bytes([action.key % 256]) * program.args[index].nbytes)
             else:
                 args.append(handle)
                 used.append(handle)
         if sum(len(arg) for arg in args if isinstance(arg, bytes)) > 4096:
             return
-        run = script.submit(program, *args, keep=action.keep, dispatch=action.dispatch, deadline=action.deadline)
+        run = script.submit(
+            program, *args, keep=action.keep, dispatch=action.dispatch, deadline=action.deadline
+        )
         self.runs[action.key], self.owner[action.key] = run, action.client
         for index, handle in enumerate(run.results):
             self.made[action.key, index] = handle
@@ -340,19 +360,30 @@ class Game:
                 f"island {book.island.name}: {book.phase}, epoch {book.epoch}, members {book.members},"
                 f" missing {book.stream.missing}, coming {sorted(book.coming)}"
             )
-            lines += [f"    offered: {wait.ticket.run}.{wait.ticket.step}: {wait.text}" for wait in book.scheduler.waiting()]
+            lines += [
+                f"    offered: {wait.ticket.run}.{wait.ticket.step}: {wait.text}"
+                for wait in book.scheduler.waiting()
+            ]
         for run in list(books.runs.values())[:12]:
-            lines.append(f"run {run.id} of {run.session.name}/{run.program.ir.name} is {run.state}, waits for {run.waits!r}")
+            lines.append(
+                f"run {run.id} of {run.session.name}/{run.program.ir.name} is {run.state}, waits for {run.waits!r}"
+            )
         for flight in books.flights.all()[:12]:
-            lines.append(f"flight {flight.seq} {flight.kind} step {flight.step} left {flight.left} transfer {flight.transfer}")
+            lines.append(
+                f"flight {flight.seq} {flight.kind} step {flight.step} left {flight.left} transfer {flight.transfer}"
+            )
         lines += [f"stuck: {text}" for text in world.fabric.stuck()]
         for script in self._living():
             waits = [run.name for run in script.runs.values() if not run.ends]
             gets = [(fetch.request, fetch.handle.name) for fetch in script.fetches.values() if not fetch.over]
-            puts = [h.name for h in script.buffers.values() if h.is_put and not (h.ready or h.blame or h.released)]
+            puts = [
+                h.name for h in script.buffers.values() if h.is_put and not (h.ready or h.blame or h.released)
+            ]
             if waits or gets or puts:
                 state = f"{script.machine.state}, {'alive' if script.actor.alive else 'dead'}"
-                lines.append(f"client {script.name} ({state}) waits for runs {waits}, gets {gets}, puts {puts}")
+                lines.append(
+                    f"client {script.name} ({state}) waits for runs {waits}, gets {gets}, puts {puts}"
+                )
         return "\n  ".join(lines)
 
     # --- the judgement --------------------------------------------------------------------------------------------
@@ -381,7 +412,9 @@ class Game:
         if run.ends != 1:
             raise Failed("ends", f"run {run.name} (submit {key}) ended {run.ends} times")
         if run.blame is not None and run.blame.code not in self._possible():
-            raise Failed("blame", f"run {run.name} (submit {key}) failed, and nothing was done to it: {run.blame}")
+            raise Failed(
+                "blame", f"run {run.name} (submit {key}) failed, and nothing was done to it: {run.blame}"
+            )
 
     def _possible(self) -> set[str]:
         """Codes of blame that what was done here can explain."""
@@ -456,10 +489,5 @@ class Live:
         return getattr(self._world.books, name)
 
 
-def contents_hash(text: str) -> str:
-    from hashlib import blake2b
-
+def hashed(text: str) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-__all__ = ["Failed", "Game", "Result", "m", "play", "value_of"]

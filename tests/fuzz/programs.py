@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from core.program import Exchange, Program, Sharding, SliceSpec, Value
+from core.program import Arg, Exchange, Node, Out, Program, Sharding, SliceSpec, Value
 from tests.core import build
 from tests.core.build import Build, Handle
 
@@ -59,10 +59,7 @@ def _alike(slices: list[SliceSpec]) -> list[SliceSpec]:
 
 def _on(program: Program, name: str, slices: list[SliceSpec]) -> Program:
     """The same program on slices that the session has; they are lines."""
-    flat = tuple(
-        msgspec.structs.replace(spec, mesh=()) if spec.mesh else spec
-        for spec in slices
-    )
+    flat = tuple(msgspec.structs.replace(spec, mesh=()) if spec.mesh else spec for spec in slices)
     if any(spec.mesh for spec in slices):
         flat = tuple(msgspec.structs.replace(spec, name=spec.name + "-line") for spec in flat)
     return msgspec.structs.replace(program, name=name, slices=flat)
@@ -90,7 +87,7 @@ class Drawing:
             self.build.args.append(value)
             if rng.random() < self.style.donation:
                 self.build.given_up.append(len(self.build.args) - 1)
-            self.values.append(Handle(build.Arg(len(self.build.args) - 1), value))
+            self.values.append(Handle(Arg(len(self.build.args) - 1), value))
         for number in range(rng.randint(1, self.style.nodes)):
             if not self.values:
                 break
@@ -101,10 +98,12 @@ class Drawing:
 
     def _results(self) -> list[Handle]:
         rng = self.rng
-        found = [each for each in self.values if isinstance(each.ref, build.Out)]
+        found = [each for each in self.values if isinstance(each.ref, Out)]
         chosen = rng.sample(found, rng.randint(1, min(3, len(found)))) if found else []
         if rng.random() < 0.05:
-            kept = [v for v in self.values if isinstance(v.ref, build.Arg) and v.ref.index not in self.build.given_up]
+            kept = [
+                v for v in self.values if isinstance(v.ref, Arg) and v.ref.index not in self.build.given_up
+            ]
             chosen += kept[:1]
         if chosen and rng.random() < 0.05:
             chosen.append(chosen[0])
@@ -115,8 +114,10 @@ class Drawing:
         rng = self.rng
         if rng.random() < 0.05:
             return (rng.choice((1, 3)) * unit * 2,)
-        return (unit * rng.choice((1, 2, 4)), rng.choice((unit, 8 * unit))) if rng.random() < 0.5 else (
-            unit * rng.choice((1, 4, 16)),
+        return (
+            (unit * rng.choice((1, 2, 4)), rng.choice((unit, 8 * unit)))
+            if rng.random() < 0.5
+            else (unit * rng.choice((1, 4, 16)),)
         )
 
     def _sharding(self, shape: tuple[int, ...], mesh: tuple[int, ...]) -> Sharding:
@@ -147,8 +148,7 @@ class Drawing:
             b.nodes.append(Exchange(f"n{number}", source.ref, value))
             self.values.append(b.output(0))
             return
-        here = self.values if style.moves else self.values
-        inputs = [rng.choice(here) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
+        inputs = [rng.choice(self.values) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
         expects = [
             msgspec.structs.replace(
                 each.value, slice=home,
@@ -162,7 +162,7 @@ class Drawing:
             ref = each.ref
             if rng.random() >= style.donation or sum(other.ref == ref for other in inputs) > 1:
                 continue
-            if isinstance(ref, build.Arg) and ref.index not in b.given_up:
+            if isinstance(ref, Arg) and ref.index not in b.given_up:
                 continue
             donate.append(at)
         outputs = []
@@ -175,7 +175,7 @@ class Drawing:
         index = b.computation(comp, cost, temp, collective)
         irregular = rng.random() < style.irregular
         b.nodes.append(
-            build.Node(
+            Node(
                 f"n{number}", index, home, tuple(each.ref for each in inputs), tuple(expects), tuple(outputs),
                 tuple(donate), irregular,
             )

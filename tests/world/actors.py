@@ -14,6 +14,7 @@ from core import messages as m
 from core.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, Hang, Machine, PacketCame, Write
 from core.invariants import observations as o
 from core.link import Frame
+from core.plan import Gang
 
 if TYPE_CHECKING:
     from .world import World
@@ -205,11 +206,13 @@ class HostActor(Actor):
         self.host = host
         self.epoch = -1
         self.leaving = False
+        self.compiled: dict[tuple[int, int], None] = {}  # (plan, code): in this epoch
         self._acts = self._table()
 
     def die(self) -> None:
         super().die()
         self.epoch = -1
+        self.compiled.clear()
         self.world.fabric.die(self.host)
         self.world.plane.forget(self.host)
         self.world.forming = {key: who for key, who in self.world.forming.items() if self.host not in who}
@@ -229,7 +232,7 @@ class HostActor(Actor):
             pass
 
         return {
-            e.Launch: lambda said: fabric.launch(host, said, world.plan_of_run(self, said.run), self.epoch),
+            e.Launch: self._launch,
             e.FreeBuffer: lambda said: fabric.free(host, said.buffer),
             e.MakeBuffer: lambda said: fabric.make(host, said),
             e.SpillBuffer: lambda said: fabric.spill(host, said.seq, said.buffer, back=False),
@@ -249,12 +252,23 @@ class HostActor(Actor):
             **dict.fromkeys((e.Prepare, e.DropTransfer, e.ExpectRecv, e.Tell), nothing),
         }
 
+    def _launch(self, said: e.Launch) -> None:
+        plan = self.world.plan_of_run(self, said.run)
+        gang = plan.steps[said.step]
+        if isinstance(gang, Gang) and (plan.id, gang.computation) not in self.compiled:
+            self.world._complain(
+                f"host {self.host} launches gang {said.seq}, whose code is not compiled in this epoch"
+            )
+        self.world.fabric.launch(self.host, said, plan, self.epoch)
+
     def _reform(self, said: e.Reform) -> None:
+        self.compiled.clear()
         self.world.fabric.abandon(self.host, said.abandon)
         self.world.reform(self, said)
 
     def _compiled(self, effect: e.CompileCode, start: int) -> None:
         if start == self.starts:
+            self.compiled[effect.plan, effect.code] = None
             self.feed(e.CodeReady(effect.plan, effect.code, self.world.compile_blame(self, effect)))
 
     def _count(self, effect: e.CountRows, start: int) -> None:

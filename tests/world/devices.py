@@ -210,6 +210,11 @@ class Fabric:
             slow = max(slow, self.slow.get(host, 1.0))
             if self.observe:
                 self.observe(o.Started(host, job.seq, spans.of(part.devices)))
+            for read in part.inputs:
+                if read is not None and not read.here and read.digest != contents.SPOILT:
+                    self.complain(
+                        f"gang {job.seq} reads buffer {read.number}, not on the devices of host {host}"
+                    )
             heirs = {job.slots[slot].takes for slot in gang.outputs}
             for slot, buffer in zip(gang.donated, part.donated, strict=False):
                 if slot in heirs and buffer.here:

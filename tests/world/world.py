@@ -345,7 +345,9 @@ class World:
         self._numbers[number] = actor.name
         if before and before != number:
             if self.observe:
-                self._from_controller(o.ClientLost(before))  # it had not heard its number when the controller went
+                self._from_controller(
+                    o.ClientLost(before)
+                )  # it had not heard its number when the controller went
             for host in self.hosts:
                 self.network.cut(actor.name, host.name)
                 self.network.mend(actor.name, host.name)

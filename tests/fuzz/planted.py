@@ -1,0 +1,522 @@
+"""Bugs put into core on purpose, one at a time: the fuzzer must find each, or it is not worth its name.
+
+    with plant("lost free"):
+        ...                       # core has this bug now
+
+Each is a small change of one method. `search` counts the seeds it takes to find one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from core.buffers import Buffers
+from core.client import Client
+from core.controller.admission import Admission
+from core.controller.books import Books
+from core.controller.codes import Codes
+from core.controller.dispatch import Dispatch
+from core.controller.holdings import Holdings
+from core.controller.recovery import Recovery
+from core.controller.runs import Runs
+from core.credits import Pool
+from core.effects import Finished, FreeBuffer, Launch
+from core.executor.machine import Executor
+from core.executor.moves import Moves
+from core.executor.queue import Queue
+from core.executor.shards import Shards
+from core.footprint import Footprints
+from core.gather import Gather
+from core.lanes import Lanes
+from core.ledger import Ledger
+from core.link import Link
+from core.messages import Done, Ended, ExpectStep, GangStep
+from core.plan import Gang
+from core.relay import Relay
+from core.scheduler import Scheduler
+from core.sending import Sending
+from core.stream import Inlet, Stream
+
+from .draw import draw
+from .play import play
+
+Patch = Callable[[type, str, Any], None]
+Method = Callable[..., Any]
+
+
+class Bug(NamedTuple):
+    name: str
+    sentence: str
+    into: Callable[[Patch], None]
+
+
+BUGS: dict[str, Bug] = {}
+
+
+def bug(name: str, sentence: str) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def keep(into: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        BUGS[name] = Bug(name, sentence, into)
+        return into
+
+    return keep
+
+
+@contextmanager
+def plant(name: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        BUGS[name].into(
+            lambda owner, method, new: stack.enter_context(patch.object(owner, method, new)) and None
+        )
+        yield
+
+
+def search(name: str, seeds: int = 500, first: int = 0) -> tuple[int, str]:
+    """(seeds needed, what found it); (0, "") if so many seeds do not find it."""
+    for number in range(seeds):
+        case = draw(first + number)
+        with plant(name):
+            result = play(case)
+        if not result.good:
+            return number + 1, result.kind
+    return 0, ""
+
+
+def every(n: int, method: Method, otherwise: Method) -> Method:
+    """Each n-th call does something else."""
+    count = [0]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        count[0] += 1
+        return (otherwise if count[0] % n == 0 else method)(*args, **kwargs)
+
+    return call
+
+
+def nothing(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+# --- buffers and memory -------------------------------------------------------------------------------------------------
+
+
+@bug("lost decrement", "one in five times that a run lets go of an argument, its hold stays")
+def _(put: Patch) -> None:
+    put(Buffers, "let_go", every(5, Buffers.let_go, lambda self, idents, **more: []))
+
+
+@bug("lost free", "one in five buffers that nobody holds is not freed on its hosts")
+def _(put: Patch) -> None:
+    put(Holdings, "free_on_hosts", every(5, Holdings.free_on_hosts, nothing))
+
+
+@bug("double free", "a host frees every tenth buffer twice")
+def _(put: Patch) -> None:
+    def again(self: Shards, shard: Any, causes: Any) -> None:
+        retire(self, shard, causes)
+        self._desk.waits.when(causes, lambda done: self._desk.out.append(FreeBuffer(shard.buffer, done)))
+
+    retire = Shards.retire
+    put(Shards, "retire", every(10, retire, again))
+
+
+@bug(
+    "freed too early",
+    "a host frees a buffer when it is told to, and does not wait for the work that was ordered before",
+)
+def _(put: Patch) -> None:
+    put(Shards, "idle", lambda self, shard: ())
+
+
+@bug("admission ignored", "a run is admitted whether or not its memory is there")
+def _(put: Patch) -> None:
+    put(Ledger, "_missing", lambda self, footprint, more: {})
+
+
+@bug(
+    "memory before its gang",
+    "what is received takes its memory at once, not behind the gang that gives it up",
+)
+def _(put: Patch) -> None:
+    put(Moves, "room", lambda self, after: ())
+
+
+@bug("temporaries forgotten", "memory that a gang needs while it runs is not counted")
+def _(put: Patch) -> None:
+    of = Footprints.of
+
+    def bare(self: Footprints, plan: Any, donated: Any) -> Any:
+        steps = [replace(step, temp=0) if isinstance(step, Gang) else step for step in plan.steps]
+        return of(self, replace(plan, steps=tuple(steps)), donated)
+
+    put(Footprints, "of", bare)
+
+
+@bug("donation of a shared buffer", "a run takes over an argument that others hold too")
+def _(put: Patch) -> None:
+    def is_sole(self: Buffers, ident: int, nbytes: int) -> bool:
+        buffer = self[ident]
+        return buffer.exact and buffer.nbytes == nbytes and buffer.state not in ("spilling", "poisoned")
+
+    put(Buffers, "is_sole", is_sole)
+
+
+@bug("spilled buffer read without restore", "what was spilled is marked as back, and no host is told")
+def _(put: Patch) -> None:
+    def bring_back(self: Admission, ident: int, now: int) -> None:
+        buffer = self._books.buffers[ident]
+        self._books.spill.restore(buffer)
+        self._books.spill.restored(buffer)
+
+    put(Admission, "_bring_back", bring_back)
+
+
+# --- order and launches -------------------------------------------------------------------------------------------------
+
+
+@bug(
+    "order swapped on one host",
+    "host 1 reads two gangs that follow one another in a message the other way round",
+)
+def _(put: Patch) -> None:
+    ordered = Executor._ordered
+
+    def swapped(self: Executor, message: Any) -> None:
+        steps = list(message.steps)
+        for at in range(len(steps) - 1):
+            if self.host == 1 and isinstance(steps[at], GangStep) and isinstance(steps[at + 1], GangStep):
+                steps[at : at + 2] = steps[at + 1], steps[at]
+                break
+        ordered(self, replace(message, steps=tuple(steps)))
+
+    put(Executor, "_ordered", swapped)
+
+
+@bug(
+    "skipped launch for a poisoned input",
+    "a host whose input is spoilt does not launch, and says that it has ended",
+)
+def _(put: Patch) -> None:
+    launch = Queue._launch
+
+    def skipping(self: Queue, entry: Any) -> None:
+        if entry.state != "queued" or self.stopped or not any(shard.blame for shard in entry.inputs):
+            launch(self, entry)
+            return
+        entry.state = "launched"
+        for shard in entry.outputs:
+            shard.spoil(next(s.blame for s in entry.inputs if s.blame))
+        self._desk.waits.happen(("launch", entry.seq))
+        self.finished(Finished(entry.seq))
+
+    put(Queue, "_launch", skipping)
+
+
+@bug("gang launched twice", "a host launches every seventh gang a second time")
+def _(put: Patch) -> None:
+    launch = Queue._launch
+
+    def twice(self: Queue, entry: Any) -> None:
+        before = len(self._desk.out)
+        launch(self, entry)
+        made = [
+            effect
+            for effect in self._desk.out[before:]
+            if isinstance(effect, Launch) and effect.seq == entry.seq
+        ]
+        if entry.seq % 7 == 0:
+            self._desk.out += made
+
+    put(Queue, "_launch", twice)
+
+
+@bug("sequence does not increase", "gangs of an even turn and an odd one change numbers")
+def _(put: Patch) -> None:
+    def next_seq(self: Books) -> int:
+        self._seq += 1
+        return self.base + (self._seq + 1 if self._seq % 2 else self._seq - 1)
+
+    put(Books, "next_seq", next_seq)
+
+
+@bug("window ignored", "a device may have four times as many gangs ahead as the window says")
+def _(put: Patch) -> None:
+    init = Lanes.__init__
+
+    def wide(self: Lanes, atoms: Any, window: int, early: bool, tell: Any) -> None:
+        init(self, atoms, 4 * window, early, tell)
+
+    put(Lanes, "__init__", wide)
+
+
+@bug("entered before its predecessor", "a step enters when all but one of those before it have")
+def _(put: Patch) -> None:
+    start = Dispatch.start
+
+    def early(self: Dispatch, run: Any, now: int) -> None:
+        plan = run.shape.plan
+        run.shape.plan = replace(plan, after=tuple(before[1:] for before in plan.after))
+        try:
+            start(self, run, now)
+        finally:
+            run.shape.plan = plan
+
+    put(Dispatch, "start", early)
+
+
+@bug("withdrawn gang still waits", "a run that fails or is cancelled leaves its gangs in the scheduler")
+def _(put: Patch) -> None:
+    put(Scheduler, "withdraw", lambda self, run: 0)
+
+
+@bug("compile readiness ignored", "gangs enter before every host has their code")
+def _(put: Patch) -> None:
+    put(Codes, "ready", lambda self, plan: True)
+
+
+@bug("stale device map", "runs that have not started keep the plan for devices that are gone")
+def _(put: Patch) -> None:
+    put(Runs, "lower_again", nothing)
+
+
+# --- the way down, and up -------------------------------------------------------------------------------------------------
+
+
+@bug(
+    "overtaking after re-parenting",
+    "what was lost with an old path is sent down the new tree in the wrong order",
+)
+def _(put: Patch) -> None:
+    form = Stream._form
+
+    def reversed_form(self: Stream, lasts: Any) -> Any:
+        self._log.reverse()
+        return form(self, lasts)
+
+    put(Stream, "_form", reversed_form)
+
+
+@bug("lost with the old path", "what was under way when the tree changed is not sent again")
+def _(put: Patch) -> None:
+    form = Stream._form
+
+    def forgetful(self: Stream, lasts: Any) -> Any:
+        self._log.clear()
+        return form(self, lasts)
+
+    put(Stream, "_form", forgetful)
+
+
+@bug("stale epoch accepted", "a host takes messages of any epoch, tree and number")
+def _(put: Patch) -> None:
+    def refuses(self: Inlet, message: Any) -> str:
+        self.last = self.seen = message.number
+        return ""
+
+    ordered = Executor._ordered
+
+    def believing(self: Executor, message: Any) -> None:
+        self.last = message.number - 1
+        ordered(self, replace(message, epoch=self.epoch))
+
+    put(Inlet, "refuses", refuses)
+    put(Executor, "_ordered", believing)
+
+
+@bug("wrong host set on a combined report", "a relay reports for all hosts below it when some have reported")
+def _(put: Patch) -> None:
+    take = Gather.take
+
+    def whole(self: Gather, like: Any) -> Any:
+        return [replace(report, hosts=self._shape.need or report.hosts) for report in take(self, like)]
+
+    def add(self: Gather, source: int, report: Any) -> Any:
+        found = adds(self, source, report)
+        self.left.clear()
+        return found
+
+    adds = Gather.add
+    put(Gather, "take", whole)
+    put(Gather, "add", add)
+
+
+@bug(
+    "reports not said again",
+    "a host with a new seat does not repeat what may have been lost with the old path",
+)
+def _(put: Patch) -> None:
+    again = Executor._again
+
+    def silent(self: Executor) -> None:
+        before = len(self._desk.out)
+        again(self)
+        self._desk.out[before:] = [
+            effect
+            for effect in self._desk.out[before:]
+            if not isinstance(getattr(effect, "report", None), Done)
+        ]
+
+    put(Executor, "_again", silent)
+
+
+@bug("lost child not reported", "a relay that loses a child says nothing")
+def _(put: Patch) -> None:
+    put(Relay, "child_lost", nothing)
+
+
+@bug("lease not expired", "a link to a peer that is silent for ever never ends")
+def _(put: Patch) -> None:
+    wakeup = Link.wakeup
+
+    def patient(self: Link, now: int) -> Any:
+        if now >= self._heard_at + self._lease:
+            self._heard_at = now
+        return wakeup(self, now)
+
+    put(Link, "wakeup", patient)
+
+
+@bug("resend lost", "a link does not send again what was lost with a connection")
+def _(put: Patch) -> None:
+    put(Link, "_go_back", lambda self, now: [])
+
+
+@bug("duplicate delivered", "a link delivers again what it has heard before")
+def _(put: Patch) -> None:
+    take = Link._take
+
+    def credulous(self: Link, frame: Any, first: bool, now: int) -> Any:
+        if frame.message is not None and frame.seq <= self._heard:
+            self._heard = frame.seq - 1
+        return take(self, frame, first, now)
+
+    put(Link, "_take", credulous)
+
+
+# --- transfers -------------------------------------------------------------------------------------------------------------
+
+
+@bug("credits not returned", "what has arrived does not give its credits back to the receiver's pool")
+def _(put: Patch) -> None:
+    put(Pool, "arrived", lambda self, lane, nbytes: self._enlist(lane))
+
+
+@bug("sent beyond its credit", "a sender sends all it has as soon as it is granted anything")
+def _(put: Patch) -> None:
+    pump = Sending._pump
+
+    def eager(self: Sending, transfer: int, receiver: int, out: Any) -> Any:
+        out.credit = max(out.credit, out.total)
+        return pump(self, transfer, receiver, out)
+
+    put(Sending, "_pump", eager)
+
+
+@bug("a chunk lost", "one in twenty turns of a sender says nothing of what it sends")
+def _(put: Patch) -> None:
+    def mute(self: Sending, *args: Any) -> Any:
+        pump(self, *args)
+        return []
+
+    pump = Sending._pump
+    put(Sending, "_pump", every(20, pump, mute))
+
+
+@bug("wrong count of a sparse exchange", "each receiver is told to expect one piece fewer than it will get")
+def _(put: Patch) -> None:
+    expect = Moves.expect
+
+    def fewer(self: Moves, step: ExpectStep) -> None:
+        expect(self, replace(step, pieces=tuple((host, max(0, n - 1)) for host, n in step.pieces)))
+
+    put(Moves, "expect", fewer)
+
+
+@bug("poison lost", "a host does not heed that a transfer will never complete")
+def _(put: Patch) -> None:
+    put(Moves, "poison", nothing)
+
+
+# --- runs and clients --------------------------------------------------------------------------------------------------------
+
+
+@bug("a run ended twice", "every third end of a run is told to its client twice")
+def _(put: Patch) -> None:
+    tell = Runs._tell_end
+
+    def twice(self: Runs, run: Any) -> None:
+        first = not run.ended
+        tell(self, run)
+        if first and run.id % 3 == 0:
+            self._books.outbox.note(run.session.peer, Ended(run.call.run, run.blame))
+
+    put(Runs, "_tell_end", twice)
+
+
+@bug(
+    "result reported before it is settled",
+    "a result is said to be good when its gang is over, whatever it has read",
+)
+def _(put: Patch) -> None:
+    settle = Dispatch._settle
+
+    def hasty(self: Dispatch, run: Any, first: int, now: int) -> None:
+        run.spoilt.clear()
+        settle(self, run, first, now)
+
+    put(Dispatch, "_settle", hasty)
+
+
+@bug("failure not passed on", "a run whose argument is spoilt is not told")
+def _(put: Patch) -> None:
+    put(
+        Dispatch,
+        "argument_settled",
+        lambda self, buffer, blame, now: self._books.readers.pop(buffer, None) and None,
+    )
+
+
+@bug("client's death forgotten", "what a dead client owned is kept")
+def _(put: Patch) -> None:
+    put(Buffers, "release", every(3, Buffers.release, lambda self, client, name: []))
+
+
+@bug("open runs forgotten", "a restarted controller does not answer for the runs it does not know")
+def _(put: Patch) -> None:
+    opened = Recovery.client_opened
+
+    def deaf(self: Recovery, session: Any, opening: Any) -> None:
+        opened(self, session, replace(opening, open_runs=()))
+
+    put(Recovery, "client_opened", deaf)
+
+
+@bug("client forgets what it holds", "a client that comes back does not say what it holds")
+def _(put: Patch) -> None:
+    opened = Client._opened
+
+    def poor(self: Client, now: int) -> None:
+        before = len(self._out)
+        opened(self, now)
+        for at in range(before, len(self._out)):
+            message = getattr(self._out[at], "message", None)
+            if getattr(message, "held", ()):
+                self._out[at] = replace(self._out[at], message=replace(message, held=()))  # type: ignore[type-var]
+
+    put(Client, "_opened", poor)
+
+
+def table(seeds: int = 500) -> Iterator[str]:
+    """For docs/testing.md."""
+    yield "| planted bug | what it does | found by | seeds |"
+    yield "|---|---|---|---:|"
+    for each in BUGS.values():
+        needed, kind = search(each.name, seeds)
+        yield f"| {each.name} | {each.sentence} | {kind or 'nothing'} | {needed or f'more than {seeds}'} |"
+
+
+__all__ = ["BUGS", "Bug", "plant", "search", "table"]

@@ -107,6 +107,9 @@ class Recovery:
             if not self._give(named, (opening.client, name)):
                 named.blame = LOST
                 lost.append(name)
+        found = tuple(name for name in opening.held if name not in lost)
+        if found:  # it may not have heard that they are ready
+            self._books.outbox.note(session.peer, Ready(found))
         if lost:
             self._books.outbox.note(session.peer, Ready(tuple(lost), LOST))
         for run in opening.open_runs:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..effects import Abandon, Cause, Finished, FreeBuffer, Launch, LaunchFailed, Prepare
+from ..effects import Abandon, Cause, Finished, Launch, LaunchFailed, Prepare
 from ..errors import Illegal
 from ..messages import Arrived, Blame, Done, Enqueued, GangStep, Trouble
 from .desk import Desk, Record
@@ -210,7 +210,8 @@ class Queue:
         if blame is not None:
             for shard in entry.outputs:
                 shard.final = blame
-        self._desk.out += [FreeBuffer(shard.buffer, causes) for shard in entry.frees if not shard.void]
+        for shard in entry.frees:
+            self._shards.free(shard, causes)
         entry.inputs = entry.outputs = []  # nobody keeps buffers alive by remembering a gang
 
     # --- a new epoch --------------------------------------------------------------------------------------
@@ -245,8 +246,9 @@ class Queue:
             for shard in entry.outputs:
                 shard.spoil(blame)
             desk.waits.when((desk.order, *self._before(entry)), partial(self._bury, entry, blame))
-        for entry in given_up:
-            desk.waits.happen(("launch", entry.seq))
+        for entry in given_up:  # those behind it go on, and still not before those ahead of it
+            ahead = tuple(cause for cause in entry.causes if cause[0] == "launch")
+            desk.waits.when(ahead, partial(self._pass, entry.seq))
 
     def _before(self, entry: Entry) -> Causes:
         """What a gang that never ran would have ended behind: all gangs before it, and what still fills or
@@ -258,6 +260,9 @@ class Queue:
         found += [made for seq, made in foreign if made is not None and live(seq, made)]
         found += [cause for shard in entry.inputs for seq, cause in shard.uses if live(seq, cause)]
         return tuple(dict.fromkeys(found))
+
+    def _pass(self, seq: int, causes: Causes) -> None:
+        self._desk.waits.happen(("launch", seq))
 
     def _bury(self, entry: Entry, blame: Blame, causes: Causes) -> None:
         self._end(entry, blame, causes)

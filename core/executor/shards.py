@@ -112,12 +112,12 @@ class Shards:
         """Nothing later in the stream names it: free it when it is idle."""
         if self.named.pop(shard.buffer, None) is None:
             return
-        if shard.void:
-            return
         idle = tuple(cause for cause in self.idle(shard) if cause not in causes)
-        self._desk.waits.when(
-            causes + idle, lambda done: self._desk.out.append(FreeBuffer(shard.buffer, done))
-        )
+        self._desk.waits.when(causes + idle, lambda done: self.free(shard, done))
+
+    def free(self, shard: Shard, causes: Causes) -> None:
+        if not shard.void:
+            self._desk.out.append(FreeBuffer(shard.buffer, causes))
 
     def drop(self, buffers: tuple[int, ...], blame: Blame) -> None:
         """Lost with a host, or nobody's. A message that was lost with its path may still come and name it."""

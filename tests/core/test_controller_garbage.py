@@ -100,7 +100,8 @@ class Town:
             m.Submit(name, number % len(PROGRAMS), (some,) * len(args) if names else args, (name,)),
             m.Put(name, Value((40 + number % 200,), "uint8"), SliceSpec("p", 2)),
             m.Put(name, Value((8,), "uint8"), SliceSpec("x", 4, exclusive=True)),
-            *([m.Get(name, some), m.Release((some,))] if names else []),
+            m.Get(name, some),
+            m.Release((some,)),
             m.Cancel(session.last_run),
             m.ReleaseSlice("p"),
         ]

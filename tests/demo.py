@@ -49,20 +49,21 @@ class Greedy:
 
 def shares(world: World, program: Program) -> None:
     clients = [Greedy(world, name, weight, program) for name, weight in WEIGHTS.items()]
-    start = 0
+    start = before = 0  # when the first had ended, and how many had by then
     while sum(each.done for each in clients) < GANGS:
         for each in clients:
             each.top_up()
         world.run_for(330 * US)
-        start = start or (world.now if any(each.done for each in clients) else 0)
+        if not start and any(each.done for each in clients):
+            start, before = world.now, sum(each.done for each in clients)
     total, asked = sum(each.done for each in clients), sum(WEIGHTS.values())
     print(f"\n  {'client':8}{'weight':>8}{'gangs':>8}{'share asked':>14}{'share got':>12}")
     for each in clients:
         print(
             f"  {each.name:8}{each.weight:>8}{each.done:>8}{each.weight / asked:>13.1%}{each.done / total:>12.1%}"
         )
-    busy = total * 330 * US / max(world.now - start, 1)
-    print(f"  devices busy {min(busy, 1):.1%} of {(world.now - start) / MS:.0f} ms\n")
+    busy = (total - before) * 330 * US / (world.now - start)
+    print(f"  devices busy {busy:.1%} of {(world.now - start) / MS:.0f} ms\n")
     world.run()
 
 

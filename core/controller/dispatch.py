@@ -409,7 +409,8 @@ class Dispatch:
 
     def park(self, run: Run) -> None:
         """A new epoch needs new code: tickets of this run wait for it again."""
-        waiting = sorted(run.offered)
+        parked = [index for waiting, index in self._parked.get(run.plan.id, ()) if waiting is run]
+        waiting = sorted([*run.offered, *parked])
         self.withdraw(run)
         for index in waiting:
             self._park(run, index)

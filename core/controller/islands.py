@@ -317,12 +317,12 @@ class Islands:
 
     def settle(self, now: int) -> bool:
         """At the end of a turn. True: an island is at work again, and may have something to do."""
-        before = [book.phase for book in self._books.islands]
+        again = False
         for book in self._books.islands:
-            self.move_on(book, now)
-        return any(
-            book.phase == "running" != phase for book, phase in zip(self._books.islands, before, strict=True)
-        )
+            if book.phase == "draining":
+                self.move_on(book, now)
+                again |= book.phase == "running"
+        return again
 
     def move_on(self, book: IslandBook, now: int) -> None:
         """Called whenever something landed: a draining island with nothing in flight re-forms."""

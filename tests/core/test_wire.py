@@ -133,9 +133,7 @@ def test_a_frame_adds_a_few_bytes() -> None:
     assert len(wire.encode_frame(Frame(100, 99, submit))) <= len(wire.encode(submit)) + 5
 
 
-@pytest.mark.parametrize(
-    "packet", [Hello(3, 0), Hello(1 << 40, 7), Frame(1, 2, None), Frame(5, 4, Ended(9))]
-)
+@pytest.mark.parametrize("packet", [Hello(3, 0), Hello(1 << 40, 7), Frame(1, 2, None), Frame(5, 4, Ended(9))])
 def test_a_packet_comes_back(packet: Hello | Frame) -> None:
     assert wire.decode_packet(wire.encode_packet(packet)) == packet
 

@@ -39,6 +39,8 @@ class Plane:
     # --- what a host's machines say ---------------------------------------------------------------------
 
     def opened_send(self, host: int, said: effects.OpenSend) -> None:
+        if said.blame is not None:
+            return  # nothing is read: its maker may never have run here
         buffer = self._buffer(host, said.buffer, f"send {said.transfer}")
         if buffer is not None:
             self._sources[host, said.transfer] = buffer

@@ -214,6 +214,10 @@ class Dispatch:
         for slot, _ in run.made_results.get(index, ()):
             if slot in run.shape.results_read:
                 holdings.read_own(run, slot)
+            if isinstance(
+                run.plan.steps[index], Move
+            ):  # it is filled when it is, not in the order of the devices
+                holdings.hold_for_transfer(run.buffer_of(slot))
             holdings.entered(run.buffer_of(slot), seq)
 
     def _open(self, run: Run, index: int, now: int) -> None:
@@ -301,6 +305,8 @@ class Dispatch:
             self._reader_over(run, step.source)
         else:
             self._ripen(run, flight.step)
+            for slot, _ in run.made_results.get(flight.step, ()):
+                books.holdings.transfer_over(run.buffer_of(slot))
         self._settle(run, flight.step, now)
         run.open_steps -= 1
         if run.state == "draining" and not run.open_steps:

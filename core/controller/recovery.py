@@ -16,7 +16,7 @@ import msgspec
 
 from .. import spans
 from ..effects import Tell
-from ..messages import Blame, Ended, FreeStep, Held, Join, Open, Ready
+from ..messages import Blame, Ended, Held, Join, Open, Ready
 from ..plan import Layout
 from ..resharding import shard_bytes
 from ..spans import Spans
@@ -37,7 +37,6 @@ class Claim:
         self.buffer = held.buffer
         self.layout: Layout = held.layout
         self.owners: list[tuple[int, int]] = []  # (client, its name for it); nobody's: left behind by a run
-        self.have: Spans = spans.EMPTY
         self.ready: Spans = spans.EMPTY
         self.counted = False  # in the ledger, since it takes memory
         self.taken: Named | None = None
@@ -71,7 +70,6 @@ class Recovery:
         for held in join.held if self.under_way else ():
             claim = self._claims.setdefault(held.buffer, Claim(held))
             host = spans.one(join.host)
-            claim.have = spans.union(claim.have, host)
             if held.ready and claim.layout == held.layout:
                 claim.ready = spans.union(claim.ready, host)
             owner = (held.client, held.name)
@@ -135,7 +133,6 @@ class Recovery:
 
     def host_lost(self, host: int) -> None:
         for claim in self._claims.values():
-            claim.have = spans.minus(claim.have, spans.one(host))
             claim.ready = spans.minus(claim.ready, spans.one(host))
 
     def _free_unclaimed(self, now: int) -> None:
@@ -147,5 +144,6 @@ class Recovery:
         self._claims.clear()
 
     def _free(self, claim: Claim) -> None:
+        """On all its hosts: one that joined before it heard of the buffer has it by now."""
         del self._claims[claim.buffer]
-        self._books.outbox.step(claim.layout.place.island, FreeStep((claim.buffer,)), claim.have)
+        self._books.holdings.free_on_hosts(claim.buffer, claim.layout)

@@ -1,0 +1,97 @@
+"""The fuzzer: two hundred seeds each time, more under `full`; and that it finds what was planted.
+
+Longer hunts: `python -m tests.fuzz --seeds 10000`. docs/testing.md tells how it works.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.case import Action, Case, CrashHost, Restart
+from tests.fuzz.draw import FEATURES, TROUBLES, draw
+from tests.fuzz.planted import BUGS, plant, search
+from tests.fuzz.play import Result, play
+from tests.fuzz.shrink import shrink
+
+SEEDS, CHUNK = 200, 10
+QUICK = (
+    "lost decrement", "lost free", "double free", "order swapped on one host", "gang launched twice",
+    "sequence does not increase", "window ignored", "compile readiness ignored", "resend lost", "a run ended twice",
+)  # fmt: skip
+
+
+def judge(case: Case) -> Result:
+    result = play(case)
+    told = f"{result.kind}: {result.text}\n{result.stack}"
+    assert result.good, f"`python -m tests.fuzz --seed {case.seed}` says: {told}"
+    return result
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_no_seed_breaks_a_promise(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        judge(draw(seed))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("first", range(10_000, 14_000, 100))
+def test_no_seed_of_many_breaks_a_promise(first: int) -> None:
+    for seed in range(first, first + 100):
+        judge(draw(seed))
+
+
+@pytest.mark.parametrize("seed", range(0, 100, 20))
+def test_a_seed_is_one_case_and_a_case_is_one_history(seed: int) -> None:
+    """To the last line of the diary, and to one more random draw."""
+    assert draw(seed) == draw(seed)
+    one, other = play(draw(seed), diary=True), play(draw(seed), diary=True)
+    assert one.digest == other.digest
+    assert one.diary == other.diary
+
+
+def test_seeds_are_calm_and_stormy() -> None:
+    cases = [draw(seed) for seed in range(300)]
+    weather = [{type(action).__name__ for action in case.actions} for case in cases]
+    kinds = set.union(*weather)
+    assert kinds == {kind.__name__ for kind in Action.__subclasses__()}
+    troubled = sum(CrashHost.__name__ in each or Restart.__name__ in each for each in weather)
+    assert 30 < troubled < 150
+    assert len(TROUBLES) >= 10
+    assert len(FEATURES) >= 10
+
+
+def test_a_failing_case_is_shrunk_to_what_makes_it_fail() -> None:
+    case = draw(0)
+    assert len(case.actions) > 10
+
+    def runs(smaller: Case) -> Result:
+        """Fails if and only if the third and the fifth action are both there."""
+        needed = {case.actions[2], case.actions[4]}
+        return Result("broken") if needed <= set(smaller.actions) else Result()
+
+    assert shrink(case, "broken", runs=runs).actions == (case.actions[2], case.actions[4])
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_bug_is_found_soon(name: str) -> None:
+    needed, _ = search(name, seeds=20)
+    assert needed
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", BUGS)
+def test_every_planted_bug_is_found_within_500_seeds(name: str) -> None:
+    needed, _ = search(name, seeds=500)
+    assert needed
+
+
+def test_a_planted_bug_is_gone_afterwards() -> None:
+    with plant("lost free"):
+        assert not play(draw(0)).good
+    judge(draw(0))
+
+
+def test_the_bugs_are_many_and_each_says_what_it_is() -> None:
+    assert len(BUGS) >= 20
+    assert all(bug.sentence for bug in BUGS.values())
+    assert set(QUICK) <= set(BUGS)

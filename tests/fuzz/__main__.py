@@ -79,7 +79,7 @@ def report(case: Case, result: Result, seconds: float, lines: int) -> None:
     small = shrink(case, result.kind, seconds) if seconds else case
     result = play(small, diary=True)
     print(
-        f"shrunk to {len(small.actions)} of {len(case.actions)} actions; repeat with: python -m tests.fuzz --seed {case.seed}"
+        f"shrunk to {len(small.actions)} of {len(case.actions)} actions; again: python -m tests.fuzz --seed {case.seed}"
     )
     print(f"  {small.setup}")
     used = {action.program for action in small.actions if hasattr(action, "program")}

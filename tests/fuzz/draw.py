@@ -50,7 +50,7 @@ TROUBLES = {
 }  # fmt: skip
 FEATURES = {
     "pressure": 0.35, "moves": 0.75, "irregular": 0.25, "sparse": 0.25, "cancel": 0.2, "close": 0.1,
-    "puts": 0.4, "gets": 0.5, "sequential": 0.2, "exclusive": 0.1, "wide": 0.08, "late host": 0.05,
+    "puts": 0.4, "gets": 0.5, "sequential": 0.2, "exclusive": 0.1, "late host": 0.05,
 }  # fmt: skip
 
 
@@ -109,10 +109,7 @@ class Drawing:
                     "host_memory": host_memory, "spares": spares,
                 }
             )  # fmt: skip
-        people = tuple(
-            Person(f"c{who}", rng.choice((1, 1, 2, 5)), rng.choice((0, 0, 1)), rng.choice((0, 0, rng.randrange(8 * MS))))
-            for who in range(rng.choice((1, 2, 2, 3, 4)))
-        )  # fmt: skip
+        people = tuple(self._person(number) for number in range(rng.choice((1, 2, 2, 3, 4))))
         jitter = rng.choice((0, 0, 20 * US, 300 * US))
         chunk = rng.choice((256, 1 << 10, 1 << 12))
         return Setup(
@@ -122,6 +119,11 @@ class Drawing:
             pool=rng.choice((2 * chunk, 4 * chunk, 1 << 20)), chunk=chunk, jitter=jitter,
             compile=rng.choice((100 * US, 1 * MS, 5 * MS)), roomy=not tight,
         )  # fmt: skip
+
+    def _person(self, number: int) -> Person:
+        rng = self.rng
+        late = rng.choice((0, 0, rng.randrange(8 * MS)))
+        return Person(f"c{number}", rng.choice((1, 1, 2, 5)), rng.choice((0, 0, 1)), late)
 
     def _slices(self, who: int) -> list[SliceSpec]:
         """What one session asks for; all can be had."""
@@ -236,38 +238,47 @@ class Drawing:
     # --- what befalls them --------------------------------------------------------------------------------------
 
     def _troubles(self) -> None:
-        rng, has = self.rng, self.has
+        has = self.has
         hosts = sum(island["hosts"] for island in self.islands)
-        if has["crash host"]:
-            for _ in range(rng.choice((1, 1, 2, 3))):
-                back = rng.choice((0, 1, 100 * US, 5 * MS))
-                self._befalls(CrashHost, host=rng.randrange(hosts), back=back)
+        self._of_hosts(hosts)
+        if has["cut up"]:
+            for _ in range(self.rng.choice((1, 2, 3))):
+                self._cut("controller", f"host {self.rng.randrange(hosts)}")
+        if has["cut across"]:
+            for _ in range(self.rng.choice((1, 2, 4))):
+                near, far = self.rng.randrange(hosts), self.rng.randrange(hosts)
+                if near != far:
+                    self._cut(f"host {near}", f"host {far}")
+        if has["cut client"]:
+            other = self.rng.choice(("controller", f"host {self.rng.randrange(hosts)}"))
+            self._cut(f"client c{self.rng.randrange(len(self.known))}", other)
+        for _ in range(self.rng.choice((1, 2)) if has["restart"] else 0):
+            self._befalls(Restart)
+        self._of_programs(hosts)
+
+    def _of_hosts(self, hosts: int) -> None:
+        rng, has = self.rng, self.has
+        for _ in range(rng.choice((1, 1, 2, 3)) if has["crash host"] else 0):
+            back = rng.choice((0, 1, 100 * US, 5 * MS))
+            self._befalls(CrashHost, host=rng.randrange(hosts), back=back)
+        if has["late host"]:
+            self.actions.append(CrashHost(at=0, host=rng.randrange(hosts), back=rng.randrange(1, 12 * MS)))
         if has["leave"]:
             self._befalls(LeaveHost, host=rng.randrange(hosts))
         if has["lose device"]:
             devices = sum(island["hosts"] * island["per_host"] for island in self.islands)
             self._befalls(LoseDevice, device=rng.randrange(devices))
-        for _ in range(rng.choice((1, 2, 3)) if has["cut up"] else 0):
-            self._cut("controller", f"host {rng.randrange(hosts)}")
-        for _ in range(rng.choice((1, 2, 4)) if has["cut across"] else 0):
-            near, far = rng.randrange(hosts), rng.randrange(hosts)
-            if near != far:
-                self._cut(f"host {near}", f"host {far}")
-        if has["cut client"]:
-            other = rng.choice(("controller", f"host {rng.randrange(hosts)}"))
-            self._cut(f"client c{rng.randrange(len(self.known))}", other)
         for _ in range(rng.choice((1, 2)) if has["slow"] else 0):
             lag = rng.choice((0, 10 * US, 500 * US))
             self._befalls(Slow, host=rng.randrange(hosts), factor=rng.choice((1.0, 3.0, 50.0)), lag=lag)
-        for _ in range(rng.choice((1, 2)) if has["restart"] else 0):
-            self._befalls(Restart)
-        names = self._names()
-        if has["break gang"] and names:
-            for _ in range(rng.choice((1, 2))):
-                when = rng.choice(("run", "launch"))
-                self._befalls(BreakGang, host=rng.randrange(hosts), name=rng.choice(names), when=when)
+
+    def _of_programs(self, hosts: int) -> None:
+        rng, names = self.rng, self._names()
+        for _ in range(rng.choice((1, 2, 4)) if self.has["break gang"] and names else 0):
+            when = rng.choice(("run", "run", "launch"))
+            self._befalls(BreakGang, host=rng.randrange(hosts), name=rng.choice(names), when=when)
         codes = [comp.name for program in self.programs for comp in program.computations]
-        if has["break code"] and codes:
+        if self.has["break code"] and codes:
             self.actions.append(BreakCode(at=0, name=rng.choice(codes)))
 
     def _names(self) -> list[str]:

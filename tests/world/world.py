@@ -244,7 +244,11 @@ class World:
             self.return_host(host)
 
     def crash_client(self, name: str) -> None:
-        self.actors[f"client {name}"].die()
+        actor = self.actors[f"client {name}"]
+        actor.die()
+        number = getattr(actor, "number", 0)
+        if self.observe and number not in self.books.sessions:
+            self._from_controller(o.ClientLost(number))  # this controller has not met it
 
     def slow(self, host: int, factor: float, lag: int = 0) -> None:
         """Its gangs take `factor` times as long; it turns to each message only `lag` nanoseconds later."""

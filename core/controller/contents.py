@@ -60,6 +60,7 @@ class Contents:
     def _refuse(self, named: Named, blame: Blame) -> None:
         named.blame = blame
         self._books.outbox.note(named.session.peer, Refused("put", named.name, blame))
+        self.refuse_gets(named, blame)
         for run in list(named.readers.values()):
             self._books.runs_room.fail(run, blame, self._books.now)
 

@@ -90,7 +90,9 @@ class Admission:
         return self._count
 
     def leave(self, number: int) -> None:
-        self._line.pop(number, None)
+        """Those whom it barred may fit now."""
+        if self._line.pop(number, None) is not None:
+            self._fresh = bool(self._line)
         self._books.watch.end(("memory", number))
 
     def withdraw(self, run: Run) -> None:

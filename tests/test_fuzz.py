@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.fuzz import planted  # noqa: F401 - it registers the bugs
 from tests.fuzz.case import Action, Case, CrashHost, Restart
 from tests.fuzz.draw import FEATURES, TROUBLES, draw
-from tests.fuzz.planted import BUGS, plant, search
+from tests.fuzz.planting import BUGS, plant, search
 from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
 

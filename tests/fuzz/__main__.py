@@ -10,9 +10,10 @@ import argparse
 import sys
 from time import process_time
 
+from . import planted  # noqa: F401 - it registers the bugs
 from .case import Case, describe
 from .draw import draw
-from .planted import table
+from .planting import table
 from .play import Result, play
 from .shrink import shrink
 

@@ -8,10 +8,7 @@ Each is a small change of one method. `search` counts the seeds it takes to find
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
-from unittest.mock import patch
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -42,64 +39,7 @@ from core.scheduler import Scheduler
 from core.sending import Sending
 from core.stream import Inlet, Stream
 
-from .draw import draw
-from .play import play
-
-Patch = Callable[[type, str, Any], None]
-Method = Callable[..., Any]
-
-
-class Bug(NamedTuple):
-    name: str
-    sentence: str
-    into: Callable[[Patch], None]
-
-
-BUGS: dict[str, Bug] = {}
-
-
-def bug(name: str, sentence: str) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
-    def keep(into: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        BUGS[name] = Bug(name, sentence, into)
-        return into
-
-    return keep
-
-
-@contextmanager
-def plant(name: str) -> Iterator[None]:
-    with ExitStack() as stack:
-        BUGS[name].into(
-            lambda owner, method, new: stack.enter_context(patch.object(owner, method, new)) and None
-        )
-        yield
-
-
-def search(name: str, seeds: int = 500, first: int = 0) -> tuple[int, str]:
-    """(seeds needed, what found it); (0, "") if so many seeds do not find it."""
-    for number in range(seeds):
-        case = draw(first + number)
-        with plant(name):
-            result = play(case)
-        if not result.good and play(case).good:  # it was this bug, and none that was there before
-            return number + 1, result.kind
-    return 0, ""
-
-
-def every(n: int, method: Method, otherwise: Method) -> Method:
-    """Each n-th call does something else."""
-    count = [0]
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        count[0] += 1
-        return (otherwise if count[0] % n == 0 else method)(*args, **kwargs)
-
-    return call
-
-
-def nothing(*args: Any, **kwargs: Any) -> None:
-    pass
-
+from .planting import Patch, bug, every, nothing
 
 # --- buffers and memory -------------------------------------------------------------------------------------
 
@@ -311,7 +251,7 @@ def _(put: Patch) -> None:
     put(Stream, "_form", forgetful)
 
 
-@bug("stale epoch accepted", "a host takes messages of any epoch, tree and number")
+@bug("stale epoch accepted", "a host takes messages of any epoch, tree and number", masked=True)
 def _(put: Patch) -> None:
     def refuses(self: Inlet, message: Any) -> str:
         self.last = self.seen = message.number
@@ -363,7 +303,7 @@ def _(put: Patch) -> None:
     put(Executor, "_again", silent)
 
 
-@bug("lost child not reported", "a relay that loses a child says nothing")
+@bug("lost child not reported", "a relay that loses a child says nothing", masked=True)
 def _(put: Patch) -> None:
     put(Relay, "child_lost", nothing)
 
@@ -385,7 +325,7 @@ def _(put: Patch) -> None:
     put(Link, "_go_back", lambda self, now: [])
 
 
-@bug("duplicate delivered", "a link delivers again what it has heard before")
+@bug("duplicate delivered", "a link delivers again what it has heard before", masked=True)
 def _(put: Patch) -> None:
     take = Link._take
 
@@ -458,17 +398,10 @@ def _(put: Patch) -> None:
 
 
 @bug(
-    "result reported before it is settled",
-    "a result is said to be good when its gang is over, whatever it has read",
+    "result reported before it is settled", "a run does not wait for what it read to be settled", masked=True
 )
 def _(put: Patch) -> None:
-    settle = Dispatch._settle
-
-    def hasty(self: Dispatch, run: Any, first: int, now: int) -> None:
-        run.spoilt.clear()
-        settle(self, run, first, now)
-
-    put(Dispatch, "_settle", hasty)
+    put(Buffers, "is_promised", lambda self, ident: False)
 
 
 @bug("failure not passed on", "a run whose argument is spoilt is not told")
@@ -508,15 +441,3 @@ def _(put: Patch) -> None:
                 self._out[at] = replace(self._out[at], message=replace(message, held=()))  # type: ignore[type-var]
 
     put(Client, "_opened", poor)
-
-
-def table(seeds: int = 500) -> Iterator[str]:
-    """For docs/testing.md."""
-    yield "| planted bug | what it does | found by | seeds |"
-    yield "|---|---|---|---:|"
-    for each in BUGS.values():
-        needed, kind = search(each.name, seeds)
-        yield f"| {each.name} | {each.sentence} | {kind or 'nothing'} | {needed or f'more than {seeds}'} |"
-
-
-__all__ = ["BUGS", "Bug", "plant", "search", "table"]

@@ -1,0 +1,143 @@
+"""What the controller tells clients, and when: told step by step by hosts that say only what the test lets them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from core import spans
+from core.controller import Controller
+from core.effects import Came, Effect, FormWorld, Send, WorldUp
+from core.messages import (
+    Blame,
+    Compiled,
+    CompileStep,
+    Done,
+    Ended,
+    GangStep,
+    Join,
+    Notes,
+    Open,
+    Ordered,
+    RecvStep,
+    Register,
+    Reports,
+    Seat,
+    Seated,
+    SendStep,
+    Step,
+    Submit,
+)
+from core.presets import small
+
+from .build import Build
+
+HOST, CLIENT = 100, 1  # what the controller calls connections: host h's is HOST + h
+
+
+class Rig:
+    """Hosts that take their seats and compile at once, and say that something is done when they are told to."""
+
+    def __init__(self, hosts: int) -> None:
+        self.controller = Controller(small(hosts, 1))
+        self.steps: list[Step] = []
+        self.ended: dict[int, Blame | None] = {}
+        self.seat: Seat | None = None
+        for host in range(hosts):
+            self.say(HOST + host, Join(host, 0))
+
+    def say(self, peer: int, message: msgspec.Struct) -> None:
+        work: list[Effect] = [Came(peer, message)]
+        while work:
+            for effect in self.controller.handle(work.pop(0), 0):
+                if isinstance(effect, FormWorld):
+                    work.append(WorldUp(effect.island, effect.epoch))
+                elif isinstance(effect, Send):
+                    work += [answer for to in effect.peers for answer in self.hear(to, effect.message)]
+
+    def hear(self, peer: int, message: msgspec.Struct) -> list[Effect]:
+        if isinstance(message, Seat):
+            self.seat = message
+            return [Came(peer, Seated(message.host, message.epoch, message.tree, message.last))]
+        if isinstance(message, Ordered):
+            self.steps += [step for step in message.steps if step not in self.steps]
+            me = spans.one(peer - HOST)
+            codes = [
+                (step.plan, code)
+                for step in message.steps
+                if isinstance(step, CompileStep)
+                for code in step.codes
+            ]
+            reports = tuple(Compiled(plan, code, me) for plan, code in codes)
+            return [Came(peer, self.reports(*reports))] if reports else []
+        for note in message.notes if isinstance(message, Notes) else (message,):
+            if isinstance(note, Ended):
+                assert note.run not in self.ended, "a run ended twice"
+                self.ended[note.run] = note.blame
+        return []
+
+    def reports(self, *said: Compiled | Done) -> Reports:
+        assert self.seat is not None
+        return Reports(0, self.seat.epoch, self.seat.tree, said)
+
+    def done(self, host: int, step: GangStep | SendStep | RecvStep, blame: Blame | None = None) -> None:
+        self.say(HOST + host, self.reports(Done(step.seq, spans.one(host), blame)))
+
+    def crossing(self) -> tuple[GangStep, SendStep, RecvStep, GangStep]:
+        """Run 1 on hosts 0 and 1 makes what run 2 reads on host 2. All that is ordered for the two."""
+        maker, reader = Build("maker", s=2), Build("reader", t=1)
+        made = maker.call("make", "s", [maker.arg("s", 4, split="0")])
+        read = reader.call("read", "t", [reader.arg("t", 4)])
+        self.say(CLIENT, Open("client"))
+        self.say(CLIENT, Register(1, maker.program(made)))
+        self.say(CLIENT, Register(2, reader.program(read)))
+        self.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
+        self.say(CLIENT, Submit(2, 2, (11,), (12,)))
+        gangs = [step for step in self.steps if isinstance(step, GangStep)]
+        (sent,) = [step for step in self.steps if isinstance(step, SendStep)]
+        (received,) = [step for step in self.steps if isinstance(step, RecvStep)]
+        assert [gang.hosts for gang in gangs] == [((0, 2),), ((2, 3),)]
+        return gangs[0], sent, received, gangs[1]
+
+
+def test_what_rests_on_something_unreported_is_not_reported() -> None:
+    """Everything that run 2 did is over; but a host of run 1 has not spoken, and it has bad news."""
+    rig = Rig(3)
+    make, sent, received, read = rig.crossing()
+    rig.done(0, make)
+    rig.done(0, sent)
+    rig.done(1, sent)
+    rig.done(2, received)
+    rig.done(2, read)
+    assert rig.ended == {}, "a result was reported before what it rests on"
+    rig.done(1, make, Blame("user", "nan", host=1))
+    assert set(rig.ended) == {1, 2}
+    assert all(
+        blame is not None and (blame.cause, blame.node) == ("nan", "make") for blame in rig.ended.values()
+    )
+
+
+def test_when_the_last_word_is_good_all_that_rests_on_it_is_reported() -> None:
+    rig = Rig(3)
+    make, sent, received, read = rig.crossing()
+    for host, step in ((0, make), (0, sent), (1, sent), (2, received), (2, read)):
+        rig.done(host, step)
+    rig.done(1, make)
+    assert rig.ended == {1: None, 2: None}
+
+
+def test_a_report_that_comes_twice_counts_once() -> None:
+    rig = Rig(3)
+    make, *_ = rig.crossing()
+    rig.done(0, make)
+    rig.done(0, make)
+    assert 1 not in rig.ended
+    rig.done(1, make)
+    rig.done(1, make)
+    assert rig.ended == {1: None}
+
+
+def test_steps_enter_one_global_sequence_each_after_what_it_depends_on() -> None:
+    rig = Rig(3)
+    make, sent, received, read = rig.crossing()
+    assert make.seq < sent.seq < received.seq < read.seq
+    assert sent.transfer == received.transfer

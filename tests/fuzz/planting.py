@@ -1,0 +1,81 @@
+"""How a bug is planted into core and looked for. The bugs themselves are in `planted`.
+
+Each is a small change of one method. `search` counts the seeds that it takes to find one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from .draw import draw
+from .play import play
+
+Patch = Callable[[type, str, Any], None]
+Method = Callable[..., Any]
+
+
+class Bug(NamedTuple):
+    name: str
+    sentence: str
+    into: Callable[[Patch], None]
+
+
+BUGS: dict[str, Bug] = {}  # the fuzzer finds each within 500 seeds
+MASKED: dict[str, Bug] = {}  # and not these: another guard stands before them; unit tests find them
+
+
+def bug(
+    name: str, sentence: str, masked: bool = False
+) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def keep(into: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        (MASKED if masked else BUGS)[name] = Bug(name, sentence, into)
+        return into
+
+    return keep
+
+
+@contextmanager
+def plant(name: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        (BUGS | MASKED)[name].into(
+            lambda owner, method, new: stack.enter_context(patch.object(owner, method, new)) and None
+        )
+        yield
+
+
+def search(name: str, seeds: int = 500, first: int = 0) -> tuple[int, str]:
+    """(seeds needed, what found it); (0, "") if so many seeds do not find it."""
+    for number in range(seeds):
+        case = draw(first + number)
+        with plant(name):
+            result = play(case)
+        if not result.good and play(case).good:  # it was this bug, and none that was there before
+            return number + 1, result.kind
+    return 0, ""
+
+
+def every(n: int, method: Method, otherwise: Method) -> Method:
+    """Each n-th call does something else."""
+    count = [0]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        count[0] += 1
+        return (otherwise if count[0] % n == 0 else method)(*args, **kwargs)
+
+    return call
+
+
+def nothing(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
+def table(seeds: int = 500) -> Iterator[str]:
+    """For docs/testing.md."""
+    yield "| planted bug | what it does | found by | seeds |"
+    yield "|---|---|---|---:|"
+    for each in BUGS.values():
+        needed, kind = search(each.name, seeds)
+        yield f"| {each.name} | {each.sentence} | {kind or 'nothing'} | {needed or f'more than {seeds}'} |"

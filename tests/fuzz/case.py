@@ -123,7 +123,12 @@ class Slow(Action, frozen=True):
     lag: int
 
 
+ALL = -1  # hosts
+
+
 class BreakGang(Action, frozen=True):
+    """The next gang of this name fails on this host, or on each: as it is launched, or as it runs."""
+
     host: int
     name: str
     when: str

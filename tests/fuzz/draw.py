@@ -14,6 +14,7 @@ from core.program import Arg, Exchange, Program, Ref, SliceSpec, Value
 
 from . import programs
 from .case import (
+    ALL,
     LITERAL,
     MS,
     US,
@@ -44,8 +45,8 @@ KIB = 1024
 
 # What befalls them, and how likely a seed has any of it.
 TROUBLES = {
-    "crash host": 0.14, "leave": 0.06, "lose device": 0.06, "cut up": 0.10, "cut across": 0.10,
-    "cut client": 0.06, "slow": 0.10, "crash client": 0.10, "restart": 0.07, "break gang": 0.08,
+    "crash host": 0.14, "leave": 0.06, "lose device": 0.06, "cut up": 0.10, "cut across": 0.12,
+    "cut client": 0.06, "slow": 0.10, "crash client": 0.10, "restart": 0.07, "break gang": 0.14,
     "break code": 0.05,
 }  # fmt: skip
 FEATURES = {
@@ -160,7 +161,7 @@ class Drawing:
 
     def _calls(self, setup: Setup) -> None:
         rng = self.rng
-        pace = rng.choice((20 * US, 200 * US, 1 * MS))
+        pace = rng.choice((20 * US, 200 * US, 1 * MS, 4 * MS))
         for _ in range(rng.choice((5, 15, 30, 45))):
             self.now += int(rng.expovariate(1 / pace))
             self._call(rng.randrange(len(setup.people)))
@@ -276,7 +277,8 @@ class Drawing:
         rng, names = self.rng, self._names()
         for _ in range(rng.choice((1, 2, 4)) if self.has["break gang"] and names else 0):
             when = rng.choice(("run", "run", "launch"))
-            self._befalls(BreakGang, host=rng.randrange(hosts), name=rng.choice(names), when=when)
+            host = rng.choice((ALL, ALL, rng.randrange(hosts)))
+            self._befalls(BreakGang, host=host, name=rng.choice(names), when=when)
         codes = [comp.name for program in self.programs for comp in program.computations]
         if self.has["break code"] and codes:
             self.actions.append(BreakCode(at=0, name=rng.choice(codes)))

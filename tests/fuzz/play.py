@@ -22,7 +22,7 @@ from tests.world.script import Fetch, Handle, RunHandle, Script
 from tests.world.world import Timing, World
 
 from . import case as c
-from .case import LITERAL, MS, Case, S, Setup
+from .case import ALL, LITERAL, MS, Case, S, Setup
 from .checks import Windows
 from .policies import maker
 
@@ -306,7 +306,8 @@ class Game:
 
     def _break_gang(self, action: c.BreakGang) -> None:
         self._note(action)
-        self.world.break_gang(action.host, action.name, action.when)
+        for host in range(self.world.cluster.hosts) if action.host == ALL else (action.host,):
+            self.world.break_gang(host, action.name, action.when)
 
     def _break_code(self, action: c.BreakCode) -> None:
         self._note(action)

@@ -11,11 +11,18 @@ causes are decided when a step is read, from the stream alone (`desk.live`); an 
 causes (`waits`); and where two connections do race (data against poison), the race is the transfer
 machine's to decide. The law is for one seat: a new seat, a failed launch and a lost device are faults, and
 what a fault finds under way is a matter of time.
+
+So one executor may stand for many hosts that are told the same and whose devices answer in the same order
+(`alike`): its effects are each one's, at the latest of their causes' times there (`alike.at`). What tells
+some of them apart is refused until the executor has been `split`; two whose hosts are alike again can become one
+(`absorb`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from .. import spans
@@ -60,6 +67,7 @@ from ..messages import (
 from ..plan import Layout, Plan
 from ..resharding import Hosts
 from ..spans import Spans
+from .alike import Alike
 from .desk import Desk
 from .moves import Moves
 from .queue import Queue
@@ -74,12 +82,18 @@ def code_cause(plan: int, code: int) -> Cause:
 
 class Executor:
     """`hosts`: which devices each host of the cluster has. `lane`: one launch queue a host, or one a
-    device."""
+    device. `alike`: the hosts for which this executor stands, all of one island, `host` among them; itself alone if not
+    given."""
 
-    def __init__(self, host: int, hosts: Hosts, *, lane: str = "host", incarnation: int = 0) -> None:
+    def __init__(
+        self, host: int, hosts: Hosts, *, lane: str = "host", incarnation: int = 0, alike: Spans | None = None
+    ) -> None:
         if lane not in ("host", "device"):
             raise Illegal(f"a lane is 'host' or 'device', not {lane!r}")
+        if alike is not None and not spans.contains(alike, host):
+            raise Illegal(f"host {host} stands for hosts {spans.text(alike)}, and is not among them")
         self.host = host
+        self._hosts = hosts
         self.epoch = self.tree = self.last = -1
         self._incarnation = incarnation
         self._mine = spans.of(hosts.devices_of(host))
@@ -94,6 +108,8 @@ class Executor:
         self._compiling: dict[tuple[int, int], int] = {}  # asked, and not answered
         self._first = -1  # seq of the first gang or copy in the message that is being read
         self._unmade: list[tuple[int, Act]] = []  # literals of that message: behind which seq, and what then
+        self._members = Alike(spans.one(host), hosts)
+        self._alone = True
         self._forming: Seat | None = None  # the new epoch that this host has not yet reported
         self._reforming = False
         self._on: dict[type, Callable[[Any], None]] = {
@@ -108,6 +124,7 @@ class Executor:
             ExpectStep: self._moves.expect, CompileStep: self._compile, ForgetStep: self._forget,
             AskStep: self._ask,
         }  # fmt: skip
+        self._stand_for(alike or spans.one(host))
 
     # --- in and out ---------------------------------------------------------------------------------------
 
@@ -117,6 +134,8 @@ class Executor:
         act = self._on.get(type(event))
         if act is None:
             raise Illegal(f"an executor takes no {type(event).__name__}")
+        if not self._alone:
+            self._refuse_what_divides(event)
         out = self._desk.out = []
         act(event)
         return out
@@ -125,7 +144,8 @@ class Executor:
         return None
 
     def describe(self) -> Join:
-        """How this host presents itself to a controller that has lost it, or that has restarted."""
+        """How this host (the first of those it stands for) presents itself to a controller that has lost it, or that
+        has restarted."""
         unfinished = tuple(
             sorted(record.seq for record in self._desk.records if record.state not in ("over", "gone"))
         )
@@ -141,6 +161,86 @@ class Executor:
         """What a Launch names a step of. A run is forgotten only when nothing of it can launch any more."""
         found = self._runs.get(run)
         return None if found is None else found.facts.plan
+
+    def layout_of(self, buffer: int) -> Layout | None:
+        """Of a buffer that is on this host; what a copy or a count of its rows costs depends on it."""
+        shard = self._shards.get(buffer)
+        return None if shard is None else shard.layout
+
+    # --- alike hosts --------------------------------------------------------------------------------------
+
+    @property
+    def alike(self) -> Spans:
+        """The hosts for which it stands. Reports are about all of them; what is said of one host (Seated, Trouble) is
+        said of `host`, the first, and each of the others says it of itself."""
+        return self._members.members
+
+    def divides(self, message: Ordered) -> tuple[Spans, ...]:
+        """() if the message treats all of `alike` alike; else the parts into which they must be split before it."""
+        return () if self._alone else self._members.divides(message, self)
+
+    def split(self, part: Spans) -> Executor:
+        """Another executor, with the same past, that stands for this part from now on; this one keeps the rest."""
+        rest = spans.minus(self.alike, part)
+        if not part or not rest or spans.minus(part, self.alike):
+            raise Illegal(
+                f"hosts {spans.text(part)} are to be split from {spans.text(self.alike)}: name some and not all of them"
+            )
+        self._desk.out = []
+        twin = deepcopy(self, {id(self._hosts): self._hosts})
+        twin._stand_for(part)
+        self._stand_for(rest)
+        return twin
+
+    def same(self, other: Executor) -> bool:
+        """Whether the two differ in nothing but the hosts for which they stand, so that one may do for both. Never
+        while anything is under way."""
+        mine = self._state()
+        return mine is not None and mine == other._state()
+
+    def absorb(self, other: Executor) -> None:
+        """Stand for the other's hosts too; it is of no more use."""
+        if other is self or not self.same(other) or spans.overlap(self.alike, other.alike):
+            mine, theirs = spans.text(self.alike), spans.text(other.alike)
+            raise Illegal(f"the executor of hosts {theirs} is not in the state of that of hosts {mine}")
+        self._stand_for(spans.union(self.alike, other.alike))
+
+    def _stand_for(self, alike: Spans) -> None:
+        self.host = alike[0][0]
+        self._alone = spans.count(alike) == 1
+        self._desk.stand_for(alike)
+        self._members.stand_for(alike)
+        self._mine = spans.of(self._hosts.devices_of(self.host))
+        for facts in (*self._plans.values(), *(run.facts for run in self._runs.values())):
+            facts.be(self._mine)
+
+    def _refuse_what_divides(self, event: Any) -> None:
+        blame: Blame | None = getattr(event, "blame", None)
+        if isinstance(event, Ordered):
+            parts = self._members.divides(event, self)
+            if parts:
+                names = "; ".join(map(spans.text, parts[:4])) + (" ..." if len(parts) > 4 else "")
+                raise Illegal(
+                    f"message {event.number} divides hosts {spans.text(self.alike)}: split them first ({names})"
+                )
+        elif isinstance(event, LaunchFailed | DeviceLost) or (blame is not None and blame.host < 0):
+            raise Illegal(
+                f"{type(event).__name__} with a blame is one host's: split it from hosts {spans.text(self.alike)} first"
+            )
+
+    def _state(self) -> tuple[Any, ...] | None:
+        """All that what comes may depend on, but for who this host is; None while anything is under way."""
+        desk, queue = self._desk, self._queue.state()
+        busy = len(desk.waits) or self._compiling or self._unmade or self._forming is not None
+        if busy or queue is None or any(record.state != "over" for record in desk.records):
+            return None
+        return (
+            self._incarnation, self._by_device, self.epoch, self.tree, self.last, desk.settled,
+            {number: facts.plan for number, facts in self._plans.items()},
+            {number: run.state() for number, run in self._runs.items()},
+            {key: said and said.blame for key, said in self._compiled.items()},
+            [record.describe() for record in desk.records], self._shards.state(), queue,
+        )  # fmt: skip
 
     # --- the stream ---------------------------------------------------------------------------------------
 
@@ -215,12 +315,11 @@ class Executor:
         made: Cause = ("made", buffer)
         self._shards.add(Shard(buffer, layout, made, after, foreign=True))
         desk.waits.expect(made)
+        self._unmade.append((after, partial(self._make_literal, buffer, layout, contents)))
 
-        def make(causes: Causes) -> None:
-            desk.out.append(MakeBuffer(buffer, layout, contents, causes))
-            desk.waits.happen(made)
-
-        self._unmade.append((after, make))
+    def _make_literal(self, buffer: int, layout: Layout, contents: bytes, causes: Causes) -> None:
+        self._desk.out.append(MakeBuffer(buffer, layout, contents, causes))
+        self._desk.waits.happen(("made", buffer))
 
     def _make_literals(self) -> None:
         unmade, self._unmade = self._unmade, []
@@ -334,7 +433,7 @@ class Executor:
 
     def _seat(self, seat: Seat) -> None:
         desk = self._desk
-        if seat.host != self.host or seat.epoch < self.epoch:
+        if not spans.contains(self.alike, seat.host) or seat.epoch < self.epoch:
             desk.fault(
                 f"a seat for host {seat.host} in epoch {seat.epoch}; this one is in epoch {self.epoch}"
             )
@@ -351,14 +450,14 @@ class Executor:
         if seat.epoch > self.epoch:
             self.epoch = seat.epoch
             causes: Causes = (desk.order, *self._queue.under_way())
-            desk.waits.when(causes, lambda causes: self._reform(seat, causes))
+            desk.waits.when(causes, partial(self._reform, seat))
         else:
             self._again()
 
     def _abandon(self, seat: Seat) -> None:
         """What will never finish is dropped; the rest goes on. Whoever writes the list must name each gang
         in flight that not all of its hosts can launch, or its peers wait for ever."""
-        blame = Blame("host-lost", f"island {seat.island} lost a member before it was done", host=self.host)
+        blame = Blame("host-lost", f"island {seat.island} lost a member before it was done")
         self._queue.abandon(seat.abandon, blame)
         self._moves.abandon(seat.abandon, blame)
         self._shards.drop(seat.dropped, blame)
@@ -370,10 +469,10 @@ class Executor:
         desk = self._desk
         for record in desk.records:
             for report in record.said:
-                desk.up(report, (desk.order,))
+                desk.again(report)
         for compiled in self._compiled.values():
             if compiled is not None:
-                desk.up(compiled, (desk.order,))
+                desk.again(compiled)
         if self._forming is None:
             desk.up(Seated(self.host, self.epoch, self.tree, self.last), (desk.order,))
 

@@ -1,0 +1,122 @@
+"""Contents under way, as bytes: over ICI between hosts of one torus, else over each end's NIC and PCIe.
+
+A NIC carries one chunk at a time each way; packets of chunks to different hosts interleave on the wire, chunks
+do not at the card. Where the network between islands is oversubscribed, what leaves an island shares its uplink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from core.topology import Cluster
+
+from .clock import Clock
+from .lanes import Port
+
+PS = 1_000_000_000_000  # picoseconds a second
+Name = int
+CARRIED_BYTES = 64  # of a word that travels in order with contents
+
+
+class Roads:
+    """Bandwidths in bytes a second; 0: takes no time."""
+
+    __slots__ = ("ici", "latency", "nic", "oversubscription", "pcie", "pcie_latency", "torus_latency")
+
+    def __init__(
+        self, nic: float, latency: int, pcie: float, pcie_latency: int, ici: float, torus_latency: int,
+        oversubscription: float = 1.0,
+    ) -> None:  # fmt: skip
+        self.nic, self.latency = nic, latency
+        self.pcie, self.pcie_latency = pcie, pcie_latency
+        self.ici, self.torus_latency = ici, torus_latency  # between hosts of an island; ici 0: by the NICs
+        self.oversubscription = oversubscription
+
+
+def taking(nbytes: int, bandwidth: float) -> int:
+    return int(nbytes * 1e9 / bandwidth) if bandwidth else 0
+
+
+class Cargo:
+    """`arrive(receiver, sender, number, message)`: in turn with what else comes from that sender."""
+
+    def __init__(
+        self, clock: Clock, cluster: Cluster, roads: Roads, arrive: Callable[[Name, Name, int, Any], None]
+    ) -> None:
+        self._clock, self._cluster, self._roads, self._arrive = clock, cluster, roads, arrive
+        self._ports: dict[tuple[str, Name], Port] = {}
+        self._count: dict[tuple[Name, Name], int] = {}
+        self._lives: dict[Name, int] = {}
+        self.moved: dict[tuple[Name, Name], int] = {}  # bytes by (sender, receiver)
+
+    def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, departure: int) -> None:
+        number = self._count.get((sender, receiver), 0)
+        self._count[sender, receiver] = number + 1
+        self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + nbytes
+        life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
+        self._clock.at(departure, self._leave, life, sender, receiver, number, message, nbytes)
+
+    def end(self, name: Name) -> None:
+        self._lives[name] = self._lives.get(name, 0) + 1
+
+    def _leave(
+        self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any, nbytes: int
+    ) -> None:  # fmt: skip
+        roads, order = self._roads, (receiver, number)
+        after = (life, sender, receiver, number, message)
+        if self.by_torus(sender, receiver):
+            took = taking(nbytes, roads.ici)
+            self._port("ici", sender).put(order, took, self._land, roads.torus_latency, *after)
+            return
+        took = max(taking(nbytes, roads.nic), taking(nbytes, roads.pcie) if sender >= 0 else 0)
+        self._port("out", sender).put(order, took, self._cross, took, nbytes, after)
+
+    def _cross(self, took: int, nbytes: int, after: tuple[Any, ...]) -> None:
+        """It has left the sender's card."""
+        _, sender, receiver, number, _ = after
+        roads = self._roads
+        if roads.oversubscription > 1 and not self._same_island(sender, receiver):
+            island = self._cluster.island_of_host(sender) if sender >= 0 else None
+            if island is not None:
+                uplink = roads.nic * island.hosts / roads.oversubscription
+                port = self._port("uplink", island.index)
+                port.put((sender, number), taking(nbytes, uplink), self._near, took, after)
+                return
+        self._near(took, after)
+
+    def _near(self, took: int, after: tuple[Any, ...]) -> None:
+        """Its first byte reaches the receiver's card a latency behind; the card needs as long as the sender's did."""
+        _, sender, receiver, number, _ = after
+        wait = max(0, self._roads.latency + 2 * self._roads.pcie_latency - took)
+        self._clock.at(
+            self._clock.now + wait,
+            self._port("in", receiver).put,
+            (sender, number),
+            took,
+            self._land,
+            0,
+            *after,
+        )
+
+    def _land(
+        self, wait: int, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any
+    ) -> None:  # fmt: skip
+        if wait:
+            self._clock.at(self._clock.now + wait, self._land, 0, life, sender, receiver, number, message)
+        elif life == (self._lives.get(sender, 0), self._lives.get(receiver, 0)):
+            self._arrive(receiver, sender, number, message)
+
+    def _port(self, kind: str, name: Name) -> Port:
+        found = self._ports.get((kind, name))
+        if found is None:
+            found = self._ports[kind, name] = Port(self._clock)
+        return found
+
+    def by_torus(self, sender: Name, receiver: Name) -> bool:
+        return bool(self._roads.ici) and sender >= 0 and receiver >= 0 and self._same_island(sender, receiver)
+
+    def _same_island(self, sender: Name, receiver: Name) -> bool:
+        if sender < 0 or receiver < 0:
+            return False
+        return self._cluster.island_of_host(sender) is self._cluster.island_of_host(receiver)

@@ -1,0 +1,267 @@
+"""The processes of the exact fidelity: a core machine each, the threads that serve it, and what its words cost.
+
+A machine is told of an event when a thread has taken it; what it answers is carried out by the same thread,
+one thing after another, each for its cost (`profiles`), and leaves at the moment when it has been paid for.
+The controller and a client have one thread each. A host has one that reads its orders and passes them on, one
+that enqueues on its devices, one that hears of completions, one for each connection by which contents come;
+reports on their way up are taken and passed on by a pool. So what happens to a gang on one path does not depend
+on what comes by another, and a thousand hosts can be worked out as one vector (`cohort`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from core import effects as e
+from core import messages as m
+from core import peers
+from core.controller import Controller
+from core.dataplane import Chunk, Grant, Landed, Offer, Spoilt
+from core.host import Host
+from core.plan import Plan
+
+from .lanes import Lane
+from .network import CONTROLLER
+from .weights import is_quiet
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+DATA = (Grant, Chunk, Offer, Spoilt, Landed)
+CARRIED = (Chunk, Offer, Spoilt)  # from sender to receiver of contents: they stay in their order
+
+
+class Process:
+    """What all have: a machine, its timer, and the way out. `name`: its number among `peers`."""
+
+    def __init__(self, sim: Simulation, name: int, machine: Any) -> None:
+        self.sim, self.name, self.machine = sim, name, machine
+        self.alive = True
+        self._armed: int | None = None
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        """A message has reached this process."""
+        raise NotImplementedError
+
+    def lose(self, sender: int, reason: str) -> None:
+        """Its connection with another is over for good."""
+        raise NotImplementedError
+
+    def serve(self, event: e.Effect, now: int) -> int:
+        """The machine is told; returns when all that it said has been carried out."""
+        if not self.alive:
+            return now
+        effects = self.machine.handle(event, now)
+        at = self.carry_out(effects, now)
+        self.arm()
+        return at
+
+    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+        raise NotImplementedError
+
+    def send(self, to: int, message: Any, at: int) -> int:
+        """Returns when it has been written. Each report is a message of its own, written by the pool."""
+        sim, profile = self.sim, self.sim.profile
+        if isinstance(message, m.Reports):
+            for report in message.reports:
+                one = m.Reports(message.island, message.epoch, message.tree, (report,))
+                dear = 0 if is_quiet(report) else sim.writing(one)
+                sim.network.send_report(self.name, to, one, at + dear)
+            return at
+        at += sim.writing(message)
+        sim.network.send(self.name, to, message, sim.weights.of(message), at)
+        return at
+
+    def arm(self) -> None:
+        at = self.machine.next_wakeup()
+        if at is not None and (self._armed is None or at < self._armed):
+            self._armed = at
+            self.sim.clock.at(max(at, self.sim.now), self._ring, at)
+
+    def _ring(self, at: int) -> None:
+        if self._armed == at and self.alive:
+            self._armed = None
+            self.serve(e.Wakeup(), self.sim.now)
+
+
+class ControllerProcess(Process):
+    def __init__(self, sim: Simulation, machine: Controller) -> None:
+        super().__init__(sim, CONTROLLER, machine)
+        self.lane = Lane(sim.clock, self.serve)
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        event = e.Came(self.sim.connection(sender), message)
+        if isinstance(message, m.Reports) and is_quiet(message.reports[0]):
+            self.serve(event, self.sim.now)
+        else:
+            self.lane.put((_rank(sender), number), self.sim.taking(message), event)
+
+    def lose(self, sender: int, reason: str) -> None:
+        """The lease of a peer has run out."""
+        if self.alive:
+            self.lane.put((_rank(sender), 1 << 62), 0, e.Disconnected(self.sim.connection(sender), reason))
+
+    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+        sim = self.sim
+        for effect in effects:
+            match effect:
+                case e.Send(peers=to, message=message):
+                    if isinstance(message, m.Ordered):
+                        sim.ordered(message)
+                        at += sim.profile.step * len(message.steps)
+                    for peer in to:
+                        at = self.send(sim.process_of(peer), message, at)
+                case e.FormWorld(island=island, epoch=epoch):
+                    sim.clock.at(sim.now + sim.times.form, self._formed, island, epoch)
+                case e.Tell(text=text):
+                    sim.tell(text)
+                case e.Close(peer=peer, reason=reason):
+                    sim.close(sim.process_of(peer), reason)
+                case _:
+                    raise NotImplementedError(effect)
+        return at
+
+    def _formed(self, island: int, epoch: int) -> None:
+        self.lane.put((-1, epoch << 20 | island), 0, e.WorldUp(island, epoch))
+
+
+class HostProcess(Process):
+    """A host's agent: reader threads, one for completions, one that enqueues."""
+
+    def __init__(self, sim: Simulation, host: int, machine: Host) -> None:
+        super().__init__(sim, host, machine)
+        self._lanes: dict[Any, Lane] = {}
+        self._enqueue_free = 0
+        self._prepared: dict[int, int] = {}  # gangs whose host work is done ahead -> when it is done
+        self._acts: dict[type, Callable[[Any, int], int]] = {
+            e.Send: self._send, e.Launch: self._launch, e.Prepare: self._prepare, e.CompileCode: self._compile,
+            e.Reform: self._reform, e.Abandon: self._abandon, e.Stop: self._stop, e.CountRows: self._count,
+            e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.Tell: self._say, e.Close: self._close,
+        }  # fmt: skip
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        sim, event = self.sim, e.Came(sender, message)
+        if isinstance(message, m.Reports):
+            dear = 0 if is_quiet(message.reports[0]) else sim.taking(message)
+            sim.clock.at(sim.now + dear, self._hear, event)
+        elif isinstance(message, DATA):
+            self._lane(DATA, sender).put((sender, number), self._chunk_cost(message), event)
+        else:
+            steps = len(message.steps) if isinstance(message, m.Ordered) else 0
+            cost = sim.taking(message) + steps * sim.profile.relay_step
+            self._lane(m.Ordered, sender).put((sender, number), cost, event)
+
+    def _hear(self, event: e.Effect) -> None:
+        self.serve(event, self.sim.now)
+
+    def tell(self, event: e.Effect) -> None:
+        """Its devices say something, and it has come over PCIe."""
+        if not self.alive:
+            return
+        if isinstance(event, e.Finished):
+            self._lane(e.Finished, 0).put((0, event.seq), self.sim.profile.complete, event)
+        else:
+            self.serve(event, self.sim.now)
+
+    def lose(self, sender: int, reason: str) -> None:
+        if self.alive:
+            self.sim.clock.at(self.sim.now, self._hear, e.Disconnected(sender, reason))
+
+    def _lane(self, kind: Any, source: int) -> Lane:
+        lane = self._lanes.get((kind, source))
+        if lane is None:
+            lane = self._lanes[kind, source] = Lane(self.sim.clock, self.serve)
+        return lane
+
+    def _chunk_cost(self, message: Any) -> int:
+        if isinstance(message, Chunk):
+            return self.sim.profile.transfer_chunk if self.sim.by_host(message.sender, self.name) else 0
+        return self.sim.profile.receive
+
+    # --- what its machine says ------------------------------------------------------------------------------
+
+    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+        for effect in effects:
+            act = self._acts.get(type(effect))
+            if act is not None:
+                at = act(effect, at)
+        return at
+
+    def _send(self, effect: e.Send, at: int) -> int:
+        for peer in effect.peers:
+            at = (
+                self.sim.send_contents(self.name, peer, effect.message, at)
+                if isinstance(effect.message, DATA)
+                else self.send(peer, effect.message, at)
+            )
+        return at
+
+    def _prepare(self, effect: e.Prepare, at: int) -> int:
+        self._prepared[effect.seq] = at + self.sim.profile.prepare
+        return at
+
+    def _launch(self, effect: e.Launch, at: int) -> int:
+        sim, profile = self.sim, self.sim.profile
+        prepared = self._prepared.pop(effect.seq, None)
+        if prepared is None:
+            self._enqueue_free = max(self._enqueue_free, at) + profile.prepare + profile.enqueue
+        else:
+            self._enqueue_free = max(self._enqueue_free, at, prepared) + profile.enqueue
+        plan = self.plan_of(effect.run)
+        arrival = self._enqueue_free + sim.times.pcie_latency
+        sim.clock.at(arrival, self._launched, effect, plan)
+        return at
+
+    def _launched(self, effect: e.Launch, plan: Plan) -> None:
+        if self.alive:
+            self.sim.fabric.launch(self.name, effect, plan)
+
+    def plan_of(self, run: int) -> Plan:
+        plan = self.machine.executor.plan_of(run)
+        assert plan is not None
+        return plan  # type: ignore[no-any-return]
+
+    def _compile(self, effect: e.CompileCode, at: int) -> int:
+        self.sim.clock.at(at + self.sim.times.compile, self.tell, e.CodeReady(effect.plan, effect.code))
+        return at
+
+    def _reform(self, effect: e.Reform, at: int) -> int:
+        self.sim.fabric.abandon(self.name, effect.abandon)
+        self.sim.worlds.come(self.name, effect, at)
+        return at
+
+    def _abandon(self, effect: e.Abandon, at: int) -> int:
+        self.sim.fabric.abandon(self.name, effect.seqs)
+        return at
+
+    def _stop(self, effect: e.Stop, at: int) -> int:
+        self.sim.clock.at(at, self.sim.stopped, self, effect.reason)
+        return at
+
+    def _count(self, effect: e.CountRows, at: int) -> int:
+        rows = self.sim.rows(self.name, effect)
+        self.sim.clock.at(at + 2 * self.sim.times.pcie_latency, self.tell, rows)
+        return at
+
+    def _copy(self, effect: e.SpillBuffer | e.RestoreBuffer, at: int) -> int:
+        took = self.sim.copy_time(self.machine.executor.layout_of(effect.buffer))
+        self.sim.clock.at(at + took, self.tell, e.Copied(effect.seq))
+        return at
+
+    def _say(self, effect: e.Tell, at: int) -> int:
+        self.sim.tell(effect.text)
+        return at
+
+    def _close(self, effect: e.Close, at: int) -> int:
+        self.sim.tell(f"host {self.name} closes peer {effect.peer}: {effect.reason}")
+        return at
+
+
+def _rank(sender: int) -> int:
+    """Of what comes at the same nanosecond: hosts first, in their order; then clients, in theirs."""
+    return sender if sender >= 0 else (1 << 40) - sender
+
+
+def is_client(name: int) -> bool:
+    return peers.is_client(name)

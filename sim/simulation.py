@@ -1,0 +1,399 @@
+"""The simulation: the core as it is, on a network, hosts and devices that are modelled. Stock SimPy drives it.
+
+    sim = Simulation(load("A"), policy=named("stride"), profile=profile("paper"))
+    client = sim.client("a", weight=2)
+    run = client.call(lambda c, now: c.submit(...))
+    sim.run(until=lambda: ...)
+    sim.trace                                   # what happened; sim.env: add SimPy processes of your own
+
+No scheduling, ordering or placement is decided here; the machines decide, and this says how long things take.
+The same arguments give the same trace, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+import simpy
+
+from core import effects as e
+from core import messages as m
+from core import peers
+from core.controller import Config, Controller
+from core.host import Host
+from core.plan import Gang, Layout, Plan
+from core.policy import Fifo, Policy
+from core.resharding import shard_bytes
+from core.session import Limits
+from core.topology import Cluster
+from core.trace import Trace
+from core.tree import fanout_for
+
+from . import noise as chance
+from .boot import boot
+from .cargo import CARRIED_BYTES, Cargo, Roads
+from .clock import Clock
+from .devices import Fabric
+from .errors import Stuck
+from .hardware import Setup
+from .ici import kernel_time
+from .kernels import Kernel
+from .network import CONTROLLER, Network
+from .noise import Noise
+from .people import SimClient
+from .processes import CARRIED, ControllerProcess, HostProcess, Process, is_client
+from .profiles import Profile
+from .routes import even_rows
+from .weights import Weights
+from .worlds import Worlds
+
+MIB = 1 << 20
+S = 1_000_000_000
+QUIET = 2_000 * S  # simulated time in which nothing but timers happens: whoever still waits waits in vain
+STRAGGLERS, COMPUTE = 1 << 48, 1 << 49  # sources of chance
+
+
+class Times(msgspec.Struct, frozen=True):
+    """Nanoseconds of what happens seldom."""
+
+    compile: int = (
+        0  # of a code, on each host: by default, programs have been compiled before the clock starts
+    )
+    form: int = 200_000_000  # to set up an epoch's world
+    join: int = 300_000_000  # to join it
+    lease: int = 10 * S  # a connection that is silent for so long is gone
+    restart: int = 5 * S  # of a host that was dismissed
+    beat: int = 1 * S
+    pcie_latency: int = 1_000
+
+
+class Simulation:
+    def __init__(
+        self, setup: Setup, *, policy: Callable[[], Policy] = Fifo, profile: Profile,
+        fidelity: Literal["exact", "cohort"] = "cohort", seed: int = 0, noise: Noise | None = None,
+        config: Config | None = None, times: Times | None = None, chunk: int = 16 * MIB, pool: int = 1 << 30,
+    ) -> None:  # fmt: skip
+        self.setup, self.profile, self.fidelity, self.seed = setup, profile, fidelity, seed
+        self.noise = noise or Noise()
+        self.times = times or Times(pcie_latency=setup.chips[0].pcie_latency)
+        self.chunk = chunk
+        self.cluster: Cluster = setup.cluster
+        self.clock = Clock()
+        self.trace = Trace()
+        self.told: list[tuple[int, str]] = []  # what machines tell those who run them, and when
+        self.kernels: dict[str, Kernel] = {}
+        self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
+        self.rows_of = even_rows
+        self.hosts_of = HostsOf(self.cluster)
+        self.weights = Weights()
+        self.clients: list[SimClient] = []
+        self.last_seen = 0  # when something happened that is no timer
+        self._prices: dict[tuple[int, int, int], int] = {}
+        self._leaving: dict[int, None] = {}
+        self._starts: dict[int, int] = {}
+        self._unaware: dict[int, list[int]] = {}  # of those that are gone: who has not learnt of it
+        dcn = setup.dcn
+        byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
+        jitter = self.noise.latency + dcn.jitter
+        self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
+        self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive)
+        self.fabric = Fabric(
+            self.clock, self.cluster, self.trace, self.price,
+            self._sizes, self._tell_host,
+        )  # fmt: skip
+        self.worlds = Worlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
+        self.config = config or Config(fanout=self._fanout(), bounds=Config().bounds)
+        self.controller = Controller(self.cluster, policy, self.config, trace=self.trace)
+        self.controller_process = ControllerProcess(self, self.controller)
+        self._hosts = [self._new_host(host, pool) for host in range(self.cluster.hosts)]
+        self._pool = pool
+        self._set_stragglers()
+        boot(self)
+
+    def _fanout(self) -> int:
+        wanted, largest = self.profile.fanout, max(island.hosts for island in self.cluster.islands)
+        if isinstance(wanted, int):
+            return wanted
+        return largest if wanted == "flat" else fanout_for(largest)
+
+    def _roads(self) -> Roads:
+        dcn, chip, island = self.setup.dcn, self.setup.chips[0], self.cluster.islands[0]
+        ici = chip.ici_bandwidth * island.per_host if island.torus else 0
+        return Roads(
+            dcn.bandwidth, dcn.latency, chip.pcie_bandwidth, chip.pcie_latency, ici, chip.ici_latency,
+            dcn.oversubscription,
+        )  # fmt: skip
+
+    def _set_stragglers(self) -> None:
+        if self.noise.stragglers:
+            source = chance.key(self.seed, STRAGGLERS)
+            for host in range(self.cluster.hosts):
+                if chance.fraction(source, host) < self.noise.stragglers:
+                    self.fabric.slow[host] = self.noise.straggler_factor
+
+    def _new_host(self, host: int, pool: int) -> HostProcess:
+        self._starts[host] = self._starts.get(host, 0) + 1
+        machine = Host(
+            host,
+            self.hosts_of,
+            incarnation=self._starts[host],
+            beat=self.times.beat,
+            pool=pool,
+            chunk=self.chunk,
+        )
+        return HostProcess(self, host, machine)
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    @property
+    def env(self) -> simpy.Environment:
+        """SimPy's own: users may add processes to it."""
+        return self.clock.env
+
+    @property
+    def now(self) -> int:
+        return self.clock.now
+
+    def run(self, until: int | Callable[[], bool]) -> None:
+        """To a time, or until something is true."""
+        clock = self.clock
+        if not callable(until):
+            while (at := clock.next_time()) is not None and at <= until:
+                clock.step()
+            if clock.now < until:
+                clock.env.run(until=until)
+            return
+        while not until():
+            if clock.next_time() is None or clock.now - self.last_seen > QUIET:
+                raise Stuck(self.why_stuck())
+            clock.step()
+
+    def why_stuck(self) -> str:
+        waits = "; ".join(text for _, text in self.told[-3:])
+        return f"nothing more can happen at {clock_text(self.now)}" + (
+            f"; last heard: {waits}" if waits else ""
+        )
+
+    # --- who there is ---------------------------------------------------------------------------------------
+
+    def client(
+        self, name: str, weight: int = 1, priority: int = 0, limits: Limits | None = None
+    ) -> SimClient:
+        client = SimClient(self, len(self.clients), name, weight, priority, limits)
+        self.clients.append(client)
+        client.serve(e.Connected(CONTROLLER), self.now)
+        return client
+
+    def process(self, name: int) -> Process:
+        if name >= 0:
+            return self._hosts[name]
+        return self.clients[-name - 2] if is_client(name) else self.controller_process
+
+    def connection(self, name: int) -> int:
+        """By which the controller knows a process: clients' come behind all hosts'."""
+        return self.cluster.hosts - name - 2 if is_client(name) else name
+
+    def process_of(self, connection: int) -> int:
+        hosts = self.cluster.hosts
+        return connection if connection < hosts else peers.client(connection - hosts + 1)
+
+    def _arrive(self, receiver: int, sender: int, number: int, message: Any) -> None:
+        self.last_seen = self.clock.now
+        process = self.process(receiver)
+        if process.alive:
+            process.come(sender, number, message)
+
+    def _tell_host(self, host: int, event: e.Effect) -> None:
+        """By PCIe."""
+        self.last_seen = self.now
+        self.clock.at(self.now + self.times.pcie_latency, self._tell_at_once, host, event)
+
+    def _tell_at_once(self, host: int, event: e.Effect) -> None:
+        process = self._hosts[host]
+        process.tell(event)
+
+    def tell(self, text: str) -> None:
+        self.told.append((self.now, text))
+
+    def ordered(self, message: m.Ordered) -> None:
+        """It leaves the controller."""
+
+    # --- what things take -----------------------------------------------------------------------------------
+
+    def _sizes(self, plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:
+        return self.sizes(plan, gang, seq)
+
+    def writing(self, message: Any) -> int:
+        """Host time to write a message to one peer."""
+        return self.profile.send + self.weights.of(message) * self.profile.send_byte_ps // 1000
+
+    def taking(self, message: Any) -> int:
+        """Host time to take one."""
+        return self.profile.receive + self.weights.of(message) * self.profile.receive_byte_ps // 1000
+
+    def price(self, plan: Plan, gang: Gang, seq: int) -> int:
+        key = (plan.id, gang.place.island, gang.computation)
+        found = self._prices.get(key)
+        if found is None:
+            found = self._prices[key] = self._price(plan, gang)
+        if self.noise.compute:
+            found += int(found * self.noise.compute * chance.fraction(chance.key(self.seed, COMPUTE), seq))
+        return found
+
+    def _price(self, plan: Plan, gang: Gang) -> int:
+        code = plan.codes[gang.computation]
+        keys = [part.key for part in code.parts] or [code.key]
+        kernels = [self.kernels.get(key) for key in keys]
+        if None in kernels:
+            return gang.cost
+        island = self.cluster.islands[gang.place.island]
+        chip = self.setup.chips[island.index]
+        return sum(kernel_time(kernel, gang.place, island, chip) for kernel in kernels if kernel is not None)
+
+    def by_host(self, sender: int, receiver: int) -> bool:
+        """Contents between these go through the hosts' CPUs, not over a torus."""
+        return not self.cargo.by_torus(sender, receiver)
+
+    def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> int:
+        if not isinstance(message, CARRIED):
+            at += self.profile.send if sender >= 0 else 0
+            self.network.send(sender, receiver, message, 0, at)
+            return at
+        nbytes = getattr(message, "nbytes", CARRIED_BYTES)
+        if sender >= 0 and self.by_host(sender, receiver):
+            at += self.profile.transfer_chunk
+        self.cargo.send(sender, receiver, message, nbytes, at)
+        return at
+
+    def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted:
+        layout = self._hosts[host].machine.executor.layout_of(effect.buffer)
+        return e.RowsCounted(effect.transfer, self.rows_of(host, layout, effect.target, self.hosts_of))
+
+    def copy_time(self, layout: Layout | None) -> int:
+        """Between device memory and host DRAM."""
+        pcie = self.setup.chips[0].pcie_bandwidth
+        return int(shard_bytes(layout) * 1e9 / pcie) if layout is not None and pcie else 0
+
+    # --- trouble --------------------------------------------------------------------------------------------
+
+    def slow(self, host: int, factor: float) -> None:
+        """Its devices take so many times as long, from now on; 1.0 mends it."""
+        self.fabric.slow[host] = factor
+
+    def fail_gang(self, host: int, name: str, cause: str = "it divided by zero") -> None:
+        """The next gang of this name fails on this host."""
+        self.fabric.failing[host, name] = m.Blame("user", cause)
+
+    def lose_device(self, device: int) -> None:
+        host = self.cluster.host_of(device)
+        self.fabric.lose(device)
+        self._tell_host(
+            host, e.DeviceLost(device, m.Blame("device-lost", f"device {device} is gone", host=host))
+        )
+
+    def crash_host(self, host: int) -> None:
+        """Its process is gone, at once; others find out when its lease has run out, or when it comes back."""
+        self._hosts[host].alive = False
+        self.fabric.die(host)
+        self.worlds.forget(host)
+        self._gone(host)
+
+    def _gone(self, name: int) -> None:
+        """Whoever spoke with it learns of it when the lease has run out."""
+        self._unaware[name] = self._end(name)
+        self.clock.at(self.now + self.times.lease, self._lost, name)
+
+    def _end(self, name: int) -> list[int]:
+        partners = self.network.partners(name)
+        self.network.end(name)
+        self.cargo.end(name)
+        return partners
+
+    def _lost(self, name: int) -> None:
+        for partner in self._unaware.pop(name, []):
+            self.process(partner).lose(name, "its connection was lost, and its lease has run out")
+
+    def return_host(self, host: int) -> None:
+        """It comes back as another process, with nothing."""
+        if self._hosts[host].alive:
+            self.crash_host(host)
+        for partner in self._unaware.pop(host, []):
+            self.process(partner).lose(host, "it began anew")
+        process = self._hosts[host] = self._new_host(host, self._pool)
+        process.serve(e.Connected(CONTROLLER), self.now)
+
+    def leave_host(self, host: int, reason: str = "a pre-emption notice") -> None:
+        """A planned stop: it is drained, and does not come back."""
+        self._leaving[host] = None
+        self._hosts[host].serve(e.LeaveRequested(reason), self.now)
+
+    def stopped(self, process: HostProcess, reason: str) -> None:
+        """It was dismissed."""
+        if process.alive:
+            self.tell(f"host {process.name} stops: {reason}")
+            self.crash_host(process.name)
+            if process.name not in self._leaving:
+                self.clock.at(self.now + self.times.restart, self._restart, process)
+
+    def _restart(self, process: HostProcess) -> None:
+        if self._hosts[process.name] is process:
+            self.return_host(process.name)
+
+    def crash_client(self, name: str) -> None:
+        for client in self.clients:
+            if client.title == name and client.alive:
+                client.alive = False
+                self._gone(client.name)
+
+    def cut(self, one: int, other: int = CONTROLLER, duration: int | None = None) -> None:
+        """The connection is cut, for so long, or until `mend`. Longer than a lease, and both take the other for
+        gone."""
+        self.network.cut(one, other)
+        if duration is not None:
+            self.clock.at(self.now + duration, self.mend, one, other)
+        self.clock.at(self.now + self.times.lease, self._expire, one, other, self.network.cuts(one, other))
+
+    def mend(self, one: int, other: int = CONTROLLER) -> None:
+        self.network.mend(one, other)
+
+    def _expire(self, one: int, other: int, cut: int) -> None:
+        if self.network.cuts(one, other) == cut and self.network.is_cut(one, other):
+            self.process(one).lose(other, "the connection was cut")
+            self.process(other).lose(one, "the connection was cut")
+
+    def close(self, name: int, reason: str) -> None:
+        """The controller hangs up on somebody."""
+        self.tell(f"the controller closes {name}: {reason}")
+
+
+class HostsOf:
+    """Which devices each host has, quickly."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def host_of(self, device: int) -> int:
+        return self._cluster.host_of(device)
+
+    def devices_of(self, host: int) -> range:
+        return self._cluster.devices_of(host)
+
+
+def bounds_of(plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:
+    """An irregular gang whose sizes nobody gave makes as much as it may."""
+    layouts = [plan.slots[slot].layout for slot in gang.outputs]
+    return tuple([_leading(layout) for layout in layouts])
+
+
+def _leading(layout: Layout) -> int:
+    """Of the largest shard."""
+    if not layout.shape:
+        return 0
+    parts = layout.sharding.parts(layout.mesh)
+    return -(-layout.shape[0] // parts[0]) if parts else layout.shape[0]
+
+
+def clock_text(now: int) -> str:
+    return f"{now / 1e9:.6f} s"

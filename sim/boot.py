@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from core import effects as e
+from core import messages as m
 from core import spans
 
 from .network import CONTROLLER
@@ -20,7 +21,42 @@ if TYPE_CHECKING:
 
 
 def boot(sim: Simulation) -> None:
-    """Exact fidelity."""
+    if sim.islands:
+        _boot_cohorts(sim)
+    else:
+        _boot_hosts(sim)
+    sim.controller_process.arm()
+
+
+def _boot_cohorts(sim: Simulation) -> None:
+    """An island's first executor hears what its hosts hear, and what it says they all say."""
+    controller, seats = sim.controller, [dict[int, m.Seat]() for _ in sim.islands]
+    todo: deque[Any] = deque()
+    for host in range(sim.cluster.hosts):
+        todo.append(e.Came(host, m.Join(host, 1)))
+    while todo:
+        for effect in controller.handle(todo.popleft(), 0):
+            if isinstance(effect, e.FormWorld):
+                todo.append(e.WorldUp(effect.island, effect.epoch))
+            elif isinstance(effect, e.Send) and isinstance(effect.message, m.Seat):
+                _seat(sim, effect.message, seats[effect.message.island], todo)
+
+
+def _seat(sim: Simulation, seat: m.Seat, seats: dict[int, m.Seat], todo: deque[Any]) -> None:
+    """When the last host has its seat, the epoch's world stands."""
+    seats[seat.host] = seat
+    island = sim.islands[seat.island]
+    if len(seats) < spans.count(seat.members):
+        return
+    executor = island.parts[0].executor
+    executor.handle(seats[executor.host], 0)
+    executor.handle(e.Reformed(seat.epoch), 0)
+    island.seated(seats)
+    for host, its in seats.items():
+        todo.append(e.Came(host, m.Seated(host, its.epoch, its.tree, its.last)))
+
+
+def _boot_hosts(sim: Simulation) -> None:
     todo: deque[tuple[Process, e.Effect]] = deque()
     worlds: dict[tuple[int, int], list[int]] = {}
 
@@ -50,4 +86,3 @@ def boot(sim: Simulation) -> None:
             obey(process, effect)
     for host in range(sim.cluster.hosts):
         sim.process(host).arm()
-    sim.controller_process.arm()

@@ -1,7 +1,8 @@
 """What is done one after another: a thread of a process, and a port that carries one thing at a time.
 
 A `Lane` serves events in the order (arrival, source, number): it takes each for its cost, and then for as long
-as what came of it costs. A `Port` is a lane for bytes.
+as what came of it costs. What is known ahead to come of which nothing follows but its cost, a swarm of reports
+say, is told by `absorb`: it is worked off in its place, all at once. A `Port` is a lane for bytes.
 """
 
 from __future__ import annotations
@@ -10,22 +11,48 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
+import numpy as np
+
 from .clock import LATE, Clock
+from .noise import Ints
 
 Order = tuple[int, int]  # source, and the number of the thing among those from there
+
+
+class Swarm:
+    """Arrivals, in order, and who they come from."""
+
+    __slots__ = ("at", "cost", "sources", "times")
+
+    def __init__(self, times: Ints, sources: Ints, cost: int) -> None:
+        self.times, self.sources, self.cost = times, sources, cost
+        self.at = 0
+
+    def before(self, arrival: int, source: int) -> int:
+        """How many of them come before that."""
+        times = self.times
+        stop = int(np.searchsorted(times, arrival))
+        while stop < len(times) and times[stop] == arrival and self.sources[stop] < source:
+            stop += 1
+        return max(stop, self.at)
 
 
 class Lane:
     """`serve(what, now)` is called when the cost of taking it has been paid; it returns when the lane is free."""
 
-    __slots__ = ("_busy", "_clock", "_serve", "_waiting", "free")
+    __slots__ = ("_busy", "_clock", "_serve", "_swarms", "_waiting", "free")
 
     def __init__(self, clock: Clock, serve: Callable[[Any, int], int]) -> None:
         self._clock = clock
         self._serve = serve
         self._waiting: list[tuple[int, Order, int, Any]] = []
         self._busy = False
+        self._swarms: list[Swarm] = []
         self.free = 0
+
+    def absorb(self, times: Ints, sources: Ints, cost: int) -> None:
+        """These will come, each for its cost: times in order, none of them past; equal ones by source."""
+        self._swarms.append(Swarm(times, sources, cost))
 
     def put(self, order: Order, cost: int, what: Any) -> None:
         """It has arrived."""
@@ -35,11 +62,41 @@ class Lane:
             self._clock.at(max(self.free, self._clock.now), self._take, priority=LATE)
 
     def _take(self) -> None:
+        if self._swarms:
+            arrival, (source, _), _, _ = self._waiting[0]
+            self._work_off(arrival, source)
+            if self.free > self._clock.now:
+                self._clock.at(self.free, self._take, priority=LATE)
+                return
         _, _, cost, what = heappop(self._waiting)
         if cost:
             self._clock.at(self._clock.now + cost, self._done, what)
         else:
             self._done(what)
+
+    def _work_off(self, arrival: int, source: int) -> None:
+        """All of the swarms that comes before that: who comes i-th of n is through no sooner than its own arrival
+        and the costs from it on."""
+        times, costs = [], []
+        for swarm in self._swarms:
+            stop = swarm.before(arrival, source)
+            if stop > swarm.at:
+                times.append(swarm.times[swarm.at : stop])
+                costs.append(swarm.cost)
+                swarm.at = stop
+        if not times:
+            return
+        self._swarms = [swarm for swarm in self._swarms if swarm.at < len(swarm.times)]
+        if len(times) == 1:
+            number, cost = len(times[0]), costs[0]
+            latest = int((times[0] - np.arange(number) * cost).max())
+            self.free = max(self.free, latest) + number * cost
+            return
+        all_times = np.concatenate(times)
+        all_costs = np.repeat(costs, [len(each) for each in times])
+        order = np.argsort(all_times, kind="stable")
+        left = np.cumsum(all_costs[order][::-1])[::-1]
+        self.free = max(self.free + int(left[0]), int((all_times[order] + left).max()))
 
     def _done(self, what: Any) -> None:
         self.free = self._serve(what, self._clock.now)

@@ -80,7 +80,8 @@ class Network:
         if link.held is not None:
             link.held.append((number, message))
             return
-        late = noise.below(self.jitter + 1, link.source, number) if self.jitter else 0
+        which = message.number if isinstance(message, m.Ordered) else number
+        late = noise.below(self.jitter + 1, link.source, which) if self.jitter else 0
         arrival = departure + self.latency + nbytes * self.byte_ps // 1000 + late
         arrival = link.last = max(arrival, link.last, link.until)
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
@@ -88,16 +89,25 @@ class Network:
 
     def send_report(self, sender: Name, receiver: Name, message: m.Reports, departure: int) -> None:
         """One report. Those on different things may overtake each other, as relays let them anyway."""
-        self.messages += 1
         (report,) = message.reports
-        number = report_number(report)
-        arrival = departure + self.latency
-        if not is_quiet(report):
-            arrival += REPORT_BYTES * self.byte_ps // 1000
-            if self.jitter:
-                arrival += noise.below(self.jitter + 1, self.link(sender, receiver).source, number)
+        arrival = self.report_arrival(sender, receiver, report, departure)
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
+        number = report_number(report)
         self._clock.at(arrival, self._deliver, life, receiver, sender, number, message)
+
+    @property
+    def report_latency(self) -> int:
+        """But for its jitter."""
+        return self.latency + REPORT_BYTES * self.byte_ps // 1000
+
+    def report_arrival(self, sender: Name, receiver: Name, report: m.Report, departure: int) -> int:
+        self.messages += 1
+        if is_quiet(report):
+            return departure + self.latency
+        arrival = departure + self.report_latency
+        if self.jitter:
+            arrival += noise.below(self.jitter + 1, self.link(sender, receiver).source, report_number(report))
+        return arrival
 
     def _deliver(
         self, life: tuple[int, int], receiver: Name, sender: Name, number: int, message: Any

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from core import effects as e
 from core import messages as m
 from core import peers
@@ -62,7 +64,7 @@ class Process:
 
     def send(self, to: int, message: Any, at: int) -> int:
         """Returns when it has been written. Each report is a message of its own, written by the pool."""
-        sim, profile = self.sim, self.sim.profile
+        sim = self.sim
         if isinstance(message, m.Reports):
             for report in message.reports:
                 one = m.Reports(message.island, message.epoch, message.tree, (report,))
@@ -108,8 +110,10 @@ class ControllerProcess(Process):
             match effect:
                 case e.Send(peers=to, message=message):
                     if isinstance(message, m.Ordered):
-                        sim.ordered(message)
                         at += sim.profile.step * len(message.steps)
+                        if sim.islands:
+                            at = self._to_cohort(message, len(to), at)
+                            continue
                     for peer in to:
                         at = self.send(sim.process_of(peer), message, at)
                 case e.FormWorld(island=island, epoch=epoch):
@@ -121,6 +125,14 @@ class ControllerProcess(Process):
                 case _:
                     raise NotImplementedError(effect)
         return at
+
+    def _to_cohort(self, message: m.Ordered, number: int, at: int) -> int:
+        """It is written to the roots of the island's tree, one after another."""
+        sim = self.sim
+        write = sim.writing(message)
+        sim.network.messages += number
+        sim.islands[message.island].ordered(message, at + write * np.arange(1, number + 1))
+        return at + write * number
 
     def _formed(self, island: int, epoch: int) -> None:
         self.lane.put((-1, epoch << 20 | island), 0, e.WorldUp(island, epoch))
@@ -146,7 +158,7 @@ class HostProcess(Process):
             dear = 0 if is_quiet(message.reports[0]) else sim.taking(message)
             sim.clock.at(sim.now + dear, self._hear, event)
         elif isinstance(message, DATA):
-            self._lane(DATA, sender).put((sender, number), self._chunk_cost(message), event)
+            self._lane(DATA, sender).put((sender, number), sim.taking_contents(message), event)
         else:
             steps = len(message.steps) if isinstance(message, m.Ordered) else 0
             cost = sim.taking(message) + steps * sim.profile.relay_step
@@ -174,27 +186,24 @@ class HostProcess(Process):
             lane = self._lanes[kind, source] = Lane(self.sim.clock, self.serve)
         return lane
 
-    def _chunk_cost(self, message: Any) -> int:
-        if isinstance(message, Chunk):
-            return self.sim.profile.transfer_chunk if self.sim.by_host(message.sender, self.name) else 0
-        return self.sim.profile.receive
-
     # --- what its machine says ------------------------------------------------------------------------------
 
     def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+        """Contents are written beside everything else, by the thread of their own connection."""
+        contents = at
         for effect in effects:
+            if isinstance(effect, e.Send) and isinstance(effect.message, DATA):
+                for peer in effect.peers:
+                    contents = self.sim.send_contents(self.name, peer, effect.message, max(contents, at))
+                continue
             act = self._acts.get(type(effect))
             if act is not None:
                 at = act(effect, at)
-        return at
+        return max(at, contents)
 
     def _send(self, effect: e.Send, at: int) -> int:
         for peer in effect.peers:
-            at = (
-                self.sim.send_contents(self.name, peer, effect.message, at)
-                if isinstance(effect.message, DATA)
-                else self.send(peer, effect.message, at)
-            )
+            at = self.send(peer, effect.message, at)
         return at
 
     def _prepare(self, effect: e.Prepare, at: int) -> int:

@@ -22,6 +22,7 @@ from core import effects as e
 from core import messages as m
 from core import peers
 from core.controller import Config, Controller
+from core.dataplane import Chunk
 from core.host import Host
 from core.plan import Gang, Layout, Plan
 from core.policy import Fifo, Policy
@@ -35,12 +36,13 @@ from . import noise as chance
 from .boot import boot
 from .cargo import CARRIED_BYTES, Cargo, Roads
 from .clock import Clock
+from .cohort import CohortIsland
 from .devices import Fabric
 from .errors import Stuck
 from .hardware import Setup
 from .ici import kernel_time
 from .kernels import Kernel
-from .network import CONTROLLER, Network
+from .network import CONTROLLER, Network, report_number
 from .noise import Noise
 from .people import SimClient
 from .processes import CARRIED, ControllerProcess, HostProcess, Process, is_client
@@ -78,7 +80,7 @@ class Simulation:
         self.setup, self.profile, self.fidelity, self.seed = setup, profile, fidelity, seed
         self.noise = noise or Noise()
         self.times = times or Times(pcie_latency=setup.chips[0].pcie_latency)
-        self.chunk = chunk
+        self.chunk, self.pool = chunk, pool
         self.cluster: Cluster = setup.cluster
         self.clock = Clock()
         self.trace = Trace()
@@ -107,10 +109,17 @@ class Simulation:
         self.config = config or Config(fanout=self._fanout(), bounds=Config().bounds)
         self.controller = Controller(self.cluster, policy, self.config, trace=self.trace)
         self.controller_process = ControllerProcess(self, self.controller)
-        self._hosts = [self._new_host(host, pool) for host in range(self.cluster.hosts)]
-        self._pool = pool
+        exact = fidelity == "exact"
+        self._hosts = [self._new_host(host) for host in range(self.cluster.hosts)] if exact else []
+        self.islands = [] if exact else [CohortIsland(self, island) for island in self.cluster.islands]
         self._set_stragglers()
         boot(self)
+        for island in self.islands:
+            self.clock.at(self.times.beat, self._beat, island)
+
+    def _beat(self, island: CohortIsland) -> None:
+        island.beat()
+        self.clock.at(self.now + self.times.beat, self._beat, island)
 
     def _fanout(self) -> int:
         wanted, largest = self.profile.fanout, max(island.hosts for island in self.cluster.islands)
@@ -131,16 +140,16 @@ class Simulation:
             source = chance.key(self.seed, STRAGGLERS)
             for host in range(self.cluster.hosts):
                 if chance.fraction(source, host) < self.noise.stragglers:
-                    self.fabric.slow[host] = self.noise.straggler_factor
+                    self.slow(host, self.noise.straggler_factor)
 
-    def _new_host(self, host: int, pool: int) -> HostProcess:
+    def _new_host(self, host: int) -> HostProcess:
         self._starts[host] = self._starts.get(host, 0) + 1
         machine = Host(
             host,
             self.hosts_of,
             incarnation=self._starts[host],
             beat=self.times.beat,
-            pool=pool,
+            pool=self.pool,
             chunk=self.chunk,
         )
         return HostProcess(self, host, machine)
@@ -186,10 +195,19 @@ class Simulation:
         client.serve(e.Connected(CONTROLLER), self.now)
         return client
 
-    def process(self, name: int) -> Process:
+    def process(self, name: int) -> Any:
+        """A `Process`, or what stands for one."""
         if name >= 0:
-            return self._hosts[name]
+            return self._hosts[name] if self._hosts else self.islands[self._island_of(name)].member(name)
         return self.clients[-name - 2] if is_client(name) else self.controller_process
+
+    def _island_of(self, host: int) -> int:
+        return self.cluster.island_of_host(host).index
+
+    def reach_controller(self, host: int, message: m.Reports) -> None:
+        """A host's report has come."""
+        (report,) = message.reports
+        self._arrive(CONTROLLER, host, report_number(report), message)
 
     def connection(self, name: int) -> int:
         """By which the controller knows a process: clients' come behind all hosts'."""
@@ -267,6 +285,13 @@ class Simulation:
         self.cargo.send(sender, receiver, message, nbytes, at)
         return at
 
+    def taking_contents(self, message: Any) -> int:
+        """Host time of a word of the data plane."""
+        if isinstance(message, Chunk):
+            by_host = self.by_host(peers.peer_of(message.sender), peers.peer_of(message.receiver))
+            return self.profile.transfer_chunk if by_host else 0
+        return self.profile.receive
+
     def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted:
         layout = self._hosts[host].machine.executor.layout_of(effect.buffer)
         return e.RowsCounted(effect.transfer, self.rows_of(host, layout, effect.target, self.hosts_of))
@@ -281,6 +306,9 @@ class Simulation:
     def slow(self, host: int, factor: float) -> None:
         """Its devices take so many times as long, from now on; 1.0 mends it."""
         self.fabric.slow[host] = factor
+        if self.islands:
+            island = self.islands[self._island_of(host)]
+            island.slow(host - island.island.base_host, factor)
 
     def fail_gang(self, host: int, name: str, cause: str = "it divided by zero") -> None:
         """The next gang of this name fails on this host."""
@@ -321,7 +349,7 @@ class Simulation:
             self.crash_host(host)
         for partner in self._unaware.pop(host, []):
             self.process(partner).lose(host, "it began anew")
-        process = self._hosts[host] = self._new_host(host, self._pool)
+        process = self._hosts[host] = self._new_host(host)
         process.serve(e.Connected(CONTROLLER), self.now)
 
     def leave_host(self, host: int, reason: str = "a pre-emption notice") -> None:

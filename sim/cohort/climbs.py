@@ -1,0 +1,91 @@
+"""Reports of single hosts on their way up, one at a time: each relay waits for all below it that take part.
+
+For reports whose times are not known together, on transfers mostly. (Those on gangs are: `island` works them out
+as vectors.) What a relay combines, core's `gather` combines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core import messages as m
+from core.gather import Gather
+from core.spans import Spans
+
+from ..network import CONTROLLER
+from .parts import report_about
+from .routes import rows_of
+
+if TYPE_CHECKING:
+    from .island import CohortIsland
+
+Key = tuple[type, int]
+
+
+class Climb:
+    """Of one report: at each host, from how many it is still awaited, and what has come."""
+
+    __slots__ = ("left", "said")
+
+    def __init__(self, left: dict[int, int]) -> None:
+        self.left = left
+        self.said: dict[int, Gather] = {}
+
+
+class Climbs:
+    def __init__(self, island: CohortIsland) -> None:
+        self._island = island
+        self._under_way: dict[Key, Climb] = {}
+        self._shapes: dict[tuple[Spans, int], dict[int, int]] = {}
+
+    def report(self, row: int, report: Any, hosts: Spans) -> None:
+        """Now, from this host's own executor; `hosts` take part."""
+        key = report_about(report)
+        climb = self._under_way.get(key)
+        if climb is None:
+            climb = self._under_way[key] = Climb(dict(self._awaited(hosts)))
+        self._take(key, climb, row, report)
+
+    def _awaited(self, hosts: Spans) -> dict[int, int]:
+        island = self._island
+        key = (hosts, island.tree_number)
+        found = self._shapes.get(key)
+        if found is None:
+            found = {}
+            taking_part = np.arange(island.island.hosts)[rows_of(hosts, island.island)]
+            for row in taking_part.tolist():
+                while row >= 0:
+                    found[row] = found.get(row, 0) + 1
+                    if found[row] > 1:
+                        break  # its own relays wait for it already
+                    row = island.tree.parent(row)
+            self._shapes[key] = found
+        return found
+
+    def _take(self, key: Key, climb: Climb, row: int, report: Any) -> None:
+        gather = climb.said.get(row)
+        if gather is None:
+            gather = climb.said[row] = Gather()
+        gather.put(report, report.hosts)
+        climb.left[row] -= 1
+        if climb.left[row]:
+            return
+        del climb.said[row]
+        for combined in gather.take(report):
+            self._send(key, climb, row, combined)
+        if not climb.said and not any(climb.left.values()):
+            self._under_way.pop(key, None)
+
+    def _send(self, key: Key, climb: Climb, row: int, report: Any) -> None:
+        island = self._island
+        sim, parent = island.sim, island.tree.parent(row)
+        message = m.Reports(island.island.index, island.epoch, island.tree_number, (report,))
+        base = island.island.base_host
+        to = base + parent if parent >= 0 else CONTROLLER
+        arrival = sim.network.report_arrival(base + row, to, report, sim.now + sim.writing(message))
+        if parent < 0:
+            sim.clock.at(arrival, sim.reach_controller, base + row, message)
+        else:
+            sim.clock.at(arrival + sim.taking(message), self._take, key, climb, parent, report)

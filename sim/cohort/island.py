@@ -1,0 +1,360 @@
+"""What comes to an island and what leaves it: orders down its tree, gangs on its devices, reports up.
+
+An order's times at all hosts follow when it is written: from the connection's latency, from when each relay is
+free, in the tree's order. A gang's reports follow when it ends. Nothing here decides anything: what is ordered the
+controller has decided, and what is done about it the executors say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from core import effects as e
+from core import messages as m
+from core import spans
+from core.executor import Executor
+from core.plan import Gang, Plan
+from core.spans import Spans
+from core.topology import Island
+from core.transfer import Transfer
+
+from .. import noise
+from ..lanes import Lane
+from ..network import CONTROLLER, link_of, report_number
+from ..noise import Ints
+from ..weights import is_quiet
+from .climbs import Climbs
+from .gangs import Gangs, Job
+from .parts import Part, report_about
+from .routes import Route, Rows, Tree, rows_of
+
+if TYPE_CHECKING:
+    from ..simulation import Simulation
+
+TIDY = 16  # orders between attempts to let one executor stand for more
+
+
+class Member:
+    """One host, for those who speak with it."""
+
+    alive = True
+
+    def __init__(self, island: CohortIsland, host: int) -> None:
+        self._island, self.name = island, host
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        """Contents, and words about them: the rest comes down the tree."""
+        self._island.part_of(self.name).come(
+            sender, number, message, self._island.sim.taking_contents(message)
+        )
+
+    def lose(self, sender: int, reason: str) -> None:
+        self._island.part_of(self.name).lose(sender, reason)
+
+
+class CohortIsland:
+    def __init__(self, sim: Simulation, island: Island) -> None:
+        self.sim, self.island = sim, island
+        hosts = island.hosts
+        first = Executor(island.base_host, sim.hosts_of, incarnation=1, alike=island.host_span)
+        self.parts: list[Part] = [Part(self, first, island.host_span)]
+        self.gangs = Gangs(sim, island, self._over)
+        self.climbs = Climbs(self)
+        self.epoch = self.tree_number = -1
+        self.plans: dict[int, Plan] = {}
+        self._runs: dict[int, Plan] = {}
+        self._jobs: dict[int, Job] = {}
+        self._taking_part: dict[tuple[type, int], Spans] = {}  # in what is reported host by host
+        self._ending = -1  # the gang whose hosts are being told that it is over
+        self._done_said: list[m.Done] = []
+        self._read = np.zeros(hosts, dtype=np.int64)  # when each host's reader of orders is free
+        self._enqueue = np.zeros(hosts, dtype=np.int64)  # ... the thread that enqueues
+        self._hear = np.zeros(hosts, dtype=np.int64)  # ... the one that hears of completions
+        self._last = np.zeros(hosts, dtype=np.int64)  # when the last order arrives there
+        self._seen = -1  # the last order that all have read, and when
+        self._orders: list[tuple[int, int]] = []  # (number, when all have read it)
+        self._since_tidy = 0
+        self._members: dict[int, Member] = {}
+        self._transfers: dict[int, Transfer] = {}
+        self._lanes: dict[tuple[int, int], Lane] = {}
+
+    # --- seats ----------------------------------------------------------------------------------------------
+
+    def seated(self, seats: dict[int, m.Seat]) -> None:
+        """All hosts have their places in a tree."""
+        any_seat = next(iter(seats.values()))
+        self.epoch, self.tree_number = any_seat.epoch, any_seat.tree
+        parents = {host: seat.parent for host, seat in seats.items()}
+        children = {host: tuple(child for child, _ in seat.children) for host, seat in seats.items()}
+        self.tree = Tree(self.island, parents, children)
+        seed, base = self.sim.seed, self.island.base_host
+        hosts = range(base, base + self.island.hosts)
+        down = [link_of(parents.get(host, CONTROLLER), host) for host in hosts]
+        up = [link_of(host, parents.get(host, CONTROLLER)) for host in hosts]
+        self._down = noise.keys(seed, np.array(down, dtype=np.uint64))
+        self._up = noise.keys(seed, np.array(up, dtype=np.uint64))
+
+    def beat(self) -> None:
+        """All are alive, and have seen what all have read."""
+        now = self.sim.now
+        while self._orders and self._orders[0][1] <= now:
+            self._seen = self._orders.pop(0)[0]
+        if self._seen >= 0:
+            whole = self.tree.route(self.island.host_span)
+            self._to_controller_now(whole.root_spans, m.Beat(self.island.host_span, self._seen))
+
+    # --- down -----------------------------------------------------------------------------------------------
+
+    def ordered(self, message: m.Ordered, departures: Ints) -> None:
+        """The controller writes it to the roots, in their order, at these times."""
+        route = self.tree.route(message.hosts)
+        self._know(message)
+        self._divide(message)
+        read = self._go_down(message, route, departures)
+        self._orders.append((message.number, int(read[self._rows(message.hosts)].max())))
+        for part in self.parts:
+            if spans.overlap(part.members, message.hosts):
+                part.tell(message, ("order", message.number), read[part.rows])  # type: ignore[arg-type]
+
+    def _rows(self, hosts: Spans) -> Any:
+        return rows_of(hosts, self.island)
+
+    def _go_down(self, message: m.Ordered, route: Route, departures: Ints) -> Ints:
+        """When each host that it reaches has read it, and passed it on."""
+        sim = self.sim
+        write = sim.writing(message)
+        cost = sim.taking(message) + len(message.steps) * sim.profile.relay_step
+        extra = sim.network.latency + sim.weights.of(message) * sim.network.byte_ps // 1000
+        number = np.full(1, message.number, dtype=np.int64)
+        began = self._reach(route.roots, departures + extra, cost, number)
+        if route.ways is not None:
+            started = np.zeros(self.island.hosts, dtype=np.int64)
+            for level in (None, *route.levels):
+                rows = route.roots if level is None else level.rows
+                if level is not None:
+                    began = self._reach(rows, started[level.parents] + level.rank * write + extra, cost, number)
+                started[rows] = began
+                self._read[rows] = began + route.ways[rows] * write
+        return self._read.copy()
+
+    def _reach(self, rows: Rows, arrival: Ints, cost: int, number: Ints) -> Ints:
+        """When these have read it, which was to arrive at these times."""
+        jitter = self.sim.network.jitter
+        if jitter:
+            arrival = arrival + noise.each_below(jitter + 1, self._down[rows], number)
+        arrival = np.maximum(arrival, self._last[rows])
+        self._last[rows] = arrival
+        began = np.maximum(self._read[rows], arrival) + cost
+        self._read[rows] = began
+        return began
+
+    def _know(self, message: m.Ordered) -> None:
+        """What its steps name, and who takes part in them."""
+        for plan in message.plans:
+            self.plans[plan.id] = plan
+        for run in message.runs:
+            self._runs[run.run] = self.plans[run.plan]
+        for step in message.steps:
+            if isinstance(step, m.GangStep):
+                plan = self._runs[step.run]
+                gang = plan.steps[step.step]
+                assert isinstance(gang, Gang)
+                self._jobs[step.seq] = self.gangs.enter(step.seq, plan, gang)
+                if step.ack:
+                    self._taking_part[m.Enqueued, step.seq] = step.hosts
+            elif isinstance(step, m.SendStep | m.RecvStep | m.SpillStep | m.RestoreStep):
+                self._taking_part[m.Done, step.seq] = step.hosts
+                if isinstance(step, m.SendStep):
+                    self._taking_part[m.Counted, step.transfer] = step.hosts
+            elif isinstance(step, m.ForgetStep):
+                for number in step.runs:
+                    self._runs.pop(number, None)
+                for number in step.plans:
+                    self.plans.pop(number, None)
+
+    # --- parts ----------------------------------------------------------------------------------------------
+
+    def _divide(self, message: m.Ordered) -> None:
+        self._since_tidy += 1
+        if len(self.parts) > 1 and self._since_tidy > TIDY:
+            self._tidy()
+        for part in list(self.parts):
+            groups = part.executor.divides(message)
+            for group in groups[1:]:
+                self.parts.append(part.split(group))
+        self.parts.sort(key=_first)
+
+    def _tidy(self) -> None:
+        """Those that have come to be alike again are one part from here on."""
+        self._since_tidy = 0
+        kept: list[Part] = []
+        for part in self.parts:
+            for other in kept:
+                if not part.open and not other.open and other.executor.same(part.executor):
+                    other.take_in(part)
+                    break
+            else:
+                kept.append(part)
+        self.parts = kept
+
+    def told_later(self, members: Spans, event: e.Effect, cause: e.Cause, when: Ints) -> None:
+        """These hosts were one part when it began."""
+        wanted = np.arange(self.island.hosts)[rows_of(members, self.island)]
+        for part in self.parts:
+            if spans.overlap(part.members, members):
+                mine = np.arange(self.island.hosts)[part.rows]
+                part.tell(event, cause, when[np.searchsorted(wanted, mine)])
+
+    def part_of(self, host: int) -> Part:
+        return next(part for part in self.parts if spans.contains(part.members, host))
+
+    def transfer(self, host: int) -> Transfer:
+        """What moves contents to and from this host."""
+        found = self._transfers.get(host)
+        if found is None:
+            found = self._transfers[host] = Transfer(host, self.sim.pool, self.sim.chunk)
+        return found
+
+    def lane(self, host: int, sender: int) -> Lane:
+        """By which contents come from that sender."""
+        found = self._lanes.get((host, sender))
+        if found is None:
+            found = self._lanes[host, sender] = Lane(
+                self.sim.clock, lambda event, now: self.part_of(host).move(event)
+            )
+        return found
+
+    def member(self, host: int) -> Member:
+        found = self._members.get(host)
+        if found is None:
+            found = self._members[host] = Member(self, host)
+        return found
+
+    # --- gangs ----------------------------------------------------------------------------------------------
+
+    def launched(self, part: Part, launch: e.Launch, when: Ints, prepared: Ints | int | None) -> None:
+        profile, rows = self.sim.profile, part.rows
+        free = np.maximum(self._enqueue[rows], when)
+        if prepared is None:
+            free = free + (profile.prepare + profile.enqueue)
+        else:
+            free = np.maximum(free, prepared) + profile.enqueue
+        self._enqueue[rows] = free
+        job = self._jobs[launch.seq]
+        at = self.gangs.hosts_before(part.members, job)
+        self.gangs.enqueued(job, at, part.number, free + self.sim.times.pcie_latency, launch.placeholders)
+
+    def _over(self, job: Job) -> None:
+        """It has ended, or will have by `job.ends`: its hosts are told, in the order in which their gangs end."""
+        sim = self.sim
+        sim.last_seen = sim.now
+        rows, hosts = job.where.rows, job.where.hosts
+        heard = np.maximum(self._hear[rows], job.ends + sim.times.pcie_latency) + sim.profile.complete
+        self._hear[rows] = heard
+        sizes = sim.sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
+        event = e.Finished(job.seq, None, sizes)
+        del self._jobs[job.seq]
+        self._ending, said = job.seq, self._done_said
+        for part in self.parts:
+            if spans.overlap(part.members, hosts):
+                part.tell(event, ("done", job.seq), heard[self.gangs.hosts_before(part.members, job)])
+        self._ending, self._done_said = -1, []
+        self._go_up(rows, heard, _merged(said), hosts)
+
+    def slow(self, row: int, factor: float) -> None:
+        if self.gangs.slow is None:
+            self.gangs.slow = np.ones(self.island.hosts)
+        self.gangs.slow[row] = factor
+
+    # --- up -------------------------------------------------------------------------------------------------
+
+    def report(self, part: Part, report: Any, when: Ints | int) -> None:
+        """A part says this, at these times."""
+        if isinstance(report, m.Done) and report.seq == self._ending:
+            self._done_said.append(report)
+            return
+        if is_quiet(report):
+            self._quietly(part, report, when)
+            return
+        hosts = self._taking_part[report_about(report)]
+        times = np.full(part.number, when, dtype=np.int64) if isinstance(when, int) else when
+        for row, at in zip(np.arange(self.island.hosts)[part.rows].tolist(), times.tolist(), strict=True):
+            one = replace(report, hosts=spans.one(self.island.base_host + row))
+            self.sim.clock.at(max(at, self.sim.now), self.climbs.report, row, one, hosts)
+
+    def _go_up(self, rows: Rows, times: Ints, said: tuple[Any, ...], hosts: Spans) -> None:
+        """All these hosts say it, at these times: their relays combine it, and the roots tell the controller."""
+        sim, route = self.sim, self.tree.route(hosts)
+        one = m.Reports(self.island.index, self.epoch, self.tree_number, said[:1])
+        number = np.full(1, report_number(said[0]), dtype=np.int64)
+        take = sim.taking(one)
+        extra = sim.writing(one) + sim.network.report_latency
+        at = times
+        if route.levels:
+            at = np.zeros(self.island.hosts, dtype=np.int64)
+            at[rows] = times
+            for level in reversed(route.levels):
+                arrival = at[level.rows] + (extra + take) + self._late(level.rows, number)
+                latest = np.maximum.reduceat(arrival, level.firsts)
+                at[level.heads] = np.maximum(at[level.heads], latest)
+            at = at[route.roots]
+        arrival = at + extra + self._late(route.roots, number)
+        self._to_controller(route, arrival, said, take, int(number[0]))
+
+    def _late(self, rows: Any, number: Ints) -> Ints | int:
+        jitter = self.sim.network.jitter
+        return noise.each_below(jitter + 1, self._up[rows], number) if jitter else 0
+
+    def _to_controller(
+        self, route: Route, arrival: Ints, said: tuple[Any, ...], take: int, number: int
+    ) -> None:
+        """All but the last only take its time."""
+        sim = self.sim
+        sim.network.messages += route.number
+        order = np.argsort(arrival, kind="stable")
+        arrival, senders = arrival[order], route.root_hosts[order]
+        lane = sim.controller_process.lane
+        if route.number > 1:
+            lane.absorb(arrival[:-1], senders[:-1], take)
+        message = m.Reports(self.island.index, self.epoch, self.tree_number, said)
+        last = int(senders[-1])
+        event: e.Effect = (
+            e.Came(last, message) if route.number == 1 else e.CameTogether(route.root_spans, message)
+        )
+        sim.clock.at(int(arrival[-1]), lane.put, (last, number), take, event)
+
+    def _quietly(self, part: Part, report: Any, when: Ints | int) -> None:
+        """Costs nobody anything: it is there when the last of it has come up."""
+        sim = self.sim
+        latest = when if isinstance(when, int) else int(when.max())
+        depth = 1 + len(self.tree.route(part.members).levels)
+        route = self.tree.route(part.members)
+        at = max(sim.now, latest) + depth * sim.network.latency
+        sim.clock.at(at, self._to_controller_now, route.root_spans, report)
+
+    def _to_controller_now(self, roots: Spans, report: Any) -> None:
+        message = m.Reports(self.island.index, self.epoch, self.tree_number, (report,))
+        process = self.sim.controller_process
+        single = spans.count(roots) == 1
+        process.serve(
+            e.Came(roots[0][0], message) if single else e.CameTogether(roots, message), self.sim.now
+        )
+
+
+def _first(part: Part) -> int:
+    return part.host
+
+
+def _merged(said: list[m.Done]) -> tuple[m.Done, ...]:
+    """One report a blame."""
+    found: dict[m.Blame | None, m.Done] = {}
+    for report in said:
+        like = found.get(report.blame)
+        if like is not None:
+            sizes = tuple(max(pair) for pair in zip(like.sizes, report.sizes, strict=True))
+            report = replace(like, hosts=spans.union(like.hosts, report.hosts), sizes=sizes)
+        found[report.blame] = report
+    return tuple(found.values())

@@ -1,0 +1,223 @@
+"""A part of an island: one executor, the hosts it stands for, and when what happened at each of them.
+
+What the executor says has causes; at each host it happens when the last of them has. A cause that is not known
+any more is long past. A part of one host may also move contents: it has a transfer machine, and what that says
+happens when it is said.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core import effects as e
+from core import messages as m
+from core import spans
+from core.executor import Executor
+from core.peers import end_of, peer_of
+from core.spans import Spans
+
+from ..noise import Ints
+from .routes import rows_of
+
+if TYPE_CHECKING:
+    from .island import CohortIsland
+
+KEPT = 512  # causes of each kind that are remembered
+
+
+class Causes:
+    """When things happened at the hosts of a part: a vector, or one number where it was the same for all."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[int, Ints | int]] = {}
+
+    def put(self, cause: e.Cause, when: Ints | int) -> None:
+        times = self._kinds.setdefault(cause[0], {})
+        times[cause[1]] = when
+        if len(times) > KEPT:
+            del times[next(iter(times))]
+
+    def latest(self, causes: Sequence[e.Cause]) -> Ints | int:
+        latest: Ints | int = 0
+        for kind, which in causes:
+            when = self._kinds.get(kind, {}).get(which, 0)
+            if isinstance(when, int) and isinstance(latest, int):
+                latest = max(latest, when)
+            else:
+                latest = np.maximum(latest, when)
+        return latest
+
+    def joined(self, other: Causes, mine: int, theirs: int, order: Any) -> Causes:
+        """Of two parts that become one."""
+        found = Causes()
+        for kind in self._kinds | other._kinds:
+            ours, others = self._kinds.get(kind, {}), other._kinds.get(kind, {})
+            for which in sorted(ours | others):
+                both = _vector(ours.get(which, 0), mine), _vector(others.get(which, 0), theirs)
+                found.put((kind, which), np.concatenate(both)[order])
+        return found
+
+    def part(self, at: Any) -> Causes:
+        """Of some of the hosts."""
+        found = Causes()
+        for kind, times in self._kinds.items():
+            found._kinds[kind] = {
+                which: when if isinstance(when, int) else when[at].copy() for which, when in times.items()
+            }
+        return found
+
+
+class Part:
+    def __init__(
+        self, island: CohortIsland, executor: Executor, members: Spans, causes: Causes | None = None
+    ):
+        self.island, self.executor = island, executor
+        self.causes = causes or Causes()
+        self.prepared: dict[int, Ints | int] = {}  # gangs whose host work is done ahead -> when it is done
+        self.open = 0  # halves of transfers that have not ended
+        self._acts: dict[type, Callable[[Any], None]] = {
+            e.Launch: self._launch, e.Prepare: self._prepare, e.Up: self._up, e.CompileCode: self._compile,
+            e.OpenSend: self._later, e.OpenRecv: self._later, e.ExpectRecv: self._later,
+            e.DropTransfer: self._later, e.CountRows: self._count,
+            e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy,
+            e.Reform: self._unable, e.Abandon: self._unable,
+        }  # fmt: skip
+        self.stand_for(members)
+
+    def stand_for(self, members: Spans) -> None:
+        self.members = members
+        self.number = spans.count(members)
+        self.rows = rows_of(members, self.island.island)
+        self.host = members[0][0]
+
+    def split(self, members: Spans) -> Part:
+        """These go their own way from here on."""
+        mine = list(spans.items(self.members))
+        theirs = list(spans.items(members))
+        at = np.searchsorted(mine, theirs)
+        rest = np.setdiff1d(np.arange(len(mine)), at)
+        other = Part(self.island, self.executor.split(members), members, self.causes.part(at))
+        other.prepared = _some(self.prepared, at)
+        self.causes, self.prepared = self.causes.part(rest), _some(self.prepared, rest)
+        self.stand_for(spans.minus(self.members, members))
+        return other
+
+    def take_in(self, other: Part) -> None:
+        """Its hosts have come to behave as these do."""
+        self.executor.absorb(other.executor)
+        members = spans.union(self.members, other.members)
+        order = list(spans.items(self.members)), list(spans.items(other.members))
+        at = np.argsort(np.concatenate(order), kind="stable")
+        self.causes = self.causes.joined(other.causes, len(order[0]), len(order[1]), at)
+        self.prepared = {}
+        self.stand_for(members)
+
+    # --- what it is told, and what it says ------------------------------------------------------------------
+
+    def tell(self, event: e.Effect, cause: e.Cause, when: Ints | int) -> None:
+        """`cause` is this event's name; it comes to its hosts at these times."""
+        self.causes.put(cause, when)
+        for effect in self.executor.handle(event, self.island.sim.now):
+            act = self._acts.get(type(effect))
+            if act is not None:
+                act(effect)
+
+    def _vector(self, when: Ints | int) -> Ints:
+        return _vector(when, self.number)
+
+    def _prepare(self, effect: e.Prepare) -> None:
+        self.prepared[effect.seq] = self.causes.latest(effect.causes) + self.island.sim.profile.prepare
+
+    def _launch(self, effect: e.Launch) -> None:
+        island, when = self.island, self._vector(self.causes.latest(effect.causes))
+        self.causes.put(("launch", effect.seq), when)
+        island.launched(self, effect, when, self.prepared.pop(effect.seq, None))
+
+    def _up(self, effect: e.Up) -> None:
+        self.island.report(self, effect.report, self.causes.latest(effect.causes))
+
+    def _compile(self, effect: e.CompileCode) -> None:
+        sim, when = (
+            self.island.sim,
+            self._vector(self.causes.latest(effect.causes)) + self.island.sim.times.compile,
+        )
+        cause = ("code", effect.plan << 20 | effect.code)
+        ready = e.CodeReady(effect.plan, effect.code)
+        sim.clock.at(max(sim.now, int(when.max())), self.island.told_later, self.members, ready, cause, when)
+
+    def _copy(self, effect: e.SpillBuffer | e.RestoreBuffer) -> None:
+        sim = self.island.sim
+        took = sim.copy_time(self.executor.layout_of(effect.buffer))
+        when = self._vector(self.causes.latest(effect.causes)) + took
+        copied, cause = e.Copied(effect.seq), ("done", effect.seq)
+        sim.clock.at(max(sim.now, int(when.min())), self.island.told_later, self.members, copied, cause, when)
+
+    def _unable(self, effect: e.Effect) -> None:
+        raise NotImplementedError(f"{effect}: an island in trouble is simulated host by host")
+
+    # --- contents: parts of one host ------------------------------------------------------------------------
+
+    def _later(self, effect: Any) -> None:
+        """Not before its causes."""
+        sim = self.island.sim
+        when = int(self.causes.latest(effect.causes))
+        if isinstance(effect, e.OpenSend | e.OpenRecv):
+            self.open += 1
+        if isinstance(effect, e.OpenSend):
+            self.causes.put(("sending", effect.transfer), when)
+        if when > sim.now:
+            sim.clock.at(when, self.move, effect)
+        else:
+            self.move(effect)
+
+    def _count(self, effect: e.CountRows) -> None:
+        sim, when = self.island.sim, int(self.causes.latest(effect.causes))
+        rows = sim.rows_of(self.host, self.executor.layout_of(effect.buffer), effect.target, sim.hosts_of)
+        at = max(sim.now, when + 2 * sim.times.pcie_latency)
+        counted = e.RowsCounted(effect.transfer, rows)
+        sim.clock.at(at, self.tell, counted, ("count", effect.transfer), at)
+
+    def come(self, sender: int, number: int, message: Any, cost: int) -> None:
+        self.island.lane(self.host, sender).put((sender, number), cost, e.Came(end_of(sender), message))
+
+    def lose(self, peer: int, reason: str) -> None:
+        if self.number == 1:
+            self.move(e.Disconnected(end_of(peer), reason))
+
+    def move(self, event: e.Effect) -> int:
+        """The transfer machine is told. Returns when all that it said has been written."""
+        island = self.island
+        sim = island.sim
+        at = sim.now
+        todo: deque[Any] = deque(island.transfer(self.host).handle(event, at))
+        while todo:
+            said = todo.popleft()
+            match said:
+                case e.Send(peers=to, message=message):
+                    for end in to:
+                        at = sim.send_contents(self.host, peer_of(end), message, at)
+                case e.Received(transfer=transfer):
+                    self.open -= 1
+                    self.tell(said, ("recv", transfer), sim.now)
+                case e.Sent(transfer=transfer):
+                    self.open -= 1
+                    self.tell(said, ("sent", transfer), sim.now)
+                case _:
+                    pass
+        return at
+
+
+def _vector(when: Ints | int, number: int) -> Ints:
+    return np.full(number, when, dtype=np.int64) if isinstance(when, int) else when
+
+
+def _some(times: dict[int, Ints | int], at: Any) -> dict[int, Ints | int]:
+    return {seq: when if isinstance(when, int) else when[at].copy() for seq, when in times.items()}
+
+
+def report_about(report: m.Report) -> tuple[type, int]:
+    return type(report), getattr(report, "seq", getattr(report, "transfer", -1))

@@ -1,0 +1,126 @@
+"""An island's tree as index arrays: which hosts a message passes on its way, and in which order it is written.
+
+Hosts are counted within the island here. `Rows` picks hosts out of a vector: a slice where they are neighbours,
+which costs no copy.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from core import spans
+from core.spans import Spans
+from core.topology import Island
+
+from ..noise import Ints
+
+Rows = slice | NDArray[np.intp]
+
+
+def rows_of(hosts: Spans, island: Island) -> Rows:
+    base = island.base_host
+    if len(hosts) == 1:
+        ((low, high),) = hosts
+        return slice(low - base, high - base)
+    return np.concatenate([np.arange(low - base, high - base) for low, high in hosts])
+
+
+class Level(NamedTuple):
+    """Those that a message reaches after so many hosts, neighbours in the tree behind each other."""
+
+    rows: Rows
+    parents: NDArray[np.intp]  # of each
+    rank: Ints  # 1 for the first to whom its parent writes, 2 for the next, ...
+    firsts: NDArray[np.intp]  # where the children of the next parent begin
+    heads: NDArray[np.intp]  # these parents
+
+
+class Route(NamedTuple):
+    roots: Rows
+    number: int  # of roots
+    root_spans: Spans
+    root_ranks: Ints  # 1, 2, ... in the order in which the controller writes to them
+    root_hosts: Ints  # cluster-wide
+    levels: tuple[Level, ...]
+    ways: Ints | None  # by host: to how many it passes the message on; None if the tree is flat
+
+
+class Tree:
+    """Of one epoch and tree. `parents[h]` is -1 for a root; `order`: children in the order of their parent."""
+
+    def __init__(self, island: Island, parents: dict[int, int], children: dict[int, tuple[int, ...]]) -> None:
+        self._island, base = island, island.base_host
+        self._parents = np.full(island.hosts, -1, dtype=np.intp)
+        self.members = np.zeros(island.hosts, dtype=bool)
+        roots = []
+        for host, parent in parents.items():
+            self.members[host - base] = True
+            if parent >= 0:
+                self._parents[host - base] = parent - base
+            else:
+                roots.append(host - base)
+        self._levels = [np.array(sorted(roots), dtype=np.intp)]
+        while True:
+            below = [
+                child - base for head in self._levels[-1] for child in children.get(int(head) + base, ())
+            ]
+            if not below:
+                break
+            self._levels.append(np.array(below, dtype=np.intp))
+        self._routes: dict[Spans, Route] = {}
+
+    @property
+    def flat(self) -> bool:
+        return len(self._levels) == 1
+
+    def parent(self, row: int) -> int:
+        """Counted in the island; -1: the controller."""
+        return int(self._parents[row])
+
+    def route(self, hosts: Spans) -> Route:
+        found = self._routes.get(hosts)
+        if found is None:
+            if len(self._routes) > 512:
+                self._routes.clear()
+            found = self._routes[hosts] = self._route(hosts)
+        return found
+
+    def _route(self, hosts: Spans) -> Route:
+        reached = np.zeros(self._island.hosts, dtype=bool)
+        reached[rows_of(hosts, self._island)] = True
+        reached &= self.members
+        for level in reversed(self._levels[1:]):
+            np.logical_or.at(reached, self._parents[level], reached[level])
+        roots = self._levels[0][reached[self._levels[0]]]
+        levels = []
+        for level in self._levels[1:]:
+            here = level[reached[level]]
+            if len(here):
+                levels.append(_level(here, self._parents[here]))
+        ways = None
+        if levels:
+            ways = np.zeros(self._island.hosts, dtype=np.int64)
+            for below in levels:
+                np.add.at(ways, below.parents, 1)
+        base = self._island.base_host
+        return Route(
+            _compact(roots), len(roots), spans.of((roots + base).tolist()),
+            np.arange(1, len(roots) + 1), (roots + base).astype(np.int64), tuple(levels), ways,
+        )  # fmt: skip
+
+
+def _level(here: NDArray[np.intp], parents: NDArray[np.intp]) -> Level:
+    """Children of one parent stand together, since a level lists them parent by parent."""
+    firsts = np.flatnonzero(np.concatenate(([True], parents[1:] != parents[:-1])))
+    lengths = np.diff(np.append(firsts, len(parents)))
+    rank = np.arange(len(parents)) - np.repeat(firsts, lengths) + 1
+    return Level(_compact(here), parents, rank.astype(np.int64), firsts, parents[firsts])
+
+
+def _compact(rows: NDArray[np.intp]) -> Rows:
+    if len(rows) and rows[-1] - rows[0] + 1 == len(rows) and (np.diff(rows) == 1).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows

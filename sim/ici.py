@@ -1,0 +1,146 @@
+"""How long a collective takes on the links that its group really has, by the standard cost formulas.
+
+With V bytes in all on each member when it is over, N members, and W bytes a second of a link one way:
+- all-gather on a ring of n, both ways round at once: V (n-1)/n / 2W, and n/2 hops; on a line, whose ends have one
+  neighbour: V (n-1)/n / W, and n-1 hops; behind a switch: V (n-1)/n / W, and log2 n steps.
+- on several axes the data are split, and every part takes the axes in another order, so that all links work. With
+  the best split that takes as long as the set S of axes that is shortest of links for what it must carry at
+  least: the maximum over S of V (P-1)/N / (sum of W over S), where P is the number of members along S.
+- reduce-scatter is the same backwards; all-reduce is a reduce-scatter and an all-gather.
+- all-to-all: each axis carries what crosses its middle, and all axes do so at once.
+- permute: from each member to the next, with as many messages on a link as a step has hops.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import combinations
+from math import ceil, prod
+
+from core.place import Place
+from core.topology import Island
+
+from .axes import Axis, Group, axes_of, groups_of, link, network
+from .chips import Chip
+from .kernels import Collective, Kernel
+
+SECOND = 1e9  # in nanoseconds
+
+Where = tuple[Place, Island, Chip]
+_prices: dict[int, tuple[Kernel, dict[Where, int]]] = {}
+
+
+def kernel_time(kernel: Kernel, place: Place, island: Island, chip: Chip) -> int:
+    """Nanoseconds of a computation on the devices of this place: its own, and its collectives one by one."""
+    held, prices = _prices.get(id(kernel), (None, {}))
+    if (
+        held is not kernel
+    ):  # remembered by identity: hashing hundreds of collectives takes longer than the rest
+        if len(_prices) > 4096:
+            _prices.clear()
+        _prices[id(kernel)] = kernel, prices
+    where = place, island, chip
+    if where not in prices:
+        of_all = sum(collective_time(one, place, island, chip) for one in kernel.collectives)
+        prices[where] = kernel.duration + of_all
+    return prices[where]
+
+
+@lru_cache(maxsize=65_536)
+def collective_time(collective: Collective, place: Place, island: Island, chip: Chip) -> int:
+    """Nanoseconds, as often as the kernel has it. Of groups that lie differently the slowest counts."""
+    groups = groups_of(place, collective.groups)
+    return collective.count * max(_of_group(collective, group, place, island, chip) for group in groups)
+
+
+def _of_group(collective: Collective, group: Group, place: Place, island: Island, chip: Chip) -> int:
+    nbytes = collective.nbytes
+    if group.size == 1:
+        return 0
+    if collective.kind == "permute":
+        return ceil(_permute(nbytes, group, place, island, chip))
+    axes = axes_of(place, group, island, chip)
+    if collective.kind == "all-to-all":
+        return ceil(all_to_all(nbytes, axes))
+    if collective.kind == "all-gather":
+        return ceil(gather(nbytes * group.size, axes))
+    return ceil(gather(nbytes, axes)) * (2 if collective.kind == "all-reduce" else 1)
+
+
+def gather(total: int, axes: tuple[Axis, ...]) -> float:
+    """Nanoseconds until all members have all of `total` bytes, of which each had its share."""
+    least = max(
+        (prod(axis.size for axis in some) - 1) / sum(axis.ways * axis.bandwidth for axis in some)
+        for count in range(1, len(axes) + 1)
+        for some in combinations(axes, count)
+    )
+    members = prod(axis.size for axis in axes)
+    return total / members * least * SECOND + sum(axis.steps * axis.latency for axis in axes)
+
+
+def all_to_all(nbytes: int, axes: tuple[Axis, ...]) -> float:
+    """Nanoseconds until every member has sent each other one its part of the `nbytes` that it holds."""
+    slowest = max(_crossing(axis) / axis.bandwidth for axis in axes)
+    steps = sum((1 if axis.kind == "switch" else axis.steps) * axis.latency for axis in axes)
+    return nbytes * slowest * SECOND + steps
+
+
+def _crossing(axis: Axis) -> float:
+    """How much the busiest link carries one way, when each member holds one unit for all."""
+    if axis.kind == "switch":
+        return (axis.size - 1) / axis.size
+    halves = (axis.size // 2) * ((axis.size + 1) // 2) / axis.size
+    return halves / 2 if axis.kind == "ring" else halves
+
+
+# --- from each member to the next -----------------------------------------------------------------------------
+
+
+def _permute(nbytes: int, group: Group, place: Place, island: Island, chip: Chip) -> float:
+    """Latency is that of the longest step, and the way from the last member to the first is one. Most members
+    take steps like the first ones; where these have several hops, so many messages share a link."""
+    hop = link(island, chip)
+    steps = {
+        (at, after): _hops(place.device(group.member(at)), place.device(group.member(after)), island, chip)
+        for at, after in _steps(group)
+    }
+    if not island.torus:
+        away = network(island, chip) if any(steps.values()) else hop
+        return away.latency + nbytes / away.bandwidth * SECOND
+    far = [hops for hops in steps.values() if hops]
+    if not far:
+        return chip.core_latency + nbytes / chip.core_bandwidth * SECOND
+    most = [hops for (at, after), hops in steps.items() if hops and at < after <= MANY] or far
+    together = 1 if len(far) < len(steps) else chip.devices_per_chip  # of a chip, that send out of it
+    return max(far) * hop.latency + nbytes * together * sum(most) / len(most) / hop.bandwidth * SECOND
+
+
+MANY = 8
+
+
+def _steps(group: Group) -> list[tuple[int, int]]:
+    """The first few, and further on one of each sort that there is."""
+    size = group.size
+    ends = {1 << power for power in range(size.bit_length())} | set(range(1, MANY + 1))
+    inside = 1
+    for extent, _ in reversed(group.levels):
+        inside *= extent
+        ends.add(inside)
+    return [*((end - 1, end) for end in sorted(ends) if end < size), (size - 1, 0)]
+
+
+def _hops(one: int, other: int, island: Island, chip: Chip) -> int:
+    if island.torus:
+        return distance(one, other, island, chip)
+    return int(island.host_of(one) != island.host_of(other))
+
+
+def distance(one: int, other: int, island: Island, chip: Chip) -> int:
+    """Hops between the chips of two devices of one island."""
+    hops = 0
+    ends = zip(island.coords(one), island.coords(other), island.torus, island.wraps, strict=True)
+    for left, (here, there, size, wraps) in zip(range(len(island.torus) - 1, -1, -1), ends, strict=True):
+        share = 1 if left else chip.devices_per_chip
+        away = abs(here // share - there // share)
+        hops += min(away, -(-size // share) - away) if wraps else away
+    return hops

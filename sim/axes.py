@@ -268,8 +268,7 @@ def _along(at: Shape, used: Shape, around: int, hop: Link) -> Axis:
     if around:
         gaps = [after - before for before, after in zip(at, (*at[1:], at[0] + around), strict=True)]
         widest = max(gaps)
-        often = gaps.count(widest)
-        if often == count or (often > 1 and len(used) == around):
+        if gaps.count(widest) > 1:  # nowhere in particular to cut it open
             share = max(1.0, len(used) / count)
             return Axis("ring", count, hop.bandwidth / share, hop.latency * around / count)
         first, length = at[(gaps.index(widest) + 1) % count], around - widest

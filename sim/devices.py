@@ -56,10 +56,11 @@ class Job:
 class Alone:
     """Of a gang that is no collective, for the trace: each of its hosts runs it when it can."""
 
-    __slots__ = ("arrived", "left")
+    __slots__ = ("arrived", "left", "slow")
 
-    def __init__(self, hosts: int) -> None:
+    def __init__(self, hosts: int, slow: dict[int, float]) -> None:
         self.arrived: dict[int, int] = {}
+        self.slow = slow  # as it was when the first of them started
         self.left = hosts  # that have not ended it
 
 
@@ -110,29 +111,30 @@ class Fabric:
 
     def _start(self, job: Job) -> None:
         job.running = True
-        now, slow = self._clock.now, 1.0
-        for host in job.parts:
-            slow = max(slow, self.slow.get(host, 1.0))
+        now = self._clock.now
+        slows = self._record(job, now)
+        slow = max([1.0, *(slows.get(host, 1.0) for host in job.parts)])
         took = self._price(job.plan, job.gang, job.seq)
         if slow != 1.0:
             took = int(took * slow)
-        self._record(job, now)
         self._clock.at(now + took, self._end, job)
 
-    def _record(self, job: Job, started: int) -> None:
+    def _record(self, job: Job, started: int) -> dict[int, float]:
+        """Returns how slow its hosts are."""
         trace, seq = self._trace, job.seq
         flags = PLACEHOLDER if any(part.placeholders for part in job.parts.values()) else 0
         if job.gang.collective:
             arrived = [job.parts[host].arrived for host in sorted(job.parts)]
             trace.hosts(seq, arrived)
             trace.update(seq, flags, started=started, skew=started - min(arrived))
-            return
+            return self.slow
         (part,) = job.parts.values()
         alone = self._alone.get(seq)
         if alone is None:
-            alone = self._alone[seq] = Alone(spans.count(_hosts_of(self._cluster, job.gang)))
+            alone = self._alone[seq] = Alone(spans.count(_hosts_of(self._cluster, job.gang)), dict(self.slow))
             trace.update(seq, flags, started=started)
         alone.arrived[part.host] = part.arrived
+        return alone.slow
 
     def _end(self, job: Job) -> None:
         if job.broken:

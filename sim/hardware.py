@@ -82,7 +82,10 @@ def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
     parts = {part: subtable(who, table, part) | subtable("load()", overrides, part) for part in PARTS}
     own = _own_chips(who, parts["chip"])
     islands, found = _islands(who, table, overrides, own)
-    cluster = Cluster.from_table({"island": islands})
+    try:
+        cluster = Cluster.from_table({"island": islands})
+    except Impossible as error:
+        raise Impossible(f"{who}: {error}") from None
     machines = tuple(
         msgspec.structs.replace(_machine(who, one, parts["machine"]), host_memory=island.host_memory)
         for one, island in zip(found, cluster.islands, strict=True)

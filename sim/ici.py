@@ -27,18 +27,17 @@ from .kernels import Collective, Kernel
 SECOND = 1e9  # in nanoseconds
 
 Where = tuple[Place, Island, Chip]
+# By identity, and the kernel with it: to hash hundreds of collectives would take longer than all else.
 _prices: dict[int, tuple[Kernel, dict[Where, int]]] = {}
 
 
 def kernel_time(kernel: Kernel, place: Place, island: Island, chip: Chip) -> int:
     """Nanoseconds of a computation on the devices of this place: its own, and its collectives one by one."""
-    held, prices = _prices.get(id(kernel), (None, {}))
-    if (
-        held is not kernel
-    ):  # remembered by identity: hashing hundreds of collectives takes longer than the rest
+    if id(kernel) not in _prices:
         if len(_prices) > 4096:
             _prices.clear()
-        _prices[id(kernel)] = kernel, prices
+        _prices[id(kernel)] = kernel, {}
+    _, prices = _prices[id(kernel)]
     where = place, island, chip
     if where not in prices:
         of_all = sum(collective_time(one, place, island, chip) for one in kernel.collectives)

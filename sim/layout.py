@@ -27,8 +27,10 @@ def fill(who: str, entry: Table, changed: Table, of: Generation) -> dict[str, ob
     found: dict[str, object] = {"name": "i", "memory": of.chip.hbm_bytes, **entry, **changed}
     found.setdefault("host_memory", of.machine.host_memory)
     found |= {"kind": of.chip.name, "per_host": found.get("per_host", of.chip.per_host)}
+    if "hosts" not in found:
+        raise Impossible(f"{who} does not say how many `hosts` it has")
     for key in ("hosts", "per_host"):
-        found[key] = whole(who, key, found.get(key))
+        found[key] = whole(who, key, found[key])
     for key, unit in UNITS.items():
         if key in found:
             found[key] = quantity(who, key, found[key], unit)

@@ -109,6 +109,8 @@ class ControllerProcess(Process):
         for effect in effects:
             match effect:
                 case e.Send(peers=to, message=message):
+                    if isinstance(message, m.Opened | m.Notes):
+                        self._see_numbers(sim.process_of(to[0]), message)
                     if isinstance(message, m.Ordered):
                         at += sim.profile.step * len(message.steps)
                         if sim.islands:
@@ -125,6 +127,11 @@ class ControllerProcess(Process):
                 case _:
                     raise NotImplementedError(effect)
         return at
+
+    def _see_numbers(self, client: int, message: m.Opened | m.Notes) -> None:
+        for note in message.notes if isinstance(message, m.Notes) else (message,):
+            if isinstance(note, m.Opened):
+                self.sim.numbered(client, note.client)
 
     def _to_cohort(self, message: m.Ordered, number: int, at: int) -> int:
         """It is written to the roots of the island's tree, one after another."""
@@ -153,7 +160,7 @@ class HostProcess(Process):
         }  # fmt: skip
 
     def come(self, sender: int, number: int, message: Any) -> None:
-        sim, event = self.sim, e.Came(sender, message)
+        sim, event = self.sim, e.Came(self.sim.to_hosts(sender), message)
         if isinstance(message, m.Reports):
             dear = 0 if is_quiet(message.reports[0]) else sim.taking(message)
             sim.clock.at(sim.now + dear, self._hear, event)
@@ -178,7 +185,8 @@ class HostProcess(Process):
 
     def lose(self, sender: int, reason: str) -> None:
         if self.alive:
-            self.sim.clock.at(self.sim.now, self._hear, e.Disconnected(sender, reason))
+            gone = e.Disconnected(self.sim.to_hosts(sender), reason)
+            self.sim.clock.at(self.sim.now, self._hear, gone)
 
     def _lane(self, kind: Any, source: int) -> Lane:
         lane = self._lanes.get((kind, source))
@@ -194,7 +202,8 @@ class HostProcess(Process):
         for effect in effects:
             if isinstance(effect, e.Send) and isinstance(effect.message, DATA):
                 for peer in effect.peers:
-                    contents = self.sim.send_contents(self.name, peer, effect.message, max(contents, at))
+                    to = self.sim.from_hosts(peer)
+                    contents = self.sim.send_contents(self.name, to, effect.message, max(contents, at))
                 continue
             act = self._acts.get(type(effect))
             if act is not None:

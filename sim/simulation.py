@@ -92,6 +92,9 @@ class Simulation:
         self.weights = Weights()
         self.clients: list[SimClient] = []
         self.last_seen = 0  # when something happened that is no timer
+        self._numbered: dict[int, int] = {}
+        self._met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
+        self._waiting: dict[tuple[int, int], list[Any]] = {}
         self._prices: dict[tuple[int, int, int], int] = {}
         self._leaving: dict[int, None] = {}
         self._starts: dict[int, int] = {}
@@ -217,11 +220,32 @@ class Simulation:
         hosts = self.cluster.hosts
         return connection if connection < hosts else peers.client(connection - hosts + 1)
 
+    def numbered(self, client: int, number: int) -> None:
+        """The controller has given this client a number; hosts know it by that."""
+        self._numbered[number] = client
+
+    def to_hosts(self, name: int) -> int:
+        """How hosts call a process."""
+        return peers.client(self.clients[-name - 2].number) if is_client(name) else name
+
+    def from_hosts(self, peer: int) -> int:
+        """The process that hosts call so."""
+        return self._numbered[-1 - peer] if is_client(peer) else peer
+
     def _arrive(self, receiver: int, sender: int, number: int, message: Any) -> None:
         self.last_seen = self.clock.now
+        if is_client(sender) and receiver >= 0 and (sender, receiver) not in self._met:
+            self._meet(sender, receiver)
         process = self.process(receiver)
         if process.alive:
             process.come(sender, number, message)
+
+    def _meet(self, client: int, host: int) -> None:
+        """Its first word: the connection is there, for what has been waiting for it."""
+        self._met[client, host] = None
+        at = self.now
+        for message in self._waiting.pop((client, host), []):
+            at = self.send_contents(host, client, message, at)
 
     def _tell_host(self, host: int, event: e.Effect) -> None:
         """By PCIe."""
@@ -275,6 +299,10 @@ class Simulation:
         return not self.cargo.by_torus(sender, receiver)
 
     def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> int:
+        """Returns when it has been written. A host cannot dial a client: it waits until the client has."""
+        if is_client(receiver) and (receiver, sender) not in self._met:
+            self._waiting.setdefault((receiver, sender), []).append(message)
+            return at
         if not isinstance(message, CARRIED):
             at += self.profile.send if sender >= 0 else 0
             self.network.send(sender, receiver, message, 0, at)
@@ -288,7 +316,8 @@ class Simulation:
     def taking_contents(self, message: Any) -> int:
         """Host time of a word of the data plane."""
         if isinstance(message, Chunk):
-            by_host = self.by_host(peers.peer_of(message.sender), peers.peer_of(message.receiver))
+            ends = message.sender, message.receiver
+            by_host = min(ends) < 0 or self.by_host(*ends)
             return self.profile.transfer_chunk if by_host else 0
         return self.profile.receive
 
@@ -335,6 +364,8 @@ class Simulation:
 
     def _end(self, name: int) -> list[int]:
         partners = self.network.partners(name)
+        for pair in [pair for pair in self._met if name in pair]:
+            del self._met[pair]
         self.network.end(name)
         self.cargo.end(name)
         return partners

@@ -8,6 +8,6 @@ driver that calls actors, results through host memory. Devices, links and networ
 collective costs the same whoever dispatches it. Their host costs stand in `sim/data/systems`, each with its source.
 """
 
-from .work import MODES, SYSTEMS, Outcome, Work, fused, run
+from .work import MODES, SYSTEMS, Mode, Outcome, Work, fused, run
 
-__all__ = ["MODES", "SYSTEMS", "Outcome", "Work", "fused", "run"]
+__all__ = ["MODES", "SYSTEMS", "Mode", "Outcome", "Work", "fused", "run"]

@@ -52,7 +52,7 @@ class Where:
 
 class Job:
     __slots__ = (
-        "arrived", "before", "behind", "ends", "flags", "gang", "missing", "plan", "ready", "seq", "timed", "where",
+        "arrived", "before", "behind", "ends", "flags", "gang", "heard", "missing", "plan", "ready", "seq", "where",
     )  # fmt: skip
 
     def __init__(self, seq: int, plan: Plan, gang: Gang, where: Where) -> None:
@@ -62,16 +62,23 @@ class Job:
         self.arrived: Ints = self.ready  # when its turn had come at each
         self.before = 0  # gangs ahead of it whose ends are not known
         self.behind: list[Job] = []
-        self.timed = False  # its end is known
         self.ends: Ints | int = 0
         self.flags = 0
+        self.heard: dict[int, int] = {}  # no collective: hosts that have heard of its end, and when
 
 
 class Gangs:
-    """`over(job)`: it has ended, on all its hosts or on the first of them; `job.ends` says when on each."""
+    """`over(job)`: it has ended, on all its hosts or on the first of them; `job.ends` says when on each.
+    `over_at(job, row, last)`: it has ended on one host, or on the last of them."""
 
-    def __init__(self, sim: Simulation, island: Island, over: Callable[[Job], None]) -> None:
-        self._sim, self._island, self._over = sim, island, over
+    def __init__(
+        self,
+        sim: Simulation,
+        island: Island,
+        over: Callable[[Job], None],
+        over_at: Callable[[Job, int, bool], None],
+    ) -> None:
+        self._sim, self._island, self._over, self._over_at = sim, island, over, over_at
         self._free = np.zeros(
             island.hosts, dtype=np.int64
         )  # the devices of each host; while all places are whole
@@ -79,6 +86,7 @@ class Gangs:
         self._live: dict[int, Job] = {}  # in order: those whose ends are not known
         self._places: dict[Place, Where] = {}
         self._overlaps: dict[tuple[int, int], bool] = {}
+        self._timed: dict[int, Job] = {}  # whose ends are known, and that have not ended
         self._ending: list[Job] = []
         self.slow: NDArray[np.float64] | None = None
 
@@ -155,8 +163,11 @@ class Gangs:
             end = int(job.ends.min())
             sim.trace.update(job.seq, job.flags, started=now)
         self._occupy(where, job.ends)
-        sim.clock.at(end, self._end, job)
-        job.timed = True
+        if job.gang.collective or self._each is None:
+            self._timed[job.seq] = job
+            sim.clock.at(end, self._end, job)
+        else:
+            self._one_by_one(job)
         del self._live[job.seq]
         behind, job.behind = job.behind, []
         for other in behind:
@@ -183,11 +194,40 @@ class Gangs:
     def _all_ended(self) -> None:
         ending, self._ending = sorted(self._ending, key=_seq), []
         for job in ending:
-            if not job.gang.collective:
-                self._sim.trace.hosts(job.seq, job.arrived.tolist())
-            ends = job.ends if isinstance(job.ends, int) else int(job.ends.max())
-            self._sim.trace.update(job.seq, ended=ends)
-            self._over(job)
+            self._finish(job)
+
+    def _finish(self, job: Job) -> None:
+        """Those ahead of it on some host end there first, though the first of their own hosts may be later."""
+        if job.seq not in self._timed:
+            return
+        for other in sorted(self._timed.values(), key=_seq):
+            if other.seq >= job.seq:
+                break
+            if not other.gang.collective and spans.overlap(other.where.hosts, job.where.hosts):
+                self._finish(other)
+        del self._timed[job.seq]
+        self._traced(job)
+        self._over(job)
+
+    def _traced(self, job: Job) -> None:
+        trace = self._sim.trace
+        if not job.gang.collective:
+            trace.hosts(job.seq, job.arrived.tolist())
+        trace.update(job.seq, ended=job.ends if isinstance(job.ends, int) else int(job.ends.max()))
+
+    def _one_by_one(self, job: Job) -> None:
+        """Each host ends its own; and other gangs may end there meanwhile, on other devices."""
+        assert not isinstance(job.ends, int)
+        job.missing = job.where.number
+        rows = np.arange(self._island.hosts)[job.where.rows]
+        for row, end in zip(rows.tolist(), job.ends.tolist(), strict=True):
+            self._sim.clock.at(end, self._one_ended, job, row, priority=LATE)
+
+    def _one_ended(self, job: Job, row: int) -> None:
+        job.missing -= 1
+        if not job.missing:
+            self._traced(job)
+        self._over_at(job, row, not job.missing)
 
     def hosts_before(self, hosts: Spans, job: Job) -> Rows:
         """Where these hosts stand among the job's own."""

@@ -61,7 +61,7 @@ class CohortIsland:
         hosts = island.hosts
         first = Executor(island.base_host, sim.hosts_of, incarnation=1, alike=island.host_span)
         self.parts: list[Part] = [Part(self, first, island.host_span)]
-        self.gangs = Gangs(sim, island, self._over)
+        self.gangs = Gangs(sim, island, self._over, self._over_at)
         self.climbs = Climbs(self)
         self.epoch = self.tree_number = -1
         self.plans: dict[int, Plan] = {}
@@ -135,7 +135,9 @@ class CohortIsland:
             for level in (None, *route.levels):
                 rows = route.roots if level is None else level.rows
                 if level is not None:
-                    began = self._reach(rows, started[level.parents] + level.rank * write + extra, cost, number)
+                    began = self._reach(
+                        rows, started[level.parents] + level.rank * write + extra, cost, number
+                    )
                 started[rows] = began
                 self._read[rows] = began + route.ways[rows] * write
         return self._read.copy()
@@ -254,15 +256,44 @@ class CohortIsland:
         rows, hosts = job.where.rows, job.where.hosts
         heard = np.maximum(self._hear[rows], job.ends + sim.times.pcie_latency) + sim.profile.complete
         self._hear[rows] = heard
-        sizes = sim.sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
-        event = e.Finished(job.seq, None, sizes)
         del self._jobs[job.seq]
+        self._go_up(rows, heard, self._tell_over(job, heard, self.parts), hosts)
+
+    def _over_at(self, job: Job, row: int, last: bool) -> None:
+        """It has ended on this host. An executor is told when it has on all its hosts."""
+        sim = self.sim
+        sim.last_seen = sim.now
+        heard = max(int(self._hear[row]), sim.now + sim.times.pcie_latency) + sim.profile.complete
+        self._hear[row] = heard
+        host = self.island.base_host + row
+        job.heard[host] = heard
+        part = self.part_of(host)
+        if last:
+            del self._jobs[job.seq]
+        mine = list(spans.items(part.members))
+        said: tuple[m.Done, ...] = ()
+        if all(each in job.heard for each in mine):
+            times = np.array([job.heard[each] for each in mine], dtype=np.int64)
+            said = self._tell_over(job, times, [part])
+        blame = said[0].blame if said else None
+        sizes = self._sizes(job)
+        done = m.Done(job.seq, spans.one(host), blame, sizes)
+        sim.clock.at(heard, self.climbs.report, row, done, job.where.hosts)
+
+    def _sizes(self, job: Job) -> tuple[int, ...]:
+        return self.sim.sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
+
+    def _tell_over(self, job: Job, heard: Ints, parts: list[Part]) -> tuple[m.Done, ...]:
+        """What they report of it; `heard`: when each of its hosts has heard, or each of the only part."""
+        event = e.Finished(job.seq, None, self._sizes(job))
         self._ending, said = job.seq, self._done_said
-        for part in self.parts:
-            if spans.overlap(part.members, hosts):
+        for part in parts:
+            if len(parts) == 1 and part.number == len(heard):
+                part.tell(event, ("done", job.seq), heard)
+            elif spans.overlap(part.members, job.where.hosts):
                 part.tell(event, ("done", job.seq), heard[self.gangs.hosts_before(part.members, job)])
         self._ending, self._done_said = -1, []
-        self._go_up(rows, heard, _merged(said), hosts)
+        return _merged(said)
 
     def slow(self, row: int, factor: float) -> None:
         if self.gangs.slow is None:

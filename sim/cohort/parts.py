@@ -164,7 +164,7 @@ class Part:
     def _later(self, effect: Any) -> None:
         """Not before its causes."""
         sim = self.island.sim
-        when = int(self.causes.latest(effect.causes))
+        when = _one(self.causes.latest(effect.causes))
         if isinstance(effect, e.OpenSend | e.OpenRecv):
             self.open += 1
         if isinstance(effect, e.OpenSend):
@@ -175,18 +175,20 @@ class Part:
             self.move(effect)
 
     def _count(self, effect: e.CountRows) -> None:
-        sim, when = self.island.sim, int(self.causes.latest(effect.causes))
+        sim, when = self.island.sim, _one(self.causes.latest(effect.causes))
         rows = sim.rows_of(self.host, self.executor.layout_of(effect.buffer), effect.target, sim.hosts_of)
         at = max(sim.now, when + 2 * sim.times.pcie_latency)
         counted = e.RowsCounted(effect.transfer, rows)
         sim.clock.at(at, self.tell, counted, ("count", effect.transfer), at)
 
     def come(self, sender: int, number: int, message: Any, cost: int) -> None:
-        self.island.lane(self.host, sender).put((sender, number), cost, e.Came(end_of(sender), message))
+        self.island.lane(self.host, sender).put(
+            (sender, number), cost, e.Came(end_of(self.island.sim.to_hosts(sender)), message)
+        )
 
     def lose(self, peer: int, reason: str) -> None:
         if self.number == 1:
-            self.move(e.Disconnected(end_of(peer), reason))
+            self.move(e.Disconnected(end_of(self.island.sim.to_hosts(peer)), reason))
 
     def move(self, event: e.Effect) -> int:
         """The transfer machine is told. Returns when all that it said has been written."""
@@ -199,7 +201,7 @@ class Part:
             match said:
                 case e.Send(peers=to, message=message):
                     for end in to:
-                        at = sim.send_contents(self.host, peer_of(end), message, at)
+                        at = sim.send_contents(self.host, sim.from_hosts(peer_of(end)), message, at)
                 case e.Received(transfer=transfer):
                     self.open -= 1
                     self.tell(said, ("recv", transfer), sim.now)
@@ -213,6 +215,11 @@ class Part:
 
 def _vector(when: Ints | int, number: int) -> Ints:
     return np.full(number, when, dtype=np.int64) if isinstance(when, int) else when
+
+
+def _one(when: Ints | int) -> int:
+    """Of a part of one host."""
+    return when if isinstance(when, int) else int(when[0])
 
 
 def _some(times: dict[int, Ints | int], at: Any) -> dict[int, Ints | int]:

@@ -1,0 +1,191 @@
+"""Scenes: what clients do on a cluster, drawn from a seed, and played in a simulation of either fidelity.
+
+A client is a list of acts with pauses; what it does depends on the simulated clock and on what it has heard, and
+on nothing else. `play` returns all that can be seen of it: every row of the trace, what each client heard and
+when, the order hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from core import effects as e
+from core.client import Client
+from core.controller import Config
+from core.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
+from core.program import Program, SliceSpec
+from core.session import Blocked, Submitted
+from sim.hardware import Setup, load
+from sim.noise import Noise
+from sim.people import SimClient
+from sim.profiles import Profile, profile
+from sim.simulation import Simulation, Times
+from tests.fuzz import programs
+
+US, MS, S = 1_000, 1_000_000, 1_000_000_000
+POLICIES: tuple[Callable[[], Policy], ...] = (Fifo, Stride, Priority, Shortest, Deadline, RoundRobin)
+
+
+class Scene(msgspec.Struct):
+    seed: int
+    hosts: int
+    per_host: int
+    islands: int
+    policy: int
+    fanout: int
+    noise: Noise
+    slices: list[SliceSpec]
+    programs: list[Program]
+    clients: int
+    acts: int
+    troubles: list[tuple[int, str, int]]  # (when, what, whom)
+
+
+def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
+    rng = Random(seed)
+    islands = rng.choice((1, 1, 2))
+    hosts, per_host = rng.randint(2, 9), rng.choice((2, 4, 8))
+    devices = hosts * per_host
+    slices = [SliceSpec(f"s{n}", rng.choice((devices, devices, rng.randint(1, devices)))) for n in range(rng.randint(1, 4))]
+    style = programs.Style(
+        nodes=rng.randint(1, 7), costs=(3 * US, 40 * US, 700 * US), moves=moves, donation=0.3,
+        irregular=rng.choice((0.0, 0.3)), sparse=0.2 if moves and rng.random() < 0.3 else 0.0,
+        collective=rng.choice((1.0, 0.6)),
+    )  # fmt: skip
+    made = [
+        programs.draw(rng, f"p{n}", slices if moves else [rng.choice(slices)], style)
+        for n in range(rng.randint(1, 3))
+    ]
+    noise = Noise(
+        latency=rng.choice((0, 9 * US)), compute=rng.choice((0.0, 0.1)), stragglers=rng.choice((0.0, 0.3))
+    )
+    befall = [
+        (rng.randint(1, 4000) * US, rng.choice(troubles), rng.randrange(hosts * islands))
+        for _ in range(rng.choice((0, 1, 2)) if troubles else 0)
+    ]
+    fanout = rng.choice((1, 2, 3, 100))
+    return Scene(
+        seed, hosts, per_host, islands, rng.randrange(len(POLICIES)), fanout, noise, slices, made,
+        rng.randint(1, 4), rng.randint(3, 12), befall,
+    )  # fmt: skip
+
+
+class User:
+    """One client's script."""
+
+    def __init__(self, sim: Simulation, scene: Scene, number: int, moves: bool) -> None:
+        self.sim, self.scene, self.moves = sim, scene, moves
+        self.rng = Random(scene.seed * 31 + number)
+        self.heard: list[tuple[int, str]] = []
+        self.client: SimClient = sim.client(f"c{number}", weight=self.rng.randint(1, 4))
+        self.client.on_effect = self.hear
+        self.open: dict[int, None] = {}
+        self.buffers: dict[str, list[int]] = {}
+        self.over = False
+        self.known: list[int] = []
+
+    def hear(self, effect: e.Effect) -> None:
+        self.heard.append((self.sim.now, repr(effect)))
+        if isinstance(effect, e.RunEnded):
+            self.open.pop(effect.run, None)
+
+    def live(self) -> Any:
+        """A SimPy process."""
+        env = self.sim.env
+        for program in self.scene.programs:
+            yield from self.call(lambda c, now, p=program: c.register(p, now))
+            self.known.append(len(self.known) + 1)
+        for _ in range(self.scene.acts):
+            yield from self.act()
+            yield env.timeout(self.rng.choice((0, 10, 200, 900)) * US)
+        while self.open:
+            yield env.timeout(50 * US)
+        self.over = True
+
+    def act(self) -> Any:
+        number = self.rng.randrange(len(self.scene.programs))
+        program = self.scene.programs[number]
+        args: list[int | bytes] = []
+        if not self.moves and sum(value.nbytes for value in program.args) > 4096:
+            return
+        for index, value in enumerate(program.args):
+            wanted = str((value.shape, value.dtype))
+            if self.moves and (value.nbytes > 1024 or self.rng.random() < 0.3):
+                spec = program.slices[value.slice]
+                mine = self.buffers.setdefault(wanted, [])
+                if not mine or self.rng.random() < 0.3 or index in program.donate_args:
+                    put = yield from self.call(lambda c, now, v=value, s=spec: c.put(_whole(v), s, now))
+                    if index in program.donate_args:
+                        args.append(put)
+                        continue
+                    mine.append(put)
+                args.append(self.rng.choice(mine))
+            else:
+                args.append(bytes(value.nbytes))
+        mode = self.rng.choice(("parallel", "parallel", "sequential"))
+        made: Submitted = yield from self.call(
+            lambda c, now: c.submit(self.known[number], tuple(args), now, dispatch=mode)
+        )
+        self.open[made.run] = None
+        if self.moves and made.results and self.rng.random() < 0.4:
+            yield from self.call(lambda c, now: c.get(made.results[0], now))
+        if self.rng.random() < 0.5:
+            yield from self.call(lambda c, now: c.release(made.results, now))
+        while self.rng.random() < 0.3 and self.open:
+            yield self.sim.env.timeout(30 * US)
+
+    def call(self, act: Callable[[Client, int], Any]) -> Any:
+        while True:
+            yield self.sim.env.timeout(self.client.due - self.sim.now)
+            result = self.client.act(act)
+            if not isinstance(result, Blocked):
+                return result
+            yield self.sim.env.timeout(20 * US)
+
+
+def _whole(value: Any) -> Any:
+    return msgspec.structs.replace(value, slice=0)
+
+
+def setup(scene: Scene) -> Setup:
+    return load("B", hosts=scene.hosts, per_host=scene.per_host, islands=scene.islands)
+
+
+def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | None = None) -> dict[str, Any]:
+    costs = costs or profile(("paper", "seaway")[scene.seed % 2])
+    config = Config(fanout=scene.fanout)
+    sim = Simulation(
+        setup(scene), policy=POLICIES[scene.policy], profile=costs, fidelity=fidelity, seed=scene.seed,
+        noise=scene.noise, config=config, times=Times(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS),
+        chunk=1 << 12, pool=1 << 16,
+    )  # fmt: skip
+    users = [User(sim, scene, number, moves) for number in range(scene.clients)]
+    for user in users:
+        sim.env.process(user.live())
+    for at, what, whom in scene.troubles:
+        sim.clock.at(at, befall, sim, what, whom)
+    sim.run(until=lambda: all(user.over for user in users) or sim.now > 20 * S)
+    return {
+        "heard": [user.heard for user in users],
+        "over": [user.over for user in users],
+        "order": sim.controller.books.order.whole(),
+        "gangs": [_known(row) for row in sim.trace.rows("gangs")],
+        "runs": list(sim.trace.rows("runs")),
+        "intervals": sorted(sim.trace.intervals()),
+    }
+
+
+def befall(sim: Simulation, what: str, whom: int) -> None:
+    if what == "slow":
+        sim.slow(whom, 1.5)
+    else:
+        getattr(sim, what)(whom)
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    """But for where in another table its arrivals are kept."""
+    return {name: value for name, value in row.items() if name != "hosts"}

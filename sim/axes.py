@@ -192,7 +192,7 @@ def _cut(extent: int, stride: int, radices: Shape) -> list[tuple[int, int, int]]
         if extent > 1 and stride < weight * radix:
             step, odd = divmod(stride, weight)
             inside = min(extent, -(-radix // step))
-            if odd or extent % inside or (extent > inside and radix % step):
+            if odd or extent % inside:
                 return None
             found.append((inside, digit, step))
             extent, stride = extent // inside, stride * inside

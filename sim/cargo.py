@@ -16,6 +16,7 @@ from .lanes import Port
 
 PS = 1_000_000_000_000  # picoseconds a second
 Name = int
+FIRST = 1 << 50  # numbers of contents, apart from those of other messages
 CARRIED_BYTES = 64  # of a word that travels in order with contents
 
 
@@ -51,7 +52,7 @@ class Cargo:
         self.moved: dict[tuple[Name, Name], int] = {}  # bytes by (sender, receiver)
 
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, departure: int) -> None:
-        number = self._count.get((sender, receiver), 0)
+        number = self._count.get((sender, receiver), FIRST)
         self._count[sender, receiver] = number + 1
         self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + nbytes
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
@@ -65,6 +66,11 @@ class Cargo:
     ) -> None:  # fmt: skip
         roads, order = self._roads, (receiver, number)
         after = (life, sender, receiver, number, message)
+        if sender == receiver:
+            self._port("own", sender).put(
+                order, taking(nbytes, roads.ici or roads.pcie), self._land, 0, *after
+            )
+            return
         if self.by_torus(sender, receiver):
             took = taking(nbytes, roads.ici)
             self._port("ici", sender).put(order, took, self._land, roads.torus_latency, *after)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core import messages as m
+from core.dataplane import Landed
 
 from . import noise
 from .clock import Clock
@@ -20,6 +21,7 @@ CONTROLLER = -1  # as core's peers are numbered: hosts 0, 1, ...; clients -2, -3
 Name = int
 
 _SHIFT = 1 << 32
+_WORDS = 1 << 59  # of the data plane
 _REPORTS = 1 << 60  # numbers of reports, apart from those of other messages
 _KINDS = (m.Done, m.Enqueued, m.Counted)
 REPORT_BYTES = MESSAGE + REPORT
@@ -35,6 +37,14 @@ def report_number(report: m.Report) -> int:
     about = getattr(report, "seq", getattr(report, "transfer", 0))
     kind = _KINDS.index(type(report)) if type(report) in _KINDS else len(_KINDS)
     return _REPORTS + 4 * int(about) + kind
+
+
+def _drawn_for(message: Any, number: int) -> int:
+    """By which number its jitter is drawn: what it is about, where it is about one thing."""
+    if isinstance(message, m.Ordered):
+        return message.number
+    transfer = getattr(message, "transfer", -1)
+    return number if transfer < 0 else _WORDS + 2 * transfer + isinstance(message, Landed)
 
 
 class Link:
@@ -72,15 +82,20 @@ class Network:
             found = self._links[sender, receiver] = Link(source)
         return found
 
+    def count(self, sender: Name, receiver: Name) -> int:
+        """The number of another message."""
+        link = self.link(sender, receiver)
+        link.count += 1
+        return link.count - 1
+
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, departure: int) -> None:
+        number = self.count(sender, receiver)
         link = self.link(sender, receiver)
         self.messages += 1
-        number = link.count
-        link.count += 1
         if link.held is not None:
             link.held.append((number, message))
             return
-        which = message.number if isinstance(message, m.Ordered) else number
+        which = _drawn_for(message, number)
         late = noise.below(self.jitter + 1, link.source, which) if self.jitter else 0
         arrival = departure + self.latency + nbytes * self.byte_ps // 1000 + late
         arrival = link.last = max(arrival, link.last, link.until)

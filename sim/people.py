@@ -87,7 +87,7 @@ class SimClient(Process):
                             nbytes = sim.weights.of(message)
                             sim.network.send(self.name, CONTROLLER, message, nbytes, at)
                         else:
-                            at = sim.send_contents(self.name, peer, message, at)
+                            sim.send_contents(self.name, peer, message, at)
                 case e.Close(peer=peer, reason=reason):
                     sim.tell(f"client {self.title!r} closes peer {peer}: {reason}")
                 case _:

@@ -2,8 +2,8 @@
 
 A machine is told of an event when a thread has taken it; what it answers is carried out by the same thread,
 one thing after another, each for its cost (`profiles`), and leaves at the moment when it has been paid for.
-The controller and a client have one thread each. A host has one that reads its orders and passes them on, one
-that enqueues on its devices, one that hears of completions, one for each connection by which contents come;
+The controller and a client have one thread each. A host has one that reads its orders, one that passes them on,
+one that enqueues on its devices, one that hears of completions, one for each connection by which contents come;
 reports on their way up are taken and passed on by a pool. So what happens to a gang on one path does not depend
 on what comes by another, and a thousand hosts can be worked out as one vector (`cohort`).
 """
@@ -151,7 +151,7 @@ class HostProcess(Process):
     def __init__(self, sim: Simulation, host: int, machine: Host) -> None:
         super().__init__(sim, host, machine)
         self._lanes: dict[Any, Lane] = {}
-        self._enqueue_free = 0
+        self._enqueue_free = self._write_free = 0
         self._prepared: dict[int, int] = {}  # gangs whose host work is done ahead -> when it is done
         self._acts: dict[type, Callable[[Any, int], int]] = {
             e.Send: self._send, e.Launch: self._launch, e.Prepare: self._prepare, e.CompileCode: self._compile,
@@ -197,22 +197,25 @@ class HostProcess(Process):
     # --- what its machine says ------------------------------------------------------------------------------
 
     def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
-        """Contents are written beside everything else, by the thread of their own connection."""
-        contents = at
         for effect in effects:
             if isinstance(effect, e.Send) and isinstance(effect.message, DATA):
                 for peer in effect.peers:
-                    to = self.sim.from_hosts(peer)
-                    contents = self.sim.send_contents(self.name, to, effect.message, max(contents, at))
+                    self.sim.send_contents(self.name, self.sim.from_hosts(peer), effect.message, at)
                 continue
             act = self._acts.get(type(effect))
             if act is not None:
                 at = act(effect, at)
-        return max(at, contents)
+        return at
 
     def _send(self, effect: e.Send, at: int) -> int:
+        """Orders are passed on by a thread of their own."""
+        if not isinstance(effect.message, m.Ordered):
+            for peer in effect.peers:
+                at = self.send(peer, effect.message, at)
+            return at
+        self._write_free = max(self._write_free, at)
         for peer in effect.peers:
-            at = self.send(peer, effect.message, at)
+            self._write_free = self.send(peer, effect.message, self._write_free)
         return at
 
     def _prepare(self, effect: e.Prepare, at: int) -> int:

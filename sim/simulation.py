@@ -243,9 +243,8 @@ class Simulation:
     def _meet(self, client: int, host: int) -> None:
         """Its first word: the connection is there, for what has been waiting for it."""
         self._met[client, host] = None
-        at = self.now
         for message in self._waiting.pop((client, host), []):
-            at = self.send_contents(host, client, message, at)
+            self.send_contents(host, client, message, self.now)
 
     def _tell_host(self, host: int, event: e.Effect) -> None:
         """By PCIe."""
@@ -296,29 +295,37 @@ class Simulation:
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Contents between these go through the hosts' CPUs, not over a torus."""
-        return not self.cargo.by_torus(sender, receiver)
+        return sender != receiver and not self.cargo.by_torus(sender, receiver)
 
-    def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> int:
-        """Returns when it has been written. A host cannot dial a client: it waits until the client has."""
-        if is_client(receiver) and (receiver, sender) not in self._met:
+    def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None:
+        """A pool of threads writes the words of the data plane: they cost time, and hold nothing else up."""
+        if at > self.now:
+            self.clock.at(at, self.send_contents, sender, receiver, message, at)
+        elif is_client(receiver) and (receiver, sender) not in self._met:
+            # A host cannot dial a client: it waits until the client has.
             self._waiting.setdefault((receiver, sender), []).append(message)
-            return at
-        if not isinstance(message, CARRIED):
-            at += self.profile.send if sender >= 0 else 0
-            self.network.send(sender, receiver, message, 0, at)
-            return at
-        nbytes = getattr(message, "nbytes", CARRIED_BYTES)
-        if sender >= 0 and self.by_host(sender, receiver):
-            at += self.profile.transfer_chunk
-        self.cargo.send(sender, receiver, message, nbytes, at)
-        return at
+        elif sender == receiver and not isinstance(message, CARRIED):
+            self._arrive(receiver, sender, self.network.count(sender, receiver), message)
+        elif isinstance(message, CARRIED):
+            nbytes = getattr(message, "nbytes", CARRIED_BYTES)
+            dear = sender >= 0 and self.by_host(sender, receiver)
+            self.cargo.send(
+                sender, receiver, message, nbytes, at + (self.profile.transfer_chunk if dear else 0)
+            )
+        else:
+            self.network.send(sender, receiver, message, 0, at + (self.profile.send if sender >= 0 else 0))
 
     def taking_contents(self, message: Any) -> int:
         """Host time of a word of the data plane."""
+        sender, receiver = message.sender, message.receiver
+        if sender == receiver:
+            return 0
         if isinstance(message, Chunk):
-            ends = message.sender, message.receiver
-            by_host = min(ends) < 0 or self.by_host(*ends)
-            return self.profile.transfer_chunk if by_host else 0
+            return (
+                self.profile.transfer_chunk
+                if min(sender, receiver) < 0 or self.by_host(sender, receiver)
+                else 0
+            )
         return self.profile.receive
 
     def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted:

@@ -6,6 +6,7 @@ A call of a program runs one computation (`opbyop`), a chain of them (`chained`)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Literal, cast
 
@@ -106,7 +107,7 @@ class Model:
     """What the models share: the hardware, and one island's devices, which run what they get in order."""
 
     def __init__(
-        self, setup: Setup, work: Work, profile: Profile, costs: Costs, noise: Noise, seed: int
+        self, setup: Setup, work: Work, profile: Profile, costs: Mapping[str, int], noise: Noise, seed: int
     ) -> None:
         if len(setup.cluster.islands) != 1:
             raise Impossible(
@@ -138,7 +139,7 @@ class Model:
 
 def run(
     system: str, setup: Setup, work: Work, profile: Profile, *, calls: int = 30, noise: Noise | None = None,
-    seed: int = 0, costs: Costs | None = None,
+    seed: int = 0, costs: Mapping[str, int] | None = None,
 ) -> Outcome:  # fmt: skip
     """The system's rate of steady work, after `calls` calls of the program."""
     if system not in SYSTEMS:

@@ -71,6 +71,7 @@ class CohortIsland:
         self._ending = -1  # the gang whose hosts are being told that it is over
         self._done_said: list[m.Done] = []
         self._read = np.zeros(hosts, dtype=np.int64)  # when each host's reader of orders is free
+        self._write = np.zeros(hosts, dtype=np.int64)  # ... the thread that passes them on
         self._enqueue = np.zeros(hosts, dtype=np.int64)  # ... the thread that enqueues
         self._hear = np.zeros(hosts, dtype=np.int64)  # ... the one that hears of completions
         self._last = np.zeros(hosts, dtype=np.int64)  # when the last order arrives there
@@ -123,7 +124,7 @@ class CohortIsland:
         return rows_of(hosts, self.island)
 
     def _go_down(self, message: m.Ordered, route: Route, departures: Ints) -> Ints:
-        """When each host that it reaches has read it, and passed it on."""
+        """When each host that it reaches has read it."""
         sim = self.sim
         write = sim.writing(message)
         cost = sim.taking(message) + len(message.steps) * sim.profile.relay_step
@@ -131,15 +132,15 @@ class CohortIsland:
         number = np.full(1, message.number, dtype=np.int64)
         began = self._reach(route.roots, departures + extra, cost, number)
         if route.ways is not None:
-            started = np.zeros(self.island.hosts, dtype=np.int64)
+            started = np.zeros(self.island.hosts, dtype=np.int64)  # when each begins to pass it on
             for level in (None, *route.levels):
                 rows = route.roots if level is None else level.rows
                 if level is not None:
                     began = self._reach(
                         rows, started[level.parents] + level.rank * write + extra, cost, number
                     )
-                started[rows] = began
-                self._read[rows] = began + route.ways[rows] * write
+                started[rows] = np.maximum(self._write[rows], began)
+                self._write[rows] = started[rows] + route.ways[rows] * write
         return self._read.copy()
 
     def _reach(self, rows: Rows, arrival: Ints, cost: int, number: Ints) -> Ints:

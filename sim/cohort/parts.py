@@ -191,7 +191,7 @@ class Part:
             self.move(e.Disconnected(end_of(self.island.sim.to_hosts(peer)), reason))
 
     def move(self, event: e.Effect) -> int:
-        """The transfer machine is told. Returns when all that it said has been written."""
+        """The transfer machine is told. Returns when the thread is free again: now."""
         island = self.island
         sim = island.sim
         at = sim.now
@@ -201,7 +201,7 @@ class Part:
             match said:
                 case e.Send(peers=to, message=message):
                     for end in to:
-                        at = sim.send_contents(self.host, sim.from_hosts(peer_of(end)), message, at)
+                        sim.send_contents(self.host, sim.from_hosts(peer_of(end)), message, at)
                 case e.Received(transfer=transfer):
                     self.open -= 1
                     self.tell(said, ("recv", transfer), sim.now)

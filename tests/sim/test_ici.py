@@ -303,10 +303,8 @@ def test_scattered_members_are_a_long_way_round() -> None:
     corners = Place(0, grids.compact([0, 9, 18, 27, 36, 45, 54, 63]))
     found = axes_of(corners, Group(((8, 1),)), island, PLAIN)
     assert found == (Axis("ring", 8, PLAIN.ici_bandwidth / 2, 2 * LATENCY),)  # a diagonal: two hops a step
-    between_chips = axes_of(corners, Group(((8, 1),)), island, TWIN)
-    assert (
-        between_chips[0].latency == LATENCY * (8 + 3 + 1) / 8
-    )  # down each time, across every second time, and back
+    between_chips = axes_of(corners, Group(((8, 1),)), torus(8, 8, wraps=False), TWIN)
+    assert between_chips[0].latency == LATENCY * (7 + 3 + 7 + 3) / 8  # down, across, and both ways back
     assert take("all-gather", SHARE, island, place=corners) > take(
         "all-gather", SHARE, island, place=line(0, 0, 8)
     )

@@ -17,7 +17,7 @@ one chip always do: an axis has the bandwidth that is left for one of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Literal, NamedTuple
@@ -28,6 +28,7 @@ import numpy.typing as npt
 from core.errors import Impossible
 from core.place import Place
 from core.topology import Island
+from core.torus import offsets
 
 from .chips import Chip
 
@@ -138,7 +139,7 @@ def _coordinates(place: Place, group: Group, island: Island) -> Coordinates | No
     if found is not None:
         return found
     points = _points(place, group, island)
-    box = tuple(tuple(np.unique(along).tolist()) for along in points)
+    box = tuple(tuple(np.flatnonzero(np.bincount(along)).tolist()) for along in points)
     return box if group.size * 2 >= prod(map(len, box)) else None
 
 
@@ -202,25 +203,33 @@ def _cut(extent: int, stride: int, radices: Shape) -> list[tuple[int, int, int]]
 
 def _points(place: Place, group: Group, island: Island) -> list[Numbers]:
     """By axis: the coordinate of each member, in the order of the group."""
-    hosts, inner = np.divmod(_devices(place)[group.members()] - island.base_device, island.per_host)
-    found: list[Numbers] = []
-    for count, block in zip(reversed(_hosts(island)), reversed(island.block), strict=True):
-        hosts, host = np.divmod(hosts, count)
-        inner, rest = np.divmod(inner, block)
-        found.append(host * block + rest)
-    return found[::-1]
+    numbers = _devices(place)
+    if group.levels != ((place.size, 1),):
+        numbers = numbers[group.members()]
+    numbers = numbers - island.base_device
+    return [along[numbers] for along in _by_number(island.torus, island.block)]
+
+
+@lru_cache(maxsize=16)
+def _by_number(torus: Shape, block: Shape) -> list[Numbers]:
+    """By axis: the coordinate of each device of an island."""
+    numbers = np.zeros((), dtype=np.int64)
+    for axis in range(len(torus)):
+        numbers = np.add.outer(numbers, np.array(offsets(torus, block, axis)))
+    found = []
+    for axis, size in enumerate(torus):
+        along = np.empty(numbers.size, dtype=np.int64)
+        along[numbers] = np.arange(size).reshape(-1, *(1,) * (len(torus) - axis - 1))
+        found.append(along)
+    return found
 
 
 @lru_cache(maxsize=4)
 def _devices(place: Place) -> Numbers:
     """In virtual order."""
-
-    def numbers() -> Iterator[Numbers]:
-        for grid in place.grids:
-            levels = zip(grid.shape, grid.strides, strict=True)
-            yield Group(tuple(levels), grid.base).members()
-
-    return np.concatenate(list(numbers()))
+    grids = {(grid.shape, grid.strides) for grid in place.grids}  # alike ones, many of them
+    patterns = {one: Group(tuple(zip(*one, strict=True))).members() for one in grids}
+    return np.concatenate([grid.base + patterns[grid.shape, grid.strides] for grid in place.grids])
 
 
 def _hosts(island: Island) -> Shape:
@@ -280,7 +289,7 @@ def _along(at: Shape, used: Shape, around: int, hop: Link) -> Axis:
 
 def _scattered(place: Place, group: Group, island: Island, chip: Chip) -> tuple[Axis, ...]:
     points = _points(place, group, island)
-    points[-1] //= chip.devices_per_chip
+    points[-1] = points[-1] // chip.devices_per_chip
     hops = np.zeros(group.size, dtype=np.int64)
     for at, size, wraps in zip(points, _shape(island, chip), island.wraps, strict=True):
         away = np.abs(at - np.roll(at, -1))

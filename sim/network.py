@@ -23,7 +23,7 @@ Name = int
 _SHIFT = 1 << 32
 _WORDS = 1 << 59  # of the data plane
 _REPORTS = 1 << 60  # numbers of reports, apart from those of other messages
-_KINDS = (m.Done, m.Enqueued, m.Counted)
+_KINDS = (m.Counted, m.Enqueued, m.Done)  # in the order in which a host says them of one thing
 REPORT_BYTES = MESSAGE + REPORT
 
 
@@ -37,6 +37,11 @@ def report_number(report: m.Report) -> int:
     about = getattr(report, "seq", getattr(report, "transfer", 0))
     kind = _KINDS.index(type(report)) if type(report) in _KINDS else len(_KINDS)
     return _REPORTS + 4 * int(about) + kind
+
+
+def about(number: int) -> int:
+    """What a report is about: all that a host says of one thing takes the same time, and so stays in its order."""
+    return number & ~3
 
 
 def _drawn_for(message: Any, number: int) -> int:
@@ -121,7 +126,7 @@ class Network:
             return departure + self.latency
         arrival = departure + self.report_latency
         if self.jitter:
-            arrival += noise.below(self.jitter + 1, self.link(sender, receiver).source, report_number(report))
+            arrival += noise.below(self.jitter + 1, self.link(sender, receiver).source, about(report_number(report)))
         return arrival
 
     def _deliver(

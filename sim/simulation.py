@@ -329,8 +329,7 @@ class Simulation:
         return self.profile.receive
 
     def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted:
-        layout = self._hosts[host].machine.executor.layout_of(effect.buffer)
-        return e.RowsCounted(effect.transfer, self.rows_of(host, layout, effect.target, self.hosts_of))
+        return e.RowsCounted(effect.transfer, self.rows_of(host, effect.source, effect.target, self.hosts_of))
 
     def copy_time(self, layout: Layout | None) -> int:
         """Between device memory and host DRAM."""

@@ -23,7 +23,7 @@ from core.transfer import Transfer
 
 from .. import noise
 from ..lanes import Lane
-from ..network import CONTROLLER, link_of, report_number
+from ..network import CONTROLLER, about, link_of, report_number
 from ..noise import Ints
 from ..weights import is_quiet
 from .climbs import Climbs
@@ -321,7 +321,7 @@ class CohortIsland:
         """All these hosts say it, at these times: their relays combine it, and the roots tell the controller."""
         sim, route = self.sim, self.tree.route(hosts)
         one = m.Reports(self.island.index, self.epoch, self.tree_number, said[:1])
-        number = np.full(1, report_number(said[0]), dtype=np.int64)
+        number = np.full(1, about(report_number(said[0])), dtype=np.int64)
         take = sim.taking(one)
         extra = sim.writing(one) + sim.network.report_latency
         at = times
@@ -334,7 +334,7 @@ class CohortIsland:
                 at[level.heads] = np.maximum(at[level.heads], latest)
             at = at[route.roots]
         arrival = at + extra + self._late(route.roots, number)
-        self._to_controller(route, arrival, said, take, int(number[0]))
+        self._to_controller(route, arrival, said, take, report_number(said[0]))
 
     def _late(self, rows: Any, number: Ints) -> Ints | int:
         jitter = self.sim.network.jitter

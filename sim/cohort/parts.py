@@ -176,10 +176,8 @@ class Part:
 
     def _count(self, effect: e.CountRows) -> None:
         sim, when = self.island.sim, _one(self.causes.latest(effect.causes))
-        rows = sim.rows_of(self.host, self.executor.layout_of(effect.buffer), effect.target, sim.hosts_of)
         at = max(sim.now, when + 2 * sim.times.pcie_latency)
-        counted = e.RowsCounted(effect.transfer, rows)
-        sim.clock.at(at, self.tell, counted, ("count", effect.transfer), at)
+        sim.clock.at(at, self.tell, sim.rows(self.host, effect), ("count", effect.transfer), at)
 
     def come(self, sender: int, number: int, message: Any, cost: int) -> None:
         self.island.lane(self.host, sender).put(

@@ -27,6 +27,7 @@ from sim.simulation import Simulation, Times
 from tests.fuzz import programs
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
+POOLBITS = 16
 POLICIES: tuple[Callable[[], Policy], ...] = (Fifo, Stride, Priority, Shortest, Deadline, RoundRobin)
 
 
@@ -161,7 +162,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
     sim = Simulation(
         setup(scene), policy=POLICIES[scene.policy], profile=costs, fidelity=fidelity, seed=scene.seed,
         noise=scene.noise, config=config, times=Times(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS),
-        chunk=1 << 12, pool=1 << 16,
+        chunk=1 << 12, pool=1 << POOLBITS,
     )  # fmt: skip
     users = [User(sim, scene, number, moves) for number in range(scene.clients)]
     for user in users:

@@ -21,28 +21,52 @@ if TYPE_CHECKING:
 
 
 def boot(sim: Simulation) -> None:
-    if sim.islands:
-        _boot_cohorts(sim)
-    else:
-        _boot_hosts(sim)
-    sim.controller_process.arm()
-
-
-def _boot_cohorts(sim: Simulation) -> None:
-    """An island's first executor hears what its hosts hear, and what it says they all say."""
-    controller, seats = sim.controller, [dict[int, m.Seat]() for _ in sim.islands]
-    todo: deque[Any] = deque()
+    """Hosts on their own speak for themselves; a cohort's executor hears what its hosts hear, and what it says they
+    all say."""
+    todo: deque[tuple[Process, e.Effect]] = deque()
+    worlds: dict[tuple[int, int], list[int]] = {}
+    seats: dict[int, dict[int, m.Seat]] = {index: {} for index in sim.islands}
+    controller = sim.controller_process
     for host in range(sim.cluster.hosts):
-        todo.append(e.Came(host, m.Join(host, 1)))
+        if sim.cluster.island_of_host(host).index in sim.islands:
+            todo.append((controller, e.Came(host, m.Join(host, 1))))
+        else:
+            todo.append((sim.process(host), e.Connected(CONTROLLER)))
     while todo:
-        for effect in controller.handle(todo.popleft(), 0):
-            if isinstance(effect, e.FormWorld):
-                todo.append(e.WorldUp(effect.island, effect.epoch))
-            elif isinstance(effect, e.Send) and isinstance(effect.message, m.Seat):
-                _seat(sim, effect.message, seats[effect.message.island], todo)
+        process, event = todo.popleft()
+        for effect in process.machine.handle(event, 0):
+            _obey(sim, process, effect, todo, worlds, seats)
+    for host in range(sim.cluster.hosts):
+        if sim.cluster.island_of_host(host).index not in sim.islands:
+            sim.process(host).arm()
+    controller.arm()
 
 
-def _seat(sim: Simulation, seat: m.Seat, seats: dict[int, m.Seat], todo: deque[Any]) -> None:
+def _obey(
+    sim: Simulation, process: Process, effect: Any, todo: deque[tuple[Process, e.Effect]],
+    worlds: dict[tuple[int, int], list[int]], seats: dict[int, dict[int, m.Seat]],
+) -> None:  # fmt: skip
+    match effect:
+        case e.Send(message=m.Seat() as seat) if seat.island in sim.islands:
+            _seat(sim, seat, seats[seat.island], todo)
+        case e.Send(peers=to, message=message):
+            for peer in to:
+                name = sim.process_of(peer) if process is sim.controller_process else peer
+                todo.append((sim.process(name), e.Came(process.name, message)))
+        case e.FormWorld(island=island, epoch=epoch):
+            todo.append((process, e.WorldUp(island, epoch)))
+        case e.Reform(epoch=epoch, members=members):
+            come = worlds.setdefault((sim.cluster.island_of_host(process.name).index, epoch), [])
+            come.append(process.name)
+            if len(come) == spans.count(members):
+                todo.extend((sim.process(host), e.Reformed(epoch)) for host in sorted(come))
+        case _:
+            pass
+
+
+def _seat(
+    sim: Simulation, seat: m.Seat, seats: dict[int, m.Seat], todo: deque[tuple[Process, e.Effect]]
+) -> None:
     """When the last host has its seat, the epoch's world stands."""
     seats[seat.host] = seat
     island = sim.islands[seat.island]
@@ -53,36 +77,5 @@ def _seat(sim: Simulation, seat: m.Seat, seats: dict[int, m.Seat], todo: deque[A
     executor.handle(e.Reformed(seat.epoch), 0)
     island.seated(seats)
     for host, its in seats.items():
-        todo.append(e.Came(host, m.Seated(host, its.epoch, its.tree, its.last)))
-
-
-def _boot_hosts(sim: Simulation) -> None:
-    todo: deque[tuple[Process, e.Effect]] = deque()
-    worlds: dict[tuple[int, int], list[int]] = {}
-
-    def obey(process: Process, effect: Any) -> None:
-        match effect:
-            case e.Send(peers=to, message=message):
-                for peer in to:
-                    name = sim.process_of(peer) if process is sim.controller_process else peer
-                    known_as = sim.connection(process.name) if name == CONTROLLER else process.name
-                    todo.append((sim.process(name), e.Came(known_as, message)))
-            case e.FormWorld(island=island, epoch=epoch):
-                todo.append((process, e.WorldUp(island, epoch)))
-            case e.Reform(epoch=epoch, members=members):
-                key = (sim.cluster.island_of_host(process.name).index, epoch)
-                come = worlds.setdefault(key, [])
-                come.append(process.name)
-                if len(come) == spans.count(members):
-                    todo.extend((sim.process(host), e.Reformed(epoch)) for host in sorted(come))
-            case _:
-                pass
-
-    for host in range(sim.cluster.hosts):
-        todo.append((sim.process(host), e.Connected(CONTROLLER)))
-    while todo:
-        process, event = todo.popleft()
-        for effect in process.machine.handle(event, 0):
-            obey(process, effect)
-    for host in range(sim.cluster.hosts):
-        sim.process(host).arm()
+        seated = m.Seated(host, its.epoch, its.tree, its.last)
+        todo.append((sim.controller_process, e.Came(host, seated)))

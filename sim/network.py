@@ -126,7 +126,9 @@ class Network:
             return departure + self.latency
         arrival = departure + self.report_latency
         if self.jitter:
-            arrival += noise.below(self.jitter + 1, self.link(sender, receiver).source, about(report_number(report)))
+            arrival += noise.below(
+                self.jitter + 1, self.link(sender, receiver).source, about(report_number(report))
+            )
         return arrival
 
     def _deliver(

@@ -113,7 +113,7 @@ class ControllerProcess(Process):
                         self._see_numbers(sim.process_of(to[0]), message)
                     if isinstance(message, m.Ordered):
                         at += sim.profile.step * len(message.steps)
-                        if sim.islands:
+                        if message.island in sim.islands:
                             at = self._to_cohort(message, len(to), at)
                             continue
                     for peer in to:

@@ -12,7 +12,7 @@ The same arguments give the same trace, to the byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -38,14 +38,15 @@ from .cargo import CARRIED_BYTES, Cargo, Roads
 from .clock import Clock
 from .cohort import CohortIsland
 from .devices import Fabric
-from .errors import Stuck
+from .errors import Stuck, Unannounced
+from .faults import Fault, divided
 from .hardware import Setup
 from .ici import kernel_time
 from .kernels import Kernel
 from .network import CONTROLLER, Network, report_number
 from .noise import Noise
 from .people import SimClient
-from .processes import CARRIED, ControllerProcess, HostProcess, Process, is_client
+from .processes import CARRIED, ControllerProcess, HostProcess, is_client
 from .profiles import Profile
 from .routes import even_rows
 from .weights import Weights
@@ -75,7 +76,7 @@ class Simulation:
     def __init__(
         self, setup: Setup, *, policy: Callable[[], Policy] = Fifo, profile: Profile,
         fidelity: Literal["exact", "cohort"] = "cohort", seed: int = 0, noise: Noise | None = None,
-        config: Config | None = None, times: Times | None = None, chunk: int = 16 * MIB, pool: int = 1 << 30,
+        config: Config | None = None, times: Times | None = None, faults: Iterable[Fault] = (), chunk: int = 16 * MIB, pool: int = 1 << 30,
     ) -> None:  # fmt: skip
         self.setup, self.profile, self.fidelity, self.seed = setup, profile, fidelity, seed
         self.noise = noise or Noise()
@@ -112,13 +113,26 @@ class Simulation:
         self.config = config or Config(fanout=self._fanout(), bounds=Config().bounds)
         self.controller = Controller(self.cluster, policy, self.config, trace=self.trace)
         self.controller_process = ControllerProcess(self, self.controller)
-        exact = fidelity == "exact"
-        self._hosts = [self._new_host(host) for host in range(self.cluster.hosts)] if exact else []
-        self.islands = [] if exact else [CohortIsland(self, island) for island in self.cluster.islands]
+        faults = list(faults)
+        exact = (
+            dict.fromkeys(range(len(self.cluster.islands)))
+            if fidelity == "exact"
+            else divided(faults, self.cluster)
+        )
+        self.islands: dict[int, CohortIsland] = {}  # those that are simulated as cohorts
+        self._hosts: dict[int, HostProcess] = {}  # those of the others
+        for island in self.cluster.islands:
+            if island.index not in exact:
+                self.islands[island.index] = CohortIsland(self, island)
+                continue
+            for host in range(island.base_host, island.base_host + island.hosts):
+                self._hosts[host] = self._new_host(host)
         self._set_stragglers()
         boot(self)
-        for island in self.islands:
-            self.clock.at(self.times.beat, self._beat, island)
+        for cohort in self.islands.values():
+            self.clock.at(self.times.beat, self._beat, cohort)
+        for fault in faults:
+            self.clock.at(fault.at, self._befall, fault)
 
     def _beat(self, island: CohortIsland) -> None:
         island.beat()
@@ -201,7 +215,7 @@ class Simulation:
     def process(self, name: int) -> Any:
         """A `Process`, or what stands for one."""
         if name >= 0:
-            return self._hosts[name] if self._hosts else self.islands[self._island_of(name)].member(name)
+            return self._hosts.get(name) or self.islands[self._island_of(name)].member(name)
         return self.clients[-name - 2] if is_client(name) else self.controller_process
 
     def _island_of(self, host: int) -> int:
@@ -336,21 +350,45 @@ class Simulation:
         pcie = self.setup.chips[0].pcie_bandwidth
         return int(shard_bytes(layout) * 1e9 / pcie) if layout is not None and pcie else 0
 
+    def _befall(self, fault: Fault) -> None:
+        whom, after = fault.whom, fault.duration
+        if fault.what == "slow":
+            self.slow(int(whom), fault.factor)
+            if after is not None:
+                self.clock.at(self.now + after, self.slow, whom, 1.0)
+        elif fault.what == "cut":
+            self.cut(int(whom), duration=after)
+        elif fault.what == "fail_gang":
+            self.fail_gang(int(whom), fault.name)
+        else:
+            getattr(self, fault.what)(whom)
+
+    def _alone(self, host: int) -> HostProcess:
+        """A host to which something happens that does not happen to its neighbours."""
+        found = self._hosts.get(host)
+        if found is None:
+            raise Unannounced(
+                f"host {host} is simulated as one of a cohort of alike hosts, and trouble that divides them must be "
+                "announced: Simulation(faults=[...]), or fidelity='exact'"
+            )
+        return found
+
     # --- trouble --------------------------------------------------------------------------------------------
 
     def slow(self, host: int, factor: float) -> None:
         """Its devices take so many times as long, from now on; 1.0 mends it."""
         self.fabric.slow[host] = factor
-        if self.islands:
-            island = self.islands[self._island_of(host)]
-            island.slow(host - island.island.base_host, factor)
+        cohort = self.islands.get(self._island_of(host))
+        if cohort is not None:
+            cohort.slow(host - cohort.island.base_host, factor)
 
     def fail_gang(self, host: int, name: str, cause: str = "it divided by zero") -> None:
         """The next gang of this name fails on this host."""
+        self._alone(host)
         self.fabric.failing[host, name] = m.Blame("user", cause)
 
     def lose_device(self, device: int) -> None:
-        host = self.cluster.host_of(device)
+        host = self._alone(self.cluster.host_of(device)).name
         self.fabric.lose(device)
         self._tell_host(
             host, e.DeviceLost(device, m.Blame("device-lost", f"device {device} is gone", host=host))
@@ -358,7 +396,7 @@ class Simulation:
 
     def crash_host(self, host: int) -> None:
         """Its process is gone, at once; others find out when its lease has run out, or when it comes back."""
-        self._hosts[host].alive = False
+        self._alone(host).alive = False
         self.fabric.die(host)
         self.worlds.forget(host)
         self._gone(host)
@@ -382,7 +420,7 @@ class Simulation:
 
     def return_host(self, host: int) -> None:
         """It comes back as another process, with nothing."""
-        if self._hosts[host].alive:
+        if self._alone(host).alive:
             self.crash_host(host)
         for partner in self._unaware.pop(host, []):
             self.process(partner).lose(host, "it began anew")
@@ -392,7 +430,7 @@ class Simulation:
     def leave_host(self, host: int, reason: str = "a pre-emption notice") -> None:
         """A planned stop: it is drained, and does not come back."""
         self._leaving[host] = None
-        self._hosts[host].serve(e.LeaveRequested(reason), self.now)
+        self._alone(host).serve(e.LeaveRequested(reason), self.now)
 
     def stopped(self, process: HostProcess, reason: str) -> None:
         """It was dismissed."""
@@ -409,12 +447,17 @@ class Simulation:
     def crash_client(self, name: str) -> None:
         for client in self.clients:
             if client.title == name and client.alive:
+                for host in range(self.cluster.hosts) if self.islands else ():
+                    self._alone(host)
                 client.alive = False
                 self._gone(client.name)
 
     def cut(self, one: int, other: int = CONTROLLER, duration: int | None = None) -> None:
         """The connection is cut, for so long, or until `mend`. Longer than a lease, and both take the other for
         gone."""
+        for host in (one, other):
+            if host >= 0:
+                self._alone(host)
         self.network.cut(one, other)
         if duration is not None:
             self.clock.at(self.now + duration, self.mend, one, other)

@@ -19,6 +19,7 @@ from core.controller import Config
 from core.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
 from core.program import Program, SliceSpec
 from core.session import Blocked, Submitted
+from sim.faults import Fault
 from sim.hardware import Setup, load
 from sim.noise import Noise
 from sim.people import SimClient
@@ -27,7 +28,6 @@ from sim.simulation import Simulation, Times
 from tests.fuzz import programs
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
-POOLBITS = 16
 POLICIES: tuple[Callable[[], Policy], ...] = (Fifo, Stride, Priority, Shortest, Deadline, RoundRobin)
 
 
@@ -51,7 +51,10 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
     islands = rng.choice((1, 1, 2))
     hosts, per_host = rng.randint(2, 9), rng.choice((2, 4, 8))
     devices = hosts * per_host
-    slices = [SliceSpec(f"s{n}", rng.choice((devices, devices, rng.randint(1, devices)))) for n in range(rng.randint(1, 4))]
+    slices = [
+        SliceSpec(f"s{n}", rng.choice((devices, devices, rng.randint(1, devices))))
+        for n in range(rng.randint(1, 4))
+    ]
     style = programs.Style(
         nodes=rng.randint(1, 7), costs=(3 * US, 40 * US, 700 * US), moves=moves, donation=0.3,
         irregular=rng.choice((0.0, 0.3)), sparse=0.2 if moves and rng.random() < 0.3 else 0.0,
@@ -162,13 +165,11 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
     sim = Simulation(
         setup(scene), policy=POLICIES[scene.policy], profile=costs, fidelity=fidelity, seed=scene.seed,
         noise=scene.noise, config=config, times=Times(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS),
-        chunk=1 << 12, pool=1 << POOLBITS,
+        faults=[Fault(at, what, whom) for at, what, whom in scene.troubles], chunk=1 << 12, pool=1 << 16,
     )  # fmt: skip
     users = [User(sim, scene, number, moves) for number in range(scene.clients)]
     for user in users:
         sim.env.process(user.live())
-    for at, what, whom in scene.troubles:
-        sim.clock.at(at, befall, sim, what, whom)
     sim.run(until=lambda: all(user.over for user in users) or sim.now > 20 * S)
     return {
         "heard": [user.heard for user in users],
@@ -178,13 +179,6 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
         "runs": list(sim.trace.rows("runs")),
         "intervals": sorted(sim.trace.intervals()),
     }
-
-
-def befall(sim: Simulation, what: str, whom: int) -> None:
-    if what == "slow":
-        sim.slow(whom, 1.5)
-    else:
-        getattr(sim, what)(whom)
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:

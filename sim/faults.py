@@ -1,0 +1,73 @@
+"""Trouble, announced: what befalls whom when, so that islands it will divide are simulated host by host from the
+start.
+
+A cohort stands for hosts that behave alike. A host that is slow still does; one that crashes, is cut off, leaves
+or fails alone does not. `Simulation(faults=...)` takes a list of these, or `drawn` ones; it refuses unannounced
+trouble on an island that it has as a cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from random import Random
+
+import msgspec
+
+from core.topology import Cluster
+
+# What there is -> whether it divides the hosts of an island.
+KINDS = {
+    "slow": False, "crash_host": True, "return_host": True, "leave_host": True, "lose_device": True, "cut": True,
+    "fail_gang": True, "crash_client": True,
+}  # fmt: skip
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`whom`: a host; of `lose_device` a device, of `crash_client` a client's name."""
+
+    at: int  # nanoseconds
+    what: str
+    whom: int | str
+    factor: float = 1.5  # of "slow"
+    duration: int | None = None  # of "slow" and "cut": after that it is mended
+    name: str = ""  # of "fail_gang": of which gang
+
+    def __post_init__(self) -> None:
+        if self.what not in KINDS:
+            near = get_close_matches(self.what, KINDS, 1, 0)
+            raise ValueError(f"no such trouble: {self.what!r}; did you mean {near[0]!r}?")
+        if self.at < 0:
+            raise ValueError(f"{self.what} at {self.at} ns: time begins at 0")
+        if isinstance(self.whom, str) != (self.what == "crash_client"):
+            raise ValueError(
+                f"{self.what} befalls a {'client, by name' if isinstance(self.whom, int) else 'number'}"
+            )
+
+
+def divided(faults: Iterable[Fault], cluster: Cluster) -> dict[int, None]:
+    """Islands whose hosts will not stay alike."""
+    found: dict[int, None] = {}
+    for fault in faults:
+        if not KINDS[fault.what]:
+            continue
+        if isinstance(fault.whom, str):
+            found.update(dict.fromkeys(range(len(cluster.islands))))
+        elif fault.what == "lose_device":
+            found[cluster.island_of_device(fault.whom).index] = None
+        else:
+            found[cluster.island_of_host(fault.whom).index] = None
+    return found
+
+
+def drawn(
+    seed: int, cluster: Cluster, number: int, before: int, kinds: tuple[str, ...] = ("crash_host",)
+) -> list[Fault]:
+    """So many, of these kinds, evenly over the hosts and the time."""
+    rng = Random(f"faults {seed}")
+    found = []
+    for _ in range(number):
+        what = rng.choice(kinds)
+        whom = rng.randrange(cluster.devices if what == "lose_device" else cluster.hosts)
+        found.append(Fault(rng.randrange(before), what, whom))
+    return sorted(found, key=lambda fault: (fault.at, fault.what, str(fault.whom)))

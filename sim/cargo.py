@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from core.dataplane import Chunk, Offer
 from core.topology import Cluster
 
 from .clock import Clock
@@ -39,6 +40,16 @@ def taking(nbytes: int, bandwidth: float) -> int:
     return int(nbytes * 1e9 / bandwidth) if bandwidth else 0
 
 
+def number_of(message: Any) -> int:
+    """Which comes first of what two ends have for each other at the same nanosecond: by what it is, and so the same
+    whoever is asked first. What is offered comes before its pieces, and word that it is spoilt behind them."""
+    if isinstance(message, Chunk):
+        piece = (message.piece + 1 << 48) + message.offset
+    else:
+        piece = 0 if isinstance(message, Offer) else 1 << 80
+    return FIRST + (int(message.transfer) << 81) + piece
+
+
 class Cargo:
     """`arrive(receiver, sender, number, message)`: in turn with what else comes from that sender."""
 
@@ -47,13 +58,11 @@ class Cargo:
     ) -> None:
         self._clock, self._cluster, self._roads, self._arrive = clock, cluster, roads, arrive
         self._ports: dict[tuple[str, Name], Port] = {}
-        self._count: dict[tuple[Name, Name], int] = {}
         self._lives: dict[Name, int] = {}
         self.moved: dict[tuple[Name, Name], int] = {}  # bytes by (sender, receiver)
 
     def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, departure: int) -> None:
-        number = self._count.get((sender, receiver), FIRST)
-        self._count[sender, receiver] = number + 1
+        number = number_of(message)
         self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + nbytes
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
         self._clock.at(departure, self._leave, life, sender, receiver, number, message, nbytes)

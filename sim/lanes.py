@@ -40,12 +40,13 @@ class Swarm:
 class Lane:
     """`serve(what, now)` is called when the cost of taking it has been paid; it returns when the lane is free."""
 
-    __slots__ = ("_busy", "_clock", "_serve", "_swarms", "_waiting", "free")
+    __slots__ = ("_busy", "_clock", "_count", "_serve", "_swarms", "_waiting", "free")
 
     def __init__(self, clock: Clock, serve: Callable[[Any, int], int]) -> None:
         self._clock = clock
         self._serve = serve
-        self._waiting: list[tuple[int, Order, int, Any]] = []
+        self._waiting: list[tuple[int, Order, int, int, Any]] = []
+        self._count = 0
         self._busy = False
         self._swarms: list[Swarm] = []
         self.free = 0
@@ -56,19 +57,20 @@ class Lane:
 
     def put(self, order: Order, cost: int, what: Any) -> None:
         """It has arrived."""
-        heappush(self._waiting, (self._clock.now, order, cost, what))
+        self._count += 1
+        heappush(self._waiting, (self._clock.now, order, self._count, cost, what))
         if not self._busy:
             self._busy = True
             self._clock.at(max(self.free, self._clock.now), self._take, priority=LATE)
 
     def _take(self) -> None:
         if self._swarms:
-            arrival, (source, _), _, _ = self._waiting[0]
+            arrival, (source, _), *_ = self._waiting[0]
             self._work_off(arrival, source)
             if self.free > self._clock.now:
                 self._clock.at(self.free, self._take, priority=LATE)
                 return
-        _, _, cost, what = heappop(self._waiting)
+        *_, cost, what = heappop(self._waiting)
         if cost:
             self._clock.at(self._clock.now + cost, self._done, what)
         else:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core import messages as m
-from core.dataplane import Landed
+from core.dataplane import Grant, Landed
 
 from . import noise
 from .clock import Clock
@@ -55,13 +55,12 @@ def _drawn_for(message: Any, number: int) -> int:
 class Link:
     """One direction of a connection."""
 
-    __slots__ = ("count", "held", "last", "source", "until")
+    __slots__ = ("count", "held", "last", "source")
 
     def __init__(self, source: int) -> None:
         self.source = source  # of its jitter
         self.count = 0
-        self.last = 0  # when what was sent last arrives
-        self.until = 0  # nothing arrives before: it is cut until then
+        self.last = [0, 0]  # when what was sent last arrives: orders and calls; words about contents
         self.held: list[Any] | None = None  # cut, nobody knows for how long
 
 
@@ -97,13 +96,15 @@ class Network:
         number = self.count(sender, receiver)
         link = self.link(sender, receiver)
         self.messages += 1
+        words = isinstance(message, Grant | Landed)  # they have a stream of their own
         if link.held is not None:
             link.held.append((number, message))
             return
         which = _drawn_for(message, number)
         late = noise.below(self.jitter + 1, link.source, which) if self.jitter else 0
         arrival = departure + self.latency + nbytes * self.byte_ps // 1000 + late
-        arrival = link.last = max(arrival, link.last, link.until)
+        arrival = max(arrival, link.last[words])
+        link.last[words] = arrival
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
         self._clock.at(arrival, self._deliver, life, receiver, sender, number, message)
 
@@ -166,11 +167,11 @@ class Network:
         for sender, receiver in ((one, other), (other, one)):
             link = self.link(sender, receiver)
             held, link.held = link.held or [], None
-            arrival = max(self._clock.now + self.latency, link.last)
+            arrival = max(self._clock.now + self.latency, *link.last)
             life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
             for number, message in sorted(held, key=lambda pair: pair[0]):
                 self._clock.at(arrival, self._deliver, life, receiver, sender, number, message)
-            link.last = arrival
+            link.last = [arrival, arrival]
 
     def cuts(self, one: Name, other: Name) -> int:
         return self._cuts.get((one, other), 0)

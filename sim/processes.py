@@ -91,8 +91,10 @@ class ControllerProcess(Process):
     def __init__(self, sim: Simulation, machine: Controller) -> None:
         super().__init__(sim, CONTROLLER, machine)
         self.lane = Lane(sim.clock, self.serve)
+        self._gone: dict[int, None] = {}  # whose connection is over: what is said to them is lost
 
     def come(self, sender: int, number: int, message: Any) -> None:
+        self._gone.pop(sender, None)
         event = e.Came(self.sim.connection(sender), message)
         if isinstance(message, m.Reports) and is_quiet(message.reports[0]):
             self.serve(event, self.sim.now)
@@ -102,6 +104,7 @@ class ControllerProcess(Process):
     def lose(self, sender: int, reason: str) -> None:
         """The lease of a peer has run out."""
         if self.alive:
+            self._gone[sender] = None
             self.lane.put((_rank(sender), 1 << 62), 0, e.Disconnected(self.sim.connection(sender), reason))
 
     def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
@@ -116,8 +119,9 @@ class ControllerProcess(Process):
                         if message.island in sim.islands:
                             at = self._to_cohort(message, len(to), at)
                             continue
-                    for peer in to:
-                        at = self.send(sim.process_of(peer), message, at)
+                    for peer in map(sim.process_of, to):
+                        if peer not in self._gone:
+                            at = self.send(peer, message, at)
                 case e.FormWorld(island=island, epoch=epoch):
                     sim.clock.at(sim.now + sim.times.form, self._formed, island, epoch)
                 case e.Tell(text=text):

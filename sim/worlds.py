@@ -19,17 +19,24 @@ class Worlds:
     ) -> None:
         self._clock, self._cluster, self._join, self._tell = clock, cluster, join, tell
         self._come: dict[tuple[int, int], dict[int, int]] = {}  # (island, epoch) -> host -> when
+        self._waits: dict[int, int] = {}  # host -> the epoch that it last came to
 
     def come(self, host: int, effect: e.Reform, at: int) -> None:
         key = (self._cluster.island_of_host(host).index, effect.epoch)
         here = self._come.setdefault(key, {})
         here[host] = at
+        self._waits[host] = effect.epoch
         if len(here) == spans.count(effect.members):
             del self._come[key]
             stands = max(here.values()) + self._join
             for member in sorted(here):
-                self._clock.at(stands, self._tell, member, e.Reformed(effect.epoch))
+                self._clock.at(stands, self._stands, member, effect.epoch)
+
+    def _stands(self, host: int, epoch: int) -> None:
+        if self._waits.get(host) == epoch:  # else it has gone, or waits for another by now
+            self._tell(host, e.Reformed(epoch))
 
     def forget(self, host: int) -> None:
+        self._waits.pop(host, None)
         for here in self._come.values():
             here.pop(host, None)

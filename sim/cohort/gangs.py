@@ -203,7 +203,8 @@ class Gangs:
         for other in sorted(self._timed.values(), key=_seq):
             if other.seq >= job.seq:
                 break
-            if not other.gang.collective and spans.overlap(other.where.hosts, job.where.hosts):
+            ahead = self._each is None or not other.gang.collective  # else its own end comes in its own time
+            if ahead and spans.overlap(other.where.hosts, job.where.hosts):
                 self._finish(other)
         del self._timed[job.seq]
         self._traced(job)

@@ -71,6 +71,8 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
         (rng.randint(1, 4000) * US, rng.choice(troubles), rng.randrange(hosts * islands))
         for _ in range(rng.choice((0, 1, 2)) if troubles else 0)
     ]
+    back = [(at + 5000 * US, "return_host", whom) for at, what, whom in befall if what in ("crash_host", "leave_host")]
+    befall += back  # somebody may need them
     fanout = rng.choice((1, 2, 3, 100))
     return Scene(
         seed, hosts, per_host, islands, rng.randrange(len(POLICIES)), fanout, noise, slices, made,
@@ -170,7 +172,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
     users = [User(sim, scene, number, moves) for number in range(scene.clients)]
     for user in users:
         sim.env.process(user.live())
-    sim.run(until=lambda: all(user.over for user in users) or sim.now > 20 * S)
+    sim.run(until=lambda: all(user.over for user in users) or sim.now > 3 * S)
     return {
         "heard": [user.heard for user in users],
         "over": [user.over for user in users],

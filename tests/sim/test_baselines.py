@@ -24,12 +24,14 @@ LONG = Kernel("long", 300 * MS)
 
 
 def rate(
-    system: str, hosts: int, mode: Mode = "opbyop", kernel: Kernel = STEP, nodes: int = 128, **more: object
-) -> float:
-    calls = 90 if system == "jax" else 12
-    return run(
-        system, load("A", hosts=hosts), Work(kernel, mode, nodes), PAPER, calls=calls, **more
-    ).per_second  # type: ignore[arg-type]
+    system: str, hosts: int, mode: Mode = "opbyop", kernel: Kernel = STEP, nodes: int = 128, *,
+    noise: Noise | None = None, seed: int = 0, costs: Mapping[str, int] | None = None,
+) -> float:  # fmt: skip
+    calls, setup = (90 if system == "jax" else 12), load("A", hosts=hosts)
+    found = run(
+        system, setup, Work(kernel, mode, nodes), PAPER, calls=calls, noise=noise, seed=seed, costs=costs
+    )
+    return found.per_second
 
 
 def modes(system: str) -> list[Mode]:

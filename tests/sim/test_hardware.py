@@ -78,6 +78,11 @@ def test_clock_and_matrix_units_make_the_peak(name: str, units: int, side: int) 
     assert one.clock_hz * units * side * side * 2 == pytest.approx(one.peak_flops, rel=0.01)
 
 
+@pytest.mark.parametrize("name", ["v6e", "7x"])
+def test_clocks_derived_from_operations_a_cycle(name: str) -> None:
+    assert chips.chip(name).clock_hz * 2**19 == pytest.approx(chips.chip(name).peak_flops, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("name", "both_ways"), [("v5e", 400e9), ("v5p", 1200e9), ("v6e", 800e9), ("7x", 1200e9)]
 )

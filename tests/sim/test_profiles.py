@@ -39,7 +39,8 @@ def test_every_cost_says_what_it_was_fitted_to_or_where_it_comes_from(name: str)
 
 
 def test_the_paper_s_profile_is_the_line_through_figure_6() -> None:
-    """2.3 ms at 16 hosts and 35 ms at 512: a message there and one back cost each host its share of the slope."""
+    """2.3 ms at 16 hosts and 35 ms at 512: what a message to each host and its answer cost is the slope. What the
+    simulation makes of it, `experiments fig6` says."""
     paper = profile("paper")
     slope = (35_000_000 - 2_300_000) / (512 - 16)
     assert paper.send + paper.receive == pytest.approx(slope, rel=0.01)

@@ -56,10 +56,11 @@ class Job:
 class Alone:
     """Of a gang that is no collective, for the trace: each of its hosts runs it when it can."""
 
-    __slots__ = ("arrived", "left", "slow")
+    __slots__ = ("arrived", "ended", "left", "slow")
 
     def __init__(self, hosts: int, slow: dict[int, float]) -> None:
         self.arrived: dict[int, int] = {}
+        self.ended: dict[int, int] = {}
         self.slow = slow  # as it was when the first of them started
         self.left = hosts  # that have not ended it
 
@@ -156,11 +157,13 @@ class Fabric:
             self._trace.update(job.seq, ended=self._clock.now)
             return
         alone = self._alone[job.seq]
+        (host,) = job.parts
+        alone.ended[host] = self._clock.now
         alone.left -= 1
         if not alone.left:
             del self._alone[job.seq]
             self._trace.hosts(job.seq, [alone.arrived[host] for host in sorted(alone.arrived)])
-            self._trace.update(job.seq, ended=self._clock.now)
+            self._trace.ends(job.seq, [alone.ended[host] for host in sorted(alone.ended)])
 
     def _leave(self, job: Job, part: Part) -> list[tuple[Job, Part]]:
         """It is over on this host's devices. Returns what has come to the head of a queue."""

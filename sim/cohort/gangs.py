@@ -152,7 +152,7 @@ class Gangs:
                 slow = float(self.slow[where.rows].max())
                 took = took if slow == 1.0 else int(took * slow)
             job.ends = end = now + took
-            sim.trace.hosts(job.seq, job.arrived.tolist())
+            sim.trace.hosts(job.seq, job.arrived)
             sim.trace.update(job.seq, job.flags, started=now, skew=now - int(job.arrived.min()))
         else:
             each: Ints | int = took
@@ -213,8 +213,11 @@ class Gangs:
     def _traced(self, job: Job) -> None:
         trace = self._sim.trace
         if not job.gang.collective:
-            trace.hosts(job.seq, job.arrived.tolist())
-        trace.update(job.seq, ended=job.ends if isinstance(job.ends, int) else int(job.ends.max()))
+            trace.hosts(job.seq, job.arrived)
+        if isinstance(job.ends, int):
+            trace.update(job.seq, ended=job.ends)
+        else:
+            trace.ends(job.seq, job.ends)
 
     def _one_by_one(self, job: Job) -> None:
         """Each host ends its own; and other gangs may end there meanwhile, on other devices."""

@@ -69,6 +69,7 @@ class CohortIsland:
         self._jobs: dict[int, Job] = {}
         self._taking_part: dict[tuple[type, int], Spans] = {}  # in what is reported host by host
         self._ending = -1  # the gang whose hosts are being told that it is over
+        self._ending_alone: dict[int, Job] = {}  # gangs that have ended on some of their hosts
         self._done_said: list[m.Done] = []
         self._read = np.zeros(hosts, dtype=np.int64)  # when each host's reader of orders is free
         self._write = np.zeros(hosts, dtype=np.int64)  # ... the thread that passes them on
@@ -187,8 +188,19 @@ class CohortIsland:
         for part in list(self.parts):
             groups = part.executor.divides(message)
             for group in groups[1:]:
-                self.parts.append(part.split(group))
+                other = part.split(group)
+                self.parts.append(other)
+                for job in self._ending_alone.values():
+                    self._catch_up(job, other)
+            if groups:
+                for job in self._ending_alone.values():
+                    self._catch_up(job, part)
         self.parts.sort(key=_first)
+
+    def _catch_up(self, job: Job, part: Part) -> None:
+        """Of a part that was divided: on these of its hosts the gang has ended already, and nobody was told."""
+        if part.causes.knows(("launch", job.seq)) and not part.causes.knows(("done", job.seq)):
+            self._tell_if_over(job, part)
 
     def _tidy(self) -> None:
         """Those that have come to be alike again are one part from here on."""
@@ -268,18 +280,20 @@ class CohortIsland:
         self._hear[row] = heard
         host = self.island.base_host + row
         job.heard[host] = heard
-        part = self.part_of(host)
+        self._ending_alone[job.seq] = job
+        blame = self._tell_if_over(job, self.part_of(host))
         if last:
-            del self._jobs[job.seq]
-        mine = list(spans.items(part.members))
-        said: tuple[m.Done, ...] = ()
-        if all(each in job.heard for each in mine):
-            times = np.array([job.heard[each] for each in mine], dtype=np.int64)
-            said = self._tell_over(job, times, [part])
-        blame = said[0].blame if said else None
-        sizes = self._sizes(job)
-        done = m.Done(job.seq, spans.one(host), blame, sizes)
+            del self._jobs[job.seq], self._ending_alone[job.seq]
+        done = m.Done(job.seq, spans.one(host), blame, self._sizes(job))
         sim.clock.at(heard, self.climbs.report, row, done, job.where.hosts)
+
+    def _tell_if_over(self, job: Job, part: Part) -> m.Blame | None:
+        mine = list(spans.items(part.members))
+        if not all(host in job.heard for host in mine):
+            return None
+        heard = np.array([job.heard[host] for host in mine], dtype=np.int64)
+        said = self._tell_over(job, heard, [part])
+        return said[0].blame if said else None
 
     def _sizes(self, job: Job) -> tuple[int, ...]:
         return self.sim.sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()

@@ -41,6 +41,9 @@ class Causes:
         if len(times) > KEPT:
             del times[next(iter(times))]
 
+    def knows(self, cause: e.Cause) -> bool:
+        return cause[1] in self._kinds.get(cause[0], {})
+
     def latest(self, causes: Sequence[e.Cause]) -> Ints | int:
         latest: Ints | int = 0
         for kind, which in causes:

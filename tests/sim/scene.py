@@ -185,4 +185,4 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
     """But for where in another table its arrivals are kept."""
-    return {name: value for name, value in row.items() if name != "hosts"}
+    return {name: value for name, value in row.items() if name not in ("hosts", "ends")}

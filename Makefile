@@ -27,8 +27,8 @@ same-python: $(STAMP)
 	    echo "$(VENV) has $$($(PY) --version), $(PYTHON) is $$("$(PYTHON)" --version): give VENV= another name"; exit 1; }
 endif
 
-demo: setup             ## see it at work
-	$(PY) -m tests.demo
+demo: setup             ## see it at work: four clients share 2048 simulated TPUs
+	$(PY) -m experiments.demo
 
 test: setup             ## all tests but the slow ones
 	$(PY) -m pytest tests -n $(JOBS) -m "not full" $(ARGS)

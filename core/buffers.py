@@ -81,20 +81,24 @@ class Buffer:
         self.state = after
 
 
+class All(dict[int, Buffer]):
+    """By id. To name one that is not there is a fault of ours."""
+
+    def __missing__(self, ident: int) -> Buffer:
+        raise Illegal(f"there is no buffer {ident}")
+
+
 class Buffers:
     """All that anybody holds. The controller chooses ids; names are the clients' own."""
 
     def __init__(self) -> None:
-        self._all: dict[int, Buffer] = {}
+        self._all = All()
         self._names: dict[int, dict[int, int]] = {}  # client -> name -> buffer
         self._donated: dict[int, dict[int, Blame]] = {}  # client -> name -> what to say to who uses it
         self._uses = 0
 
     def __getitem__(self, ident: int) -> Buffer:
-        found = self._all.get(ident)
-        if found is None:
-            raise Illegal(f"there is no buffer {ident}")
-        return found
+        return self._all[ident]
 
     def __contains__(self, ident: int) -> bool:
         return ident in self._all
@@ -138,7 +142,7 @@ class Buffers:
     def ordered(self, ident: int, seq: int) -> list[Buffer]:
         """The step that makes it has entered: the memory is its own from now on. Returns it if nobody wants
         it."""
-        buffer = self[ident]
+        buffer = self._all[ident]
         if not buffer.promise:
             raise Illegal(f"buffer {ident} is made twice")
         buffer.promise, buffer.made, buffer.on_device = False, True, not buffer.taken
@@ -147,32 +151,37 @@ class Buffers:
 
     def never_made(self, ident: int, blame: Blame) -> list[Buffer]:
         """The run that was to make it ended before the step entered: no memory, only a blame."""
-        buffer = self[ident]
+        buffer = self._all[ident]
         if not buffer.promise:
             raise Illegal(f"buffer {ident} has been made")
         buffer.promise = False
         self.poison(ident, blame)
         return self._gone(buffer)
 
+    def filled_if_promised(self, ident: int) -> None:
+        buffer = self._all[ident]
+        if buffer.state == "promised":
+            buffer.turn("filled")
+
     def filled(self, ident: int) -> None:
-        self[ident].turn("filled")
+        self._all[ident].turn("filled")
 
     def poison(self, ident: int, blame: Blame) -> None:
         """It will never have good contents. The first blame stays."""
-        buffer = self[ident]
+        buffer = self._all[ident]
         buffer.turn("spoilt")
         buffer.blame = buffer.blame or blame
 
     def shrink(self, ident: int, nbytes: int) -> None:
         """The size of an irregular result is known."""
-        buffer = self[ident]
+        buffer = self._all[ident]
         buffer.nbytes = min(buffer.nbytes, nbytes)
         buffer.exact = True
 
     # --- holding --------------------------------------------------------------------------------------
 
     def hold(self, ident: int) -> Buffer:
-        buffer = self[ident]
+        buffer = self._all[ident]
         buffer.holds += 1
         return buffer
 
@@ -181,7 +190,7 @@ class Buffers:
         nobody holds any more: they are gone from here, and the caller frees what they took."""
         gone: list[Buffer] = []
         for ident in idents:
-            buffer = self[ident]
+            buffer = self._all[ident]
             if used:
                 self.done_using(ident)
             if buffer.holds <= buffer.users:
@@ -192,7 +201,7 @@ class Buffers:
 
     def use(self, ident: int) -> None:
         """One of its holders is on its way (admitted)."""
-        buffer = self[ident]
+        buffer = self._all[ident]
         if buffer.users >= buffer.holds:
             raise Illegal(f"buffer {ident} is used by somebody who does not hold it")
         buffer.users += 1
@@ -200,7 +209,7 @@ class Buffers:
         buffer.last_used = self._uses
 
     def done_using(self, ident: int) -> None:
-        buffer = self[ident]
+        buffer = self._all[ident]
         if not buffer.users:
             raise Illegal(f"buffer {ident} is not used by anybody")
         buffer.users -= 1
@@ -208,7 +217,7 @@ class Buffers:
     def touch(self, ident: int, seq: int) -> None:
         """Step `seq` reads or fills it."""
         self._uses += 1
-        buffer = self[ident]
+        buffer = self._all[ident]
         buffer.last_seq = max(buffer.last_seq, seq)
         buffer.last_used = self._uses
 
@@ -238,10 +247,10 @@ class Buffers:
         """Whether one run is all that holds it (its maker's promise aside), and it is as large as the run's
         plan says (an irregular result may be smaller, or not known yet): then a donation to that run is
         effective."""
-        buffer = self[ident]
-        alone = buffer.holds == 1 and not buffer.handle
+        buffer = self._all[ident]
         return (
-            alone
+            buffer.holds == 1
+            and not buffer.handle
             and buffer.exact
             and buffer.nbytes == nbytes
             and buffer.state not in ("spilling", "poisoned")
@@ -249,14 +258,14 @@ class Buffers:
 
     def consumed(self, ident: int) -> None:
         """An admitted run has taken over the memory: letting go of the buffer will free nothing."""
-        buffer = self[ident]
+        buffer = self._all[ident]
         if not self.is_sole(ident, buffer.nbytes):
             raise Illegal(f"buffer {ident} is held by others")
         buffer.on_device, buffer.taken = False, True
 
     def returned(self, ident: int) -> None:
         """That run ended before the step that was to consume it: whoever lets go last frees it, as ever."""
-        buffer = self[ident]
+        buffer = self._all[ident]
         if not buffer.taken:
             raise Illegal(f"buffer {ident} was not consumed")
         buffer.taken, buffer.on_device = False, buffer.made

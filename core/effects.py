@@ -15,7 +15,7 @@ from __future__ import annotations
 import msgspec
 
 from .dataplane import Chunk
-from .messages import Blame, Report, Seated
+from .messages import Blame, Report, Reports, Seated
 from .plan import Layout
 
 Cause = tuple[str, int]
@@ -115,6 +115,7 @@ class CountRows(Effect, frozen=True):
     buffer: int
     target: Layout
     causes: tuple[Cause, ...]
+    source: Layout | None = None  # of the buffer, which nobody else may know any more
 
 
 class Reform(Effect, frozen=True):
@@ -363,6 +364,14 @@ class Came(Effect, frozen=True):
 
     peer: int
     message: msgspec.Struct
+
+
+class CameTogether(Effect, frozen=True):
+    """To the controller: each of these hosts, all roots of one tree, has said this, for the part of the reports' hosts
+    that is below it. The same as their messages one after another, in their order, at the cost of one."""
+
+    peers: tuple[tuple[int, int], ...]  # spans
+    message: Reports
 
 
 class Malformed(Effect, frozen=True):

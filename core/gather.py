@@ -13,6 +13,7 @@ from .spans import Spans
 
 Combined = Done | Enqueued | Compiled | Counted | Arrived
 Cause = tuple[str, str, str, str]
+WITH_BLAME = (Done, Compiled)
 
 
 class Shape:
@@ -72,7 +73,7 @@ class Gather:
         return spans.minus(hosts, self._shape.parts.get(source, spans.EMPTY))
 
     def put(self, report: Combined, hosts: Spans) -> None:
-        blame = report.blame if isinstance(report, Done | Compiled) else None
+        blame = report.blame if isinstance(report, WITH_BLAME) else None
         cause = None if blame is None else (blame.code, blame.cause, blame.program, blame.node)
         first = hosts[0][0]
         group = self._groups.get(cause)

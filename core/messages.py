@@ -19,7 +19,7 @@ islands).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -43,6 +43,9 @@ class Blame(msgspec.Struct, frozen=True):
     node: str = ""
     host: int = -1
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Blame:
+        return self  # nobody can change it
+
     def __str__(self) -> str:
         parts = [
             f"program {self.program!r}" if self.program else "",
@@ -54,6 +57,9 @@ class Blame(msgspec.Struct, frozen=True):
 
 class Wire(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of what travels between processes: compact arrays with a short tag."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # nobody can change it
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -233,6 +239,7 @@ class RunHeader(Wire, frozen=True):
         tuple[int, int, int], ...
     ] = ()  # (slot, client, its name for it): what a restart is rebuilt from
     after: int = -1  # there is room for the literals once all gangs up to this one have finished
+    at: int = 0  # so many steps of the message come before it: they may free what the literals take
 
 
 class GangStep(Wire, frozen=True, tag="gang"):
@@ -315,6 +322,7 @@ class CompileStep(Wire, frozen=True, tag="compile"):
 
     plan: int
     codes: tuple[int, ...]
+    hosts: tuple[Spans, ...] = ()  # by code: who runs it, and so answers; () stands for all who are told
 
 
 class ForgetStep(Wire, frozen=True, tag="forget"):

@@ -8,6 +8,8 @@ s`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from .place import Place
@@ -23,6 +25,9 @@ class Layout(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
     place: Place
     mesh: tuple[int, ...]
     sharding: Sharding
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Layout:
+        return self  # nobody can change it
 
 
 class Slot(msgspec.Struct, frozen=True, array_like=True):

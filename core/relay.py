@@ -7,8 +7,8 @@ down; a report that nothing on the way down announced (one made again after a ne
 turn in which it came. Reports of one turn leave as one message (`flush`).
 
 Not held back until all have spoken, since some may never: `Trouble` and `Lost` go up at once, `Beat` on its
-period, and what there is of `Arrived` (the watchdog asks who has *not*) and `Compiled` (only hosts that run
-the code answer) after `patience`.
+period, and what there is of `Arrived` (the watchdog asks who has *not*) and `Compiled` (some compile for long)
+after `patience`.
 
 A new seat ends all that is being combined; executors then say again what is not settled. Their words may
 come before this host's own seat: reports of a later tree wait for it. Memory is bounded: what is noted of a
@@ -19,6 +19,8 @@ Peers are hosts; the controller is -1. `now` decides only when beats, and what p
 """
 
 from __future__ import annotations
+
+from itertools import repeat
 
 from msgspec.structs import replace
 
@@ -53,6 +55,7 @@ EARLY = 1024  # messages of a later tree that wait, for each child
 ROUTES = 512  # sets of hosts whose ways and shapes are remembered
 SWEEP = 256  # notes before it is worth looking which are settled
 
+OF_ONE = (Trouble, Lost)
 WITH_HOSTS = (GangStep, SendStep, RecvStep, SpillStep, RestoreStep)
 
 
@@ -168,8 +171,8 @@ class Relay:
                 else:
                     self._steps[step.seq] = Note(step.hosts, message.hosts)
             elif isinstance(step, CompileStep):
-                for code in step.codes:
-                    self._compiles[step.plan, code] = Note(message.hosts, message.hosts)
+                for code, hosts in zip(step.codes, step.hosts or repeat(message.hosts), strict=False):
+                    self._compiles[step.plan, code] = Note(hosts, message.hosts)
             elif isinstance(step, ForgetStep) and step.plans:
                 for key in [key for key in self._compiles if key[0] in step.plans]:
                     del self._compiles[key]
@@ -206,7 +209,7 @@ class Relay:
         if below is None:
             return [Close(peer, f"host {peer} is no child of host {self.host}")]
         for report in message.reports:
-            hosts = spans.one(report.host) if isinstance(report, Trouble | Lost) else report.hosts
+            hosts = spans.one(report.host) if isinstance(report, OF_ONE) else report.hosts
             if hosts != below and (not hosts or spans.minus(hosts, below)):
                 return [Close(peer, f"host {peer} speaks for hosts {spans.text(hosts)}")]
             self._take(peer, report, now)
@@ -222,7 +225,7 @@ class Relay:
     def _take(self, source: int, report: Report, now: int) -> None:
         if isinstance(report, Beat):
             self._beats[source] = report
-        elif not self._children or isinstance(report, Trouble | Lost):
+        elif not self._children or isinstance(report, OF_ONE):
             self._out.append(report)
         else:
             self._combine(source, report, now)

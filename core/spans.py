@@ -6,7 +6,9 @@ the shape of a set and not its size. All functions are pure and expect normal fo
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 Spans = tuple[tuple[int, int], ...]
 
@@ -74,7 +76,24 @@ def minus(left: Spans, right: Spans) -> Spans:
 
 
 def overlap(left: Spans, right: Spans) -> bool:
-    return bool(meet(left, right))
+    if len(left) > len(right):
+        left, right = right, left
+    for low, high in left:
+        at = bisect_right(right, (low, high))  # the first that starts behind `low`, or ends behind `high`
+        if (at and right[at - 1][1] > low) or (at < len(right) and right[at][0] < high):
+            return True
+    return False
+
+
+def within(left: Spans, right: Spans) -> bool:
+    """Whether all of `left` is in `right`."""
+    if left == right:
+        return True
+    for low, high in left:
+        at = bisect_right(right, low, key=itemgetter(0))
+        if not at or right[at - 1][1] < high:
+            return False
+    return True
 
 
 def contains(spans: Spans, item: int) -> bool:

@@ -22,12 +22,11 @@ from collections import deque
 from msgspec.structs import replace
 
 from . import spans
+from .frontier import Frontier
 from .messages import Ordered, RunHeader, Seat, Step
 from .plan import Plan
 from .spans import Spans
 from .tree import Tree, tree
-
-ROUTES = 512  # sets of hosts whose roots are remembered
 
 
 class Stream:
@@ -41,10 +40,7 @@ class Stream:
         self._fence = number  # `number` when the tree was last changed
         self._log: deque[Ordered] = deque()
         self._seated: dict[int, int] | None = None  # while forming, by host: how far it had come
-        self._routes: dict[Spans, tuple[int, ...]] = {}
-        self._roots: dict[Spans, int] = {}  # by all that is below it
-        self._written: dict[int, int] = {}  # by root: the last number written to it
-        self._seen: dict[int, int] = {}  # by root: the last number that all hosts below it have seen
+        self._frontier = Frontier(self.shape, number)
 
     @property
     def backlog(self) -> int:
@@ -81,20 +77,13 @@ class Stream:
             self.island, self.epoch, self.tree, self.number, hosts, settled, plans, runs, steps
         )  # fmt: skip
         self._log.append(message)
-        for root in self.targets(hosts):
-            self._written[root] = self.number
+        if self._seated is None:
+            self._frontier.written(hosts, self.number)
         return message
 
     def targets(self, hosts: Spans) -> tuple[int, ...]:
         """To whom the controller writes what is for these hosts."""
-        if self._seated is not None:
-            return ()
-        found = self._routes.get(hosts)
-        if found is None:
-            if len(self._routes) >= ROUTES:
-                self._routes.clear()
-            found = self._routes[hosts] = self.shape.roots_for(hosts)
-        return found
+        return () if self._seated is not None else self._frontier.roots(hosts)
 
     def seen(self, hosts: Spans, number: int) -> None:
         """A Beat of this epoch and tree. One that does not cover all below a root changes nothing yet. A
@@ -102,31 +91,17 @@ class Stream:
         himself."""
         if self._seated is not None:
             return  # nobody below has been written to yet
-        root = self._roots.get(hosts)
-        if root is not None:
-            self._seen[root] = max(self._seen[root], number)
-        else:
-            for below, root in self._roots.items():
-                if not spans.minus(below, hosts):
-                    self._seen[root] = max(self._seen[root], number)
-        self._trim()
-
-    def _trim(self) -> None:
-        """A root that has seen all that was written to it holds nothing back, however long ago that was."""
-        low = self.number
-        for root, seen in self._seen.items():
-            if seen < self._written[root]:
-                low = min(low, seen)
-        while self._log and self._log[0].number <= low:
-            self._log.popleft()
+        self._frontier.seen(hosts, number)
+        if self._log:
+            low = self._frontier.low(self.number)
+            while self._log and self._log[0].number <= low:
+                self._log.popleft()
 
     def refence(self, epoch: int, number: int, shape: Tree) -> None:
         """From now on this epoch and tree `number`, of this shape. Seat every member next (`seat`)."""
         self.epoch, self.tree, self.shape = epoch, number, shape
         self._fence = self.number
         self._seated = {}
-        self._routes.clear()
-        self._roots, self._written, self._seen = {}, {}, {}
         if not shape.members:
             self._form({})
 
@@ -154,9 +129,7 @@ class Stream:
         """Keep of the log what members lack, narrowed to those who lack it, in the old order under new
         numbers."""
         log, self._log, self._seated = self._log, deque(), None
-        self._roots = {self.shape.below(root): root for root in self.shape.roots}
-        self._written = dict.fromkeys(self.shape.roots, self._fence)
-        self._seen = dict.fromkeys(self.shape.roots, self._fence)
+        self._frontier = Frontier(self.shape, self._fence)
         by_last: dict[int, list[int]] = {}
         for host in sorted(lasts):
             by_last.setdefault(lasts[host], []).append(host)
@@ -169,8 +142,7 @@ class Stream:
                 self._log.append(
                     replace(old, epoch=self.epoch, tree=self.tree, number=self.number, hosts=lacking)
                 )
-                for root in self.targets(lacking):
-                    self._written[root] = self.number
+                self._frontier.written(lacking, self.number)
         return tuple(self._log)
 
 

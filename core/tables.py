@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from struct import Struct, pack, unpack_from
+from typing import Any, Protocol
+
+Bytes = bytes | bytearray | memoryview | array  # type: ignore[type-arg]
+
+
+class Vector(Protocol):
+    """An array that does its own arithmetic, such as numpy's: 512 integers in microseconds."""
+
+    def min(self) -> Any: ...
+    def max(self) -> Any: ...
+    def astype(self, dtype: str, /) -> Any: ...
+    def __sub__(self, other: Any, /) -> Any: ...
+    def __getitem__(self, which: Any, /) -> Any: ...
+    def __len__(self) -> int: ...
 
 
 class Strings:
@@ -48,11 +64,21 @@ class Table:
             column.append(value)
         return len(self._all[0]) - 1
 
-    def extend(self, name: str, values: array[int]) -> None:
+    def extend(self, name: str, values: Iterable[int]) -> None:
         """Many rows of a table of one column."""
         if self._shown:
             self._copy()
         self._columns[name].extend(values)
+
+    def fill(self, columns: Mapping[str, Bytes]) -> None:
+        """Rows for a table that has none: bytes as `columns` hands them out."""
+        if set(columns) != set(self._columns):
+            raise ValueError(f"columns {sorted(columns)}, where {sorted(self._columns)} are wanted")
+        for name, column in self._columns.items():
+            column.frombytes(bytes(columns[name]))
+        if len({len(column) for column in self._all}) > 1:
+            lengths = {name: len(column) for name, column in self._columns.items()}
+            raise ValueError(f"columns of different lengths: {lengths}")
 
     def put(self, row: int, **values: int) -> None:
         if self._shown:
@@ -85,3 +111,98 @@ class Table:
         self._shown = False
         self._columns = {name: column[:] for name, column in self._columns.items()}
         self._all = tuple(self._columns.values())
+
+
+class Lists:
+    """Lists of integers in one column of bytes; what is kept of a list elsewhere is where it begins.
+
+    A list is counted from its smallest, and takes as few bytes a number as the largest then needs. Where that is
+    many, the steps from one number to the next are stored if they need fewer: hosts that are told one after the
+    other differ much, and neighbours little. A list that was here lately is not stored again.
+
+    There: bytes a number (and STEPS), how many; of steps: the smallest, and the first number; then all, with the
+    low byte first.
+    """
+
+    HEAD, OF_STEPS, STEPS = Struct("<BI"), Struct("<qq"), 0x80
+    LATELY = 64  # so many lists are remembered
+
+    def __init__(self, column: Table, name: str) -> None:
+        self._table, self._name = column, name
+        self._lately: dict[bytes, int] = {}
+
+    def add(self, numbers: Sequence[int] | Vector) -> tuple[int, int]:
+        """(its smallest, where it begins)."""
+        if hasattr(numbers, "astype"):
+            numbers = numbers.astype("i8")
+        smallest, width, body = _packed(numbers)
+        head = self.HEAD.pack(width, len(numbers))
+        if width > 2:
+            least, less, steps = _packed(_steps(numbers))
+            if less < width:
+                first = int(numbers[0]) - smallest
+                head = self.HEAD.pack(less | self.STEPS, len(numbers)) + self.OF_STEPS.pack(least, first)
+                body = steps
+        return smallest, self._keep(head + body)
+
+    def get(self, at: int) -> list[int]:
+        """The list that begins there, counted from its smallest."""
+        column = self._table.column(self._name)
+        width, count = self.HEAD.unpack_from(column, at)
+        at += self.HEAD.size
+        if not width & self.STEPS:
+            return _unpacked(column, at, width, count)
+        least, first = self.OF_STEPS.unpack_from(column, at)
+        steps = _unpacked(column, at + self.OF_STEPS.size, width & ~self.STEPS, count - 1)
+        return list(accumulate((step + least for step in steps), initial=first))
+
+    def _keep(self, found: bytes) -> int:
+        at = self._lately.get(found)
+        if at is None:
+            at = self._lately[found] = len(self._table)
+            self._table.extend(self._name, array("B", found))
+            if len(self._lately) > self.LATELY:
+                del self._lately[next(iter(self._lately))]  # the oldest
+        return at
+
+
+_CODES = ("", "B", "H", "I", "I", "", "", "", "Q")  # by width; 3 bytes are cut from 4
+_DTYPES = ("", "<u1", "<u2", "<u4", "<u4", "", "", "", "<u8")
+
+
+def _packed(numbers: Any) -> tuple[int, int, bytes]:
+    """(the smallest, bytes a number, all of them less the smallest)."""
+    if hasattr(numbers, "astype"):
+        smallest = int(numbers.min())
+        rest = numbers - smallest
+        width = _width(int(rest.max()))
+        body: bytes = rest.astype(_DTYPES[width]).tobytes()
+    else:
+        smallest = min(numbers)
+        rest = [number - smallest for number in numbers]
+        width = _width(max(rest))
+        body = pack(f"<{len(rest)}{_CODES[width]}", *rest)
+    if width == 3:
+        narrow = bytearray(len(body) // 4 * 3)
+        for byte in range(3):
+            narrow[byte::3] = body[byte::4]
+        body = bytes(narrow)
+    return smallest, width, body
+
+
+def _unpacked(column: array[int], at: int, width: int, count: int) -> list[int]:
+    if width == 3:
+        return [int.from_bytes(column[i : i + 3], "little") for i in range(at, at + 3 * count, 3)]
+    return list(unpack_from(f"<{count}{_CODES[width]}", column, at))
+
+
+def _steps(numbers: Any) -> Any:
+    if hasattr(numbers, "astype"):
+        return numbers[1:] - numbers[:-1]
+    return [after - before for before, after in pairwise(numbers)]
+
+
+def _width(largest: int) -> int:
+    """Bytes that it takes."""
+    width = (largest.bit_length() + 7) // 8 or 1
+    return width if width <= 4 else 8

@@ -1,8 +1,9 @@
 """What happened, in columns: one row a gang, transfer, run or client, filled alike by all drivers.
 
-A row holds a few integers in typed arrays; names are interned. What differs between hosts is one int32 a host
-(when each had enqueued the gang), and between devices nothing does: `intervals` expands rows to devices when
-somebody asks. So a gang over 2048 devices on 512 hosts takes about a byte for each of its devices.
+A row holds a few integers in typed arrays; names are interned. What differs between hosts is when each had
+enqueued the gang: a byte to three a host, and nothing if the gang before had the same pattern. Between devices
+nothing differs: `intervals` expands rows to devices when somebody asks. So a gang over 2048 devices on 512 hosts
+takes half a byte for each of its devices, or less.
 
     trace.columns()["gangs"]["ended"]       # an array that numpy or pandas wraps without copying it
 
@@ -15,7 +16,7 @@ goes to a copy.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ import msgspec
 from . import spans
 from .messages import Blame
 from .spans import Spans
-from .tables import Strings, Table
+from .tables import Bytes, Lists, Strings, Table, Vector
 
 READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = 1, 2, 4, 8, 16, 32  # bits: worked out, not seen
 PLACEHOLDER, FAILED = 64, 128  # bits: launched with contents of any value; ended with a blame
@@ -32,7 +33,12 @@ TIMES = {
     "started": STARTED, "ended": ENDED, "skew": SKEW,
 }  # fmt: skip
 _NAMES = ("label", "step", "program", "code", "cause", "node")  # columns of interned strings
-_LATEST = (1 << 31) - 1  # the largest int32
+_OVER = {
+    "clients": "closed",
+    "runs": "ended",
+    "gangs": "ended",
+    "transfers": "ended",
+}  # known: nothing follows
 
 
 class TracedPlace(msgspec.Struct, frozen=True):
@@ -55,18 +61,21 @@ class Trace:
         )  # fmt: skip
         self.gangs = Table(
             seq="q", run="i", step="i", island="h", place="i", ready="q", entered="q", enqueued="q",
-            started="q", ended="q", skew="q", flags="H", hosts="q",
+            started="q", ended="q", skew="q", flags="H", hosts="q", ends="q",
         )  # fmt: skip
         self.transfers = Table(
             seq="q", run="i", step="i", source="i", target="i", nbytes="q", entered="q", started="q",
             ended="q", flags="H",
         )  # fmt: skip
         self.memory = Table(at="q", place="i", resident="q", committed="q", capacity="q")
-        self.arrivals = Table(after="i")  # from row `hosts` of a gang on: how many, then one a host
+        self.arrivals = Table(
+            after="B"
+        )  # from row `hosts`, or `ends`, of a gang on: a list, as `Lists` keeps it
         self.tables = {
             "clients": self.clients, "runs": self.runs, "gangs": self.gangs, "transfers": self.transfers,
             "memory": self.memory, "arrivals": self.arrivals,
         }  # fmt: skip
+        self._lists = Lists(self.arrivals, "after")
         self._open: dict[str, dict[int, int]] = {name: {} for name in self.tables}  # key -> row, if not over
 
     # --- record ---------------------------------------------------------------------------------------------
@@ -102,7 +111,7 @@ class Trace:
         """It is in its island's order (or it is all over, and everything is known)."""
         self._begin(
             "gangs", seq, self._open["runs"].get(run, -1), self.strings.add(step), island, place, ready,
-            entered, enqueued, started, ended, skew, flags, -1, over=ended >= 0,
+            entered, enqueued, started, ended, skew, flags, -1, -1, over=ended >= 0,
         )  # fmt: skip
 
     def transfer(
@@ -126,14 +135,19 @@ class Trace:
             known["flags"] = self.tables[name].column("flags")[row] | flags
         self._know(name, seq, over="ended" in known, **known)
 
-    def hosts(self, seq: int, enqueued: Sequence[int]) -> None:
+    def hosts(self, seq: int, enqueued: Sequence[int] | Vector) -> None:
         """When each host of an open gang, in order, had enqueued it. Its `enqueued` is the first of them."""
-        if seq not in self._open["gangs"] or not enqueued:
-            return
-        first = min(enqueued)
-        self._know("gangs", seq, enqueued=first, hosts=len(self.arrivals))
-        self.arrivals.append(len(enqueued))
-        self.arrivals.extend("after", array("i", [min(at - first, _LATEST) for at in enqueued]))
+        if seq in self._open["gangs"] and len(enqueued):
+            first, at = self._lists.add(enqueued)
+            self._know("gangs", seq, enqueued=first, hosts=at)
+
+    def ends(self, seq: int, ended: Sequence[int] | Vector) -> None:
+        """When each host of an open gang, in order, had ended it, if it is no collective: then each host runs it from
+        its arrival (as `hosts` says) on, whatever the others do. Its `ended` is the last of them: it is over."""
+        if seq in self._open["gangs"] and len(ended):
+            first, at = self._lists.add(ended)
+            last = first + max(self._lists.get(at))
+            self._know("gangs", seq, over=True, ended=last, ends=at)
 
     def level(self, at: int, place: int, resident: int, committed: int, capacity: int) -> None:
         """Bytes on each device of a place, from `at` on."""
@@ -159,18 +173,20 @@ class Trace:
     def intervals(self) -> Iterator[tuple[int, int, int, int]]:
         """(device, seq, from, to) for each device of each gang that has ended: when it was taken. From its
         own host's arrival, where that is known; else from the gang's start."""
-        arrivals = self.arrivals.column("after")
         for gang in self.gangs.rows():
             place = self.places.get(gang["place"])
             if gang["ended"] < 0 or place is None:
                 continue
-            at, since = gang["hosts"], gang["started"]
+            after = self._lists.get(gang["hosts"]) if gang["hosts"] >= 0 else []
+            ends = self._lists.get(gang["ends"]) if gang["ends"] >= 0 else []
+            last, since, until = max(ends, default=0), gang["started"], gang["ended"]
             hosts: dict[int, int] = {}  # host, counted in the island -> its place among the gang's
             for device in spans.items(place.devices):
-                if at >= 0:
+                if after:
                     host = hosts.setdefault((device - place.first) // place.per_host, len(hosts))
-                    since = gang["enqueued"] + arrivals[at + 1 + host]
-                yield device, gang["seq"], since, gang["ended"]
+                    since = gang["enqueued"] + after[host]
+                    until = gang["ended"] - last + ends[host] if ends else until
+                yield device, gang["seq"], since, until
 
     def __len__(self) -> int:
         return len(self.gangs)
@@ -178,6 +194,28 @@ class Trace:
     @property
     def nbytes(self) -> int:
         return sum(table.nbytes for table in self.tables.values())
+
+    @classmethod
+    def restored(
+        cls,
+        words: Sequence[str],
+        places: Mapping[int, TracedPlace],
+        columns: Mapping[str, Mapping[str, Bytes]],
+    ) -> Trace:
+        """From what `strings.words`, `places` and `columns()` of another were, as bytes. It can be added to."""
+        trace = cls()
+        if set(columns) != set(trace.tables):
+            raise ValueError(f"tables {sorted(columns)}, where {sorted(trace.tables)} are wanted")
+        for word in words:
+            trace.strings.add(word)
+        trace.places.update(places)
+        for name, table in trace.tables.items():
+            table.fill(columns[name])
+        for name, over in _OVER.items():
+            table = trace.tables[name]
+            known = zip(table.keys(), table.column(over), strict=True)
+            trace._open[name] = {key: row for row, (key, at) in enumerate(known) if at < 0}
+        return trace
 
     # --- merge ----------------------------------------------------------------------------------------------
 
@@ -209,8 +247,9 @@ class Trace:
                     row[column] = words[row[column]]
             if "run" in row and run_rows and row["run"] >= 0:
                 row["run"] = run_rows[row["run"]]
-            if row.get("hosts", -1) >= 0:
-                row["hosts"] += shift
+            for column in ("hosts", "ends"):
+                if row.get(column, -1) >= 0:
+                    row[column] += shift
             if key in rows:
                 mine.put(rows[key], **_better(mine.row(rows[key]), row))
                 if row.get("ended", row.get("closed", -1)) >= 0:

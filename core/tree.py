@@ -33,6 +33,9 @@ class Tree(msgspec.Struct, frozen=True):
         """The host that writes to this one, or CONTROLLER."""
         return self.parents[host]
 
+    def is_root(self, host: int) -> bool:
+        return self.parents.get(host) == CONTROLLER
+
     def below(self, host: int) -> Spans:
         return self.spans_below[host]
 
@@ -43,6 +46,10 @@ class Tree(msgspec.Struct, frozen=True):
     def roots_for(self, hosts: Spans) -> tuple[int, ...]:
         """The roots through which a message for these hosts must go."""
         return tuple(root for root in self.roots if spans.overlap(self.spans_below[root], hosts))
+
+    def roots_within(self, hosts: Spans) -> tuple[int, ...]:
+        """The roots all below whom are among these."""
+        return tuple(root for root in self.roots if spans.within(self.spans_below[root], hosts))
 
     def depth(self, host: int) -> int:
         """How many hosts a message passes before it reaches this one: 0 for a root."""

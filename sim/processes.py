@@ -127,7 +127,7 @@ class ControllerProcess(Process):
                 case e.Tell(text=text):
                     sim.tell(text)
                 case e.Close(peer=peer, reason=reason):
-                    sim.close(sim.process_of(peer), reason)
+                    sim.trouble.close(sim.process_of(peer), reason)
                 case _:
                     raise NotImplementedError(effect)
         return at
@@ -261,7 +261,7 @@ class HostProcess(Process):
         return at
 
     def _stop(self, effect: e.Stop, at: int) -> int:
-        self.sim.clock.at(at, self.sim.stopped, self, effect.reason)
+        self.sim.clock.at(at, self.sim.trouble.stopped, self, effect.reason)
         return at
 
     def _count(self, effect: e.CountRows, at: int) -> int:

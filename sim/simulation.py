@@ -38,7 +38,7 @@ from .cargo import CARRIED_BYTES, Cargo, Roads
 from .clock import Clock
 from .cohort import CohortIsland
 from .devices import Fabric
-from .errors import Stuck, Unannounced
+from .errors import Stuck
 from .faults import Fault, divided
 from .hardware import Setup
 from .ici import kernel_time
@@ -49,6 +49,7 @@ from .people import SimClient
 from .processes import CARRIED, ControllerProcess, HostProcess, is_client
 from .profiles import Profile
 from .routes import even_rows
+from .trouble import Trouble
 from .weights import Weights
 from .worlds import Worlds
 
@@ -76,7 +77,8 @@ class Simulation:
     def __init__(
         self, setup: Setup, *, policy: Callable[[], Policy] = Fifo, profile: Profile,
         fidelity: Literal["exact", "cohort"] = "cohort", seed: int = 0, noise: Noise | None = None,
-        config: Config | None = None, times: Times | None = None, faults: Iterable[Fault] = (), chunk: int = 16 * MIB, pool: int = 1 << 30,
+        config: Config | None = None, times: Times | None = None, faults: Iterable[Fault] = (),
+        chunk: int = 16 * MIB, pool: int = 1 << 30,
     ) -> None:  # fmt: skip
         self.setup, self.profile, self.fidelity, self.seed = setup, profile, fidelity, seed
         self.noise = noise or Noise()
@@ -94,12 +96,10 @@ class Simulation:
         self.clients: list[SimClient] = []
         self.last_seen = 0  # when something happened that is no timer
         self._numbered: dict[int, int] = {}
-        self._met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
+        self.met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
         self._waiting: dict[tuple[int, int], list[Any]] = {}
         self._prices: dict[tuple[int, int, int], int] = {}
-        self._leaving: dict[int, None] = {}
         self._starts: dict[int, int] = {}
-        self._unaware: dict[int, list[int]] = {}  # of those that are gone: who has not learnt of it
         dcn = setup.dcn
         byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
         jitter = self.noise.latency + dcn.jitter
@@ -107,8 +107,9 @@ class Simulation:
         self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive)
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.price,
-            self._sizes, self._tell_host,
+            self._sizes, self.tell_host,
         )  # fmt: skip
+        self.trouble = Trouble(self)
         self.worlds = Worlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
         self.config = config or Config(fanout=self._fanout(), bounds=Config().bounds)
         self.controller = Controller(self.cluster, policy, self.config, trace=self.trace)
@@ -120,19 +121,19 @@ class Simulation:
             else divided(faults, self.cluster)
         )
         self.islands: dict[int, CohortIsland] = {}  # those that are simulated as cohorts
-        self._hosts: dict[int, HostProcess] = {}  # those of the others
+        self.lone_hosts: dict[int, HostProcess] = {}  # those of the others
         for island in self.cluster.islands:
             if island.index not in exact:
                 self.islands[island.index] = CohortIsland(self, island)
                 continue
             for host in range(island.base_host, island.base_host + island.hosts):
-                self._hosts[host] = self._new_host(host)
+                self.lone_hosts[host] = self.new_host(host)
         self._set_stragglers()
         boot(self)
         for cohort in self.islands.values():
             self.clock.at(self.times.beat, self._beat, cohort)
         for fault in faults:
-            self.clock.at(fault.at, self._befall, fault)
+            self.clock.at(fault.at, self.trouble.befall, fault)
 
     def _beat(self, island: CohortIsland) -> None:
         island.beat()
@@ -157,9 +158,9 @@ class Simulation:
             source = chance.key(self.seed, STRAGGLERS)
             for host in range(self.cluster.hosts):
                 if chance.fraction(source, host) < self.noise.stragglers:
-                    self.slow(host, self.noise.straggler_factor)
+                    self.trouble.slow(host, self.noise.straggler_factor)
 
-    def _new_host(self, host: int) -> HostProcess:
+    def new_host(self, host: int) -> HostProcess:
         self._starts[host] = self._starts.get(host, 0) + 1
         machine = Host(
             host,
@@ -215,10 +216,10 @@ class Simulation:
     def process(self, name: int) -> Any:
         """A `Process`, or what stands for one."""
         if name >= 0:
-            return self._hosts.get(name) or self.islands[self._island_of(name)].member(name)
+            return self.lone_hosts.get(name) or self.islands[self.island_of(name)].member(name)
         return self.clients[-name - 2] if is_client(name) else self.controller_process
 
-    def _island_of(self, host: int) -> int:
+    def island_of(self, host: int) -> int:
         return self.cluster.island_of_host(host).index
 
     def reach_controller(self, host: int, message: m.Reports) -> None:
@@ -248,7 +249,7 @@ class Simulation:
 
     def _arrive(self, receiver: int, sender: int, number: int, message: Any) -> None:
         self.last_seen = self.clock.now
-        if is_client(sender) and receiver >= 0 and (sender, receiver) not in self._met:
+        if is_client(sender) and receiver >= 0 and (sender, receiver) not in self.met:
             self._meet(sender, receiver)
         process = self.process(receiver)
         if process.alive:
@@ -256,17 +257,17 @@ class Simulation:
 
     def _meet(self, client: int, host: int) -> None:
         """Its first word: the connection is there, for what has been waiting for it."""
-        self._met[client, host] = None
+        self.met[client, host] = None
         for message in self._waiting.pop((client, host), []):
             self.send_contents(host, client, message, self.now)
 
-    def _tell_host(self, host: int, event: e.Effect) -> None:
+    def tell_host(self, host: int, event: e.Effect) -> None:
         """By PCIe."""
         self.last_seen = self.now
         self.clock.at(self.now + self.times.pcie_latency, self._tell_at_once, host, event)
 
     def _tell_at_once(self, host: int, event: e.Effect) -> None:
-        process = self._hosts[host]
+        process = self.lone_hosts[host]
         process.tell(event)
 
     def tell(self, text: str) -> None:
@@ -315,7 +316,7 @@ class Simulation:
         """A pool of threads writes the words of the data plane: they cost time, and hold nothing else up."""
         if at > self.now:
             self.clock.at(at, self.send_contents, sender, receiver, message, at)
-        elif is_client(receiver) and (receiver, sender) not in self._met:
+        elif is_client(receiver) and (receiver, sender) not in self.met:
             # A host cannot dial a client: it waits until the client has.
             self._waiting.setdefault((receiver, sender), []).append(message)
         elif sender == receiver and not isinstance(message, CARRIED):
@@ -349,131 +350,6 @@ class Simulation:
         """Between device memory and host DRAM."""
         pcie = self.setup.chips[0].pcie_bandwidth
         return int(shard_bytes(layout) * 1e9 / pcie) if layout is not None and pcie else 0
-
-    def _befall(self, fault: Fault) -> None:
-        whom, after = fault.whom, fault.duration
-        if fault.what == "slow":
-            self.slow(int(whom), fault.factor)
-            if after is not None:
-                self.clock.at(self.now + after, self.slow, whom, 1.0)
-        elif fault.what == "cut":
-            self.cut(int(whom), duration=after)
-        elif fault.what == "fail_gang":
-            self.fail_gang(int(whom), fault.name)
-        else:
-            getattr(self, fault.what)(whom)
-
-    def _alone(self, host: int) -> HostProcess:
-        """A host to which something happens that does not happen to its neighbours."""
-        found = self._hosts.get(host)
-        if found is None:
-            raise Unannounced(
-                f"host {host} is simulated as one of a cohort of alike hosts, and trouble that divides them must be "
-                "announced: Simulation(faults=[...]), or fidelity='exact'"
-            )
-        return found
-
-    # --- trouble --------------------------------------------------------------------------------------------
-
-    def slow(self, host: int, factor: float) -> None:
-        """Its devices take so many times as long, from now on; 1.0 mends it."""
-        self.fabric.slow[host] = factor
-        cohort = self.islands.get(self._island_of(host))
-        if cohort is not None:
-            cohort.slow(host - cohort.island.base_host, factor)
-
-    def fail_gang(self, host: int, name: str, cause: str = "it divided by zero") -> None:
-        """The next gang of this name fails on this host."""
-        self._alone(host)
-        self.fabric.failing[host, name] = m.Blame("user", cause)
-
-    def lose_device(self, device: int) -> None:
-        host = self._alone(self.cluster.host_of(device)).name
-        self.fabric.lose(device)
-        self._tell_host(
-            host, e.DeviceLost(device, m.Blame("device-lost", f"device {device} is gone", host=host))
-        )
-
-    def crash_host(self, host: int) -> None:
-        """Its process is gone, at once; others find out when its lease has run out, or when it comes back."""
-        self._alone(host).alive = False
-        self.fabric.die(host)
-        self.worlds.forget(host)
-        self._gone(host)
-
-    def _gone(self, name: int) -> None:
-        """Whoever spoke with it learns of it when the lease has run out."""
-        self._unaware[name] = self._end(name)
-        self.clock.at(self.now + self.times.lease, self._lost, name)
-
-    def _end(self, name: int) -> list[int]:
-        partners = self.network.partners(name)
-        for pair in [pair for pair in self._met if name in pair]:
-            del self._met[pair]
-        self.network.end(name)
-        self.cargo.end(name)
-        return partners
-
-    def _lost(self, name: int) -> None:
-        for partner in self._unaware.pop(name, []):
-            self.process(partner).lose(name, "its connection was lost, and its lease has run out")
-
-    def return_host(self, host: int) -> None:
-        """It comes back as another process, with nothing."""
-        if self._alone(host).alive:
-            self.crash_host(host)
-        for partner in self._unaware.pop(host, []):
-            self.process(partner).lose(host, "it began anew")
-        process = self._hosts[host] = self._new_host(host)
-        process.serve(e.Connected(CONTROLLER), self.now)
-
-    def leave_host(self, host: int, reason: str = "a pre-emption notice") -> None:
-        """A planned stop: it is drained, and does not come back."""
-        self._leaving[host] = None
-        self._alone(host).serve(e.LeaveRequested(reason), self.now)
-
-    def stopped(self, process: HostProcess, reason: str) -> None:
-        """It was dismissed."""
-        if process.alive:
-            self.tell(f"host {process.name} stops: {reason}")
-            self.crash_host(process.name)
-            if process.name not in self._leaving:
-                self.clock.at(self.now + self.times.restart, self._restart, process)
-
-    def _restart(self, process: HostProcess) -> None:
-        if self._hosts[process.name] is process:
-            self.return_host(process.name)
-
-    def crash_client(self, name: str) -> None:
-        for client in self.clients:
-            if client.title == name and client.alive:
-                for host in range(self.cluster.hosts) if self.islands else ():
-                    self._alone(host)
-                client.alive = False
-                self._gone(client.name)
-
-    def cut(self, one: int, other: int = CONTROLLER, duration: int | None = None) -> None:
-        """The connection is cut, for so long, or until `mend`. Longer than a lease, and both take the other for
-        gone."""
-        for host in (one, other):
-            if host >= 0:
-                self._alone(host)
-        self.network.cut(one, other)
-        if duration is not None:
-            self.clock.at(self.now + duration, self.mend, one, other)
-        self.clock.at(self.now + self.times.lease, self._expire, one, other, self.network.cuts(one, other))
-
-    def mend(self, one: int, other: int = CONTROLLER) -> None:
-        self.network.mend(one, other)
-
-    def _expire(self, one: int, other: int, cut: int) -> None:
-        if self.network.cuts(one, other) == cut and self.network.is_cut(one, other):
-            self.process(one).lose(other, "the connection was cut")
-            self.process(other).lose(one, "the connection was cut")
-
-    def close(self, name: int, reason: str) -> None:
-        """The controller hangs up on somebody."""
-        self.tell(f"the controller closes {name}: {reason}")
 
 
 class HostsOf:

@@ -1,6 +1,7 @@
 """The controller: the one place where what happens on all islands is decided. A room a decision:
 
 controller   the machine: one event in, all that follows decided, one message an island and a client out
+hearing      what roots may report, and what many report at once
 clients      sessions and their calls; a breach of the protocol closes that peer
 runs         a run's way from the call to its end, which comes exactly once
 codes        what is compiled where

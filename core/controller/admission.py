@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..buffers import Buffer
 from ..effects import Tell
-from ..footprint import Footprint, effective
+from ..footprint import Footprint
 from ..ledger import NeverFits, Short
 from ..messages import Blame, RestoreStep, SpillStep, Waiting
 from .records import Flight, Named, Run
@@ -151,13 +151,17 @@ class Admission:
             self._numbers.pop(run.id, None)
             return False
         footprint, arrivals, there = self._demand(waiter)
-        waiter.atoms = self._atoms(footprint, (*arrivals, *there))
-        if barred and not barred.isdisjoint(waiter.atoms):
-            return False
+        others = len(self._line) > 1
+        if others:
+            waiter.atoms = self._atoms(footprint, (*arrivals, *there))
+            if barred and not barred.isdisjoint(waiter.atoms):
+                return False
         answer = self._books.ledger.admit(self._ident(number, waiter), footprint, arrivals, there)
         if answer is None:
             self._admit(number, waiter, now)
             return True
+        if not others:  # others may come, and pass it
+            waiter.atoms = self._atoms(footprint, (*arrivals, *there))
         if isinstance(answer, NeverFits):
             self._refuse(number, waiter, Blame("no-memory", f"it {answer.text}"), now)
         else:
@@ -169,7 +173,8 @@ class Admission:
         run, books = waiter.run, self._books
         if run is None:
             return None, waiter.mine, ()
-        run.donated = effective(run.plan, frozenset(self._sole(run)))
+        assert run.shape is not None
+        run.donated = run.shape.donated(self._sole(run))
         arrivals: list[tuple[int, int]] = []
         there: list[tuple[int, int]] = []
         for ident in dict.fromkeys(run.held.values()):
@@ -180,13 +185,14 @@ class Admission:
             arrivals.append((books.atoms.intern(record.layout.place), record.nbytes))
         return books.footprints.of(run.plan, run.donated), tuple(arrivals), tuple(there)
 
-    def _sole(self, run: Run) -> list[int]:
+    def _sole(self, run: Run) -> frozenset[int]:
         """Arguments that nobody else holds: literals, and what the client gave up and no other run reads."""
-        size = {slot.arg: slot.nbytes for slot in run.plan.slots}
-        return [
-            index for index in range(len(run.sources))
-            if index not in run.held or self._books.buffers.is_sole(run.held[index], size.get(index, -1))
-        ]  # fmt: skip
+        assert run.shape is not None
+        size, held, is_sole = run.shape.arg_bytes, run.held, self._books.buffers.is_sole
+        return frozenset(
+            [index for index in range(len(run.sources))
+             if index not in held or is_sole(held[index], size.get(index, -1))]
+        )  # fmt: skip
 
     def _atoms(self, footprint: Footprint | None, amounts: Amounts) -> frozenset[int]:
         found = [atom for group in footprint.groups for atom in group.atoms] if footprint is not None else []

@@ -52,9 +52,11 @@ IDS = 1 << 48  # ids of one incarnation of the controller; far more than it will
 class Books:
     def __init__(
         self, cluster: Cluster, policy: Callable[[], Policy], config: Config, *, incarnation: int,
-        observe: Callable[[Observation], None], trace: Trace | None,
+        observe: Callable[[Observation], None] | None, trace: Trace | None,
     ) -> None:  # fmt: skip
-        self.cluster, self.config, self.incarnation, self.observe = cluster, config, incarnation, observe
+        self.cluster, self.config, self.incarnation = cluster, config, incarnation
+        self.watched = observe is not None  # if not, what would be observed need not be worded
+        self.observe = observe or _ignore
         self.now = 0
         # what is counted
         self.atoms = Atoms()
@@ -217,6 +219,8 @@ class Books:
     def forget_plans(self) -> None:
         """Plans for a device map, or a program, that is no more: forgotten when no run of theirs is left."""
         self._stale_plans.update(dict.fromkeys(self.lowerings.forgotten()))
+        if not self._stale_plans:
+            return
         for plan in [p for p in self._stale_plans if p not in self.shapes or not self.shapes[p].users]:
             del self._stale_plans[plan]
             shape = self.shapes.pop(plan, None)
@@ -228,9 +232,10 @@ class Books:
     def tell_faults(self) -> None:
         """A policy that raised or picked nonsense has been replaced: say so, once."""
         for book in self.islands:
-            faults, book.scheduler.faults = book.scheduler.faults, []
-            for fault in faults:
-                self.outbox.effect(Tell(f"island {book.island.name!r}: {fault}"))
+            if book.scheduler.faults:
+                faults, book.scheduler.faults = book.scheduler.faults, []
+                for fault in faults:
+                    self.outbox.effect(Tell(f"island {book.island.name!r}: {fault}"))
 
     # --- to look at ----------------------------------------------------------------------------------------------
 
@@ -256,3 +261,7 @@ class Books:
             held[buffer] = held.get(buffer, 0) + number
         for record in self.buffers:
             yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0)
+
+
+def _ignore(seen: Observation) -> None:
+    """Nobody watches."""

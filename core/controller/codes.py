@@ -32,7 +32,7 @@ class Codes:
             waiting = self._waiting.setdefault(shape.plan.id, {})
             for code, hosts in wanted.items():
                 waiting[code] = spans.union(waiting.get(code, spans.EMPTY), hosts)
-            step = CompileStep(shape.plan.id, tuple(wanted))
+            step = CompileStep(shape.plan.id, tuple(wanted), tuple(wanted.values()))
             self._outbox.step(island, step, spans.union(*wanted.values()))
 
     def _codes_on(self, shape: Shape, island: int) -> dict[int, Spans]:
@@ -58,6 +58,10 @@ class Codes:
         else:
             del waiting[report.code]
         return report.blame is not None or self.ready(report.plan)
+
+    def awaits(self, plan: int, code: int) -> Spans:
+        """Hosts that have not answered."""
+        return self._waiting.get(plan, {}).get(code, spans.EMPTY)
 
     def ready(self, plan: int) -> bool:
         return plan in self._asked and not self._waiting.get(plan)

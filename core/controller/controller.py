@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from .. import spans
 from ..effects import (
     Came,
+    CameTogether,
     Close,
     Connected,
     Disconnected,
@@ -31,7 +31,6 @@ from ..messages import (
     Arrived,
     Beat,
     Blame,
-    Call,
     Calls,
     Compiled,
     Counted,
@@ -43,20 +42,20 @@ from ..messages import (
     Leave,
     Lost,
     Open,
-    Report,
     Reports,
     Seated,
     Trouble,
 )
 from ..policy import Fifo, Policy
-from ..spans import Spans
 from ..topology import Cluster
 from ..trace import Trace
 from .books import Books
 from .config import Config
+from .hearing import Hearing
 from .islands import IslandBook
 
 DEFAULT = Config()
+OF_HOSTS = (Join, Seated, Leave, Reports)
 
 
 class Controller:
@@ -67,7 +66,7 @@ class Controller:
         config: Config = DEFAULT,
         *,
         incarnation: int = 0,
-        observe: Callable[[Observation], None] = lambda seen: None,
+        observe: Callable[[Observation], None] | None = None,
         trace: Trace | None = None,
     ) -> None:
         """`policy` makes one for each island. `incarnation`: higher at each start of the process."""
@@ -76,6 +75,7 @@ class Controller:
         self._begun = False
         self._events: dict[type, Callable[[Any, int], None]] = {
             Came: self._came,
+            CameTogether: lambda event, now: self._heed(event.message, now),
             Connected: lambda event, now: None,
             Disconnected: lambda event, now: self._disconnected(event.peer, event.reason, now),
             Malformed: lambda event, now: self._violation(
@@ -88,6 +88,14 @@ class Controller:
             ),
         }
         books = self.books
+        self._hearing = Hearing(books)
+        # What a peer may say: returns what is wrong with it.
+        self._takes: dict[type, Callable[[int, Any, int], str | None]] = {
+            Join: self._join,
+            Open: self._open,
+            **dict.fromkeys((Reports, Seated, Leave), self._from_host),
+            **dict.fromkeys((Calls, *books.clients.calls), books.clients.call),
+        }
         self._reports: dict[type, Callable[[IslandBook, Any, int], None]] = {
             Done: lambda book, report, now: books.dispatch.done(report, now),
             Enqueued: lambda book, report, now: books.dispatch.enqueued(report, now),
@@ -102,6 +110,8 @@ class Controller:
     # --- the machine ---------------------------------------------------------------------------------------------
 
     def handle(self, event: Effect, now: int) -> list[Effect]:
+        if isinstance(event, CameTogether) and not self._hearing.may_take(event):
+            return [effect for each in self._hearing.apart(event) for effect in self.handle(each, now)]
         act = self._events.get(type(event))
         if act is None:
             raise Illegal(f"a controller is not told of {type(event).__name__}")
@@ -144,35 +154,34 @@ class Controller:
 
     def _came(self, event: Came, now: int) -> None:
         recovery = self.books.recovery
-        if recovery.under_way and not isinstance(event.message, Join | Seated | Leave | Reports):
+        if recovery.under_way and not isinstance(event.message, OF_HOSTS):
             recovery.keep(event.peer, event.message)
         else:
             self._deliver(event.peer, event.message, now)
 
     def _deliver(self, peer: int, message: msgspec.Struct, now: int) -> None:
-        wrong = self._take(peer, message, now)
+        take = self._takes.get(type(message))
+        wrong = (
+            f"a controller takes no {type(message).__name__}" if take is None else take(peer, message, now)
+        )
         if wrong:
             self._violation(peer, wrong, now)
 
-    def _take(self, peer: int, message: msgspec.Struct, now: int) -> str | None:
-        books = self.books
-        if isinstance(message, Join):
-            if peer in books.by_peer:
-                return "it is a client and joined as a host"
-            return books.islands_room.join(peer, message, now)
-        if isinstance(message, Reports | Seated | Leave):
-            host = books.host_peers.get(peer)
-            if host is None:
-                return None if peer in books.dismissed else f"{type(message).__name__} before Join"
-            return self._from_host(host, message, now)
-        if isinstance(message, Open):
-            return "it is a host" if peer in books.host_peers else books.clients.opened(peer, message, now)
-        if isinstance(message, Calls | Call):
-            return books.clients.call(peer, message, now)
-        return f"a controller takes no {type(message).__name__}"
+    def _join(self, peer: int, message: Join, now: int) -> str | None:
+        if peer in self.books.by_peer:
+            return "it is a client and joined as a host"
+        return self.books.islands_room.join(peer, message, now)
 
-    def _from_host(self, host: int, message: Reports | Seated | Leave, now: int) -> str | None:
+    def _open(self, peer: int, message: Open, now: int) -> str | None:
+        return (
+            "it is a host" if peer in self.books.host_peers else self.books.clients.opened(peer, message, now)
+        )
+
+    def _from_host(self, peer: int, message: Reports | Seated | Leave, now: int) -> str | None:
         books = self.books
+        host = books.host_peers.get(peer)
+        if host is None:
+            return None if peer in books.dismissed else f"{type(message).__name__} before Join"
         if isinstance(message, Leave):
             books.islands_room.leave(host, message.reason, now)
             return None
@@ -184,39 +193,22 @@ class Controller:
         book = books.island_of_host(host)
         if (message.island, message.epoch, message.tree) != (book.island.index, book.epoch, book.tree_number):
             return None  # by a path that has been fenced
-        if host not in book.stream.shape.roots:
+        if not book.stream.shape.is_root(host):
             return f"host {host} reports, and is no root of the tree"
         below = book.stream.shape.below(host)
         for report in message.reports:
-            wrong = self._lie(report, book, below)
+            wrong = self._hearing.lie(report, book, below)
             if wrong:
                 return f"host {host} {wrong}"
-        books.observe(Heeded(message.island, message.epoch))
-        for report in message.reports:
-            self._reports[type(report)](book, report, now)
+        self._heed(message, now)
         return None
 
-    def _lie(self, report: Report, book: IslandBook, below: Spans) -> str:
-        """What a root cannot truly say: things of hosts that are not below it, or of another island."""
-        if isinstance(report, Lost | Trouble):
-            if not spans.contains(below, report.host):
-                return f"reports of host {report.host}, which is not below it"
-            if isinstance(report, Trouble) and report.device >= 0:
-                if not spans.contains(book.island.devices_of(report.host), report.device):
-                    return f"reports of device {report.device}, which is not one of host {report.host}"
-        elif report.hosts != below:
-            if (
-                not report.hosts
-                or spans.normal(report.hosts) != report.hosts
-                or spans.minus(report.hosts, below)
-            ):
-                return f"reports for hosts {spans.text(report.hosts)}, not all of which are below it"
-        if isinstance(report, Done) and min(report.sizes, default=0) < 0:
-            return f"reports sizes {report.sizes}"
-        flight = self.books.flights.get(getattr(report, "seq", getattr(report, "transfer", -1)))
-        if flight is not None and flight.island != book.island.index:
-            return "reports on what is another island's"
-        return ""
+    def _heed(self, message: Reports, now: int) -> None:
+        book = self.books.islands[message.island]
+        if self.books.watched:
+            self.books.observe(Heeded(message.island, message.epoch))
+        for report in message.reports:
+            self._reports[type(report)](book, report, now)
 
     def _disconnected(self, peer: int, reason: str, now: int) -> None:
         books = self.books

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import spans
-from ..footprint import donates
 from ..invariants.observations import Entered
 from ..messages import Blame, Counted, Done, Enqueued, ExpectStep, GangStep, Ready, RecvStep, SendStep
 from ..place import device_spans
@@ -45,22 +44,17 @@ class Dispatch:
         shape, plan = run.shape, run.plan
         assert shape is not None
         assert run.header is not None
-        run.gates = [len(after) for after in plan.after]
+        run.gates = list(shape.gates)
         run.late = list(shape.late)
         run.users = dict(shape.sender_users)
         run.left = len(plan.steps)
         run.entered = bytearray(len(plan.steps))
-        run.unsettled = [
-            (1 if isinstance(step, Gang) else 2) + len(shape.makers[index])
-            for index, step in enumerate(plan.steps)
-        ]
-        for index, arguments in enumerate(shape.arg_inputs):
-            for argument in arguments:
-                buffer = run.held.get(argument, -1)
-                if buffer >= 0 and self._books.buffers.is_promised(buffer):
-                    self._books.readers.setdefault(buffer, []).append((run, index))
-                    run.unsettled[index] += 1
-        header = run.header = msgspec.structs.replace(run.header, after=self._room_for_literals(run))
+        run.unsettled = list(shape.unsettled)
+        if run.held:
+            self._await_arguments(run)
+        header = run.header
+        if run.literals:
+            header = run.header = msgspec.structs.replace(header, after=self._room_for_literals(run))
         for island, hosts in shape.island_hosts.items():
             self._books.tell_plan(shape, island)
             self._books.outbox.run(island, header, hosts)
@@ -70,12 +64,21 @@ class Dispatch:
                 self._books.holdings.read_own(run, slot)
             self._books.holdings.entered(run.buffer_of(slot), -1)
             self._tell_ready(run, self._books.holdings.settled(run.buffer_of(slot), None), now)
-        for index in [
-            index for index, gates in enumerate(run.gates) if not gates
-        ]:  # entering lowers others' gates
+        for index in shape.first:
             self._candidate(run, index, now)
         if not run.left:
             self._books.runs_room.over(run, now)
+
+    def _await_arguments(self, run: Run) -> None:
+        """Steps that read what has no contents yet cannot settle before that has."""
+        assert run.shape is not None
+        books = self._books
+        for index, arguments in enumerate(run.shape.arg_inputs):
+            for argument in arguments:
+                buffer = run.held.get(argument, -1)
+                if buffer >= 0 and books.buffers.is_promised(buffer):
+                    books.readers.setdefault(buffer, []).append((run, index))
+                    run.unsettled[index] += 1
 
     def _room_for_literals(self, run: Run) -> int:
         """They come with the message, and take memory that gangs of the order may not have left yet."""
@@ -84,10 +87,10 @@ class Dispatch:
         return max([self._books.ledger.after(key) for key in dict.fromkeys(keys)], default=-1)
 
     def _drop_unread_arguments(self, run: Run) -> None:
-        for number, slot in enumerate(run.plan.slots):
-            if slot.arg >= 0 and slot.last < 0 and not slot.senders and number not in run.plan.results:
-                self._argument_over(run, slot.arg, -1)
-        unused = [index for index in run.held if all(slot.arg != index for slot in run.plan.slots)]
+        assert run.shape is not None
+        for argument in run.shape.unread:
+            self._argument_over(run, argument, -1)
+        unused = [index for index in run.held if index not in run.shape.arg_bytes]
         for index in unused:
             self._argument_over(run, index, -1)
 
@@ -109,10 +112,11 @@ class Dispatch:
         """All that must come before this step has come."""
         if run.state != "running":
             return
-        step = run.plan.steps[index]
+        plan = run.plan
+        step = plan.steps[index]
         if isinstance(step, Move):
             self._enter_move(run, index, step, now)
-        elif self._books.code_ready(run.plan.id):
+        elif self._books.code_ready(plan.id):
             self._offer(run, index, step, now)
         else:
             self._park(run, index)
@@ -121,12 +125,11 @@ class Dispatch:
         session, shape = run.session, run.shape
         assert shape is not None
         ticket = Ticket(
-            run=run.id, step=index, client=session.number, place=shape.keys[index], cost=gang.cost,
-            weight=session.weight, priority=session.priority, deadline=run.call.deadline,
-            submitted=run.submitted, ripe=run.late[index] == 0, owner=run,
+            run.id, index, session.number, shape.keys[index], gang.cost, session.weight, session.priority,
+            run.call.deadline, run.submitted, run.late[index] == 0, run,
         )  # fmt: skip
         run.offered[index] = ticket
-        self._books.scheduler(gang.place.island).offer(ticket, now)
+        self._books.islands[gang.place.island].scheduler.offer(ticket, now)
 
     def pump(self, now: int) -> bool:
         """Let in whatever may enter now, on each island in turn. True: something did."""
@@ -142,28 +145,32 @@ class Dispatch:
     def _enter_gang(self, ticket: Ticket, now: int) -> None:
         books, run, index = self._books, ticket.owner, ticket.step
         assert isinstance(run, Run)
-        assert run.shape is not None
-        gang = run.plan.steps[index]
+        shape = run.shape
+        assert shape is not None
+        gang = shape.plan.steps[index]
         assert isinstance(gang, Gang)
         del run.offered[index]
-        hosts, island = run.shape.hosts[index], gang.place.island
+        hosts, island = shape.hosts[index], gang.place.island
         seq = books.next_seq()
         sequential = run.call.dispatch == "sequential"
-        sizes = tuple(size for maker in run.shape.makers[index] for size in run.sizes.get(maker, ()))
-        step = GangStep(seq, run.id, index, hosts, sequential, sizes, donates(run.plan, index, run.donated))
+        sizes: tuple[int, ...] = ()
+        if run.sizes:
+            sizes = tuple(size for maker in shape.makers[index] for size in run.sizes.get(maker, ()))
+        step = GangStep(seq, run.id, index, hosts, sequential, sizes, shape.donates(index, run.donated))
         books.outbox.step(island, step, hosts)
         flight = Flight(seq, "gang", island, hosts, now, run=run, step=index, cost=gang.cost)
         flight.ticket = ticket
-        flight.unacked = hosts if sequential and not gang.irregular else spans.EMPTY
+        if sequential and not gang.irregular:
+            flight.unacked = hosts
         books.flights.take_off(flight, now)
         run.entered[index] = ENTERED
         run.open_steps += 1
         books.ledger.entered(run.id, index, seq)
         books.history.entered(flight, run, ticket.place, ticket.since)
         books.order.entered(island, run.session.name, run.program.ir.name, run.call.run, gang.name)
-        books.observe(
-            Entered(seq, run.id, index, island, books.islands[island].epoch, hosts, device_spans(gang.place))
-        )
+        if books.watched:
+            epoch = books.islands[island].epoch
+            books.observe(Entered(seq, run.id, index, island, epoch, hosts, device_spans(gang.place)))
         self._after_entering(run, index, seq)
         if not gang.irregular and not sequential:
             self._open(run, index, now)
@@ -199,26 +206,27 @@ class Dispatch:
     def _after_entering(self, run: Run, index: int, seq: int) -> None:
         """In the order of the devices, what this step was the last to read is free from here on; and the results it
         makes exist, so their readers may be admitted."""
-        assert run.shape is not None
-        holdings = self._books.holdings
-        for argument in run.shape.arg_inputs[index]:
+        shape, holdings = run.shape, self._books.holdings
+        assert shape is not None
+        for argument in shape.arg_inputs[index]:
             if argument in run.held:
                 holdings.touch(run.held[argument], seq)
-        for slot in run.shape.dies_at[index]:
-            argument = run.plan.slots[slot].arg
+        for slot in shape.dies_at[index]:
+            argument = shape.plan.slots[slot].arg
             if argument >= 0:
                 self._argument_over(run, argument, seq)
-        for slot in run.shape.read_at[index]:
+        for slot in shape.read_at[index]:
             if slot in run.own:
                 holdings.own_read(run, slot, seq)
         for slot, _ in run.made_results.get(index, ()):
-            if slot in run.shape.results_read:
+            if slot in shape.results_read:
                 holdings.read_own(run, slot)
+            buffer = run.buffer_of(slot)
             if isinstance(
-                run.plan.steps[index], Move
-            ):  # it is filled when it is, not in the order of the devices
-                holdings.hold_for_transfer(run.buffer_of(slot))
-            holdings.entered(run.buffer_of(slot), seq)
+                shape.plan.steps[index], Move
+            ):  # filled when it is, not in the order of the devices
+                holdings.hold_for_transfer(buffer)
+            holdings.entered(buffer, seq)
 
     def _open(self, run: Run, index: int, now: int) -> None:
         assert run.shape is not None
@@ -286,13 +294,14 @@ class Dispatch:
         books.flights.land(flight, now)
         books.history.landed(flight)
         if flight.ticket is not None:
-            books.scheduler(flight.island).finished(flight.ticket)
+            books.islands[flight.island].scheduler.finished(flight.ticket)
             books.ledger.gang_finished(flight.seq)
         run = flight.run
         if run is None:
             self._other_over(flight, now)
             return
-        step = run.plan.steps[flight.step]
+        assert run.shape is not None
+        step = run.shape.plan.steps[flight.step]
         if flight.blame is not None:
             run.spoilt.setdefault(flight.step, flight.blame)
             books.runs_room.fail(run, flight.blame, now)
@@ -322,10 +331,10 @@ class Dispatch:
             self._books.admission.copied(flight, now)
 
     def _gang_over(self, run: Run, index: int, gang: Gang, now: int) -> None:
-        assert run.shape is not None
-        for slot in dict.fromkeys(gang.inputs):
-            if slot in run.users:
-                self._reader_over(run, slot)
+        if run.users:
+            for slot in dict.fromkeys(gang.inputs):
+                if slot in run.users:
+                    self._reader_over(run, slot)
         if gang.irregular:
             for output, size in zip(gang.outputs, run.sizes.get(index, ()), strict=False):
                 self._books.holdings.shrink(run, output, size)
@@ -363,17 +372,18 @@ class Dispatch:
     def _settle(self, run: Run, first: int, now: int) -> None:
         """A step is settled when it is over and all it reads is settled: only then is its blame, or success, final."""
         assert run.shape is not None
-        stack = [first]
+        unsettled, stack = run.unsettled, [first]
         while stack:
             index = stack.pop()
-            run.unsettled[index] -= 1
-            if run.unsettled[index]:
+            unsettled[index] -= 1
+            if unsettled[index]:
                 continue
             run.entered[index] = SETTLED
             run.left -= 1
-            blame = run.spoilt.get(index)
-            for slot, _ in run.made_results.get(index, ()):
-                self._tell_ready(run, self._books.holdings.settled(run.buffer_of(slot), blame), now)
+            blame = run.spoilt.get(index) if run.spoilt else None
+            if index in run.made_results:
+                for slot, _ in run.made_results[index]:
+                    self._tell_ready(run, self._books.holdings.settled(run.buffer_of(slot), blame), now)
             for feed in run.shape.feeds[index]:
                 if blame is not None:
                     run.spoilt.setdefault(feed, blame)

@@ -7,6 +7,7 @@ those that have not, for the client and the log. At the hard bound the gang is g
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import spans
@@ -25,6 +26,10 @@ class Flights:
         self._all: dict[int, Flight] = {}  # by seq, so in order of entering
         self._by_island: list[dict[int, Flight]] = [{} for _ in books.cluster.islands]
         self._asked: dict[int, Flight] = {}  # stalled, whose hosts have been asked
+        self._bounds = [
+            (partial(self.report_oldest, island, doing="running"), partial(self._give_up, island))
+            for island in range(len(books.cluster.islands))
+        ]  # what happens at the soft, and at the hard, bound of the oldest
 
     def get(self, seq: int) -> Flight | None:
         return self._all.get(seq)
@@ -73,11 +78,7 @@ class Flights:
                 self._books.watch.end(("flight", flight.island))
 
     def _watch(self, oldest: Flight, now: int) -> None:
-        island = oldest.island
-        self._books.watch.begin(
-            ("flight", island), now, oldest.cost,
-            lambda at: self.report_oldest(island, at, "running"), lambda at: self._give_up(island, at),
-        )  # fmt: skip
+        self._books.watch.begin(("flight", oldest.island), now, oldest.cost, *self._bounds[oldest.island])
 
     def report_oldest(self, island: int, now: int, doing: str) -> None:
         """Soft bound: ask who has arrived; `arrived` completes the report."""
@@ -88,6 +89,10 @@ class Flights:
         oldest.missing = oldest.left
         self._books.outbox.step(island, AskStep(oldest.seq), oldest.left)
         self._report(oldest, f"{oldest.kind} has not ended on these hosts while {doing}")
+
+    def asked(self, seq: int) -> bool:
+        """Each host that answers is news."""
+        return seq in self._asked
 
     def arrived(self, report: Arrived) -> None:
         flight = self._asked.get(report.seq)

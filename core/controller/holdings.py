@@ -68,7 +68,7 @@ class Holdings:
     def _take(self, run: Run, index: int, named: Named) -> None:
         run.held[index] = named.buffer
         self._books.buffers.hold(named.buffer)
-        self._books.observe(BufferHeld(named.buffer, f"run {run.id}"))
+        self._held(named.buffer, "run", run.id)
 
     def give_up(self, named: Named) -> None:
         """The client donates it with this call: its name means nothing from here on."""
@@ -79,7 +79,7 @@ class Holdings:
     def let_go(self, run: Run, index: int) -> None:
         """The run is through with this argument."""
         buffer = run.held.pop(index)
-        self._books.observe(BufferLetGo(buffer, f"run {run.id}"))
+        self._let_go(buffer, "run", run.id)
         if run.using:
             self._books.buffers.done_using(buffer)
         self._free(self._books.buffers.let_go((buffer,)))
@@ -90,13 +90,13 @@ class Holdings:
         buffer = run.own[slot] = run.buffer_of(slot)
         self._books.buffers.hold(buffer)
         self._books.buffers.use(buffer)
-        self._books.observe(BufferHeld(buffer, f"run {run.id}"))
+        self._held(buffer, "run", run.id)
 
     def own_read(self, run: Run, slot: int, seq: int) -> None:
         """Behind `seq` this run does not read its own result any more."""
         buffer = run.own.pop(slot)
         self.touch(buffer, seq)
-        self._books.observe(BufferLetGo(buffer, f"run {run.id}"))
+        self._let_go(buffer, "run", run.id)
         self._books.buffers.done_using(buffer)
         self._free(self._books.buffers.let_go((buffer,)))
 
@@ -105,10 +105,10 @@ class Holdings:
         self._books.buffers.hold(buffer)
         self._books.buffers.use(buffer)
         self._transfers[buffer] = self._transfers.get(buffer, 0) + 1
-        self._books.observe(BufferHeld(buffer, "transfer"))
+        self._held(buffer, "transfer")
 
     def transfer_over(self, buffer: int) -> None:
-        self._books.observe(BufferLetGo(buffer, "transfer"))
+        self._let_go(buffer, "transfer")
         self._transfers[buffer] -= 1
         if not self._transfers[buffer]:
             del self._transfers[buffer]
@@ -140,8 +140,8 @@ class Holdings:
         self._layouts[ident] = layout
         self._named[ident] = named
         if handle:
-            self._books.observe(BufferHeld(ident, f"client {named.session.number}"))
-        self._books.observe(BufferHeld(ident, "its maker"))
+            self._held(ident, "client", named.session.number)
+        self._held(ident, "its maker")
 
     def take_back(self, named: Named) -> None:
         """Its run is to be lowered anew, and it with it; so are the runs that read it and have not started."""
@@ -156,15 +156,17 @@ class Holdings:
         if named.alias:
             named.alias = False
             self._drop_alias(buffer, named)
+            if buffer in self._named:
+                self._named[buffer].read_on = [e for e in self._named[buffer].read_on if e is not named]
             return
         self.never(buffer, Blame("moved", "it is made elsewhere"))
         if buffer in self._books.buffers and self._books.buffers[buffer].handle:
-            self._books.observe(BufferLetGo(buffer, f"client {named.session.number}"))
+            self._let_go(buffer, "client", named.session.number)
             self._free(self._books.buffers.release(named.session.number, named.name))
 
     def never(self, buffer: int, blame: Blame) -> None:
         """The step that was to make it never enters an order."""
-        self._books.observe(BufferLetGo(buffer, "its maker"))
+        self._let_go(buffer, "its maker")
         self._free(self._books.buffers.never_made(buffer, blame))
 
     def alias(self, named: Named, source: Named) -> None:
@@ -176,12 +178,14 @@ class Holdings:
             self._named[named.buffer].others.append(named)
             self._aliases[named.buffer] = self._aliases.get(named.buffer, 0) + 1
             self._books.buffers.hold(named.buffer)
-            self._books.observe(BufferHeld(named.buffer, f"client {named.session.number}"))
+            self._held(named.buffer, "client", named.session.number)
+        else:
+            self._read_on(named)
         self._wake_readers(named)
 
     def entered(self, buffer: int, seq: int) -> None:
         """The step that makes it is in the order: its promise is kept, its memory is its own."""
-        self._books.observe(BufferLetGo(buffer, "its maker"))
+        self._let_go(buffer, "its maker")
         self._free(self._books.buffers.ordered(buffer, seq))
         self._books.admission.buffer_there(buffer)
 
@@ -203,13 +207,13 @@ class Holdings:
     def settled(self, buffer: int, blame: Blame | None) -> list[Named]:
         """Its contents are final. Returns the names that clients have for it."""
         named = self._named.get(buffer)
-        self._books.settling.append((buffer, blame))
+        if buffer in self._books.readers:
+            self._books.settling.append((buffer, blame))
         if named is None or buffer not in self._books.buffers:
             return []
-        names = [named, *named.others]
+        names = [named, *named.others] if named.others else [named]
         if blame is None:
-            if self._books.buffers.is_promised(buffer):
-                self._books.buffers.filled(buffer)
+            self._books.buffers.filled_if_promised(buffer)
         else:
             self._spoil(buffer, blame)
         for each in names:
@@ -239,13 +243,14 @@ class Holdings:
         named = self._named.get(buffer)
         if named is None:
             return
-        for other in list(named.others):
+        for other in [*named.others, *named.read_on]:
             other.blame, other.ready = other.blame or blame, False
             self._books.contents.refuse_gets(other, blame)
             self._drop_alias(buffer, other)
             for run in list(other.readers.values()):
                 self._books.runs_room.fail(run, blame, self._books.now)
         named.blame = named.blame or blame
+        self._books.contents.refuse_gets(named, named.blame)
         if not named.released and buffer in self._books.buffers and self._books.buffers[buffer].handle:
             self._drop_handle(named)
 
@@ -259,7 +264,8 @@ class Holdings:
         names = [each for each in (named, *named.others) if not each.released and each.blame is None]
         for each in names:
             self._books.outbox.note(each.session.peer, Ready((each.name,), blame))
-        readers = [run for each in (named, *named.others) for run in each.readers.values()]
+        known = (named, *named.others, *named.read_on)
+        readers = [run for each in known for run in each.readers.values()]
         self._spoil(buffer, blame)
         for run in readers:
             self._books.runs_room.fail(run, blame, self._books.now)
@@ -277,8 +283,9 @@ class Holdings:
 
     def drop(self, named: Named) -> None:
         """The client's own hold ends."""
-        late = Blame("user", f"buffer {named.name} was released before it had contents to get")
-        self._books.contents.refuse_gets(named, late)
+        if named.gets:
+            late = Blame("user", f"buffer {named.name} was released before it had contents to get")
+            self._books.contents.refuse_gets(named, late)
         if named.alias and named.blame is None:
             self._drop_alias(named.buffer, named)
         elif (
@@ -293,14 +300,21 @@ class Holdings:
         if primary is None or named not in primary.others:
             return  # it had been given up before it stood for anything
         primary.others.remove(named)
+        self._read_on(named)
         self._aliases[buffer] -= 1
         if not self._aliases[buffer]:
             del self._aliases[buffer]
-        self._books.observe(BufferLetGo(buffer, f"client {named.session.number}"))
+        self._let_go(buffer, "client", named.session.number)
         self._free(self._books.buffers.let_go((buffer,)))
 
+    def _read_on(self, named: Named) -> None:
+        """No client holds it by this name; runs may read it by it, and what becomes of it concerns them."""
+        primary = self._named.get(named.buffer)
+        if primary is not None and named.readers:
+            primary.read_on = [*(each for each in primary.read_on if each.readers), named]
+
     def _drop_handle(self, named: Named) -> None:
-        self._books.observe(BufferLetGo(named.buffer, f"client {named.session.number}"))
+        self._let_go(named.buffer, "client", named.session.number)
         self._free(self._books.buffers.release(named.session.number, named.name))
 
     def adopt(self, named: Named, ident: int, layout: Layout, nbytes: int) -> None:
@@ -309,6 +323,16 @@ class Holdings:
         self.entered(ident, -1)
         self._books.buffers.filled(ident)
         named.ready = True
+
+    # --- who watches is told ---------------------------------------------------------------------------------
+
+    def _held(self, buffer: int, holder: str, number: int = -1) -> None:
+        if self._books.watched:
+            self._books.observe(BufferHeld(buffer, holder if number < 0 else f"{holder} {number}"))
+
+    def _let_go(self, buffer: int, holder: str, number: int = -1) -> None:
+        if self._books.watched:
+            self._books.observe(BufferLetGo(buffer, holder if number < 0 else f"{holder} {number}"))
 
     # --- nobody holds it -------------------------------------------------------------------------------------
 

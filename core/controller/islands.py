@@ -28,6 +28,7 @@ from ..stream import Stream
 from ..topology import Island
 from ..tree import tree
 from .outbox import Turn
+from .records import Company
 
 if TYPE_CHECKING:
     from .books import Books
@@ -49,6 +50,9 @@ PHASES: dict[tuple[str, str], str] = {
     ("reforming", "path"): "reforming",
     ("reforming", "seated"): "running",
 }
+
+
+WAYS = 512  # sets of hosts whose connections are remembered
 
 
 class IslandBook:
@@ -76,7 +80,13 @@ class IslandBook:
         self.dropped: list[int] = []
         self.stale_world = True  # members or devices have changed since the epoch formed
         self.world_epoch = -1  # the last epoch whose world is up
+        self.company: dict[Spans, Company | None] = {}  # connections: what roots they are together
+        self.ways: dict[Spans, tuple[int, ...]] = {}  # hosts: the connections by which they are told
         scheduler.paused = True
+
+    def rewired(self) -> None:
+        """Another tree, or other connections."""
+        self.company, self.ways = {}, {}
 
     def turn(self, happened: str) -> None:
         self.phase = PHASES[self.phase, happened]
@@ -114,6 +124,7 @@ class Islands:
             return f"host {join.host} has a seat of another time"
         returned = join.incarnation > known and spans.contains(book.members, join.host)
         old_peer = book.peers.get(join.host)
+        book.rewired()
         if old_peer is not None and old_peer != peer:
             books.host_peers.pop(old_peer, None)
         if returned:
@@ -201,6 +212,7 @@ class Islands:
     def _dismiss(self, book: IslandBook, host: int, reason: str) -> None:
         """If it lives, it is to stop and come back as a new host: what it still says is of no account."""
         book.dismissed[host] = book.incarnations.get(host, -1)
+        book.rewired()
         peer = book.peers.pop(host, None)
         if peer is not None and self._books.host_peers.pop(peer, None) is not None:
             self._books.dismissed[peer] = host
@@ -258,6 +270,7 @@ class Islands:
     def _offer_seats(self, book: IslandBook, now: int) -> None:
         """To every member, directly: tree and epoch by which all older paths are refused."""
         books, index = self._books, book.island.index
+        book.rewired()
         book.stream.refence(book.epoch, book.tree_number, tree(book.members, books.config.fanout, book.apart))
         abandon, dropped = tuple(book.abandon), tuple(book.dropped)
         for host in spans.items(book.members):
@@ -300,10 +313,22 @@ class Islands:
             self._run(book, now)
 
     def _send(self, book: IslandBook, message: Ordered) -> None:
-        # A root that was dismissed meanwhile gets nothing; those below it are sent again what they miss, once seated.
-        roots = tuple(book.peers[root] for root in book.stream.targets(message.hosts) if root in book.peers)
-        if roots:
-            self._books.outbox.effect(Send(roots, message))
+        ways = book.ways.get(message.hosts)
+        if ways is None:
+            ways = self._way(book, message.hosts)
+        if ways:
+            self._books.outbox.effect(Send(ways, message))
+
+    def _way(self, book: IslandBook, hosts: Spans) -> tuple[int, ...]:
+        """A root that was dismissed meanwhile gets nothing; those below it are sent again what they miss, once
+        seated."""
+        roots = book.stream.targets(hosts)
+        ways = tuple(book.peers[root] for root in roots if root in book.peers)
+        if not book.stream.forming:
+            if len(book.ways) >= WAYS:
+                book.ways.clear()
+            book.ways[hosts] = ways
+        return ways
 
     # --- draining and forming anew --------------------------------------------------------------------------------
 
@@ -401,10 +426,13 @@ class Islands:
         """Number what this turn says to each island and send it. While a tree forms, the stream keeps it."""
         for index in sorted(turns):
             book, turn = self._books.islands[index], turns[index]
-            hosts = spans.meet(turn.target(), book.members)
+            hosts = turn.target()
+            if hosts != book.members:
+                hosts = spans.meet(hosts, book.members)
             if hosts:
+                settled = self._books.settled_below()
                 message = book.stream.append(
-                    tuple(turn.plans), tuple(turn.runs), tuple(turn.steps), hosts, self._books.settled_below()
+                    tuple(turn.plans), tuple(turn.runs), tuple(turn.steps), hosts, settled
                 )
                 self._send(book, message)
         turns.clear()

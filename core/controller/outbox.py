@@ -5,6 +5,8 @@ Neighbours: every room of the controller puts in; `controller.handle` empties it
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from .. import spans
 from ..effects import Effect, Send
 from ..messages import Note, Notes, RunHeader, Step
@@ -23,9 +25,10 @@ class Turn:
 
     def target(self) -> Spans:
         first = self.hosts[0]
-        if all(hosts is first or hosts == first for hosts in self.hosts):
-            return first
-        return spans.union(*self.hosts)
+        for hosts in self.hosts:
+            if hosts is not first and hosts != first:
+                return spans.union(*self.hosts)
+        return first
 
 
 class Outbox:
@@ -57,7 +60,11 @@ class Outbox:
         self._turn(island, hosts).plans.append(plan)
 
     def run(self, island: int, header: RunHeader, hosts: Spans) -> None:
-        self._turn(island, hosts).runs.append(header)
+        """Its literals may take the memory of what steps before it free."""
+        turn = self._turn(island, hosts)
+        if header.literals and turn.steps:
+            header = replace(header, at=len(turn.steps))
+        turn.runs.append(header)
 
     def step(self, island: int, step: Step, hosts: Spans) -> None:
         if hosts:

@@ -6,6 +6,7 @@ Records hold facts and no decisions; the rooms beside this file decide. Every re
 from __future__ import annotations
 
 from ..buffers import Buffer
+from ..footprint import donates, effective
 from ..messages import Blame, Get, Open, RunHeader, Submit
 from ..plan import Gang, Move, Plan
 from ..policy.base import Ticket
@@ -33,7 +34,7 @@ class Named:
     """What a client's name for a buffer stands for. A result is named before its run is lowered, so before it has
     an id; runs that read it wait here."""
 
-    __slots__ = ("alias", "blame", "buffer", "gets", "name", "others", "readers", "ready",
+    __slots__ = ("alias", "blame", "buffer", "gets", "name", "others", "read_on", "readers", "ready",
                  "released", "session")  # fmt: skip
 
     def __init__(self, session: Session, name: int, buffer: int = -1) -> None:
@@ -43,7 +44,8 @@ class Named:
         self.alias = (
             False  # another name for a buffer that has one: of a result, or argument, returned once more
         )
-        self.others: list[Named] = []  # aliases of this
+        self.others: list[Named] = []  # aliases of this that clients hold
+        self.read_on: list[Named] = []  # aliases that no client holds any more, by which runs read it
         self.ready = False  # its contents are there
         self.released = False
         self.blame: Blame | None = None
@@ -94,6 +96,46 @@ class Shape:
             [] for _ in plan.steps
         ]  # slots whose last reader in the order is step i
         self._derive()
+        self._derive_for_runs()
+
+    def _derive_for_runs(self) -> None:
+        """What each run of it begins with, so that none works it out again."""
+        plan = self.plan
+        self.gates = [len(after) for after in plan.after]
+        self.first = [index for index, gates in enumerate(self.gates) if not gates]
+        self.unsettled = [
+            (1 if isinstance(step, Gang) else 2) + len(self.makers[index])
+            for index, step in enumerate(plan.steps)
+        ]
+        self.arg_slots = [(number, slot.arg) for number, slot in enumerate(plan.slots) if slot.arg >= 0]
+        self.arg_bytes = {arg: plan.slots[number].nbytes for number, arg in self.arg_slots}
+        self.unread = [  # arguments that no step reads, nor the program returns
+            arg for number, arg in self.arg_slots
+            if plan.slots[number].last < 0 and not plan.slots[number].senders and number not in plan.results
+        ]  # fmt: skip
+        self.exact = [not self._is_bound(slot) for slot in plan.results]
+        self.passed_on: dict[tuple[int, frozenset[int]], bool] = {}
+        self.donating: dict[frozenset[int], frozenset[int]] = {}  # held by nobody else -> effectively donated
+
+    def _is_bound(self, slot: int) -> bool:
+        """What it takes is known when its maker has run."""
+        maker = self.plan.slots[slot].maker
+        step = self.plan.steps[maker] if maker >= 0 else None
+        return isinstance(step, Gang) and step.irregular
+
+    def donated(self, sole: frozenset[int]) -> frozenset[int]:
+        """Arguments whose memory a run takes over, if nobody else holds these."""
+        found = self.donating.get(sole)
+        if found is None:
+            found = self.donating[sole] = effective(self.plan, sole)
+        return found
+
+    def donates(self, step: int, donated: frozenset[int]) -> bool:
+        """Whether this gang passes its donated inputs' memory on, if these arguments are effectively donated."""
+        found = self.passed_on.get((step, donated))
+        if found is None:
+            found = self.passed_on[step, donated] = donates(self.plan, step, donated)
+        return found
 
     def _derive(self) -> None:
         plan = self.plan
@@ -208,7 +250,8 @@ class Run:
     def buffer_of(self, slot: int) -> int:
         """Buffer id of a slot: arguments keep the id they came with."""
         assert self.header is not None
-        arg = self.plan.slots[slot].arg
+        assert self.shape is not None
+        arg = self.shape.plan.slots[slot].arg
         return self.base + slot if arg < 0 else self.header.args[arg]
 
     def describe(self, step: int) -> tuple[str, str]:
@@ -248,3 +291,14 @@ class Flight:
         self.cost = cost
         self.blame: Blame | None = None
         self.ticket: Ticket | None = None
+
+
+class Company:
+    """Roots of one tree that say the same, and what is below them."""
+
+    __slots__ = ("below", "each", "shared")
+
+    def __init__(self, below: Spans, each: tuple[Spans, ...]) -> None:
+        self.below = below  # all of them
+        self.each = each
+        self.shared: dict[Spans, bool] = {}  # by hosts: each of the roots has some of them below it

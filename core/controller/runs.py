@@ -23,7 +23,7 @@ from ..invariants.observations import RunEnded, RunSubmitted
 from ..lowering import home
 from ..messages import Blame, Ended, ForgetStep, RunHeader, Stalled, Submit, Waiting
 from ..place import Place
-from ..plan import Gang, Layout, Plan
+from ..plan import Layout, Plan
 from ..resources import Waits
 from ..spans import Spans
 from ..validate import validate_literals
@@ -60,22 +60,26 @@ class Runs:
         session.runs[call.run] = run
         session.last_run = call.run
         books.history.submitted(run)
-        books.observe(RunSubmitted(session.number, call.run))
-        sources = [arg if isinstance(arg, bytes) else session.names[arg] for arg in call.args]
-        run.sources = sources
-        for index, source in enumerate(sources):
-            if isinstance(source, Named):
-                books.holdings.read(run, index, source)
+        if books.watched:
+            books.observe(RunSubmitted(session.number, call.run))
+        names, holdings, sources = session.names, books.holdings, run.sources
+        for index, arg in enumerate(call.args):
+            if isinstance(arg, bytes):
+                sources.append(arg)
+            else:
+                sources.append(named := names[arg])
+                holdings.read(run, index, named)
         for index in program.ir.donate_args if program.blame is None else ():
             source = sources[index]
             if isinstance(source, Named):
-                books.holdings.give_up(source)
+                holdings.give_up(source)
         for name in call.results:
             named = Named(session, name)
-            named.released = not name
             run.names.append(named)
             if name:
-                session.names[name] = named
+                names[name] = named
+            else:
+                named.released = True
         self.advance(run, now)
         return None
 
@@ -90,14 +94,23 @@ class Runs:
         ir = program.ir
         if len(call.args) != len(ir.args) or len(call.results) != len(ir.results):
             return f"run {call.run} of {ir.name!r} has the wrong number of arguments or results"
-        if sum(len(arg) for arg in call.args if isinstance(arg, bytes)) > limit:
-            return f"run {call.run} has literals of more than {limit} bytes"
+        literal, names, unknown = 0, session.names, -1
         for index, arg in enumerate(call.args):
-            if not isinstance(arg, bytes) and arg not in session.names:
-                return f"run {call.run}: argument {index} names buffer {arg}, which this client does not hold"
+            if isinstance(arg, bytes):
+                literal += len(arg)
+            elif arg not in names and unknown < 0:
+                unknown = index
+        if literal > limit:
+            return f"run {call.run} has literals of more than {limit} bytes"
+        if unknown >= 0:
+            name = call.args[unknown]
+            return (
+                f"run {call.run}: argument {unknown} names buffer {name!r}, which this client does not hold"
+            )
         named = [name for name in call.results if name]
-        if len(named) != len(set(named)) or any(name in session.names or name < 0 for name in named):
-            return f"run {call.run} gives a result a name that is in use"
+        for name in named:
+            if name in names or name < 0 or named.count(name) > 1:
+                return f"run {call.run} gives a result a name that is in use"
         return None
 
     def compile_ahead(self, record: ProgramRecord) -> None:
@@ -128,7 +141,8 @@ class Runs:
             self.fail(run, run.program.blame, now)
             return
         try:
-            validate_literals(run.program.ir, run.call.args)
+            if any(isinstance(source, bytes) for source in run.sources):
+                validate_literals(run.program.ir, run.call.args)
             places = self._bind(run)
             layouts = self._layouts(run, places) if places is not None else None
             if places is None or layouts is None:
@@ -140,7 +154,8 @@ class Runs:
         run.shape = self._books.shape_of(plan)
         run.shape.users += 1
         run.turn("planned")
-        self._books.watch.end(("run", run.id))
+        if run.waits:
+            self._books.watch.end(("run", run.id))
         self._name_results(run)
 
     def _bind(self, run: Run) -> tuple[Place, ...] | None:
@@ -178,35 +193,32 @@ class Runs:
 
     def _name_results(self, run: Run) -> None:
         """Every result has an id and a layout now, so those who read it may be lowered."""
-        plan, books = run.plan, self._books
-        run.base = books.next_buffers(len(plan.slots))
-        run.literals = {
-            slot.arg: number
-            for number, slot in enumerate(plan.slots)
-            if slot.arg >= 0 and slot.arg not in run.held
-        }
-        run.made_results = {}
+        shape, holdings, held = run.shape, self._books.holdings, run.held
+        assert shape is not None
+        plan = shape.plan
+        base = run.base = self._books.next_buffers(len(plan.slots))
+        places = run.literals = {arg: number for number, arg in shape.arg_slots if arg not in held}
+        made = run.made_results = {}
         first: dict[int, Named] = {}  # slot -> the result that stands for it
         kept: list[tuple[int, int, int]] = []
-        for named, slot in zip(run.names, plan.results, strict=True):
+        for named, slot, exact in zip(run.names, plan.results, shape.exact, strict=True):
             record = plan.slots[slot]
             if not named.released:
                 kept.append((slot, run.session.number, named.name))
-            source = run.sources[record.arg] if record.arg in run.held else first.setdefault(slot, named)
+            source = run.sources[record.arg] if record.arg in held else first.setdefault(slot, named)
             if isinstance(source, Named) and source is not named:
                 if named.wanted or named.readers:
-                    books.holdings.alias(named, source)
+                    holdings.alias(named, source)
             else:
-                run.made_results.setdefault(record.maker, []).append((slot, named))
-                maker = plan.steps[record.maker] if record.maker >= 0 else None
-                exact = not (isinstance(maker, Gang) and maker.irregular)
-                books.holdings.promise(named, run.base + slot, record, exact)
-        args = tuple(
-            run.held[index] if index in run.held else run.base + run.literals.get(index, 0)
-            for index in range(len(run.sources))
-        )
-        literals = tuple((index, arg) for index, arg in enumerate(run.call.args) if isinstance(arg, bytes))
-        run.header = RunHeader(run.id, plan.id, run.base, args, literals, tuple(kept))
+                made.setdefault(record.maker, []).append((slot, named))
+                holdings.promise(named, base + slot, record, exact)
+        args: list[int] = []
+        literals: list[tuple[int, bytes]] = []
+        for index, arg in enumerate(run.call.args):
+            args.append(held[index] if index in held else base + places.get(index, 0))
+            if isinstance(arg, bytes):
+                literals.append((index, arg))
+        run.header = RunHeader(run.id, plan.id, base, tuple(args), tuple(literals), tuple(kept))
 
     def _compile(self, run: Run, now: int) -> None:
         assert run.shape is not None
@@ -232,7 +244,8 @@ class Runs:
             )  # fmt: skip
 
     def code_came(self, run: Run) -> None:
-        self._books.watch.end(("run", run.id))
+        if run.waits:
+            self._books.watch.end(("run", run.id))
 
     def _late_code(self, run: Run) -> None:
         self._stalled(run, self._books.codes.missing(run.plan.id), "its code is not compiled on these hosts")
@@ -357,7 +370,7 @@ class Runs:
         run.session.runs.pop(run.call.run, None)
         self._books.order.close(run.session.name, run.call.run)
         self._books.history.ended(run, run.blame)
-        if not run.session.gone:
+        if self._books.watched and not run.session.gone:
             self._books.observe(RunEnded(run.session.number, run.call.run, run.blame))
         self._books.outbox.note(run.session.peer, Ended(run.call.run, run.blame))
 

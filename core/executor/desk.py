@@ -16,7 +16,8 @@ import msgspec
 
 from .. import spans
 from ..effects import Cause, Effect, Up
-from ..messages import Blame, Report, Seated, Trouble
+from ..messages import Blame, Lost, Report, Seated, Trouble
+from ..spans import Spans
 from .waits import Causes, Waits
 
 # A record's life: (state, what happened) -> next state. What is not here is illegal for who says it happened.
@@ -60,16 +61,25 @@ class Record:
     def turn(self, happened: str) -> None:
         self.state = NEXT[self.state, happened]
 
+    def describe(self) -> tuple[Any, ...]:
+        """Of one that is over, what later steps may depend on: but for who says it."""
+        said = [msgspec.structs.replace(report, hosts=spans.EMPTY) for report in self.said]
+        return type(self), self.seq, self.key, said
+
 
 class Desk:
     def __init__(self, host: int) -> None:
-        self.host = host
-        self.me = spans.one(host)
+        self.stand_for(spans.one(host))
         self.waits = Waits()
         self.settled = -1
         self.order: Cause = ("order", -1)  # the message that is being read
         self.out: list[Effect] = []
         self.records: deque[Record] = deque()  # in the order of the stream
+
+    def stand_for(self, alike: Spans) -> None:
+        """Whom reports are about. What is said of one host is said of the first; each of the others says it too."""
+        self.me = alike
+        self.host = alike[0][0]
 
     def live(self, seq: int, cause: Cause) -> bool:
         return seq >= self.settled or self.waits.pending(cause)
@@ -79,7 +89,7 @@ class Desk:
 
     def fault(self, text: str, seq: int = -1) -> Blame:
         """The controller said something that makes no sense here. It is told, and nothing is raised."""
-        blame = Blame("protocol", text, host=self.host)
+        blame = Blame("protocol", text)
         self.up(Trouble(self.host, seq, blame), (self.order,))
         return blame
 
@@ -90,6 +100,11 @@ class Desk:
         return msgspec.structs.replace(
             blame, host=self.host, program=blame.program or program, node=blame.node or node
         )
+
+    def again(self, report: Report) -> None:
+        if not isinstance(report, (Trouble, Lost)) and report.hosts != self.me:
+            report = msgspec.structs.replace(report, hosts=self.me)  # it stood for others when this was said
+        self.up(report, (self.order,))
 
     def settle(self, settled: int) -> None:
         """Below it all is final: forget what is over. By causality it is; what is not, stays."""

@@ -29,7 +29,6 @@ from .. import spans
 from ..effects import (
     Cause,
     CodeReady,
-    CompileCode,
     Copied,
     DeviceLost,
     Effect,
@@ -46,7 +45,6 @@ from ..errors import Illegal
 from ..messages import (
     AskStep,
     Blame,
-    Compiled,
     CompileStep,
     ExpectStep,
     ForgetStep,
@@ -68,16 +66,15 @@ from ..plan import Layout, Plan
 from ..resharding import Hosts
 from ..spans import Spans
 from .alike import Alike
+from .codes import Codes
 from .desk import Desk
 from .moves import Moves
 from .queue import Queue
 from .runs import PlanFacts, Run
 from .shards import Shard, Shards
-from .waits import Act, Causes
+from .waits import Causes
 
-
-def code_cause(plan: int, code: int) -> Cause:
-    return ("code", plan << 20 | code)
+OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
 
 
 class Executor:
@@ -104,10 +101,7 @@ class Executor:
         self._moves = Moves(self._desk, self._shards, self._queue, hosts)
         self._plans: dict[int, PlanFacts] = {}
         self._runs: dict[int, Run] = {}
-        self._compiled: dict[tuple[int, int], Compiled | None] = {}  # None: under way
-        self._compiling: dict[tuple[int, int], int] = {}  # asked, and not answered
-        self._first = -1  # seq of the first gang or copy in the message that is being read
-        self._unmade: list[tuple[int, Act]] = []  # literals of that message: behind which seq, and what then
+        self._codes = Codes(self._desk)
         self._members = Alike(spans.one(host), hosts)
         self._alone = True
         self._forming: Seat | None = None  # the new epoch that this host has not yet reported
@@ -223,7 +217,7 @@ class Executor:
                 raise Illegal(
                     f"message {event.number} divides hosts {spans.text(self.alike)}: split them first ({names})"
                 )
-        elif isinstance(event, LaunchFailed | DeviceLost) or (blame is not None and blame.host < 0):
+        elif isinstance(event, OF_ONE) or (blame is not None and blame.host < 0):
             raise Illegal(
                 f"{type(event).__name__} with a blame is one host's: split it from hosts {spans.text(self.alike)} first"
             )
@@ -231,14 +225,14 @@ class Executor:
     def _state(self) -> tuple[Any, ...] | None:
         """All that what comes may depend on, but for who this host is; None while anything is under way."""
         desk, queue = self._desk, self._queue.state()
-        busy = len(desk.waits) or self._compiling or self._unmade or self._forming is not None
+        busy = len(desk.waits) or self._codes.busy or self._forming is not None
         if busy or queue is None or any(record.state != "over" for record in desk.records):
             return None
         return (
             self._incarnation, self._by_device, self.epoch, self.tree, self.last, desk.settled,
             {number: facts.plan for number, facts in self._plans.items()},
             {number: run.state() for number, run in self._runs.items()},
-            {key: said and said.blame for key, said in self._compiled.items()},
+            self._codes.state(),
             [record.describe() for record in desk.records], self._shards.state(), queue,
         )  # fmt: skip
 
@@ -263,16 +257,27 @@ class Executor:
             facts = PlanFacts(plan, self._mine, self._by_device)
             if facts.concerns_us():
                 self._plans[plan.id] = facts
-        if message.runs:
-            self._first = next(
-                (s.seq for s in message.steps if isinstance(s, GangStep | SpillStep | RestoreStep)), -1
-            )
-            for header in message.runs:
+        late = 0
+        for header in message.runs:
+            if header.at:
+                late += 1
+            else:
                 self._begin(header)
+        if late:
+            self._read(message)
+            return
         for step in message.steps:
             self._step[type(step)](step)
-        if self._unmade:
-            self._make_literals()
+
+    def _read(self, message: Ordered) -> None:
+        """Runs and steps in the order in which they were said."""
+        waiting = sorted((header for header in message.runs if header.at), key=lambda header: header.at)
+        for number, step in enumerate(message.steps, 1):
+            self._step[type(step)](step)
+            while waiting and waiting[0].at <= number:
+                self._begin(waiting.pop(0))
+        for header in waiting:
+            self._begin(header)
 
     def _within(self, hosts: Spans) -> bool:
         for low, high in hosts:  # noqa: SIM110 - asked twice a gang, and three times faster than any()
@@ -305,26 +310,20 @@ class Executor:
             shard.labels += run.kept.get(slot, ())
 
     def _literal(self, buffer: int, layout: Layout, contents: bytes, after: int) -> None:
-        """As a receive: made when there is room, which may be behind gangs that still run, or that this very message
-        is yet to name."""
-        desk, behind_this = self._desk, 0 <= self._first <= after
-        if not behind_this and not self._moves.room(after):
+        """As a receive: made when there is room, which may be behind gangs that still run."""
+        desk, room = self._desk, self._moves.room(after)
+        if not room:
             self._shards.make(buffer, layout)
             desk.out.append(MakeBuffer(buffer, layout, contents, (desk.order,)))
             return
         made: Cause = ("made", buffer)
         self._shards.add(Shard(buffer, layout, made, after, foreign=True))
         desk.waits.expect(made)
-        self._unmade.append((after, partial(self._make_literal, buffer, layout, contents)))
+        desk.waits.when((desk.order, *room), partial(self._make_literal, buffer, layout, contents))
 
     def _make_literal(self, buffer: int, layout: Layout, contents: bytes, causes: Causes) -> None:
         self._desk.out.append(MakeBuffer(buffer, layout, contents, causes))
         self._desk.waits.happen(("made", buffer))
-
-    def _make_literals(self) -> None:
-        unmade, self._unmade = self._unmade, []
-        for after, make in unmade:
-            self._desk.waits.when((self._desk.order, *self._moves.room(after)), make)
 
     def _gang(self, step: GangStep) -> None:
         if not self._within(step.hosts):
@@ -393,37 +392,19 @@ class Executor:
         facts = self._plans.get(step.plan)
         if facts is None:
             return  # others'
-        for number in step.codes:
-            if facts.compiles(number):
-                key = (step.plan, number)
-                self._compiled[key] = None
-                self._compiling[key] = self._compiling.get(key, 0) + 1
-                self._desk.out.append(CompileCode(step.plan, number, (self._desk.order,)))
+        self._codes.compile(step, facts)
 
     def _forget(self, step: ForgetStep) -> None:
         for run in step.runs:
             self._runs.pop(run, None)
         for plan in step.plans:
             self._plans.pop(plan, None)
-            for key in [key for key, said in self._compiled.items() if key[0] == plan and said is not None]:
-                del self._compiled[key]
+            self._codes.forget(plan)
 
     # --- the host's own -----------------------------------------------------------------------------------
 
     def _code_ready(self, event: CodeReady) -> None:
-        key = (event.plan, event.code)
-        asked = self._compiling.pop(key, 0)
-        if not asked:
-            raise Illegal(f"code {event.code} of plan {event.plan} is ready, and nobody asked")
-        if asked > 1:  # asked again meanwhile, for a new epoch: the last answer is the one that counts
-            self._compiling[key] = asked - 1
-            return
-        facts = self._plans.get(event.plan)
-        blame = self._desk.here(event.blame, facts.plan.program if facts is not None else "")
-        report = self._compiled[key] = Compiled(event.plan, event.code, self._desk.me, blame)
-        self._desk.up(report, (code_cause(event.plan, event.code),))
-        if facts is None:
-            del self._compiled[key]  # the plan was forgotten meanwhile
+        self._codes.ready(event, self._plans.get(event.plan))
 
     def _device_lost(self, event: DeviceLost) -> None:
         blame = self._desk.here(event.blame) or event.blame
@@ -470,9 +451,7 @@ class Executor:
         for record in desk.records:
             for report in record.said:
                 desk.again(report)
-        for compiled in self._compiled.values():
-            if compiled is not None:
-                desk.again(compiled)
+        self._codes.again()
         if self._forming is None:
             desk.up(Seated(self.host, self.epoch, self.tree, self.last), (desk.order,))
 
@@ -488,8 +467,6 @@ class Executor:
             raise Illegal(f"epoch {event.epoch} was formed, and nobody asked")
         self._forming, self._reforming = None, False
         self._desk.order = ("reformed", event.epoch)
-        self._compiled = {
-            key: said for key, said in self._compiled.items() if said is None
-        }  # void with its epoch
+        self._codes.void()
         self._again()  # what was said in the old epoch may not have been heard
         self._queue.go_on()

@@ -8,6 +8,9 @@ room need not know.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from ..effects import (
     Cause,
     Copied,
@@ -60,6 +63,9 @@ class Half(Record):
         self.empty = False  # nothing travels to or from this host
         self.program = ""
         self.node = ""
+
+    def describe(self) -> tuple[Any, ...]:
+        return *super().describe(), self.empty, self.waited
 
 
 class Moves:
@@ -116,7 +122,7 @@ class Moves:
         shard.uses += ((half.seq, sent),)
         desk.waits.expect(sent)
         desk.waits.expect(("sending", half.transfer))
-        desk.waits.when((desk.order, *half.waited), lambda causes: self._open_send(half, causes))
+        desk.waits.when((desk.order, *half.waited), partial(self._open_send, half))
 
     def _open_send(self, half: Half, causes: Causes) -> None:
         if half.target is None:
@@ -125,7 +131,9 @@ class Moves:
             self._spoil_sparse(half, half.shard.final, causes)
         else:
             half.turn("count")
-            self._desk.out.append(CountRows(half.transfer, half.shard.buffer, half.target, causes))
+            self._desk.out.append(
+                CountRows(half.transfer, half.shard.buffer, half.target, causes, half.shard.layout)
+            )
 
     def _spoil_sparse(self, half: Half, blame: Blame, causes: Causes) -> None:
         """Nobody knows who would have got rows: all are told that there are none."""
@@ -203,7 +211,7 @@ class Moves:
         half.pieces, half.empty, half.waited = pieces, empty, waited
         if not empty:
             desk.waits.expect(("recv", step.transfer))
-        desk.waits.when((desk.order, *waited), lambda causes: self._open_recv(half, sparse, causes))
+        desk.waits.when((desk.order, *waited), partial(self._open_recv, half, sparse))
         self._shards.retire_lost(buffer)
         return half
 
@@ -237,10 +245,11 @@ class Moves:
         if half is None or half.empty:
             return
         number = dict(step.pieces).get(desk.host, 0)
-        desk.waits.when(
-            (desk.order, *self._still(half.waited)),
-            lambda causes: desk.out.append(ExpectRecv(step.transfer, number, causes)),
-        )
+        expect = partial(self._expect, step.transfer, number)
+        desk.waits.when((desk.order, *self._still(half.waited)), expect)
+
+    def _expect(self, transfer: int, number: int, causes: Causes) -> None:
+        self._desk.out.append(ExpectRecv(transfer, number, causes))
 
     def poison(self, step: PoisonStep) -> None:
         """Both halves are dropped once they are open, so that the transfer machine knows what to answer
@@ -258,10 +267,10 @@ class Moves:
             if desk.live(send.seq, sending):
                 causes.append(sending)
         if concerned:
-            desk.waits.when(
-                tuple(causes),
-                lambda causes: desk.out.append(DropTransfer(step.transfer, step.blame, causes)),
-            )
+            desk.waits.when(tuple(causes), partial(self._drop, step))
+
+    def _drop(self, step: PoisonStep, causes: Causes) -> None:
+        self._desk.out.append(DropTransfer(step.transfer, step.blame, causes))
 
     def abandon(self, seqs: tuple[int, ...], blame: Blame) -> None:
         wanted = set(seqs)
@@ -280,12 +289,7 @@ class Moves:
         desk, idle = self._desk, self._shards.idle(shard)
         half = self._copy(step.seq, shard)
         shard.user, shard.uses = -1, ((step.seq, ("done", step.seq)),)
-
-        def start(causes: Causes) -> None:
-            half.turn("open")
-            desk.out.append(SpillBuffer(step.seq, step.buffer, causes))
-
-        desk.waits.when((desk.order, *idle), start)
+        desk.waits.when((desk.order, *idle), partial(self._start_copy, half, SpillBuffer))
 
     def restore(self, step: RestoreStep) -> None:
         shard = self._shards.get(step.buffer)
@@ -298,17 +302,17 @@ class Moves:
         half = self._copy(step.seq, shard)
         shard.user, shard.uses = -1, ()
         shard.made, shard.made_seq, shard.foreign = ("done", step.seq), step.seq, True
-
-        def start(causes: Causes) -> None:
-            half.turn("open")
-            desk.out.append(RestoreBuffer(step.seq, step.buffer, causes))
-
+        start = partial(self._start_copy, half, RestoreBuffer)
         desk.waits.when((desk.order, *dict.fromkeys(causes)), start)
 
     def _copy(self, seq: int, shard: Shard) -> Half:
         half = self._new(seq, self.copies, seq, shard)
         self._desk.waits.expect(("done", seq))
         return half
+
+    def _start_copy(self, half: Half, copy: type[SpillBuffer | RestoreBuffer], causes: Causes) -> None:
+        half.turn("open")
+        self._desk.out.append(copy(half.seq, half.shard.buffer, causes))
 
     def copied(self, event: Copied) -> None:
         half = self._ending(self.copies, event.seq, "copied")

@@ -8,9 +8,13 @@ that has it; a Put gives each host each distinct shard that it has.
 
 from __future__ import annotations
 
-from ..place import Place
+from itertools import product
+
+from .. import spans
+from ..place import Place, device_spans
 from ..plan import Layout
 from ..resharding import Hosts, Index, Shards, shard_bytes, virtual_index
+from ..spans import Spans
 
 Piece = tuple[int, int, int]  # (the other end: a host, or -client; piece; bytes)
 
@@ -28,6 +32,15 @@ def from_client(layout: Layout, client: int, host: int, hosts: Hosts) -> tuple[P
     """What this host receives: every shard that it has, once."""
     shards = Shards(layout)
     return _whole(layout, shards, _here(layout, shards, host, hosts), client)
+
+
+def senders_to_client(layout: Layout, hosts: Hosts) -> Spans:
+    """The hosts for which `to_client` is not empty. Host numbers rise with device numbers."""
+    shards = Shards(layout)
+    if shards.count == 1:
+        return spans.one(hosts.host_of(device_spans(layout.place)[0][0]))
+    every = product(*map(range, shards.parts))
+    return spans.of({_lowest(layout, shards, shard, hosts) for shard in every})
 
 
 def hosts_of(place: Place, hosts: Hosts) -> tuple[int, ...]:

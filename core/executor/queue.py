@@ -13,6 +13,7 @@ disjoint devices), or one a device, for hardware with a queue a device.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from ..effects import Abandon, Cause, Finished, Launch, LaunchFailed, Prepare
 from ..errors import Illegal
@@ -117,12 +118,12 @@ class Queue:
         entry.causes = tuple(causes)
         entry.plain = len(causes) == 1
         if entry.plain and not self.stopped:
-            self._launch(entry)
+            self._launch(entry, entry.causes)
         else:
             desk.waits.expect(("launch", seq))
-            desk.waits.when(entry.causes, lambda causes: self._launch(entry))
+            desk.waits.when(entry.causes, partial(self._launch, entry))
 
-    def _launch(self, entry: Entry) -> None:
+    def _launch(self, entry: Entry, causes: Causes) -> None:
         if entry.state != "queued":
             return  # a tombstone
         if self.stopped:
@@ -141,7 +142,7 @@ class Queue:
         desk.out.append(
             Launch(
                 step.seq, step.run, step.step, inputs, outputs, entry.donated, step.sizes,
-                blame is not None, entry.causes,
+                blame is not None, causes,
             )
         )  # fmt: skip
         launch: Cause = ("launch", step.seq)
@@ -155,14 +156,14 @@ class Queue:
         entry, desk = self.entries.get(seq), self._desk
         if entry is None:
             return
-
-        def answer(causes: Causes) -> None:
-            if entry.state != "over" or entry.said:  # not a tombstone
-                desk.up(Arrived(seq, desk.me), causes)
-
         launch: Cause = ("launch", seq)
         late = not entry.plain and desk.live(seq, launch)
-        desk.waits.when((desk.order, launch) if late or desk.waits.pending(launch) else (desk.order,), answer)
+        causes = (desk.order, launch) if late or desk.waits.pending(launch) else (desk.order,)
+        desk.waits.when(causes, partial(self._answer, entry))
+
+    def _answer(self, entry: Entry, causes: Causes) -> None:
+        if entry.state != "over" or entry.said:  # not a tombstone
+            self._desk.up(Arrived(entry.seq, self._desk.me), causes)
 
     # --- the devices --------------------------------------------------------------------------------------
 
@@ -275,7 +276,19 @@ class Queue:
         self.stopped = False
         stopped, self._stopped = self._stopped, []
         for entry in stopped:
-            self._launch(entry)
+            self._launch(entry, entry.causes)
+
+    def state(self) -> tuple[Any, ...] | None:
+        """What later gangs may depend on, in a form that can be compared; None while nothing may launch."""
+        if self.stopped or self._stopped or self._broken:
+            return None
+        live = self._desk.live
+        tails = {
+            lane: last.seq
+            for lane, last in self._tails.items()
+            if not last.plain and live(last.seq, ("launch", last.seq))
+        }
+        return tails, tuple(self.graves.items())
 
     def under_way(self) -> Causes:
         """What the devices still have."""

@@ -3,6 +3,9 @@ plan."""
 
 from __future__ import annotations
 
+from copy import copy
+from typing import Any
+
 from .. import spans
 from ..messages import RunHeader
 from ..place import Place, device_spans
@@ -13,7 +16,7 @@ from .shards import Label
 
 
 class GangFacts:
-    """Of one gang. Slots, not buffers: they are the same in every run of the plan."""
+    """Of one gang. Slots, not buffers: they are the same in every run of the plan, and on all alike hosts."""
 
     __slots__ = ("counted", "donated", "frees", "inputs", "lanes", "layouts", "name", "outputs", "program")
 
@@ -46,6 +49,17 @@ class PlanFacts:
                 if number in self.reads:
                     self.reads[number] += 1
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> PlanFacts:
+        """For an executor that is split off: what follows from the plan is shared, what from who we are is not."""
+        twin = copy(self)
+        twin.be(self._mine)
+        return twin
+
+    def be(self, mine: Spans) -> None:
+        """For another host, whose devices have the same part in all places of the plan."""
+        self._mine = mine
+        self.sends, self.receives = {}, {}
+
     def on(self, place: Place) -> bool:
         return spans.overlap(device_spans(place), self._mine)
 
@@ -62,13 +76,15 @@ class PlanFacts:
             step = self._at(index)
             if not isinstance(step, Gang) or not step.place.grids:
                 return None  # a blank: the gang is another island's
-            lanes = (
-                tuple(spans.items(spans.meet(device_spans(step.place), self._mine)))
-                if self._by_device
-                else (0,)
-            )
-            facts = self._gangs[index] = GangFacts(self.plan, index, step, lanes)
+            facts = self._gangs[index] = GangFacts(self.plan, index, step, self._lanes(step.place))
         return facts
+
+    def _lanes(self, place: Place) -> tuple[int, ...]:
+        """Counted from this host's first device, so that alike hosts have the same."""
+        if not self._by_device:
+            return (0,)
+        ours = spans.meet(device_spans(place), self._mine)
+        return tuple(spans.items(spans.shift(ours, -self._mine[0][0])))
 
     def move(self, index: int) -> Move | None:
         step = self._at(index)
@@ -105,6 +121,9 @@ class Run:
         for slot, client, name in header.kept:
             self.kept[slot] = (*self.kept.get(slot, ()), (client, name))
         self.left = dict(facts.reads)
+
+    def state(self) -> tuple[Any, ...]:
+        return self.facts.plan.id, self.ids, self.literal, self.kept, self.left
 
     def owns(self, arg: int) -> bool:
         """Whether the run itself frees the slot: arguments are their holders', unless they came with the

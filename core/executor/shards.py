@@ -9,6 +9,8 @@ ended.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 from ..effects import Cause, FreeBuffer
 from ..messages import Blame, Held
@@ -113,7 +115,7 @@ class Shards:
         if self.named.pop(shard.buffer, None) is None:
             return
         idle = tuple(cause for cause in self.idle(shard) if cause not in causes)
-        self._desk.waits.when(causes + idle, lambda done: self.free(shard, done))
+        self._desk.waits.when(causes + idle, partial(self.free, shard))
 
     def free(self, shard: Shard, causes: Causes) -> None:
         if not shard.void:
@@ -134,6 +136,23 @@ class Shards:
     def new_epoch(self) -> None:
         """All that named them has drained."""
         self.lost.clear()
+
+    def state(self) -> tuple[Any, ...]:
+        """What later steps may depend on, in a form that can be compared."""
+        live = self._desk.live
+        found = []
+        for shard in self.named.values():
+            made = shard.made if shard.made is not None and live(shard.made_seq, shard.made) else None
+            made_seq = shard.made_seq if made is not None or shard.final is not None else -1
+            user = shard.user if shard.user >= 0 and live(shard.user, ("done", shard.user)) else -1
+            uses = tuple(use for use in shard.uses if live(*use))
+            found.append(
+                (
+                    shard.buffer, shard.layout, made, made_seq, shard.foreign and made is not None, user, uses,
+                    shard.blame, shard.final, shard.labels, shard.void,
+                )
+            )  # fmt: skip
+        return tuple(found), tuple(self.lost.items())
 
     def held(self) -> Iterator[Held]:
         """Of this a controller that restarts rebuilds what its clients hold; what was promised to nobody (client 0)

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from ..effects import Cause
 
 Causes = tuple[Cause, ...]
-Act = Callable[[Causes], None]
+Act = Callable[
+    [Causes], None
+]  # a bound method or a partial of one, no closure: a copy of the executor has its own
 
 
 class Task:

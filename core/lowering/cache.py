@@ -48,6 +48,8 @@ class Lowerings:
         self._drop_if(lambda key: any(place.island == island for place in _places(key)))
 
     def forgotten(self) -> tuple[int, ...]:
+        if not self._forgotten:
+            return ()
         forgotten, self._forgotten = tuple(self._forgotten), []
         return forgotten
 

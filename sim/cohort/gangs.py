@@ -33,9 +33,8 @@ class Where:
 
     __slots__ = ("columns", "devices", "hosts", "number", "rows", "whole")
 
-    def __init__(self, place: Place, island: Island) -> None:
-        self.devices = device_spans(place)
-        self.hosts = island.hosts_of(place)
+    def __init__(self, devices: Spans, hosts: Spans, island: Island) -> None:
+        self.devices, self.hosts = devices, hosts
         self.rows = rows_of(self.hosts, island)
         self.number = spans.count(self.hosts)
         self.whole = spans.count(self.devices) == self.number * island.per_host
@@ -50,9 +49,21 @@ class Where:
             self.columns = [np.flatnonzero(table[:, column]) for column in range(island.per_host)]
 
 
+class Alone:
+    """A gang that is no collective, and whose hosts run it each for itself: a job for each."""
+
+    def __init__(self, where: Where) -> None:
+        self.where = where
+        self.jobs: dict[int, Job] = {}  # by host, counted in the island
+        self.arrived: dict[int, int] = {}
+        self.ended: dict[int, int] = {}
+        self.heard: dict[int, int] = {}  # when each host heard of its end
+        self.slow: NDArray[np.float64] | None = None  # as it was when the first of them started
+
+
 class Job:
     __slots__ = (
-        "arrived", "before", "behind", "ends", "flags", "gang", "heard", "missing", "plan", "ready", "seq", "where",
+        "alone", "arrived", "before", "behind", "ends", "flags", "gang", "missing", "plan", "ready", "seq", "where",
     )  # fmt: skip
 
     def __init__(self, seq: int, plan: Plan, gang: Gang, where: Where) -> None:
@@ -64,26 +75,27 @@ class Job:
         self.behind: list[Job] = []
         self.ends: Ints | int = 0
         self.flags = 0
-        self.heard: dict[int, int] = {}  # no collective: hosts that have heard of its end, and when
+        self.alone: Alone | None = None  # of which it is one host's share
 
 
 class Gangs:
     """`over(job)`: it has ended, on all its hosts or on the first of them; `job.ends` says when on each.
-    `over_at(job, row, last)`: it has ended on one host, or on the last of them."""
+    `over_at(job, row)`: it has ended on this host, which ran it for itself."""
 
     def __init__(
         self,
         sim: Simulation,
         island: Island,
         over: Callable[[Job], None],
-        over_at: Callable[[Job, int, bool], None],
+        over_at: Callable[[Job, int], None],
     ) -> None:
         self._sim, self._island, self._over, self._over_at = sim, island, over, over_at
         self._free = np.zeros(
             island.hosts, dtype=np.int64
         )  # the devices of each host; while all places are whole
         self._each: Ints | None = None  # by device within a host, and host: once one was not
-        self._live: dict[int, Job] = {}  # in order: those whose ends are not known
+        self._live: dict[tuple[int, Spans], Job] = {}  # in order: those whose ends are not known
+        self._shares: dict[tuple[Where, int], Where] = {}
         self._places: dict[Place, Where] = {}
         self._overlaps: dict[tuple[int, int], bool] = {}
         self._timed: dict[int, Job] = {}  # whose ends are known, and that have not ended
@@ -93,19 +105,44 @@ class Gangs:
     def where(self, place: Place) -> Where:
         found = self._places.get(place)
         if found is None:
-            found = self._places[place] = Where(place, self._island)
-            if not found.whole and self._each is None:
-                self._each = np.repeat(self._free[np.newaxis, :], self._island.per_host, axis=0)
+            found = Where(device_spans(place), self._island.hosts_of(place), self._island)
+            self._places[place] = self._seen(found)
         return found
+
+    def all_whole(self, place: Place) -> bool:
+        """All gangs so far, and this one, take all devices of each of their hosts."""
+        return self.where(place).whole and self._each is None
+
+    def _seen(self, where: Where) -> Where:
+        if not where.whole and self._each is None:
+            self._each = np.repeat(self._free[np.newaxis, :], self._island.per_host, axis=0)
+        return where
 
     def enter(self, seq: int, plan: Plan, gang: Gang) -> Job:
         """It is in the island's order: behind all that entered before and shares a device with it."""
-        job = Job(seq, plan, gang, self.where(gang.place))
+        return self._enter(Job(seq, plan, gang, self.where(gang.place)))
+
+    def enter_alone(self, seq: int, plan: Plan, gang: Gang) -> Alone:
+        """Of a gang that is no collective: each of its hosts runs it when it can."""
+        island, where = self._island, self.where(gang.place)
+        alone = Alone(where)
+        for row in np.arange(island.hosts)[where.rows].tolist():
+            key = (where, row)
+            here = self._shares.get(key)
+            if here is None:
+                host = spans.one(island.base_host + row)
+                mine = spans.meet(where.devices, island.devices_of(island.base_host + row))
+                here = self._shares[key] = self._seen(Where(mine, host, island))
+            job = alone.jobs[row] = self._enter(Job(seq, plan, gang, here))
+            job.alone = alone
+        return alone
+
+    def _enter(self, job: Job) -> Job:
         for other in self._live.values():
             if self._overlap(other.where, job.where):
                 other.behind.append(job)
                 job.before += 1
-        self._live[seq] = job
+        self._live[job.seq, job.where.hosts] = job
         return job
 
     def _overlap(self, one: Where, other: Where) -> bool:
@@ -154,6 +191,8 @@ class Gangs:
             job.ends = end = now + took
             sim.trace.hosts(job.seq, job.arrived)
             sim.trace.update(job.seq, job.flags, started=now, skew=now - int(job.arrived.min()))
+        elif job.alone is not None:
+            job.ends = end = now + self._took_alone(job, job.alone, took)
         else:
             each: Ints | int = took
             if self.slow is not None:
@@ -163,17 +202,24 @@ class Gangs:
             end = int(job.ends.min())
             sim.trace.update(job.seq, job.flags, started=now)
         self._occupy(where, job.ends)
-        if job.gang.collective or self._each is None:
+        if job.alone is None:
             self._timed[job.seq] = job
-            sim.clock.at(end, self._end, job)
-        else:
-            self._one_by_one(job)
-        del self._live[job.seq]
+        sim.clock.at(end, self._end, job)
+        del self._live[job.seq, where.hosts]
         behind, job.behind = job.behind, []
         for other in behind:
             other.before -= 1
             if not other.missing and not other.before:
                 self._turn(other)
+
+    def _took_alone(self, job: Job, alone: Alone, took: int) -> int:
+        now, row = self._sim.now, job.where.rows.start  # type: ignore[union-attr]  # one host is a slice
+        if not alone.arrived:
+            alone.slow = None if self.slow is None else self.slow.copy()
+            self._sim.trace.update(job.seq, job.flags, started=now)
+        alone.arrived[row] = int(job.arrived[0])
+        slow = 1.0 if alone.slow is None else float(alone.slow[row])
+        return took if slow == 1.0 else int(took * slow)
 
     def _occupy(self, where: Where, until: Ints | int) -> None:
         if self._each is None:
@@ -194,7 +240,10 @@ class Gangs:
     def _all_ended(self) -> None:
         ending, self._ending = sorted(self._ending, key=_seq), []
         for job in ending:
-            self._finish(job)
+            if job.alone is None:
+                self._finish(job)
+            else:
+                self._one_ended(job, job.alone)
 
     def _finish(self, job: Job) -> None:
         """Those ahead of it on some host end there first, though the first of their own hosts may be later."""
@@ -219,19 +268,14 @@ class Gangs:
         else:
             trace.ends(job.seq, job.ends)
 
-    def _one_by_one(self, job: Job) -> None:
-        """Each host ends its own; and other gangs may end there meanwhile, on other devices."""
-        assert not isinstance(job.ends, int)
-        job.missing = job.where.number
-        rows = np.arange(self._island.hosts)[job.where.rows]
-        for row, end in zip(rows.tolist(), job.ends.tolist(), strict=True):
-            self._sim.clock.at(end, self._one_ended, job, row, priority=LATE)
-
-    def _one_ended(self, job: Job, row: int) -> None:
-        job.missing -= 1
-        if not job.missing:
-            self._traced(job)
-        self._over_at(job, row, not job.missing)
+    def _one_ended(self, job: Job, alone: Alone) -> None:
+        row = job.where.rows.start  # type: ignore[union-attr]
+        alone.ended[row] = self._sim.now
+        if len(alone.ended) == alone.where.number:
+            rows = sorted(alone.ended)
+            self._sim.trace.hosts(job.seq, [alone.arrived[row] for row in rows])
+            self._sim.trace.ends(job.seq, [alone.ended[row] for row in rows])
+        self._over_at(job, row)
 
     def hosts_before(self, hosts: Spans, job: Job) -> Rows:
         """Where these hosts stand among the job's own."""

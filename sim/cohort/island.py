@@ -27,7 +27,7 @@ from ..network import CONTROLLER, about, link_of, report_number
 from ..noise import Ints
 from ..weights import is_quiet
 from .climbs import Climbs
-from .gangs import Gangs, Job
+from .gangs import Alone, Gangs, Job
 from .parts import Part, report_about
 from .routes import Route, Rows, Tree, rows_of
 
@@ -66,7 +66,7 @@ class CohortIsland:
         self.epoch = self.tree_number = -1
         self.plans: dict[int, Plan] = {}
         self._runs: dict[int, Plan] = {}
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, Job | Alone] = {}
         self._taking_part: dict[tuple[type, int], Spans] = {}  # in what is reported host by host
         self._ending = -1  # the gang whose hosts are being told that it is over
         self._ending_alone: dict[int, Job] = {}  # gangs that have ended on some of their hosts
@@ -166,7 +166,7 @@ class CohortIsland:
                 plan = self._runs[step.run]
                 gang = plan.steps[step.step]
                 assert isinstance(gang, Gang)
-                self._jobs[step.seq] = self.gangs.enter(step.seq, plan, gang)
+                self._jobs[step.seq] = self._enter(step, plan, gang)
                 if step.ack:
                     self._taking_part[m.Enqueued, step.seq] = step.hosts
             elif isinstance(step, m.SendStep | m.RecvStep | m.SpillStep | m.RestoreStep):
@@ -178,6 +178,15 @@ class CohortIsland:
                     self._runs.pop(number, None)
                 for number in step.plans:
                     self.plans.pop(number, None)
+
+    def _enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> Job | Alone:
+        """Hosts of one part know together when they can run it, and end it in the order in which they began."""
+        if gang.collective:
+            return self.gangs.enter(step.seq, plan, gang)
+        one_part = any(not spans.minus(step.hosts, part.members) for part in self.parts)
+        if one_part and self.gangs.all_whole(gang.place):
+            return self.gangs.enter(step.seq, plan, gang)
+        return self.gangs.enter_alone(step.seq, plan, gang)
 
     # --- parts ----------------------------------------------------------------------------------------------
 
@@ -258,9 +267,14 @@ class CohortIsland:
         else:
             free = np.maximum(free, prepared) + profile.enqueue
         self._enqueue[rows] = free
+        ready = free + self.sim.times.pcie_latency
         job = self._jobs[launch.seq]
-        at = self.gangs.hosts_before(part.members, job)
-        self.gangs.enqueued(job, at, part.number, free + self.sim.times.pcie_latency, launch.placeholders)
+        if isinstance(job, Job):
+            at = self.gangs.hosts_before(part.members, job)
+            self.gangs.enqueued(job, at, part.number, ready, launch.placeholders)
+            return
+        for row, at_row in zip(np.arange(self.island.hosts)[rows].tolist(), ready, strict=True):
+            self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, at_row, launch.placeholders)
 
     def _over(self, job: Job) -> None:
         """It has ended, or will have by `job.ends`: its hosts are told, in the order in which their gangs end."""
@@ -272,27 +286,28 @@ class CohortIsland:
         del self._jobs[job.seq]
         self._go_up(rows, heard, self._tell_over(job, heard, self.parts), hosts)
 
-    def _over_at(self, job: Job, row: int, last: bool) -> None:
+    def _over_at(self, job: Job, row: int) -> None:
         """It has ended on this host. An executor is told when it has on all its hosts."""
-        sim = self.sim
+        sim, alone = self.sim, job.alone
+        assert alone is not None
         sim.last_seen = sim.now
         heard = max(int(self._hear[row]), sim.now + sim.times.pcie_latency) + sim.profile.complete
         self._hear[row] = heard
         host = self.island.base_host + row
-        job.heard[host] = heard
+        alone.heard[host] = heard
         self._ending_alone[job.seq] = job
         blame = self._tell_if_over(job, self.part_of(host))
-        if last:
+        if len(alone.heard) == alone.where.number:
             del self._jobs[job.seq], self._ending_alone[job.seq]
         done = m.Done(job.seq, spans.one(host), blame, self._sizes(job))
-        sim.clock.at(heard, self.climbs.report, row, done, job.where.hosts)
+        sim.clock.at(heard, self.climbs.report, row, done, alone.where.hosts)
 
     def _tell_if_over(self, job: Job, part: Part) -> m.Blame | None:
-        mine = list(spans.items(part.members))
-        if not all(host in job.heard for host in mine):
+        assert job.alone is not None
+        mine, times = list(spans.items(part.members)), job.alone.heard
+        if not all(host in times for host in mine):
             return None
-        heard = np.array([job.heard[host] for host in mine], dtype=np.int64)
-        said = self._tell_over(job, heard, [part])
+        said = self._tell_over(job, np.array([times[host] for host in mine], dtype=np.int64), [part])
         return said[0].blame if said else None
 
     def _sizes(self, job: Job) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from math import lcm
 from random import Random
 from typing import Any
 
@@ -55,7 +56,7 @@ from core.messages import (
     SpillStep,
     Step,
 )
-from core.place import Place, device_spans, line
+from core.place import Place, line
 from core.plan import Code, Gang, Layout, Move, Plan, Slot
 from core.program import Sharding
 from core.spans import Spans
@@ -69,7 +70,7 @@ HERE = (
     line(0, 1, 1),
 )  # places on island 0 that host 0 has a part of
 THERE = line(1, 4, 4)
-SPLIT = Sharding(((0,),))
+SPLIT, SAME = Sharding(((0,),)), Sharding()
 
 
 class Cluster:
@@ -80,8 +81,8 @@ class Cluster:
         return range(host * PER_HOST, (host + 1) * PER_HOST)
 
 
-def layout(place: Place, rows: int = 8) -> Layout:
-    return Layout((rows,), "float32", place, (place.size,), SPLIT)
+def layout(place: Place, rows: int = 8, sharding: Sharding = SPLIT) -> Layout:
+    return Layout((rows,), "float32", place, (place.size,), sharding)
 
 
 def gang(name: str, place: Place, inputs: tuple[int, ...], outputs: tuple[int, ...], **more: Any) -> Gang:
@@ -116,7 +117,8 @@ def plan(number: int, layouts: list[Layout], steps: Sequence[Gang | Move], **mor
 
 
 def here(place: Place) -> bool:
-    return spans.overlap(device_spans(place), ((0, PER_HOST),))
+    """On island 0."""
+    return place.island == 0
 
 
 def hosts_of(place: Place) -> Spans:
@@ -124,10 +126,18 @@ def hosts_of(place: Place) -> Spans:
 
 
 class Stream:
-    """What the controller says: `messages`, and what the world will answer (`fates`, by transfer or seq)."""
+    """What the controller says: `messages`, and what the world will answer (`fates`, by transfer or seq).
 
-    def __init__(self, random: Random, runs: int = 8) -> None:
+    `hosts`: of island 0. `near`, `far`: places on it, and on island 1. `travel`: how much of what could travel
+    between hosts does. `replicated`: how many buffers are the same on all devices."""
+
+    def __init__(
+        self, random: Random, runs: int = 8, *, hosts: Spans = HOSTS, near: Sequence[Place] = HERE,
+        far: Place = THERE, travel: float = 1.0, replicated: float = 0.0,
+    ) -> None:  # fmt: skip
         self.random = random
+        self.hosts, self.near, self.far = hosts, near, far
+        self.travel, self.replicated = travel, replicated
         self.messages: list[Ordered] = []
         self.fates: dict[tuple[str, int], Any] = {}
         self.seq = 0
@@ -138,6 +148,7 @@ class Stream:
         self.layouts: dict[int, Layout] = {}
         self.busy: list[int] = []  # arguments of the run that is being drawn
         self.plans: list[Plan] = []
+        self.rows = lcm(8, *(place.size for place in (*near, far)))
         self._turn: tuple[list[Plan], list[RunHeader], list[Step]] = ([], [], [])
         self._draw(runs)
 
@@ -174,37 +185,43 @@ class Stream:
         settled = self.seq + 1 if final else settled
         number = len(self.messages) + 1
         self.messages.append(
-            Ordered(0, 0, 0, number, HOSTS, settled, tuple(plans), tuple(runs), tuple(steps))
+            Ordered(0, 0, 0, number, self.hosts, settled, tuple(plans), tuple(runs), tuple(steps))
         )
 
     def next(self) -> int:
         self.seq += 1
         return self.seq
 
+    def _drawn(self, chance: float) -> bool:
+        return chance > 0 and (chance >= 1 or self.random.random() < chance)
+
+    def _layout(self, place: Place) -> Layout:
+        return layout(place, self.rows, SAME if self._drawn(self.replicated) else SPLIT)
+
     def _new_plan(self) -> None:
         random, layouts, steps = self.random, [], []  # type: Random, list[Layout], list[Gang | Move]
         args: dict[int, int] = {}
         for arg in range(random.randrange(3)):
             args[len(layouts)] = arg
-            layouts.append(layout(random.choice(HERE)))
+            layouts.append(self._layout(random.choice(self.near)))
         for _ in range(random.randrange(1, 6)):
-            place = random.choice(HERE)
+            place = random.choice(self.near)
             near = [slot for slot, where in enumerate(layouts) if where.place == place]
             mine = [slot for slot, where in enumerate(layouts) if here(where.place)]
-            draw = random.random()
+            draw = random.random() if self._drawn(self.travel) else 1.0
             if draw < 0.15 and mine:
-                layouts.append(layout(THERE))
+                layouts.append(self._layout(self.far))
                 steps.append(Move("out", random.choice(mine), len(layouts) - 1, random.random() < 0.3, 0))
             elif draw < 0.3:
-                layouts += [layout(THERE), layout(place)]
+                layouts += [self._layout(self.far), self._layout(place)]
                 steps.append(Move("in", len(layouts) - 2, len(layouts) - 1, random.random() < 0.3, 0))
             elif draw < 0.4 and mine:
-                layouts.append(layout(place))
+                layouts.append(self._layout(place))
                 steps.append(Move("across", random.choice(mine), len(layouts) - 1, False, 0))
             else:
                 inputs = tuple(random.sample(near, min(len(near), random.randrange(3))))
                 outputs = tuple(range(len(layouts), len(layouts) + random.randrange(1, 3)))
-                layouts += [layout(place)] * len(outputs)
+                layouts += [self._layout(place) for _ in outputs]
                 steps.append(gang(f"g{len(steps)}", place, inputs, outputs))
         ours = [slot for slot, where in enumerate(layouts) if here(where.place) and slot not in args]
         keep = tuple(random.sample(ours, min(len(ours), random.randrange(3))))
@@ -222,7 +239,7 @@ class Stream:
             if facts.arg < 0:
                 continue
             fitting = [b for b in self.held if self.layouts[b] == facts.layout and b not in self.spilled]
-            if random.random() < 0.3:
+            if random.random() < 0.3 or not (fitting or self._drawn(self.travel)):
                 args[facts.arg] = -1
                 literals.append((facts.arg, b"x" * 32))
             elif fitting:
@@ -308,7 +325,7 @@ class Stream:
             )
             self.fates["done", self.seq] = Blame("user", "no copy") if random.random() < 0.2 else None
             self.spilled.remove(buffer)
-        elif draw < 0.3:
+        elif draw < 0.3 and self._drawn(self.travel):
             seq = self.next()
             self.say(SendStep(seq, -1, buffer, where, seq, 7))
         elif draw < 0.6:

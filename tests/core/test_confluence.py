@@ -139,7 +139,7 @@ def test_in_the_end_nothing_is_remembered(seed: int, lane: str, delay: int) -> N
     assert not executor._queue.entries
     for kept in (
         executor._moves.sends, executor._moves.recvs, executor._moves.copies, executor._runs, executor._plans,
-        executor._shards.named, executor._compiled,
+        executor._shards.named, executor._codes,
     ):  # fmt: skip
         assert not kept
     join = executor.describe()

@@ -9,6 +9,7 @@ from core.controller import Controller
 from core.effects import Came, Effect, FormWorld, Send, WorldUp
 from core.messages import (
     Blame,
+    Calls,
     Compiled,
     CompileStep,
     Done,
@@ -20,6 +21,7 @@ from core.messages import (
     Ordered,
     RecvStep,
     Register,
+    Release,
     Reports,
     Seat,
     Seated,
@@ -42,6 +44,8 @@ class Rig:
         self.steps: list[Step] = []
         self.ended: dict[int, Blame | None] = {}
         self.seat: Seat | None = None
+        self.compiling = False  # hosts keep what they are asked to compile until `compiled`
+        self.owed: list[tuple[int, int, int]] = []  # host, plan, code
         for host in range(hosts):
             self.say(HOST + host, Join(host, 0))
 
@@ -67,6 +71,9 @@ class Rig:
                 if isinstance(step, CompileStep)
                 for code in step.codes
             ]
+            if self.compiling:
+                self.owed += [(peer - HOST, plan, code) for plan, code in codes]
+                return []
             reports = tuple(Compiled(plan, code, me) for plan, code in codes)
             return [Came(peer, self.reports(*reports))] if reports else []
         for note in message.notes if isinstance(message, Notes) else (message,):
@@ -81,6 +88,10 @@ class Rig:
 
     def done(self, host: int, step: GangStep | SendStep | RecvStep, blame: Blame | None = None) -> None:
         self.say(HOST + host, self.reports(Done(step.seq, spans.one(host), blame)))
+
+    def compiled(self, plan: int, blame: Blame | None = None) -> None:
+        for host, asked, code in [owed for owed in self.owed if owed[1] == plan]:
+            self.say(HOST + host, self.reports(Compiled(asked, code, spans.one(host), blame)))
 
     def crossing(self) -> tuple[GangStep, SendStep, RecvStep, GangStep]:
         """Run 1 on hosts 0 and 1 makes what run 2 reads on host 2. All that is ordered for the two."""
@@ -141,3 +152,40 @@ def test_steps_enter_one_global_sequence_each_after_what_it_depends_on() -> None
     make, sent, received, read = rig.crossing()
     assert make.seq < sent.seq < received.seq < read.seq
     assert sent.transfer == received.transfer
+
+
+def names_of_one_buffer() -> tuple[Rig, int]:
+    """Run 1 returns what it makes twice, as 11 and 12; run 2 reads it as 12, and the client has let go of that. Hosts
+    still compile; returned is the plan of run 1."""
+    rig = Rig(1)
+    rig.compiling = True
+    maker, reader = Build("maker", s=1), Build("reader", s=1)
+    made = maker.call("make", "s", [maker.arg("s", 4)])
+    read = reader.call("read", "s", [reader.arg("s", 4)])
+    rig.say(CLIENT, Open("client"))
+    rig.say(CLIENT, Calls((Register(1, maker.program(made, made)), Register(2, reader.program(read)))))
+    rig.say(CLIENT, Calls((Submit(1, 1, (bytes(16),), (11, 12)), Submit(2, 2, (12,), (13,)), Release((12,)))))
+    plans = list(dict.fromkeys(plan for _, plan, _ in rig.owed))
+    assert len(plans) == 2
+    rig.compiled(plans[1])
+    return rig, plans[0]
+
+
+def test_who_reads_by_a_second_name_that_was_let_go_fails_with_the_maker() -> None:
+    rig, plan = names_of_one_buffer()
+    rig.compiled(plan, Blame("user", "no such operation"))
+    assert {run: blame and blame.cause for run, blame in rig.ended.items()} == dict.fromkeys(
+        (1, 2), "no such operation"
+    )
+    assert not [step for step in rig.steps if isinstance(step, GangStep)]
+    books = rig.controller.books
+    assert not list(books.buffers)
+    assert all(kept == counted for _, kept, counted in books.audit())
+
+
+def test_who_reads_by_a_second_name_that_was_let_go_reads_what_was_made() -> None:
+    rig, plan = names_of_one_buffer()
+    rig.compiled(plan)
+    for step in [step for step in rig.steps if isinstance(step, GangStep)]:
+        rig.done(0, step)
+    assert rig.ended == {1: None, 2: None}

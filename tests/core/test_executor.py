@@ -47,6 +47,7 @@ from core.messages import (
     PoisonStep,
     RecvStep,
     RestoreStep,
+    RunHeader,
     SendStep,
     SpillStep,
     Trouble,
@@ -242,6 +243,21 @@ def test_a_lost_device_is_told_at_once() -> None:
 # --- buffers ---------------------------------------------------------------------------------------------
 
 
+def test_a_run_begins_where_it_stands_among_the_steps() -> None:
+    """Its literals take what steps before it free, and wait for gangs that came just before it."""
+    host = Host()
+    host.put(50)
+    host.run(chain(1), args=(50,))
+    second = RunHeader(2, 1, 200, (-1,), ((0, b"abc"),), after=1, at=2)
+    read = host.read(enter(1), FreeStep((50,)), enter(2, run=2), runs=(second,))
+    assert [type(effect) for effect in read] == [Launch, Prepare]
+    effects = host.hear(Finished(1))
+    order, ended = ("order", 4), ("done", 1)
+    assert effects[1:3] == [FreeBuffer(50, (order, ended)), MakeBuffer(200, X, b"abc", (order, ended))]
+    assert [effect.seq for effect in effects if isinstance(effect, Launch)] == [2]
+
+
+
 def test_the_last_reader_frees_what_the_run_owns_when_it_has_finished() -> None:
     host = Host()
     host.put(50)
@@ -391,7 +407,7 @@ def test_a_sparse_send_is_counted_first() -> None:
     host = Host()
     host.run(outbound(sparse=True))
     host.read(enter(1), send(2, 1))
-    assert host.hear(Finished(1))[1] == CountRows(2, 100, layout(FAR), (("order", 2), ("done", 1)))
+    assert host.hear(Finished(1))[1] == CountRows(2, 100, layout(FAR), (("order", 2), ("done", 1)), X)
     pieces = ((2, 0, 40), (2, 1, 8))
     assert host.hear(RowsCounted(2, pieces)) == [
         Up(Counted(2, ME, ((2, 2),)), (("count", 2),)),

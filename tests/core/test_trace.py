@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.messages import Blame
-from core.tables import Strings, Table
+from core.tables import Lists, Strings, Table
 from core.trace import ENDED, FAILED, STARTED, Trace
 
 
@@ -195,3 +197,137 @@ def test_what_a_merge_ended_is_over() -> None:
     here.merge(there)
     here.update(1, ended=1000)
     assert [row["ended"] for row in here.rows("gangs")] == [60]
+
+
+def test_hosts_of_a_gang_that_is_no_collective_end_it_by_themselves() -> None:
+    trace = Trace()
+    trace.place(0, 0, ((0, 4),), per_host=2)
+    trace.gang(1, -1, "a", 0, 0, entered=0)
+    trace.hosts(1, [10, 14])
+    trace.update(1, started=10)
+    trace.ends(1, [31, 28])
+    trace.update(1, ended=1000)  # it is over
+    (gang,) = trace.rows("gangs")
+    assert gang["ended"] == 31
+    assert list(trace.intervals()) == [(0, 1, 10, 31), (1, 1, 10, 31), (2, 1, 14, 28), (3, 1, 14, 28)]
+    other = traced()
+    other.merge(trace)
+    assert list(other.intervals())[-4:] == list(trace.intervals())
+
+
+# --- lists of arrivals ------------------------------------------------------------------------------------
+
+
+def lists() -> tuple[Lists, Table]:
+    table = Table(after="B")
+    return Lists(table, "after"), table
+
+
+@pytest.mark.parametrize("largest", [0, 255, 256, 65_535, 65_536, 2**24 - 1, 2**24, 2**32 - 1, 2**32, 2**50])
+def test_a_list_comes_back_counted_from_its_smallest(largest: int) -> None:
+    kept, _ = lists()
+    numbers = [10, 10 + largest, 10, 10 + largest // 2]
+    smallest, at = kept.add(numbers)
+    assert (smallest, kept.get(at)) == (10, [number - 10 for number in numbers])
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=40))
+def test_numpy_and_python_say_the_same_bytes(numbers: list[int]) -> None:
+    kept, table = lists()
+    other, others = lists()
+    smallest, at = kept.add(numbers)
+    assert other.add(np.array(numbers)) == (smallest, at)
+    assert table.columns() == others.columns()
+    assert [smallest + each for each in kept.get(at)] == numbers
+
+
+def test_a_list_that_was_here_lately_takes_no_room() -> None:
+    kept, table = lists()
+    _, first = kept.add([100, 103, 101])
+    size = len(table)
+    _, second = kept.add([7100, 7103, 7101])
+    assert (second, len(table)) == (first, size)
+    for number in range(2 * Lists.LATELY):
+        kept.add([0, number])
+    _, third = kept.add([100, 103, 101])
+    assert third != first  # forgotten, and stored again
+    assert kept.get(third) == kept.get(first)
+
+
+def test_hosts_told_one_after_the_other_take_what_neighbours_differ_by() -> None:
+    """A flat fan-out over 512 hosts spreads over 35 ms, which takes four bytes a host; its jitter takes two."""
+    kept, table = lists()
+    kept.add([68_000 * host + host * 37 % 8000 for host in range(512)])
+    assert len(table) < 2.1 * 512
+
+
+def test_numbers_of_any_width_are_taken() -> None:
+    trace = Trace()
+    trace.place(0, 0, ((0, 2),), 1)
+    for seq, kind in enumerate((np.int16, np.int32, np.uint32, np.uint64)):
+        trace.gang(seq, -1, "s", 0, 0)
+        trace.hosts(seq, np.array([30_000, 5], dtype=kind))
+        trace.update(seq, ended=40_000)
+    assert list(trace.intervals())[1::2] == [(1, seq, 5, 40_000) for seq in range(4)]
+    assert list(trace.intervals())[::2] == [(0, seq, 30_000, 40_000) for seq in range(4)]
+
+
+def test_a_host_that_is_a_minute_late_is_a_minute_late() -> None:
+    trace = Trace()
+    trace.place(0, 0, ((0, 2),), 1)
+    trace.gang(1, -1, "s", 0, 0)
+    trace.hosts(1, [10, 60_000_000_010])
+    trace.update(1, ended=60_000_000_020)
+    assert [since for _, _, since, _ in trace.intervals()] == [10, 60_000_000_010]
+
+
+@pytest.mark.parametrize("jitter", [8_000, 60_000])
+def test_arrivals_with_jitter_take_half_a_byte_a_device(jitter: int) -> None:
+    trace = Trace()
+    trace.place(0, 0, ((0, 2048),), per_host=4)
+    dice = np.random.default_rng(1)
+    for seq in range(200):
+        trace.gang(seq, -1, "step", 0, 0, entered=seq)
+        trace.hosts(seq, seq + dice.integers(0, jitter, 512))
+        trace.update(seq, started=seq + jitter, ended=seq + 2 * jitter)
+    assert trace.nbytes / (200 * 2048) < 0.6
+
+
+# --- restored ---------------------------------------------------------------------------------------------
+
+
+def restored(trace: Trace) -> Trace:
+    columns = {
+        name: {column: bytes(data) for column, data in table.items()}
+        for name, table in trace.columns().items()
+    }
+    return Trace.restored(trace.strings.words, trace.places, columns)
+
+
+def test_a_restored_trace_is_the_same_and_goes_on() -> None:
+    trace = traced()
+    trace.gang(103, 7, "late", 0, 0, entered=100)
+    again = restored(trace)
+    for each in (trace, again):
+        each.update(103, started=110, ended=120)
+        each.update(100, ended=1000)  # it is over
+        each.submitted(8, 1, 2, "train", 130)
+        each.gang(104, 8, "forward", 0, 0, entered=131)
+        each.hosts(104, [140, 141])
+        each.update(104, started=142, ended=150)
+    for name in trace.tables:
+        assert list(again.rows(name)) == list(trace.rows(name)), name
+    assert list(again.intervals()) == list(trace.intervals())
+
+
+def test_columns_that_are_not_a_traces_are_refused() -> None:
+    columns = {name: dict(table) for name, table in traced().columns().items()}
+    del columns["gangs"]["skew"]
+    with pytest.raises(ValueError, match="skew"):
+        Trace.restored([], {}, columns)
+    with pytest.raises(ValueError, match="tables"):
+        Trace.restored([], {}, {})
+    short = {name: dict(table) for name, table in traced().columns().items()}
+    short["gangs"]["skew"] = short["gangs"]["skew"][:-1]
+    with pytest.raises(ValueError, match="different lengths"):
+        Trace.restored([], {}, short)

@@ -350,8 +350,10 @@ class Game:
             self.gone[self.people.index(first)] = None
 
     def _for_slices(self) -> bool:
-        exclusive = any(s.exclusive for program in self.case.programs for s in program.slices)
-        return exclusive and any("slice" in run.waits for run in self.world.books.runs.values())
+        """Some run or put waits for a slice, which somebody who wants one for himself may keep from it."""
+        resources = self.world.books.resources
+        exclusive = any(binding.spec.exclusive for binding in resources.bindings())
+        return exclusive and bool(resources.waiting())
 
     def _who_waits(self) -> str:
         world, books = self.world, self.world.books

@@ -71,7 +71,11 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
         (rng.randint(1, 4000) * US, rng.choice(troubles), rng.randrange(hosts * islands))
         for _ in range(rng.choice((0, 1, 2)) if troubles else 0)
     ]
-    back = [(at + 5000 * US, "return_host", whom) for at, what, whom in befall if what in ("crash_host", "leave_host")]
+    back = [
+        (at + 5000 * US, "return_host", whom)
+        for at, what, whom in befall
+        if what in ("crash_host", "leave_host")
+    ]
     befall += back  # somebody may need them
     fanout = rng.choice((1, 2, 3, 100))
     return Scene(

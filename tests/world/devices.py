@@ -55,7 +55,7 @@ class Buffer:
 class Part:
     """What one host has of a gang."""
 
-    __slots__ = ("behind", "command", "devices", "donated", "epoch", "host", "inputs", "outputs")
+    __slots__ = ("behind", "command", "devices", "donated", "epoch", "host", "inherited", "inputs", "outputs")
 
     def __init__(self, host: HostDevices, command: Launch, devices: tuple[int, ...], epoch: int) -> None:
         self.host = host
@@ -65,6 +65,7 @@ class Part:
         self.inputs = [host.buffers.get(buffer) for buffer in command.inputs]
         self.donated = [found for b in command.donated if (found := host.buffers.pop(b, None)) is not None]
         self.outputs: list[Buffer] = []
+        self.inherited: list[Buffer] = []  # donated to gangs behind it that were given up
         self.behind: list[int] = []  # buffers that go when it is over: a launch that failed had taken them
 
 
@@ -280,11 +281,18 @@ class Fabric:
         if self.observe:
             self.observe(o.Finished(mine.host, job.seq, spans.of(part.devices)))
         for number in part.behind:
-            self.free(mine.host, number)
+            ahead = self._ahead(job, mine, mine.buffers[number])
+            if ahead is not None:
+                ahead.parts[mine.host].behind.append(number)
+            else:
+                self.free(mine.host, number)
         if job.running and job.gang.temp:
             self._give(mine, f"gang {job.seq}", part.devices, job.gang.temp)
-        for buffer in part.donated:
-            if buffer.here:
+        for buffer in (*part.donated, *part.inherited):
+            ahead = self._ahead(job, mine, buffer)
+            if ahead is not None:  # this one was given up; what is ahead of it makes the buffer, or reads it
+                ahead.parts[mine.host].inherited.append(buffer)
+            elif buffer.here:
                 self._release(mine, buffer)
         for device in part.devices:
             queue = mine.queues[device]
@@ -295,6 +303,13 @@ class Fabric:
                 if not queue[0].missing:
                     heads.append(queue[0])
         return heads
+
+    def _ahead(self, job: Job, mine: HostDevices, buffer: Buffer) -> Job | None:
+        for device in buffer.devices:
+            queue = mine.queues[device]
+            if job in queue and queue[0] is not job:
+                return queue[queue.index(job) - 1]
+        return None
 
     def _shrink(self, mine: HostDevices, buffer: Buffer, digest: int) -> int:
         """An irregular output takes what it needs from here on, and no longer its bound."""

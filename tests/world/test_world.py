@@ -1,26 +1,15 @@
-"""The world itself: that right runs come out right in it, and that what is wrong is seen."""
+"""The world itself: that right runs come out right in it, and what befalls them."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import msgspec
 import pytest
 
-from core.dataplane import Chunk
-from core.effects import Effect, Finished, Launch, MakeBuffer
-from core.place import Place, line
-from core.plan import Code, Gang, Layout, Plan, Slot
-from core.program import Program, Sharding, SliceSpec, Value
+from core.program import Program, SliceSpec, Value
 from core.topology import Cluster, Island
 from tests.core.build import Build, chain, fan_out, hop, moe, pipeline
 from tests.core.build import sharding as split
 
-from . import contents, oracle
-from .clock import Clock
-from .devices import Fabric
-from .filling import ClusterHosts, Filling
-from .network import Network
 from .world import MS, S, Timing, World
 
 TWO = Cluster((Island(name="i", hosts=2, per_host=2),))
@@ -196,6 +185,44 @@ def test_a_host_that_crashes_takes_its_runs_along_and_no_others() -> None:
     rest(world)
 
 
+def test_a_get_of_what_is_on_its_way_back_is_answered_when_its_host_dies() -> None:
+    world = World(Cluster((Island(name="i", hosts=2, per_host=1, memory=1000),)))
+    a = world.client("a")
+
+    def make(name: str) -> Program:
+        b = Build(name, s=2)
+        made = b.call(name, "s", [b.arg("s", 2, dtype="int8", split="0")], [b.value("s", 700, dtype="int8")])
+        return b.program(made)
+
+    first, second = a.submit(make("first"), bytes(2)), a.submit(make("second"), bytes(2))
+    assert world.run()
+    assert world.books.buffers[world.books.sessions[1].names[1].buffer].state == "spilled"
+    fetch = a.get(first.results[0])
+    assert world.run_until(lambda: world.books.sessions[1].names[1].gets != [])
+    world.crash_host(1)
+    assert world.run()
+    assert fetch.blame is not None
+    assert fetch.blame.code == "host-lost"
+    assert second.good
+    world.return_host(1)
+    rest(world)
+
+
+def test_a_literal_takes_the_memory_of_what_is_freed_in_the_same_turn() -> None:
+    world = World(Cluster((Island(name="i", hosts=1, per_host=1, memory=1000),)))
+    a = world.client("a")
+    b = Build("read", s=1)
+    program = b.program(b.call("sum", "s", [b.arg("s", 600, dtype="int8")], [b.value("s", 1, dtype="int8")]))
+    first = a.submit(program, bytes(600))  # compiles it
+    assert world.run()
+    a.release(a.put(Value((700,), "int8", 0, split("0")), SliceSpec("s", 1)))
+    second = a.submit(program, bytes(600))
+    assert world.run()
+    assert first.good
+    assert second.good
+    rest(world)
+
+
 def test_a_client_that_crashes_leaves_nothing_behind() -> None:
     world = World(TWO)
     busy(world)
@@ -243,243 +270,3 @@ def test_a_slow_host_makes_others_wait_and_nothing_else() -> None:
     assert world.run()
     assert all(run.good for run in runs)
     rest(world)
-
-
-# --- what is wrong is seen ------------------------------------------------------------------------------
-
-
-HOME = line(0, 0, 4)
-
-
-def lay(place: Place, axes: str, size: int = 8) -> Layout:
-    return Layout((size,), "float32", place, (place.size,), split(axes) if axes else Sharding())
-
-
-def bench(memory: int = 1000) -> tuple[Clock, Fabric, list[tuple[int, Effect]], list[str]]:
-    clock, told, faults = Clock(), list[tuple[int, Effect]](), list[str]()
-    cluster = Cluster((Island(name="i", hosts=2, per_host=2, memory=memory),))
-    fabric = Fabric(cluster, clock, lambda host, event: told.append((host, event)), None, faults.append)
-    fabric.boot(0)
-    fabric.boot(1)
-    return clock, fabric, told, faults
-
-
-def gang(name: str, inputs: Sequence[int] = (), outputs: Sequence[int] = (), collective: bool = True) -> Gang:
-    return Gang(name, 0, HOME, tuple(inputs), tuple(outputs), (), 100, 0, collective, False, 0)
-
-
-def plan(*steps: Gang, slots: int = 0) -> Plan:
-    made = Slot(lay(HOME, "0"), 8, -1)
-    return Plan(1, "p", (Code("k", "k"),), (made,) * slots, steps, ((),) * len(steps), ())
-
-
-def launch(seq: int, step: int, inputs: Sequence[int] = (), outputs: Sequence[int] = ()) -> Launch:
-    return Launch(seq, 1, step, tuple(inputs), tuple(outputs), (), (), False, ())
-
-
-def settle(clock: Clock) -> None:
-    while clock.next_time() is not None:
-        clock.step()
-
-
-def test_a_collective_starts_when_all_its_devices_have_come_to_it() -> None:
-    clock, fabric, told, _ = bench()
-    made = plan(gang("g"))
-    fabric.launch(0, launch(1, 0), made, 0)
-    clock.after(50, fabric.launch, 1, launch(1, 0), made, 0)
-    settle(clock)
-    assert told == [(0, Finished(1)), (1, Finished(1))]
-    assert clock.now == 150
-
-
-def test_two_collectives_in_two_orders_hang_and_are_named() -> None:
-    clock, fabric, told, _ = bench()
-    made = plan(gang("one"), gang("two"))
-    fabric.launch(0, launch(1, 0), made, 0)
-    fabric.launch(0, launch(2, 1), made, 0)
-    fabric.launch(1, launch(2, 1), made, 0)
-    fabric.launch(1, launch(1, 0), made, 0)
-    settle(clock)
-    assert told == []
-    assert "device 2 of host 1 is at gang 2 'two'" in fabric.stuck()[0]
-    fabric.abandon(0, (1,))
-    fabric.abandon(1, (1,))
-    settle(clock)
-    assert told == [(0, Finished(2)), (1, Finished(2))]
-    assert fabric.stuck() == []
-
-
-def test_a_gang_that_one_host_skips_hangs_and_says_who_is_missing() -> None:
-    clock, fabric, _, _ = bench()
-    fabric.launch(0, launch(1, 0), plan(gang("g")), 0)
-    settle(clock)
-    assert fabric.stuck() == [
-        "gang 1 'g' waits at device 0: devices 2-3 have not launched it",
-        "gang 1 'g' waits at device 1: devices 2-3 have not launched it",
-    ]
-
-
-def test_memory_beyond_what_there_is_is_seen() -> None:
-    _, fabric, _, faults = bench(memory=12)
-    fabric.make(0, MakeBuffer(7, lay(HOME, "0"), b"", ()))
-    assert not faults
-    fabric.make(0, MakeBuffer(8, lay(HOME, "0"), b"", ()))
-    assert faults == [f"buffer 8 makes 16 bytes on device {device} of 12" for device in (0, 1)]
-    fabric.free(0, 7)
-    fabric.free(0, 7)
-    assert faults[2:] == ["host 0 frees buffer 7, which it does not have"]
-
-
-def outcome(fabric: Fabric, clock: Clock, made: Plan, left: Launch, right: Launch) -> int | None:
-    fabric.launch(0, left, made, 0)
-    fabric.launch(1, right, made, 0)
-    settle(clock)
-    return fabric.hosts[0].buffers[9].read()
-
-
-def test_a_gang_whose_hosts_give_it_different_inputs_computes_nonsense() -> None:
-    made = plan(gang("g", (0,), (1,)), slots=2)
-    right = contents.computed("k", (contents.literal(b"x"),), 0)
-    for other, equal in ((b"x", True), (b"y", False)):
-        clock, fabric, _, _ = bench()
-        fabric.make(0, MakeBuffer(7, lay(HOME, "0"), b"x", ()))
-        fabric.make(1, MakeBuffer(7, lay(HOME, "0"), other, ()))
-        assert (
-            outcome(fabric, clock, made, launch(1, 0, [7], [9]), launch(1, 0, [7], [9])) == right
-        ) == equal
-
-
-def test_a_placeholder_spoils_what_its_gang_computes() -> None:
-    clock, fabric, _, faults = bench()
-    made = plan(gang("g", (0,), (1,)), slots=2)
-    fabric.make(0, MakeBuffer(7, lay(HOME, "0"), b"x", ()))
-    spoilt = Launch(1, 1, 0, (7,), (9,), (), (), True, ())
-    assert outcome(fabric, clock, made, launch(1, 0, [7], [9]), spoilt) == contents.SPOILT
-    assert not faults
-
-
-SOURCE, TARGET = lay(line(0, 0, 2), "0"), lay(line(0, 2, 2), "")
-HOSTS = ClusterHosts(TWO.host_of, [range(2), range(2, 4)].__getitem__)
-PIECES = ((0, 0, 16), (0, 1, 16))
-
-
-def fill(*chunks: Chunk, digests: Sequence[int] = (5, 5)) -> int:
-    filling = Filling(1, 1, TARGET, PIECES, sparse=False, hosts=HOSTS, sparse_source=lambda transfer: None)
-    for chunk, digest in zip(chunks, digests, strict=False):
-        filling.arrive(chunk.sender, chunk.piece, chunk.offset, chunk.nbytes, (digest, SOURCE))
-    return filling.digest()
-
-
-def chunk(piece: int, nbytes: int = 16, offset: int = 0) -> Chunk:
-    return Chunk(1, 0, 1, piece, offset, nbytes)
-
-
-def test_a_transfer_is_whole_when_all_its_pieces_of_one_source_are_here() -> None:
-    assert fill(chunk(0), chunk(1)) == 5
-    assert fill(chunk(0), chunk(1, 8), chunk(1, 8, 8), digests=(5, 5, 5)) == 5
-    wrong = [
-        fill(chunk(0)),
-        fill(chunk(0), chunk(0)),
-        fill(chunk(0), chunk(1, 8)),
-        fill(chunk(0), chunk(1, 8, 8)),
-        fill(chunk(0), chunk(1), chunk(1), digests=(5, 5, 5)),
-        fill(chunk(0), chunk(1), digests=(5, 6)),
-    ]
-    assert 5 not in wrong
-
-
-def test_boxes_are_what_a_sharding_says() -> None:
-    place = line(0, 0, 4)
-    layout = Layout((5, 4), "int8", place, (2, 2), split("0,1"))
-    assert contents.boxes(layout) == (((0, 3), (0, 2)), ((0, 3), (2, 4)), ((3, 5), (0, 2)), ((3, 5), (2, 4)))
-    assert contents.nbytes(layout) == 6
-    replicated = msgspec.structs.replace(layout, sharding=split("1."))
-    assert contents.boxes(replicated)[:2] == (((0, 3), (0, 4)), ((3, 5), (0, 4)))
-    assert contents.shards(replicated) == {0: ((0, 3), (0, 4)), 1: ((3, 5), (0, 4))}
-    whole = ((0, 5), (0, 4))
-    assert contents.covers([((0, 3), (0, 4)), ((3, 5), (0, 4))], whole)
-    assert not contents.covers([((0, 3), (0, 4)), ((2, 5), (0, 4))], whole)
-    assert not contents.covers([((0, 3), (0, 4))], whole)
-
-
-def test_the_oracle_follows_the_program_and_nothing_else() -> None:
-    b = Build("p", s=2)
-    x, y = b.arg("s", 4), b.arg("s", 4)
-    first = b.call("f", "s", [x, y])
-    program = b.program(b.call("g", "s", [first]), first)
-    g, f = oracle.results(program, [1, 2])
-    assert f == contents.computed("key-f", (1, 2), 0)
-    assert g == contents.computed("key-g", (f,), 0)
-    assert oracle.results(program, [2, 1]) != [g, f]
-
-
-# --- the network ----------------------------------------------------------------------------------------
-
-
-def wires(latency: Sequence[int]) -> tuple[Clock, Network, list[str]]:
-    clock, log, draws = Clock(), list[str](), iter(latency)
-    network = Network(
-        clock,
-        lambda one, other: next(draws),
-        lambda actor, other: log.append(f"{clock.now} {actor} up"),
-        lambda actor, other: log.append(f"{clock.now} {actor} down"),
-        lambda actor, other, frame: log.append(f"{clock.now} {actor} got {frame}"),
-    )
-    return clock, network, log
-
-
-def test_a_connection_is_first_in_first_out_whatever_the_latencies() -> None:
-    clock, network, log = wires([5, 30, 10, 10])
-    network.dial("a", "b")
-    for frame in (1, 2, 3):
-        network.send("a", "b", frame)
-    settle(clock)
-    assert log == ["0 a up", "5 b up", "30 b got 1", "30 b got 2", "30 b got 3"]
-
-
-def test_a_cut_loses_what_is_under_way() -> None:
-    clock, network, log = wires([5] * 9)
-    network.dial("a", "b")
-    settle(clock)
-    network.send("a", "b", 1)
-    network.cut("a", "b")
-    network.dial("a", "b")  # in vain
-    settle(clock)
-    network.mend("a", "b")
-    network.dial("a", "b")
-    network.send("a", "b", 2)
-    settle(clock)
-    assert log[2:] == ["5 a down", "5 b down", "10 a up", "15 b up", "15 b got 2"]
-
-
-def test_a_silent_cut_is_not_told_until_it_is_mended() -> None:
-    clock, network, log = wires([5] * 9)
-    network.dial("a", "b")
-    settle(clock)
-    network.cut("a", "b", silent=True)
-    network.send("a", "b", 1)
-    settle(clock)
-    assert len(log) == 2
-    network.mend("a", "b")
-    settle(clock)
-    assert log[2:] == ["5 a down", "5 b down"]
-
-
-def test_the_dead_hear_nothing_and_the_living_hear_that_they_died() -> None:
-    clock, network, log = wires([5] * 9)
-    network.dial("a", "b")
-    settle(clock)
-    network.send("a", "b", 1)
-    network.die("b")
-    settle(clock)
-    assert log[2:] == ["5 a down"]
-
-
-def test_one_who_hangs_up_is_heard_out() -> None:
-    clock, network, log = wires([5] * 9)
-    network.dial("a", "b")
-    settle(clock)
-    network.send("a", "b", 1)
-    network.hang_up("a", "b")
-    settle(clock)
-    assert log[2:] == ["10 b got 1", "10 b down"]

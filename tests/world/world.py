@@ -182,7 +182,8 @@ class World:
         if actor.alive:
             actor.die()
         for script in self.clients:
-            if not script.actor.alive and self.observe:
+            closed = script.machine.state in ("closing", "closed")
+            if self.observe and (closed or not script.actor.alive):
                 self.observe(o.ClientLost(script.actor.number))  # this controller will never hear of it
         self._forget_what_it_knew()
         observe = self._from_controller if self.observe else _ignore

@@ -1,0 +1,163 @@
+"""What hosts report: what a root cannot truly say, and what many roots say at once.
+
+Roots that say the same (`CameTogether`) are heard as one, if that is the same to the last command as hearing one
+after another: if nothing happens before the last of them has spoken. Where something might, and where one of them
+may not speak, they are heard apart.
+
+Neighbours: `controller` asks before it lets the rooms act.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from .. import spans
+from ..effects import Came, CameTogether
+from ..messages import (
+    Arrived,
+    Beat,
+    Compiled,
+    Counted,
+    Done,
+    Enqueued,
+    Lost,
+    Report,
+    Trouble,
+)
+from ..spans import Spans
+from .records import Company
+
+if TYPE_CHECKING:
+    from .books import Books
+    from .islands import IslandBook
+
+OF_ONE = (Lost, Trouble)
+OF_EACH = (Lost, Trouble, Counted)  # no two hosts say the same
+WITH_BLAME = (Done, Compiled)
+KEPT = 512  # companies of an island, and sets of hosts of a company, that are remembered
+
+
+class Hearing:
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def lie(self, report: Report, book: IslandBook, below: Spans) -> str:
+        """What roots with these hosts below them cannot truly say: things of others, or of another island."""
+        if isinstance(report, OF_ONE):
+            if not spans.contains(below, report.host):
+                return f"reports of host {report.host}, which is not below it"
+            if isinstance(report, Trouble) and report.device >= 0:
+                if not spans.contains(book.island.devices_of(report.host), report.device):
+                    return f"reports of device {report.device}, which is not one of host {report.host}"
+        elif report.hosts != below:
+            hosts = report.hosts
+            if not hosts or spans.normal(hosts) != hosts or not spans.within(hosts, below):
+                return f"reports for hosts {spans.text(hosts)}, not all of which are below it"
+        if isinstance(report, Done) and report.sizes and min(report.sizes) < 0:
+            return f"reports sizes {report.sizes}"
+        seq: int = getattr(report, "seq", -1) if not isinstance(report, Counted) else report.transfer
+        flight = self._books.flights.get(seq)
+        if flight is not None and flight.island != book.island.index:
+            return "reports on what is another island's"
+        return ""
+
+    # --- many at once --------------------------------------------------------------------------------------------
+
+    def may_take(self, event: CameTogether) -> bool:
+        """Whether it may be heard as one message."""
+        message, islands = event.message, self._books.islands
+        if not 0 <= message.island < len(islands):
+            return False
+        book = islands[message.island]
+        if (message.epoch, message.tree) != (book.epoch, book.tree_number):
+            return False
+        company = self._company(book, event.peers)
+        if company is None:
+            return False
+        reports = message.reports
+        several = len(reports) > 1 and sum(not isinstance(report, Beat) for report in reports) > 1
+        return all(self._alike(report, book, company, several) for report in reports)
+
+    def _alike(self, report: Report, book: IslandBook, company: Company, several: bool) -> bool:
+        """All of the company say it, truly, and nothing comes of it before the last of them has. `several`: what comes
+        of one report must not come before what comes of another, so none may have been made already."""
+        if isinstance(report, OF_EACH) or not self._by_all(report.hosts, company):
+            return False
+        if self.lie(report, book, company.below):
+            return False
+        if isinstance(report, Beat):
+            return not book.stream.full
+        if isinstance(report, Arrived):
+            return not self._books.flights.asked(report.seq)
+        if isinstance(report, WITH_BLAME) and report.blame is not None:
+            return False
+        return not several or self._fresh(report)
+
+    def _fresh(self, report: Done | Enqueued | Compiled) -> bool:
+        if isinstance(report, Compiled):
+            waiting = self._books.codes.awaits(report.plan, report.code)
+        else:
+            flight = self._books.flights.get(report.seq)
+            if flight is None:
+                return True
+            waiting = flight.left if isinstance(report, Done) else flight.unacked
+        return not waiting or spans.within(report.hosts, waiting)
+
+    def _by_all(self, hosts: Spans, company: Company) -> bool:
+        if hosts == company.below:
+            return True
+        found = company.shared.get(hosts)
+        if found is None:
+            if len(company.shared) >= KEPT:
+                company.shared.clear()
+            found = company.shared[hosts] = all(spans.overlap(hosts, below) for below in company.each)
+        return found
+
+    def _company(self, book: IslandBook, peers: Spans) -> Company | None:
+        """Of the roots that these connections are, if all are."""
+        if peers not in book.company:
+            if len(book.company) >= KEPT:
+                book.company.clear()
+            below = self._below(book, peers)
+            whole = all(below)
+            book.company[peers] = Company(spans.union(*below), tuple(below)) if whole else None
+        return book.company[peers]
+
+    def _below(self, book: IslandBook, peers: Spans) -> list[Spans]:
+        """All below each of them; nobody below what is no root of the island."""
+        hosts = [self._books.host_peers.get(peer, -1) for peer in spans.items(peers)]
+        shape = book.stream.shape
+        return [shape.below(host) if shape.is_root(host) else spans.EMPTY for host in hosts]
+
+    def apart(self, event: CameTogether) -> list[Came]:
+        """As messages one after another. What is below none of them is the first one's lie."""
+        message, islands = event.message, self._books.islands
+        if not 0 <= message.island < len(islands):
+            return [Came(peer, message) for peer in spans.items(event.peers)]
+        below = self._below(islands[message.island], event.peers)
+        everywhere = spans.union(*below)
+        found: list[Came] = []
+        for number, peer in enumerate(spans.items(event.peers)):
+            part = below[number]
+            said = (
+                [_part(report, part, everywhere, number == 0) for report in message.reports] if part else []
+            )
+            reports = tuple(report for report in said if report is not None)
+            if reports or not part:
+                found.append(Came(peer, replace(message, reports=reports) if part else message))
+        return found
+
+
+def _part(report: Report, below: Spans, everywhere: Spans, first: bool) -> Report | None:
+    """What one of them says of it."""
+    if isinstance(report, OF_ONE):
+        mine = spans.contains(below, report.host) or (first and not spans.contains(everywhere, report.host))
+        return report if mine else None
+    if spans.normal(report.hosts) != report.hosts:
+        return report if first else None
+    hosts = spans.meet(report.hosts, below)
+    if first:
+        hosts = spans.union(hosts, spans.minus(report.hosts, everywhere))
+    return replace(report, hosts=hosts) if hosts else None

@@ -1,0 +1,62 @@
+"""A layer of a mixture of experts: a router sends each token to the expert it chooses, and the results come back.
+
+python examples/experts.py
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+import seaway as sw
+
+TOKENS, WIDTH, EXPERTS, SHARDS = 64, 16, 8, 4
+PER_SHARD = TOKENS // SHARDS
+ROWS = P("x")  # over all devices of a slice
+
+tokens_on = sw.slice(devices=SHARDS, name="tokens")
+experts_on = sw.slice(devices=EXPERTS, name="experts")
+
+
+@sw.jit(devices=tokens_on, in_shardings=(ROWS, None), out_shardings=ROWS)
+def choose(x, router):
+    return jnp.argmax(x @ router, axis=1).astype(jnp.int32)
+
+
+@sw.jit(devices=experts_on, in_shardings=ROWS, out_shardings=ROWS)
+def apply(weights, rows):
+    return jax.vmap(jnp.matmul)(rows.reshape(EXPERTS, -1, WIDTH), weights).reshape(rows.shape)
+
+
+@sw.jit(devices=experts_on, in_shardings=ROWS, out_shardings=ROWS)
+def home_of(source):
+    return jnp.where(source >= 0, source // PER_SHARD, -1)
+
+
+@sw.jit(devices=tokens_on, in_shardings=ROWS, out_shardings=ROWS)
+def in_order(rows, token):
+    return jnp.zeros_like(rows).at[token].set(rows)
+
+
+@sw.program
+def layer(x, router, weights):
+    x = sw.put(x, devices=tokens_on, sharding=ROWS)
+    rows, source = sw.route(x, choose(x, router), devices=experts_on, name="to experts")
+    made = apply(weights, rows)
+    (back, token), _ = sw.route(
+        (made, source), home_of(source), devices=tokens_on, capacity=PER_SHARD, name="back"
+    )
+    return in_order(back, token)
+
+
+if __name__ == "__main__":
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(TOKENS, WIDTH)).astype(np.float32)
+    router = rng.normal(size=(WIDTH, EXPERTS)).astype(np.float32)
+    weights = rng.normal(size=(EXPERTS, WIDTH, WIDTH)).astype(np.float32)
+    with sw.simulate("B", hosts=2, values="compute") as s:
+        y = layer(x, router, weights)
+        chosen = np.argmax(x @ router, axis=1)
+        expected = np.einsum("td,tdw->tw", x, weights[chosen])
+        print("as computed without routing:", np.allclose(y, expected, atol=1e-4))
+        print(s.trace.summary())

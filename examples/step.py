@@ -1,0 +1,16 @@
+"""A client that keeps all devices busy, without a session of its own: whoever runs it says where, and how many.
+
+python -m seaway simulate examples/step.py --cluster A --policy stride:1,2,4,8
+"""
+
+import numpy as np
+
+import seaway as sw
+
+step = sw.synthetic("step", devices=sw.slice(devices=2048, name="all"), duration="10ms", allreduce="4B")
+
+x = np.float32(0)
+for _ in range(50):
+    x = step(x)
+x.block_until_ready()
+print(f"done at {sw.now() * 1e3:.1f} ms")

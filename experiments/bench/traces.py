@@ -1,0 +1,169 @@
+"""Traces: what a record takes in memory and time, and how long it takes to know how busy each device was.
+
+`python -m experiments.bench traces`. The load is the paper's largest: 2,048 devices on 512 hosts, 4 programs of 1,000
+gangs each, and of every gang when each host had enqueued it. The baselines are what one writes first: a tuple a device
+and gang in a list, and pandas' groupby over the same as columns.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from core.trace import Trace as CoreTrace
+from seaway.trace import Trace
+
+HOSTS, PER_HOST, PROGRAMS, GANGS = 512, 4, 4, 1_000
+DEVICES = HOSTS * PER_HOST
+REPEATS = 5
+US = 1_000
+DURATION = 330 * US
+Ints = npt.NDArray[np.int64]
+
+
+def arrivals(hosts: int, gangs: int) -> dict[str, list[Ints]]:
+    """When each host had enqueued each gang, in nanoseconds after its order: three kinds of control plane."""
+    dice = np.random.default_rng(1)
+    numbers = np.arange(hosts, dtype=np.int64)
+    tree, flat = 10 * US + numbers // 23 * US, 10 * US + 68 * US * numbers
+    jitter = dice.integers(0, 8 * US, (gangs, hosts))
+    return {
+        "no jitter: all gangs alike": [tree] * gangs,
+        "8 us of jitter": list(tree + jitter),
+        "flat fan-out over 35 ms, 8 us of jitter": list(flat + jitter),
+    }
+
+
+def record(hosts: int, gangs: int, delays: list[Ints]) -> CoreTrace:
+    """As a driver does: a run and a gang each, then what is known when."""
+    trace = CoreTrace()
+    trace.place(0, 0, ((0, hosts * PER_HOST),), PER_HOST)
+    for program in range(PROGRAMS):
+        trace.client(program, f"client {program}", 1, 0, 0)
+    free = 0
+    for seq in range(gangs):
+        trace.submitted(seq, seq % PROGRAMS, seq, "step", free)
+        trace.gang(seq, seq, "step", 0, 0, ready=free, entered=free)
+        enqueued = delays[seq] + free
+        trace.hosts(seq, enqueued)
+        start = int(enqueued[-1])
+        free = start + DURATION
+        trace.update(seq, started=start, ended=free)
+        trace.ended(seq, free)
+    return trace
+
+
+def record_tuples(hosts: int, gangs: int, delays: list[Ints]) -> list[tuple[int, int, int, int, int]]:
+    """The naive form: (device, gang, arrived, started, ended)."""
+    found, free = [], 0
+    for seq in range(gangs):
+        enqueued = (delays[seq] + free).tolist()
+        start = enqueued[-1]
+        free = start + DURATION
+        found += [
+            (device, seq, enqueued[device // PER_HOST], start, free) for device in range(hosts * PER_HOST)
+        ]
+    return found
+
+
+def timed(call: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
+    """Median CPU seconds, and what came of it."""
+    spent, found = [], None
+    for _ in range(repeats):
+        start = process_time()
+        found = call()
+        spent.append(process_time() - start)
+    return median(spent), found
+
+
+def measured_bytes(call: Callable[[], object]) -> int:
+    """What is still allocated when it is done, as Python counts it."""
+    tracemalloc.start()
+    kept = call()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    del kept
+    return held
+
+
+def recording(hosts: int, gangs: int) -> list[str]:
+    lines = [f"{'recording, a device interval':44}{'bytes':>8}{'(allocated)':>13}{'ns':>8}"]
+    number = hosts * PER_HOST * gangs
+    kinds = arrivals(hosts, gangs)
+    for name, delays in kinds.items():
+        seconds, trace = timed(lambda delays=delays: record(hosts, gangs, delays))  # type: ignore[misc]
+        held = measured_bytes(lambda delays=delays: record(hosts, gangs, delays))  # type: ignore[misc]
+        lines.append(
+            f"  {name:42}{trace.nbytes / number:>8.3f}{held / number:>13.3f}{1e9 * seconds / number:>8.2f}"
+        )
+    few = max(1, gangs // 40)
+    delays = kinds["8 us of jitter"]
+    seconds, _ = timed(lambda: record_tuples(hosts, few, delays))
+    held = measured_bytes(lambda: record_tuples(hosts, few, delays))
+    number = hosts * PER_HOST * few
+    lines.append(
+        f"  {'baseline: a list of tuples':42}{'':>8}{held / number:>13.1f}{1e9 * seconds / number:>8.1f}"
+    )
+    with TemporaryDirectory() as folder:
+        saved = Trace(record(hosts, gangs, delays)).save(Path(folder) / "trace")
+        size = sum(file.stat().st_size for file in saved.iterdir())
+    lines.append(f"  {'the second of these as Parquet, on disk':42}{size / (hosts * PER_HOST * gangs):>8.3f}")
+    return lines
+
+
+def expanded(trace: Trace) -> pd.DataFrame:
+    """All device intervals: what the baseline needs."""
+    columns = [block[["device", "started_us", "ended_us"]] for block in trace.interval_blocks()]
+    return pd.concat(columns, ignore_index=True)
+
+
+def looking(hosts: int, gangs: int) -> list[str]:
+    core = record(hosts, gangs, arrivals(hosts, gangs)["8 us of jitter"])
+    number = hosts * PER_HOST * gangs
+
+    def fresh(by: Any, bins: int) -> pd.DataFrame:
+        return Trace(core).utilization(by, bins)  # a new one remembers nothing
+
+    lines = [f"{'looking, of ' + f'{number:,} device intervals':44}{'ms':>8}{'rows':>13}"]
+    for name, by, bins in (
+        ("busy and skew of each device", "device", 1),
+        ("the same, in 100 bins", "device", 100),
+        ("of each client, in 1,000 bins", "client", 1_000),
+    ):
+        seconds, frame = timed(lambda by=by, bins=bins: fresh(by, bins))  # type: ignore[misc]
+        lines.append(f"  {name:42}{1e3 * seconds:>8.1f}{len(frame):>13,}")
+    seconds, table = timed(lambda: expanded(Trace(core)), 1)
+    lines.append(f"  {'baseline: expand to intervals':42}{1e3 * seconds:>8.0f}{len(table):>13,}")
+    table["busy_us"] = table["ended_us"] - table["started_us"]
+    seconds, found = timed(table.groupby("device")["busy_us"].sum, 3)
+    lines.append(
+        f"  {'baseline: then groupby, busy of each device':42}{1e3 * seconds:>7.0f}{len(found):>13,}"
+    )
+    span = (table["ended_us"].max() - table["started_us"].min()) / 1
+    ours = Trace(core).utilization("device")["busy_fraction"].to_numpy()
+    apart = float(np.abs(found.to_numpy() / span - ours).max())
+    lines.append(f"  largest difference of a device's busy fraction from the baseline's: {apart:.1e}")
+    return lines
+
+
+def report(hosts: int = HOSTS, gangs: int = PROGRAMS * GANGS) -> str:
+    what = f"{hosts * PER_HOST:,} devices on {hosts} hosts, {gangs:,} gangs with each host's arrival"
+    head = f"{what}; CPU time, median of {REPEATS}"
+    return "\n".join([head, *recording(hosts, gangs), *looking(hosts, gangs)])
+
+
+def main() -> None:
+    print(report())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Figure 10: a pipeline over four islands runs as fast as on one, for its transfers hide behind computation.
+
+The 3B model of Table 2 in 16 stages of 8 cores and 64 micro-batches: all stages on one island of 128 cores, where
+they pass activations on over ICI; and four to an island, on four islands of 32 cores, where every fourth boundary is
+the data-centre network. It is the same program; only its slices lie elsewhere. The figure's lower part is one step on
+four islands: what each stage's devices do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import table2
+from .framework import Option, Point, Values
+from .framework.figures import BLUE, GREEN, ORANGE, SKY
+from .models.schedules import SCHEDULES
+from .training import rows
+from .training.timeline import intervals
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME = "fig10"
+TITLE = "A pipeline of 16 stages on one island and on four"
+OPTIONS = (
+    Option("model", "LM-3B", "which decoder", choices=table2.DECODERS),
+    Option("cores", 128, "TPU v3 cores, in all", least=8),
+    Option("islands", (1, 4), "that they are cut into, joined by the data-centre network", least=1),
+    Option("stages", 16, "of the pipeline", least=2),
+    Option("microbatches", 0, "of a step; 0: four sequences a micro-batch and core of a stage", least=0),
+    Option("batch", 2048, "sequences a step", least=1),
+    rows.LENGTH,
+    Option("schedule", "gpipe", "of the pipeline", choices=tuple(SCHEDULES)),
+    rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
+)  # fmt: skip
+PANELS = (2, 1)
+SIZE = (8.2, 6.4)
+EXTRA = ("intervals",)
+LOOK = {"forward": BLUE, "backward": ORANGE, "update": GREEN}
+
+
+def points(options: dict[str, Values]) -> list[Point]:
+    return table2.points({**options, "split": (0,)})
+
+
+def measure(point: Point) -> dict[str, Any]:
+    row, trained = table2.measured({**point, "split": 1})
+    return row | {"paper": None, "error": None, "intervals": intervals(trained)}
+
+
+def draw(frame: pd.DataFrame, axes: Any, intervals: pd.DataFrame) -> None:
+    above, below = axes
+    table2.draw(frame.assign(paper=float("nan"), fitted=False), above)
+    shown = frame.reset_index(drop=True)
+    at = list(shown["islands"]).index(max(shown["islands"]))
+    mine = intervals[intervals["row"] == at]
+    for kind, color in LOOK.items():
+        some = mine[mine["kind"] == kind]
+        spans = some["end_s"] - some["start_s"]
+        below.barh(
+            some["slice"], spans, left=some["start_s"], height=0.86, color=color, label=kind, linewidth=0
+        )
+    _islands(below, shown.loc[at], float(mine["end_s"].max()))
+    below.set_ylabel("stage")
+    below.set_xlabel(f"seconds of one step, {max(shown['islands'])} islands; what is white is a bubble")
+    below.set_ylim(max(mine["slice"]) + 0.6, -0.6)
+    below.grid(visible=False)
+    below.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _islands(axes: Any, row: Any, until: float) -> None:
+    """Lines where a pipeline leaves an island."""
+    for island in range(1, row["islands"]):
+        axes.axhline(island * row["stages"] / row["islands"] - 0.5, color=SKY, linewidth=1.2)
+    axes.set_xlim(0, until)
+
+
+def pairs(frame: pd.DataFrame) -> list[tuple[Any, Any]]:
+    """One island, and the same on several."""
+    known = rows.listed(frame)
+    same = (
+        "model",
+        "cores",
+        "stages",
+        "microbatches",
+        "batch",
+        "length",
+        "schedule",
+        "efficiency",
+        "profile",
+        "seed",
+    )
+    return [
+        (one, other) for other in known for one in known
+        if one.islands == 1 < other.islands and all(getattr(one, key) == getattr(other, key) for key in same)
+    ]  # fmt: skip
+
+
+def conclusions(frame: pd.DataFrame) -> dict[str, float]:
+    return {
+        f"S={one.stages}, M={one.microbatches}: {other.islands} islands / one": other.tokens_per_s
+        / one.tokens_per_s
+        for one, other in pairs(frame)
+    }
+
+
+def findings(frame: pd.DataFrame) -> str:
+    lines = []
+    for one, other in pairs(frame):
+        ratio = other.tokens_per_s / one.tokens_per_s
+        lines.append(
+            f"- S={one.stages}, M={one.microbatches}: {other.tokens_per_s / 1e3:.1f}k tokens/s on {other.islands} "
+            f"islands, {one.tokens_per_s / 1e3:.1f}k on one: {ratio - 1:+.2%}; the paper: as fast."
+        )
+        if hasattr(one, "transfers_s"):
+            lines[-1] += (
+                f" Of a step of {one.step_s:.2f} s, what transfers add: {one.transfers_s * 1e3:.1f} ms on one island, "
+                f"{other.transfers_s * 1e3:.1f} ms on {other.islands}."
+            )
+    return "\n".join([*lines, *table2.findings(frame).splitlines()])

@@ -1,0 +1,169 @@
+"""Figure 5, dispatch overhead: how many computations a second can be called, against hosts.
+
+The computation is an AllReduce of one scalar and a scalar add; each output is the next input. One by one (-O), a call
+runs one of them; chained (-C), a call runs a program of 128; fused (-F), a call runs one node that holds 128. Beside
+Pathways: multi-controller JAX, whose hosts dispatch by themselves over PCIe; a TF1-like single controller; a Ray-like
+one. A client of Pathways waits for the answer to its call before the next one, as the paper's does: one by one that is
+all there is to wait for; a long program is still running when its enqueue is answered. `--ahead` lets it run on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sim.baselines import MODES
+
+from .framework import Option, Point, Values, grid
+from .framework.figures import BLUE, GREEN, ORANGE, PINK, QUIET, RED, doublings
+from .framework.shapes import crossing
+from .micro import common
+from .micro.common import ALL_SYSTEMS, PATHWAYS
+from .micro.programs import simple
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME = "fig5"
+TITLE = "Dispatch overhead: computations a second against hosts"
+OPTIONS = (
+    Option("system", ALL_SYSTEMS, "who dispatches", choices=ALL_SYSTEMS),
+    Option("mode", MODES, "one by one, a chain of them in a call, or as many in one node", choices=MODES),
+    Option("hosts", (2, 8, 32, 64, 128, 256, 512), "hosts of the island", least=1),
+    Option("cluster", "A", "set-up: A has 4 cores a host"),
+    common.NODES,
+    Option("ahead", -1, "calls that Pathways' client does not wait for; -1: as the paper's", least=-1),
+    Option("compute_ms", 0.0, "of a computation, besides AllReduce and add", least=0),
+    common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
+)  # fmt: skip
+SIZE = (8.0, 5.6)
+SENSITIVITY = {"system": ("pathways", "jax"), "hosts": (32, 64, 128, 256), "cluster": ("A",)}
+AS_THE_PAPERS = {"opbyop": 0, "chained": 1, "fused": 1}
+CALLS = {"opbyop": 24, "chained": 5, "fused": 24}
+PAPER = {"C = JAX-O": 256, "F = JAX-F": 1000}  # cores up to which it is ahead, or equal
+
+
+def points(options: dict[str, Values]) -> list[Point]:
+    """JAX has no programs of several computations; and only Pathways' client, window and policy are ours to choose."""
+    return [
+        point for point in grid(options)
+        if not (point["system"] == "jax" and point["mode"] == "chained")
+        and (point["system"] == PATHWAYS or _first_of(point, options))
+    ]  # fmt: skip
+
+
+def _first_of(point: Point, options: dict[str, Values]) -> bool:
+    return all(point[name] == options[name][0] for name in ("ahead", "window", "policy", "fidelity", "seed"))
+
+
+def measure(point: Point) -> dict[str, Any]:
+    setup = common.island(point["cluster"], point["hosts"])
+    mode, kernel = point["mode"], simple(round(point["compute_ms"] * 1e6))
+    if point["system"] == PATHWAYS:
+        ahead = AS_THE_PAPERS[mode] if point["ahead"] < 0 else point["ahead"]
+        found = common.pathways(
+            setup, kernel, mode, point["nodes"], ahead=ahead, profile=point["profile"], window=point["window"],
+            calls=CALLS[mode] + 2 * ahead, policy=point["policy"], fidelity=point["fidelity"], seed=point["seed"],
+        )  # fmt: skip
+    else:
+        calls = 60 if point["system"] == "jax" else CALLS[mode]
+        found = common.other(point["system"], setup, kernel, mode, point["nodes"], point["profile"], calls)
+    return {"cores": setup.cluster.devices, "computations_per_s": found}
+
+
+def draw(frame: pd.DataFrame, axes: Any) -> None:
+    colours = {"jax": RED, PATHWAYS: BLUE, "tf1": GREEN, "ray": ORANGE}
+    names = {"jax": "JAX", PATHWAYS: "Pathways", "tf1": "TF1-like", "ray": "Ray-like"}
+    looks = {"fused": ("-", "s"), "chained": ("--", "D"), "opbyop": (":", "o")}
+    for system, colour in colours.items():
+        for mode, (dash, marker) in looks.items():
+            mine = _one(frame, system, mode)
+            if len(mine):
+                axes.plot(
+                    mine["hosts"], mine["computations_per_s"], dash, color=colour, marker=marker,
+                    markeredgecolor="white", markeredgewidth=0.6, label=f"{names[system]} -{mode[0].upper()}",
+                )  # fmt: skip
+    doublings(axes, frame["hosts"])
+    cores = crossings(frame)
+    per_host = float((frame["cores"] / frame["hosts"]).iloc[0])
+    for (name, paper), colour in zip(PAPER.items(), (PINK, QUIET), strict=True):
+        text = f"{name}\npaper: {paper:,} cores"
+        axes.axvline(paper / per_host, color=colour, linewidth=1.0, linestyle=(0, (1, 2)))
+        if name in cores:
+            text += f"\nhere: {cores[name]:,.0f}"
+        axes.annotate(text, (paper / per_host, axes.get_ylim()[0]), (4, 4), textcoords="offset points", fontsize=8,
+                      color=colour)  # fmt: skip
+    axes.set_xlabel(f"hosts ({per_host:g} cores each)")
+    axes.set_ylabel("computations a second")
+    axes.legend(ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _one(frame: pd.DataFrame, system: str, mode: str) -> pd.DataFrame:
+    """Its line: of several profiles or clients, the first."""
+    mine = frame[(frame["system"] == system) & (frame["mode"] == mode)]
+    return mine.drop_duplicates("hosts").sort_values("hosts")
+
+
+def crossings(frame: pd.DataFrame) -> dict[str, float]:
+    """Cores up to which Pathways is not behind JAX: chained against one by one, and fused against fused."""
+    found = {}
+    pairs = {"C = JAX-O": ("chained", "opbyop", 1.0), "F = JAX-F": ("fused", "fused", 0.95)}
+    for name, (ours, theirs, least) in pairs.items():
+        one, other = _one(frame, PATHWAYS, ours), _one(frame, "jax", theirs)
+        if len(one) and len(other):
+            both = one.merge(other, on="cores", suffixes=("", "_jax"))
+            cores = crossing(
+                both["cores"], both["computations_per_s"] / both["computations_per_s_jax"], least
+            )
+            if cores is not None:
+                found[name] = cores
+    return found
+
+
+def conclusions(frame: pd.DataFrame) -> dict[str, float]:
+    found = {f"cores up to which {name}": cores for name, cores in crossings(frame).items()}
+    for mode in MODES:
+        mine = _one(frame, PATHWAYS, mode)
+        if len(mine):
+            last = mine.iloc[-1]
+            found[f"-{mode[0].upper()} at {last['hosts']} hosts, a second"] = last["computations_per_s"]
+    return found
+
+
+def findings(frame: pd.DataFrame) -> str:
+    lines = []
+    for name, cores in crossings(frame).items():
+        verb = "faster than JAX -O" if name.startswith("C") else "as fast as JAX -F (within 5 %)"
+        paper = PAPER[name]
+        lines.append(
+            f"- Pathways -{name[0]} is {verb} up to {cores:,.0f} cores; the paper says about {paper:,} "
+            f"({cores / paper - 1:+.0%})."
+        )
+    lines += [*_against(frame, "tf1"), *_against(frame, "ray"), *_far_ahead(frame)]
+    return "\n".join(lines) or "Too few lines were asked for to compare any."
+
+
+def _against(frame: pd.DataFrame, system: str) -> list[str]:
+    """The paper: Pathways is ahead of both other single controllers, in every mode."""
+    found = []
+    for mode in MODES:
+        ours, theirs = _one(frame, PATHWAYS, mode), _one(frame, system, mode)
+        if len(ours) and len(theirs):
+            both = ours.merge(theirs, on="hosts", suffixes=("", "_other"))
+            ratio = both["computations_per_s"] / both["computations_per_s_other"]
+            behind = both["hosts"][ratio < 1]
+            where = f"; behind at {', '.join(map(str, behind))} hosts" if len(behind) else ""
+            found.append(f"-{mode[0].upper()} x{ratio.min():.2g} to x{ratio.max():.2g}{where}")
+    return [f"- Against the {system}-like controller: {'; '.join(found)}."] if found else []
+
+
+def _far_ahead(frame: pd.DataFrame) -> list[str]:
+    """The paper: JAX -O is far ahead of every single controller's -O, the more so the more cores."""
+    ours, theirs = _one(frame, PATHWAYS, "opbyop"), _one(frame, "jax", "opbyop")
+    if not len(ours) or not len(theirs):
+        return []
+    both = ours.merge(theirs, on="hosts", suffixes=("", "_jax"))
+    ratio = both["computations_per_s_jax"] / both["computations_per_s"]
+    first, last = both["hosts"].iloc[0], both["hosts"].iloc[-1]
+    return [
+        f"- JAX -O is x{ratio.iloc[0]:,.0f} ahead of Pathways -O at {first} hosts, x{ratio.iloc[-1]:,.0f} at {last}."
+    ]

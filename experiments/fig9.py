@@ -1,0 +1,82 @@
+"""Figure 9: small computations of one client cannot fill the island, those of several can. Traces of some cores.
+
+On set-up B every client calls short chains of 0.33 ms computations and waits for each call's answer, as the paper's
+client does. Between its calls the devices idle; other clients' programs fill the gaps, gang by gang, up to about all
+of the time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .framework import Option, Point, Values, error, grid
+from .framework.traces import draw_rows
+from .micro import common
+from .micro.clients import rate
+from .micro.tenants import busy, steady, tenants, timelines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME = "fig9"
+TITLE = "One client leaves gaps, several fill them"
+OPTIONS = (
+    Option("clients", (1, 2, 4, 8), "at once, each with a program of its own", least=1),
+    Option("compute_ms", 0.33, "of a computation on all cores", least=0),
+    Option("hosts", 16, "hosts of the island", least=1),
+    Option("cluster", "B", "set-up: B has 8 cores a host"),
+    Option("nodes", 4, "computations in a call", least=1),
+    Option("ahead", 0, "calls that a client does not wait for", least=0),
+    Option("gangs", 600, "to run in all, of which a third is not counted", least=3),
+    Option("shown_ms", 25.0, "of the trace in the figure", least=0.001),
+    common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
+)  # fmt: skip
+EXTRA = ("trace",)
+SIZE = (9.0, 4.6)
+SENSITIVITY = {"clients": (1, 4), "shown_ms": (1.0,)}
+FULL = 1.0  # the paper: several clients reach about all of the time
+
+
+def points(options: dict[str, Values]) -> list[Point]:
+    return grid(options)
+
+
+def measure(point: Point) -> dict[str, Any]:
+    setup = common.island(point["cluster"], point["hosts"])
+    sim, _ = tenants(
+        setup, [round(point["compute_ms"] * 1e6)] * point["clients"], nodes=point["nodes"], ahead=point["ahead"],
+        gangs=max(point["gangs"], 3 * point["clients"] * point["nodes"]), policy=point["policy"],
+        profile=point["profile"], window=point["window"], fidelity=point["fidelity"], seed=point["seed"],
+    )  # fmt: skip
+    counted = steady(sim)
+    found = busy(sim, counted)
+    paper = FULL if point["clients"] >= 4 and point["compute_ms"] == 0.33 else None
+    return {
+        "cores": setup.cluster.devices, "busy": found, "computations_per_s": rate(sim),
+        "trace": timelines(sim, (counted[0], counted[0] + round(point["shown_ms"] * 1e6))),
+        "paper": paper, "error": error(found, paper),
+    }  # fmt: skip
+
+
+def draw(frame: pd.DataFrame, axes: Any, trace: pd.DataFrame) -> None:
+    labels = [
+        f"{row['clients']} client{'s' * (row['clients'] > 1)}\n{row['busy']:.0%} busy"
+        for _, row in frame.iterrows()
+    ]
+    draw_rows(axes, trace, labels)
+    axes.set_xlabel("ms, of four of the island's cores in each configuration")
+
+
+def conclusions(frame: pd.DataFrame) -> dict[str, float]:
+    return {
+        f"busy with {row['clients']} clients": row["busy"]
+        for _, row in frame.drop_duplicates("clients").iterrows()
+    }
+
+
+def findings(frame: pd.DataFrame) -> str:
+    parts = [f"{row['clients']}: {row['busy']:.1%}" for _, row in frame.iterrows()]
+    return (
+        f"- Devices busy, by clients: {', '.join(parts)} (computations of {frame['compute_ms'].iloc[0]:g} ms, "
+        f"{frame['nodes'].iloc[0]} in a call; the paper: one cannot fill the island, several reach about 100 %)."
+    )

@@ -1,0 +1,12 @@
+"""What all experiments share: options as data, sweeps, tidy tables, figures, reports, and the command line."""
+
+from .catalogue import EXPERIMENTS, Experiment, load, points
+from .options import BadOption, Option, Point, Values, grid
+from .running import Result, run
+from .sweeping import PointFailed, sweep
+from .tables import error
+
+__all__ = [
+    "EXPERIMENTS", "BadOption", "Experiment", "Option", "Point", "PointFailed", "Result", "Values", "error",
+    "grid", "load", "points", "run", "sweep",
+]  # fmt: skip

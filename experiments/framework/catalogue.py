@@ -1,0 +1,83 @@
+"""Which experiments there are, and what one consists of. A name is also the name of its file in experiments/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from .options import BadOption, Option, Point, Values, nearest, read_all
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXPERIMENTS = {
+    "fig5": "dispatch overhead: computations a second against hosts, beside JAX, TF1 and Ray",
+    "fig6": "the smallest computation that hides the single controller",
+    "fig7": "parallel against sequential dispatch, over the stages of a pipeline",
+    "fig8": "time-multiplexing: aggregate throughput of many clients",
+    "fig9": "one client cannot fill the island with small computations, several can: traces",
+    "fig10": "a pipeline over four islands against one island",
+    "fig11": "proportional share between four clients, 1:1:1:1 and 1:2:4:8: traces",
+    "fig12": "data parallelism over two islands",
+    "table1": "T5 training throughput, multi-controller JAX against a single controller",
+    "table2": "a 3B language model: SPMD against pipelines",
+    "policies": "every policy, 2 to 64 clients of mixed sizes: utilisation, fairness, latency, makespan",
+    "stragglers": "slow hosts, jitter and lost hosts on 2,048 devices",
+    "scale": "up to 100,000 devices and 64 islands",
+    "moe": "a pipeline with data-dependent routing: mixture of experts over slices",
+}
+GROUPS = {"tables": ("table1", "table2", "fig10", "fig12")}  # what is priced by the compiler's costs
+
+
+class Experiment(Protocol):
+    """A module of experiments/. What it may have besides, with what stands for it otherwise:
+
+    PANELS = (1, 1)         rows and columns of the figure; `draw` gets one Axes, or an array of them
+    SIZE = (7.0, 4.5)       of the figure, in inches
+    def conclusions(frame) -> dict[str, float]     its findings as numbers
+    SENSITIVITY = {...}     options under which the conclusions are drawn again with each fitted value x 1/2 and x 2
+    EXTRA = ("intervals",)  long tables beside the tidy one: lists of rows that `measure` returns under these names
+    """
+
+    NAME: str
+    OPTIONS: tuple[Option, ...]
+
+    def points(self, options: dict[str, Values]) -> list[Point]: ...
+    def measure(self, point: Point) -> dict[str, Any]: ...
+    def draw(self, frame: pd.DataFrame, axes: Any) -> None: ...
+    def findings(self, frame: pd.DataFrame) -> str: ...
+
+
+def names() -> list[str]:
+    return [name for name in EXPERIMENTS if find_spec(f"experiments.{name}") is not None]
+
+
+def known(asked: Sequence[str]) -> list[str]:
+    """Names, with a group's name standing for its members."""
+    found: list[str] = []
+    for name in asked:
+        if name not in EXPERIMENTS and name not in GROUPS:
+            raise BadOption(f"no experiment {name!r}; {nearest(name, [*names(), *GROUPS])}")
+        found += GROUPS.get(name, (name,))
+    return found
+
+
+def load(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        raise BadOption(f"no experiment {name!r}; {nearest(name, names())}")
+    return cast(Experiment, import_module(f"experiments.{name}"))
+
+
+def points(name: str, options: Mapping[str, object] | None = None, /, **asked: object) -> list[Point]:
+    """The configurations of an experiment, each with its name: what `sweep` takes."""
+    experiment = load(name)
+    chosen = read_all(experiment.OPTIONS, {**(options or {}), **asked})
+    return named(name, experiment.points(chosen))
+
+
+def named(name: str, found: list[Point]) -> list[Point]:
+    if not found:
+        raise BadOption(f"{name}: nothing is left to do under these options")
+    return [{"experiment": name, **point} for point in found]

@@ -1,0 +1,136 @@
+"""`python -m experiments NAME [--option value ...]`: figures, tables and studies from the command line.
+
+python -m experiments --list
+python -m experiments fig5 --hosts 2,8,32 --out results
+python -m experiments all --without tables
+python -m experiments fig5 --help
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from core.errors import Impossible
+
+from . import catalogue
+from .catalogue import EXPERIMENTS, GROUPS
+from .options import BadOption, Option, nearest
+from .running import Result, run
+
+OURS = (
+    Option("out", "results", "folder for data, figures and findings"),
+    Option("jobs", 0, "processes; 0: one a CPU core", least=0),
+    Option("sensitivity", True, "draw the conclusions again with each fitted value x 1/2 and x 2"),
+    Option("without", "", "of `all`: leave these out; `tables` stands for " + ", ".join(GROUPS["tables"])),
+)
+DONE, FAILED, WRONG, STOPPED = 0, 1, 2, 130
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        return _main(list(arguments))
+    except (BadOption, Impossible) as error:
+        print(error, file=sys.stderr)
+        return WRONG
+
+
+def _main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(__doc__)
+        print(_listing())
+        return DONE
+    if arguments[0] == "--list":
+        print(_listing())
+        return DONE
+    name, rest = arguments[0], arguments[1:]
+    names = catalogue.names() if name == "all" else catalogue.known([name])
+    if {"-h", "--help"} & set(rest):
+        print("\n\n".join(_help(each) for each in names))
+        return DONE
+    asked = parse(rest)
+    ours = {option.name: option.values for option in OURS}
+    for option in OURS:
+        if option.name in asked:
+            ours[option.name] = option.read(asked.pop(option.name))
+    without = catalogue.known([each for each in map(str, ours["without"]) if each])
+    names = [each for each in names if each not in without]
+    _check(names, asked)
+    return _each(
+        names, asked, str(ours["out"][0]), int(ours["jobs"][0]) or None, bool(ours["sensitivity"][0])
+    )
+
+
+def _each(names: list[str], asked: dict[str, str], out: str, jobs: int | None, sensitive: bool) -> int:
+    code = DONE
+    for name in names:
+        mine = {option.name for option in catalogue.load(name).OPTIONS}
+        chosen = {key: value for key, value in asked.items() if key in mine}
+        result = run(name, chosen, out=out, jobs=jobs, sensitive=sensitive)
+        _print(result)
+        if result.stopped:
+            return STOPPED
+        if result.failed:
+            code = FAILED
+    return code
+
+
+def _print(result: Result) -> None:
+    print(result.text)
+    for path in result.files:
+        print(f"  {path}")
+    print(flush=True)
+
+
+def parse(arguments: Sequence[str]) -> dict[str, str]:
+    """`--name value`, `--name=value`; what is not said twice."""
+    found: dict[str, str] = {}
+    left = list(arguments)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("--"):
+            raise BadOption(f"{word!r} is no option; options are written --name value")
+        name, equals, value = word[2:].partition("=")
+        if not equals:
+            if not left:
+                raise BadOption(f"--{name} has no value; write --{name} VALUE")
+            value = left.pop(0)
+        key = name.replace("-", "_")
+        if key in found:
+            raise BadOption(f"--{name} is given twice; several values are written --{name} 1,2,3")
+        found[key] = value
+    return found
+
+
+def _check(names: list[str], asked: dict[str, str]) -> None:
+    """Before anything runs. With several experiments an option need only be one's."""
+    known: dict[str, None] = {}
+    for name in names:
+        for option in catalogue.load(name).OPTIONS:
+            known[option.name] = None
+            if option.name in asked:
+                option.read(asked[option.name])
+    for key in asked:
+        if key not in known:
+            raise BadOption(
+                f"no option --{key.replace('_', '-')}; {nearest(key, [*known, *_names(OURS)], '--')}"
+            )
+
+
+def _names(options: Sequence[Option]) -> list[str]:
+    return [option.name for option in options]
+
+
+def _listing() -> str:
+    width = max(map(len, EXPERIMENTS))
+    lines = [f"  {name:{width}}  {EXPERIMENTS[name]}" for name in catalogue.names()]
+    return "\n".join([*lines, f"  {'all':{width}}  all of these"])
+
+
+def _help(name: str) -> str:
+    lines = [f"{name}: {EXPERIMENTS[name]}", ""]
+    for option in (*catalogue.load(name).OPTIONS, *OURS):
+        extra = f" ({', '.join(option.choices)})" if option.choices else ""
+        shown = Option.text(option.values)
+        lines.append(f"  --{option.flag:18} {option.help}{extra}" + (f" [{shown}]" if shown else ""))
+    return "\n".join(lines)

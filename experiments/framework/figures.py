@@ -1,0 +1,84 @@
+"""What most figures need, in the style that traces have too (`seaway.trace.style`): lines, axes, the paper's values.
+
+Every series has a colour and a marker of its own; what the paper prints is a hollow star with its number beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from seaway.trace import style
+from seaway.trace.style import BLACK, BLUE, GREEN, MARKERS, ORANGE, OTHER, PINK, QUIET, RED, SKY
+
+__all__ = [
+    "BLACK", "BLUE", "FAR", "GREEN", "MARKERS", "ORANGE", "OTHER", "PINK", "QUIET", "RED", "SKY", "doublings", "line",
+    "log_y", "new", "note", "printed", "save", "styled",
+]  # fmt: skip
+
+FAR = (BLUE, RED, GREEN, ORANGE, PINK, SKY, BLACK)  # as COLORS; the first two stand farther apart
+styled = style.applied
+
+
+def new(panels: tuple[int, int], size: tuple[float, float], title: str) -> tuple[Any, Any]:
+    """A figure that no window holds, and its Axes: one, or an array of them."""
+    figure = style.Picture(*size)
+    axes = figure.subplots(*panels)
+    figure.suptitle(title, x=0.008, ha="left", weight="bold", size=11)
+    for each in figure.axes:
+        each.grid(visible=True)
+    return figure, axes
+
+
+def save(figure: Any, stem: Path) -> list[Path]:
+    return list(style.save(figure, stem))
+
+
+def line(axes: Any, x: Iterable[Any], y: Iterable[Any], label: str, number: int, **more: Any) -> None:
+    """A series by its number in the figure: colour and marker go together."""
+    look = {"color": FAR[number % len(FAR)], "marker": MARKERS[number % len(MARKERS)], **more}
+    axes.plot(list(x), list(y), label=label, markeredgecolor="white", markeredgewidth=0.6, **look)
+
+
+def printed(axes: Any, x: float, y: float, text: str, *, dx: int = 8, dy: int = 6, label: str = "") -> None:
+    """A value that the paper prints."""
+    axes.plot([x], [y], marker="*", markersize=13, markerfacecolor="white", markeredgecolor=BLACK,
+              markeredgewidth=1.2, linestyle="none", zorder=5, label=label or None)  # fmt: skip
+    note(axes, x, y, text, dx=dx, dy=dy)
+
+
+def note(axes: Any, x: float, y: float, text: str, *, dx: int = 8, dy: int = 6, color: str = BLACK) -> None:
+    """Words beside a point."""
+    side = "left" if dx >= 0 else "right"
+    axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", fontsize=8, ha=side, zorder=6, color=color,
+                  bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85})  # fmt: skip
+
+
+def doublings(axes: Any, values: Iterable[float], log: bool = True) -> None:
+    """A logarithmic x axis that names the very values measured; and `log` makes y logarithmic too."""
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(sorted(set(values))))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(_plain())
+    if log:
+        log_y(axes)
+
+
+def log_y(axes: Any, subs: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
+    """With plain numbers at 1, 2 and 5 of each decade."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=subs if high / low < 2000 else (1.0,), numticks=30))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(_plain())
+
+
+def _plain() -> Any:
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda value, _: f"{value:,.4g}" if value < 1000 else f"{value:,.0f}")

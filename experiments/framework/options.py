@@ -1,0 +1,163 @@
+"""What may be asked of an experiment: each parameter is data, and so are the command line, its help and its errors.
+
+    OPTIONS = (
+        Option("hosts", (2, 8, 32), "hosts of the island"),
+        Option("policy", ("fifo",), "who goes next", choices=("fifo", "stride")),
+    )
+
+An option holds one value or several; `--hosts 2,8,32` on the command line, `hosts=[2, 8, 32]` in Python. An
+experiment makes its points of them, mostly with `grid`: every combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import product
+from typing import Any
+
+Value = bool | int | float | str
+Values = tuple[Value, ...]
+Point = dict[str, Any]  # one configuration: an option's name, and one value of it
+
+
+class BadOption(Exception):
+    """What was asked for cannot be; the text says what there is, and what comes nearest."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """`default` is one value, or a tuple of them; its type is that of all values of the option.
+
+    least: the smallest number that makes sense. several: False for what is the same in all of a sweep.
+    """
+
+    name: str
+    default: Value | Values
+    help: str
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    several: bool = True
+
+    @property
+    def values(self) -> Values:
+        return self.default if isinstance(self.default, tuple) else (self.default,)
+
+    @property
+    def kind(self) -> type[Value]:
+        return type(self.values[0])
+
+    def read(self, asked: object) -> Values:
+        """From a text of the command line, a value, or a sequence of values."""
+        if isinstance(asked, str):
+            asked = asked.split(",")
+        parts: Iterable[object] = asked if isinstance(asked, Sequence) else (asked,)
+        found = tuple(self._one(part) for part in parts)
+        if not found:
+            raise BadOption(
+                f"--{self.flag} is empty; write at least one value, like {self.text(self.values)}"
+            )
+        if len(found) > 1 and not self.several:
+            raise BadOption(f"--{self.flag} takes one value, not {len(found)}: {self.text(found)}")
+        twice = [value for value in found if found.count(value) > 1]
+        if twice:
+            raise BadOption(f"--{self.flag} names {twice[0]} twice")
+        return found
+
+    def _one(self, part: object) -> Value:
+        value = self._converted(part.strip() if isinstance(part, str) else part)
+        if self.choices and value not in self.choices:
+            raise BadOption(f"--{self.flag} cannot be {value!r}; {nearest(str(value), self.choices)}")
+        if self.least is not None and isinstance(value, int | float) and value < self.least:
+            raise BadOption(f"--{self.flag} is at least {self.least:g}, not {value}")
+        return value
+
+    def _converted(self, part: object) -> Value:
+        kind = self.kind
+        try:
+            if kind is bool:
+                return _TRUTH[str(part).lower()]
+            if kind is int:
+                return _whole(part)
+            if kind is float:
+                return float(part)  # type: ignore[arg-type]
+            return str(part)
+        except (KeyError, TypeError, ValueError):
+            wanted = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}[kind]
+            raise BadOption(f"--{self.flag} cannot be {part!r}: {wanted} is wanted") from None
+
+    @property
+    def flag(self) -> str:
+        return self.name.replace("_", "-")
+
+    @staticmethod
+    def text(values: Iterable[Value]) -> str:
+        """As one would write it on the command line."""
+        return ",".join(_text(value) for value in values)
+
+
+_TRUTH = {
+    "yes": True,
+    "true": True,
+    "1": True,
+    "on": True,
+    "no": False,
+    "false": False,
+    "0": False,
+    "off": False,
+}
+
+
+def _whole(part: object) -> int:
+    """Also `64k` and `2M`, which are binary: 65,536 and 2,097,152."""
+    if isinstance(part, str) and part[-1:] in ("k", "M"):
+        return int(part[:-1]) * (1024 if part[-1] == "k" else 1024**2)
+    if isinstance(part, str):
+        return int(part)
+    whole = int(part)  # type: ignore[call-overload]
+    if whole != part:
+        raise ValueError(part)
+    return int(whole)
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def read_all(options: Sequence[Option], asked: Mapping[str, object]) -> dict[str, Values]:
+    """Every option's values: those asked for, else its defaults. Names may have `-` or `_`."""
+    known = {option.name: option for option in options}
+    found = {option.name: option.values for option in options}
+    for name, value in asked.items():
+        key = name.replace("-", "_")
+        if key not in known:
+            raise BadOption(f"no option --{name}; {nearest(key, list(known), '--')}")
+        found[key] = known[key].read(value)
+    return found
+
+
+def nearest(word: str, known: Sequence[str], mark: str = "") -> str:
+    """For an error: the known name that comes nearest, and what there is."""
+    close = get_close_matches(word, known, 1, 0.5)
+    names = [mark + name.replace("_", "-") if mark else name for name in known]
+    hint = f"did you mean {mark}{close[0].replace('_', '-') if mark else close[0]}? " if close else ""
+    return f"{hint}there is: {', '.join(names)}"
+
+
+def grid(options: Mapping[str, Sequence[Value]]) -> list[Point]:
+    """Every combination, the first option the slowest to change."""
+    names = list(options)
+    return [dict(zip(names, values, strict=True)) for values in product(*options.values())]
+
+
+def command(name: str, options: Sequence[Option], chosen: Mapping[str, Sequence[Value]]) -> str:
+    """The command that asks for these values; what is default is left out."""
+    parts = [f"python -m experiments {name}"]
+    for option in options:
+        values = tuple(chosen[option.name])
+        if values != option.values:
+            parts.append(f"--{option.flag} {Option.text(values)}")
+    return " ".join(parts)

@@ -1,0 +1,68 @@
+"""How far a conclusion moves when a fitted value moves by 2x: it is run again, with each of them halved and doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any
+
+from .catalogue import Experiment, named
+from .options import Values, read_all
+from .profiles import profile_of
+from .sweeping import gather
+from .tables import tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FACTORS = (0.5, 2.0)
+
+
+def sensitivity(
+    experiment: Experiment, chosen: Mapping[str, Values], executor: Executor | None = None,
+    jobs: int | None = None, progress: bool = True,
+) -> pd.DataFrame | None:  # fmt: skip
+    """A row a conclusion and change: its value as fitted, its value then, and the ratio. None: it has no
+    conclusions in numbers, or rests on nothing that was fitted."""
+    conclusions = getattr(experiment, "conclusions", None)
+    narrowed = getattr(experiment, "SENSITIVITY", None)
+    if conclusions is None or narrowed is None or "profile" not in chosen:
+        return None
+    base = str(chosen["profile"][0])
+    fitted = list(profile_of(base).fitted)
+    variants = [base] + [_changed(base, field, factor) for field in fitted for factor in FACTORS]
+    if len(variants) == 1:
+        return None
+    options = read_all(experiment.OPTIONS, {**chosen, **narrowed})
+    points = [
+        {**point, "profile": variant}
+        for variant in variants
+        for point in experiment.points({**options, "profile": (base,)})
+    ]
+    title = f"{experiment.NAME}, fitted values x 1/2 and x 2" if progress else ""
+    found = gather(named(experiment.NAME, points), executor, jobs=jobs, title=title)
+    if not found.complete:
+        return None
+    values = {variant: _of(found.rows.values(), variant, conclusions) for variant in variants}
+    return tidy([
+        {
+            "fitted": field, "factor": factor, "conclusion": name, "value": value,
+            "then": values[_changed(base, field, factor)].get(name),
+            "ratio": _ratio(values[_changed(base, field, factor)].get(name), value),
+        }
+        for field in fitted for factor in FACTORS for name, value in values[base].items()
+    ])  # fmt: skip
+
+
+def _changed(base: str, field: str, factor: float) -> str:
+    return f"{base}{'+' if ':' in base else ':'}{field}*{factor:g}"
+
+
+def _of(rows: Any, variant: str, conclusions: Any) -> dict[str, float]:
+    frame = tidy([row for row in rows if row["profile"] == variant])
+    found: dict[str, float] = conclusions(frame)
+    return found
+
+
+def _ratio(then: float | None, value: float) -> float | None:
+    return then / value if then is not None and value else None

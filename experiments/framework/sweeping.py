@@ -1,0 +1,185 @@
+"""Many configurations, measured side by side: `sweep(points)` gives a tidy frame, one row a configuration.
+
+    frame = sweep(points("fig5", hosts=[2, 8, 32]))                        # processes of this machine
+    frame = sweep(points("fig5"), executor=dask_client.get_executor())     # a cluster's
+    frame = sweep([{"x": 1}, {"x": 2}], measure=mine)                      # one's own function of a point
+
+Rows stand in the order of the points, however the work was spread: the same points, the same bytes. Ctrl-C
+keeps what is there, and says so.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from . import catalogue
+from .options import Point
+from .tables import tidy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row = dict[str, Any]
+Measure = Callable[[Point], Row]
+QUIET = 2.0  # seconds before progress is worth a line
+
+
+class PointFailed(Exception):
+    """A configuration could not be measured; `frame` has those that were."""
+
+    frame: pd.DataFrame
+
+
+@dataclass
+class Gathered:
+    """What came of a sweep. `rows` and `failed` by the point's place among the points."""
+
+    total: int
+    rows: dict[int, Row] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    stopped: bool = False
+
+    @property
+    def complete(self) -> bool:
+        return len(self.rows) == self.total
+
+
+def sweep(
+    points: Iterable[Point],
+    executor: Executor | None = None,
+    *,
+    measure: Measure | None = None,
+    jobs: int | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """`executor`: any of `concurrent.futures`' kind; None: a process a CPU core of this machine, or `jobs` of
+    them (1: none, all is done here). `measure`: None where the points name their experiment."""
+    given = list(points)
+    found = gather(given, executor, measure=measure, jobs=jobs, title="sweep" if progress else "")
+    frame = tidy([found.rows[at] for at in sorted(found.rows)])
+    if found.failed:
+        at, why = min(found.failed.items())
+        error = PointFailed(
+            f"{len(found.failed)} of {found.total} points failed; the first, {given[at]}: {why}"
+        )
+        error.frame = frame
+        raise error
+    return frame
+
+
+def gather(
+    points: Sequence[Point],
+    executor: Executor | None = None,
+    *,
+    measure: Measure | None = None,
+    jobs: int | None = None,
+    title: str = "",
+) -> Gathered:
+    """As `sweep`; what failed is told, not raised. `title`: of the progress bar; "" for none."""
+    found = Gathered(len(points))
+    jobs = min(len(points), jobs or _cores())
+    here = executor is None and (jobs <= 1 or _only_here(measure))
+    with tqdm(total=len(points), desc=title, delay=QUIET, disable=not title, unit="point") as bar:
+        try:
+            if here:
+                _one_by_one(points, measure, found, bar)
+            elif executor is not None:
+                _spread(points, measure, executor, found, bar)
+            else:
+                with _processes(jobs) as pool:
+                    _spread(points, measure, pool, found, bar)
+        except KeyboardInterrupt:
+            found.stopped = True
+    if found.stopped:
+        print(f"stopped: {len(found.rows)} of {found.total} points are kept", file=sys.stderr)
+    return found
+
+
+def measured(point: Point, measure: Measure | None) -> Row:
+    """The point and what was found, as one row. Runs wherever the executor has put it."""
+    if measure is None:
+        measure = catalogue.load(point["experiment"]).measure
+    return {**point, **measure({name: value for name, value in point.items() if name != "experiment"})}
+
+
+def _one_by_one(points: Sequence[Point], measure: Measure | None, found: Gathered, bar: Any) -> None:
+    for at, point in enumerate(points):
+        try:
+            found.rows[at] = measured(point, measure)
+        except Exception as error:
+            found.failed[at] = f"{type(error).__name__}: {error}"
+        bar.update()
+
+
+def _spread(
+    points: Sequence[Point], measure: Measure | None, executor: Executor, found: Gathered, bar: Any
+) -> None:
+    """Not `as_completed`, which only knows the standard library's own futures: Dask's are alike, not the same."""
+    done: SimpleQueue[tuple[int, Future[Row]]] = SimpleQueue()
+    futures: list[Future[Row]] = []
+    try:
+        for at, point in enumerate(points):
+            future = executor.submit(measured, point, measure)
+            futures.append(future)
+            future.add_done_callback(lambda future, at=at: done.put((at, future)))  # type: ignore[misc]
+        for _ in points:
+            at, future = done.get()
+            error = future.exception()
+            if error is None:
+                found.rows[at] = future.result()
+            else:
+                found.failed[at] = f"{type(error).__name__}: {error}"
+            bar.update()
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+
+
+def _only_here(measure: Measure | None) -> bool:
+    """A function of a notebook or of standard input has no file from which another process could read it."""
+    if measure is None or getattr(measure, "__module__", "") != "__main__":
+        return False
+    if hasattr(sys.modules["__main__"], "__file__"):
+        return False
+    print("`measure` is defined in a notebook, so all points run in this process, one by one; put it into a "
+          "module to use several", file=sys.stderr)  # fmt: skip
+    return True
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@contextmanager
+def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Spawned, not forked: the same on every platform, and safe beside threads. Ctrl-C is for the parent, which
+    then ends them."""
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_deaf)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            if child not in before:
+                child.terminate()
+        raise
+    pool.shutdown()
+
+
+def _deaf() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

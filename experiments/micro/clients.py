@@ -1,0 +1,164 @@
+"""Clients that call a program again and again, each a SimPy process; and how fast that went.
+
+sim = simulation(setup, profile="paper")
+one = Loop(sim, "a", task, ahead=1)
+sim.run(until=lambda: one.ended >= 100)
+rate(sim)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import numpy as np
+import simpy
+
+from core import effects as e
+from core.client import Client
+from core.controller import Config
+from core.policy import named
+from core.session import Blocked, Limits, Submitted
+from sim.faults import Fault
+from sim.hardware import Setup
+from sim.noise import Noise
+from sim.simulation import Simulation
+
+from ..framework.profiles import profile_of
+from .programs import Task
+
+
+def simulation(
+    setup: Setup, *, profile: str = "paper", policy: str = "fifo", fidelity: str = "cohort", seed: int = 0,
+    noise: Noise | None = None, config: Config | None = None, faults: Sequence[Fault] = (),
+) -> Simulation:  # fmt: skip
+    """`policy` and `profile` as a command line names them."""
+    named(policy)  # what is wrong with it, before anything runs
+    how: Any = fidelity
+    return Simulation(
+        setup, policy=lambda: named(policy), profile=profile_of(profile), fidelity=how, seed=seed, noise=noise,
+        config=config, faults=faults,
+    )  # fmt: skip
+
+
+class Failed(Exception):
+    """A run ended with a blame, where the experiment has no use for failures."""
+
+
+class Tally:
+    """Of calls that have ended, of several clients."""
+
+    count = 0
+    failed = False
+
+
+class Loop:
+    """Calls `task` for ever, or `calls` times; `ahead` + 1 calls may be unfinished.
+
+    chained: the result of a call is the argument of the next (which then waits for it on the devices, not here).
+    think: nanoseconds between the answer and the next call.
+    """
+
+    def __init__(
+        self, sim: Simulation, name: str, task: Task, *, ahead: int = 0, calls: int = 0, weight: int = 1,
+        priority: int = 0, chained: bool = True, dispatch: str = "parallel", think: int = 0, start: int = 0,
+        limits: Limits | None = None, deadline: int = 0, tally: Tally | None = None,
+    ) -> None:  # fmt: skip
+        self.sim, self.task, self.name, self.weight = sim, task, name, weight
+        self.ahead, self.calls, self.chained, self.think = ahead, calls, chained, think
+        self.dispatch, self.deadline = dispatch, deadline
+        self.client = sim.client(name, weight=weight, priority=priority, limits=limits)
+        self.client.on_effect = self._heard
+        self.begun: dict[int, int] = {}  # run -> when it was called
+        self.ends: list[tuple[int, int]] = []  # (called, ended) of each run that has, as the client saw it
+        self.failures: list[str] = []
+        self.tally = tally or Tally()
+        self._open = 0
+        self._answer = sim.env.event()
+        self._results: list[int] = []
+        for key, kernel in task.kernels.items():
+            sim.kernels[key] = kernel
+        sim.env.process(self._live(start))
+
+    @property
+    def ended(self) -> int:
+        return len(self.ends)
+
+    @property
+    def done(self) -> bool:
+        return bool(self.calls) and len(self.ends) + len(self.failures) >= self.calls
+
+    def _heard(self, effect: e.Effect) -> None:
+        if isinstance(effect, e.RunEnded):
+            self._open -= 1
+            if effect.blame is None:
+                self.ends.append((self.begun.pop(effect.run), self.sim.now))
+                self.tally.count += 1
+            else:
+                self.failures.append(str(effect.blame))
+                self.tally.failed = True
+        elif isinstance(effect, e.CallRefused):
+            raise Failed(f"client {self.name!r}: {effect.blame}")
+        elif not isinstance(effect, e.Unblocked):
+            return
+        answer, self._answer = self._answer, self.sim.env.event()
+        answer.succeed()
+
+    def _live(self, start: int) -> Generator[simpy.Event, Any, None]:
+        if start:
+            yield self.sim.env.timeout(start)
+        program = yield from self._call(lambda client, now: client.register(self.task.program, now))
+        made = 0
+        while not self.calls or made < self.calls:
+            while self._open > self.ahead:
+                yield self._answer
+            if self.think and made:
+                yield self.sim.env.timeout(self.think)
+            args = (self._argument(),)
+            deadline = self.sim.now + self.deadline if self.deadline else 0
+            submitted: Submitted = yield from self._call(
+                lambda client, now, args=args, deadline=deadline: client.submit(  # type: ignore[misc]
+                    program, args, now, dispatch=self.dispatch, deadline=deadline
+                )
+            )
+            self.begun[submitted.run] = self.sim.now
+            self._open += 1
+            made += 1
+            self._results.append(submitted.results[0])
+            if not self.chained and len(self._results) > 2 * self.ahead + 2:
+                self.client.act(lambda client, now: client.release((self._results.pop(0),), now))
+
+    def _argument(self) -> int | bytes:
+        if not self.chained or not self._results:
+            return self.task.literal
+        return self._results.pop()
+
+    def _call(self, act: Callable[[Client, int], Any]) -> Generator[simpy.Event, Any, Any]:
+        """At this client's own time; again, if the answer is that there is no room."""
+        while True:
+            yield self.sim.env.timeout(self.client.due - self.sim.now)
+            found = self.client.act(act)
+            if not isinstance(found, Blocked):
+                return found
+            yield self._answer
+
+
+def rate(sim: Simulation, computations: int = 1, skip: float = 1 / 3) -> float:
+    """Computations a second, `computations` to a gang, without the first gangs: pipelines fill."""
+    ended = np.asarray(sim.trace.gangs.column("ended"))
+    ended = np.sort(ended[ended >= 0])
+    first = int(len(ended) * skip)
+    if len(ended) - first < 2:
+        raise ValueError(f"{len(ended)} gangs have no rate; run the simulation for longer")
+    return float((len(ended) - 1 - first) * computations * 1e9 / (ended[-1] - ended[first]))
+
+
+def busy(sim: Simulation, since: int = 0) -> float:
+    """The part of the time, from `since` to the last end, in which the devices of all gangs ran (all wide)."""
+    started = np.asarray(sim.trace.gangs.column("started"))
+    ended = np.asarray(sim.trace.gangs.column("ended"))
+    known = (ended >= 0) & (started >= since)
+    if not known.any():
+        return 0.0
+    first, last = started[known].min(), ended[known].max()
+    return float((ended[known] - started[known]).sum() / (last - first))

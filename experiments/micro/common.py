@@ -1,0 +1,72 @@
+"""Options and rates that the micro-benchmarks share."""
+
+from __future__ import annotations
+
+from core.controller import Config
+from core.tree import fanout_for
+from sim.baselines import SYSTEMS, Mode, Work, run
+from sim.hardware import Setup, load
+from sim.kernels import Kernel
+
+from ..framework.options import Option
+from ..framework.profiles import profile_of
+from .clients import Failed, Loop, rate, simulation
+from .programs import chain
+
+PROFILE = Option(
+    "profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us"
+)
+SEED = Option("seed", 0, "of all that is drawn")
+FIDELITY = Option("fidelity", "cohort", "alike hosts as one, or each by itself", choices=("cohort", "exact"))
+POLICY = Option("policy", "fifo", "who goes next: fifo, stride, priority, shortest, deadline, round_robin")
+WINDOW = Option("window", 256, "gangs that the controller may order ahead of the devices", least=1)
+NODES = Option("nodes", 128, "computations in a call of a chained or fused program", least=1)
+
+PATHWAYS = "pathways"
+ALL_SYSTEMS = (PATHWAYS, *SYSTEMS)
+
+
+def island(cluster: str, hosts: int) -> Setup:
+    """A set-up with so many hosts in its island."""
+    return load(cluster, hosts=hosts) if hosts else load(cluster)
+
+
+def config(setup: Setup, profile: str, window: int) -> Config:
+    """The controller's, with the fan-out that the profile says."""
+    wanted, largest = profile_of(profile).fanout, max(island.hosts for island in setup.cluster.islands)
+    if not isinstance(wanted, int):
+        wanted = largest if wanted == "flat" else fanout_for(largest)
+    return Config(window=window, fanout=wanted)
+
+
+def pathways(
+    setup: Setup, kernel: Kernel, mode: Mode, nodes: int, *, ahead: int, profile: str, window: int, calls: int,
+    policy: str = "fifo", fidelity: str = "cohort", seed: int = 0,
+) -> float:  # fmt: skip
+    """Computations a second of one client that calls again and again."""
+    sim = simulation(
+        setup,
+        profile=profile,
+        policy=policy,
+        fidelity=fidelity,
+        seed=seed,
+        config=config(setup, profile, window),
+    )
+    in_a_row, held = (nodes if mode == "chained" else 1), (nodes if mode == "fused" else 1)
+    client = Loop(sim, "client", chain(setup, kernel, in_a_row, held), ahead=ahead, calls=calls)
+    sim.run(until=lambda: client.done)
+    if client.failures:
+        raise Failed(client.failures[0])
+    return rate(sim, held)
+
+
+def other(
+    system: str, setup: Setup, kernel: Kernel, mode: Mode, nodes: int, profile: str, calls: int
+) -> float:
+    """The same of another system."""
+    return run(system, setup, Work(kernel, mode, nodes), profile_of(profile), calls=calls).per_second
+
+
+def chain_of_hosts(cluster: str, count: int, per_host: int) -> Setup:
+    """An island of at least `count` hosts of `per_host` cores: a stage each."""
+    return load(cluster, hosts=count, per_host=per_host)

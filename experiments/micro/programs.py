@@ -1,0 +1,84 @@
+"""The computation of the paper's micro-benchmarks, and the programs that it is called in.
+
+An AllReduce of one scalar, then a scalar add; each output is the next input. `-O` calls it one by one, `-C` in a
+program of 128, `-F` as one node that holds 128 of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core.program import Arg, Computation, Node, Out, Program, Ref, SliceSpec, Value
+from sim.baselines import fused
+from sim.hardware import Setup
+from sim.ici import kernel_time
+from sim.kernels import Collective, Kernel
+
+ADD = 1_000  # nanoseconds of a scalar add: of the launch of any kernel
+SCALAR = Value((), "float32")
+
+
+def simple(compute: int = 0) -> Kernel:
+    """The paper's, or with so much more to compute."""
+    return Kernel(f"add, {compute} ns", max(ADD, compute), (Collective("all-reduce", 4),))
+
+
+def plain(compute: int) -> Kernel:
+    """So many nanoseconds on each device in all, whatever it does with the others."""
+    return Kernel(f"compute, {compute} ns", max(1, compute))
+
+
+@dataclass(frozen=True)
+class Task:
+    """A program, and what its computations cost on hardware, by key."""
+
+    program: Program
+    kernels: dict[str, Kernel]
+    computations: int  # in a run of it
+
+    @property
+    def literal(self) -> bytes:
+        """Its first argument."""
+        return bytes(self.program.args[0].nbytes)
+
+
+def chain(
+    setup: Setup,
+    kernel: Kernel,
+    nodes: int,
+    held: int = 1,
+    devices: int = 0,
+    name: str = "",
+    island: str = "",
+) -> Task:
+    """`nodes` in a row on all devices of an island, or so many; each holds `held` computations."""
+    devices = devices or setup.cluster.islands[0].devices
+    whole = fused(kernel, held) if held > 1 else kernel
+    name = name or whole.name
+    refs: list[Ref] = [Arg(0), *(Out(node) for node in range(nodes))]
+    made = tuple(Node(f"step {at}", 0, 0, (refs[at],), (SCALAR,), (SCALAR,), (0,)) for at in range(nodes))
+    step = Computation(name, name, expected(setup, whole, devices))
+    slices = (SliceSpec("all", devices, island=island),)
+    program = Program(name, slices, (step,), (SCALAR,), made, (Out(nodes - 1),), donate_args=(0,))
+    return Task(program, {name: whole}, nodes * held)
+
+
+def stages(setup: Setup, kernel: Kernel, count: int, width: int, name: str = "") -> Task:
+    """A chain of `count`, each on a slice of its own of `width` devices: a pipeline without micro-batches."""
+    name = name or f"{count} stages"
+    step = Computation(kernel.name, kernel.name, expected(setup, kernel, width))
+    slices = tuple(SliceSpec(f"stage {at}", width) for at in range(count))
+    values = [Value((), "float32", at) for at in range(count)]
+    refs: list[Ref] = [Arg(0), *(Out(node) for node in range(count))]
+    nodes = tuple(
+        Node(f"stage {at}", 0, at, (refs[at],), (values[at],), (values[at],)) for at in range(count)
+    )
+    program = Program(name, slices, (step,), (values[0],), nodes, (Out(count - 1),))
+    return Task(program, {kernel.name: kernel}, count)
+
+
+def expected(setup: Setup, kernel: Kernel, devices: int) -> int:
+    """What the plan expects of it: its time on the first devices of an island."""
+    from core.place import line
+
+    return kernel_time(kernel, line(0, 0, devices), setup.cluster.islands[0], setup.chips[0])

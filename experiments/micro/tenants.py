@@ -1,0 +1,93 @@
+"""Several clients on one island, each with a program of its own: what figures 8, 9 and 11 share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from seaway.trace.trace import Trace
+from sim.hardware import Setup
+from sim.simulation import Simulation
+
+from ..framework.options import BadOption
+from . import common
+from .clients import Failed, Loop, Tally, simulation
+from .programs import chain, plain
+
+
+def tenants(
+    setup: Setup, compute: Sequence[int], *, nodes: int, ahead: int, gangs: int, policy: str, profile: str,
+    window: int, weights: Sequence[int] = (), fidelity: str = "cohort", seed: int = 0,
+) -> tuple[Simulation, list[Loop]]:  # fmt: skip
+    """A client for each entry of `compute`, its computation's nanoseconds, until so many gangs have ended. Each calls
+    a chain of `nodes`, again and again, with `ahead` + 1 calls unfinished."""
+    sim = simulation(
+        setup, profile=profile, policy=policy, fidelity=fidelity, seed=seed,
+        config=common.config(setup, profile, window),
+    )  # fmt: skip
+    ended = Tally()
+    loops = [
+        Loop(
+            sim, names(len(compute))[at], chain(setup, plain(each), nodes, name=f"program {at}"), ahead=ahead,
+            weight=weights[at] if weights else 1, tally=ended,
+        )
+        for at, each in enumerate(compute)
+    ]  # fmt: skip
+    sim.run(until=lambda: ended.count * nodes >= gangs or ended.failed)
+    for loop in loops:
+        if loop.failures:
+            raise Failed(loop.failures[0])
+    return sim, loops
+
+
+def names(clients: int) -> list[str]:
+    return [chr(ord("a") + at) if clients <= 26 else f"c{at}" for at in range(clients)]
+
+
+def weights_of(text: str) -> tuple[int, ...]:
+    """`1:2:4:8`."""
+    parts = text.split(":")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise BadOption(
+            f"weights {text!r}: write whole numbers of at least 1 with colons between, like 1:2:4:8"
+        )
+    return tuple(map(int, parts))
+
+
+def steady(sim: Simulation, skip: float = 1 / 3) -> tuple[int, int]:
+    """A window without the beginning, when pipelines fill, and without the gangs that are still under way."""
+    ended = np.asarray(sim.trace.gangs.column("ended"))
+    started = np.asarray(sim.trace.gangs.column("started"))
+    last = int(ended.max())
+    first = int(started[started >= 0].min())
+    return first + int((last - first) * skip), last
+
+
+def shares(sim: Simulation, loops: Sequence[Loop], window: tuple[int, int]) -> dict[str, float]:
+    """Each client's part of the devices' busy time in the window."""
+    frame = Trace(sim.trace, sim.setup).utilization(by="client", window=window)
+    found = dict(zip(frame["client"], frame["busy_fraction"], strict=True))
+    total = sum(found.values())
+    return {loop.name: found.get(loop.name, 0.0) / total if total else 0.0 for loop in loops}
+
+
+def busy(sim: Simulation, window: tuple[int, int]) -> float:
+    """The part of all devices' time in the window in which they computed."""
+    return float(Trace(sim.trace, sim.setup).utilization(by="total", window=window)["busy_fraction"].iloc[0])
+
+
+def timelines(sim: Simulation, window: tuple[int, int], devices: int = 4) -> list[dict[str, Any]]:
+    """Some devices in the window, for a figure: who had them from when to when, from the window's start."""
+    frame = Trace(sim.trace, sim.setup).intervals(window=window, sample=devices)
+    low, high = window[0] / 1e3, window[1] / 1e3
+    return [
+        {
+            "device": int(device), "client": str(client), "started_us": max(started, low) - low,
+            "ended_us": min(ended, high) - low,
+        }
+        for device, client, started, ended in zip(
+            frame["device"], frame["client"], frame["started_us"], frame["ended_us"], strict=True
+        )
+    ]  # fmt: skip

@@ -1,0 +1,123 @@
+"""The decoder-only language model, whole or in parts: a part is some of its layers, with the embedding in front of
+the first and the softmax behind the last. A pipeline's stage is a part; so is the whole model.
+
+Weights of a part: {"layers": stacked, "embedding"?: ..., "head"?: ...}.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .layers import (
+    Array,
+    Constrain,
+    Weights,
+    alone,
+    attention,
+    causal,
+    cross_entropy,
+    feed_forward,
+    fresh,
+    lookup,
+    norm,
+)
+from .shapes import Decoder
+
+
+class Part(NamedTuple):
+    """Consecutive layers of a model."""
+
+    model: Decoder
+    layers: int
+    first: bool = True
+    last: bool = True
+
+    @property
+    def name(self) -> str:
+        ends = {(True, True): "whole", (True, False): "first", (False, True): "last"}
+        return f"{self.model.name}/{ends.get((self.first, self.last), 'middle')}{self.layers}"
+
+    @property
+    def parameters(self) -> int:
+        wide = self.model.vocabulary * self.model.d_model
+        return (
+            self.layers * self.model.per_layer + self.first * wide + self.last * (wide + self.model.d_model)
+        )
+
+
+def whole(model: Decoder) -> Part:
+    return Part(model, model.layers)
+
+
+def stages(model: Decoder, count: int) -> list[Part]:
+    """The paper's cut: as many layers a stage, and one less in the first and in the last, which have the
+    embedding and the softmax instead. Where that does not divide, layers are spread as evenly as they go."""
+    if count == 1:
+        return [whole(model)]
+    slots = model.layers + 2
+    if count > slots:
+        raise ValueError(f"{model.name} has {model.layers} layers: at most {slots} stages, not {count}")
+    cuts = [slots * i // count for i in range(count + 1)]
+    sizes = [high - low for low, high in pairwise(cuts)]
+    sizes[0] -= 1
+    sizes[-1] -= 1
+    return [Part(model, size, i == 0, i == count - 1) for i, size in enumerate(sizes)]
+
+
+def init(part: Part, key: Array) -> Weights:
+    model, wide = part.model, part.model.d_model
+    shapes = {
+        "query": (wide, model.heads, model.d_head),
+        "key": (wide, model.heads, model.d_head),
+        "value": (wide, model.heads, model.d_head),
+        "out": (model.heads, model.d_head, wide),
+        "up": (wide, model.d_ff),
+        "gate": (wide, model.d_ff),
+        "down": (model.d_ff, wide),
+    }
+    fan_in = {"out": model.heads * model.d_head, "down": model.d_ff}
+    keys = dict(zip([*shapes, "table", "softmax"], jax.random.split(key, len(shapes) + 2), strict=True))
+
+    def group(*names: str) -> Weights:
+        made: Weights = {
+            name: fresh(keys[name], (part.layers, *shapes[name]), fan_in.get(name, wide)) for name in names
+        }
+        return made | {"norm": jnp.ones((part.layers, wide), jnp.float32)}
+
+    feed = ("up", "gate", "down") if model.gated else ("up", "down")
+    weights: Weights = {
+        "layers": {"attention": group("query", "key", "value", "out"), "feed_forward": group(*feed)}
+    }
+    if part.first:
+        weights["embedding"] = {"table": fresh(keys["table"], (model.vocabulary, wide), 1)}
+    if part.last:
+        weights["head"] = {
+            "norm": jnp.ones((wide,), jnp.float32),
+            "softmax": fresh(keys["softmax"], (wide, model.vocabulary), wide),
+        }
+    return weights
+
+
+def layer(w: Weights, x: Array, constrain: Constrain = alone) -> Array:
+    inside = norm(w["attention"]["norm"], x)
+    x = constrain(x + attention(w["attention"], inside, inside, causal(x.shape[1]), constrain), "residual")
+    inside = norm(w["feed_forward"]["norm"], x)
+    return constrain(x + feed_forward(w["feed_forward"], inside, constrain), "residual")
+
+
+def embed(weights: Weights, tokens: Array, constrain: Constrain = alone) -> Array:
+    """Token vectors plus positions as sines and cosines: no parameters, so any length goes."""
+    x = lookup(weights["table"], tokens, constrain)
+    half = x.shape[-1] // 2
+    angles = jnp.arange(x.shape[1])[:, None] * jnp.exp(jnp.arange(half) * (-9.2 / half))[None, :]
+    return constrain(x + jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], -1).astype(x.dtype), "residual")
+
+
+def loss(weights: Weights, x: Array, targets: Array, constrain: Constrain = alone, chunks: int = 1) -> Array:
+    """Sum over all tokens, of what the last layer leaves."""
+    inside = norm(weights["norm"], x)
+    return cross_entropy(weights["softmax"], inside, targets, constrain, chunks)

@@ -1,0 +1,99 @@
+"""How weights and activations lie over a mesh of cores: `alone`, `data`-parallel, or `model`- and data-parallel.
+
+The two-dimensional layout is GSPMD's (Xu et al. 2021): weights are split over both axes and gathered over "data"
+a layer at a time; between layers activations are split over both axes, and gathered over "model" within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+
+from .computation import P
+from .layers import AXES, Array, Constrain, Weights
+
+AnyMesh = Mesh | AbstractMesh
+Layout = Mapping[str, str | None]  # logical axis -> axis of the mesh
+
+DATA: Layout = {"batch": "data"}
+MODEL: Layout = {
+    "batch": "data",
+    "width": "data",
+    "features": "model",
+    "heads": "model",
+    "hidden": "model",
+    "words": "model",
+    "part": "model",
+}
+
+ACTIVATIONS: dict[str, tuple[str, ...]] = {
+    "tokens": ("batch", "length"),
+    "residual": ("batch", "length", "part"),
+    "whole": ("batch", "length", "all"),
+    "heads": ("batch", "length", "heads", "head"),
+    "hidden": ("batch", "length", "hidden"),
+    "logits": ("batch", "length", "words"),
+    "saved": ("layers", "batch", "length", "part"),
+    "all": (),
+}
+
+
+def abstract(axes: Mapping[str, int]) -> AbstractMesh:
+    """A mesh of devices that this process does not have."""
+    return AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
+
+
+def layout_of(mesh: AnyMesh) -> Layout:
+    return MODEL if "model" in mesh.axis_names else DATA
+
+
+def spec(layout: Layout, names: tuple[str, ...]) -> Any:
+    return P(*(layout.get(name) for name in names))
+
+
+def activation(mesh: AnyMesh, name: str) -> NamedSharding:
+    return NamedSharding(mesh, spec(layout_of(mesh), ACTIVATIONS[name]))
+
+
+def constrain_on(mesh: AnyMesh) -> Constrain:
+    def constrain(x: Array, name: str) -> Array:
+        held: Array = jax.lax.with_sharding_constraint(x, activation(mesh, name))  # type: ignore[no-untyped-call]
+        return held
+
+    return constrain
+
+
+def weights_on(mesh: AnyMesh, weights: Weights) -> Weights:
+    """A sharding for each array; `weights` may be arrays or only their shapes."""
+    layout = layout_of(mesh)
+
+    def of(path: tuple[Any, ...], array: Any) -> NamedSharding:
+        return NamedSharding(mesh, spec(layout, _names(path, array)))
+
+    return dict(jax.tree_util.tree_map_with_path(of, weights))
+
+
+def state_on(mesh: AnyMesh, weights: Weights) -> dict[str, Any]:
+    """The same for Adafactor's state: rows and columns lie as their matrices do."""
+    layout = layout_of(mesh)
+
+    def of(path: tuple[Any, ...], array: Any) -> tuple[NamedSharding, ...]:
+        names = _names(path, array)
+        stacked = names[:1] if names[0] == "layers" else ()
+        if len(names) - len(stacked) < 2:
+            return (NamedSharding(mesh, spec(layout, names)),)
+        return tuple(NamedSharding(mesh, spec(layout, n)) for n in (names[:-1], (*stacked, names[-1])))
+
+    return {
+        "step": NamedSharding(mesh, P()),
+        "moments": jax.tree_util.tree_map_with_path(of, weights),
+    }
+
+
+def _names(path: tuple[Any, ...], array: Any) -> tuple[str, ...]:
+    names = AXES[path[-1].key]
+    stacked: int = array.ndim - len(names)
+    return ("layers",) * stacked + names

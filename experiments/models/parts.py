@@ -1,0 +1,114 @@
+"""One part of a decoder, forward and backward: what a pipeline's stage or an island's segment computes.
+
+Forward keeps each layer's input; backward goes through the layers in reverse and computes each again from its input
+(so a training step multiplies four times what a forward pass does) and adds to gradients in place.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from . import decoder
+from .decoder import Part
+from .layers import Array, Constrain, Weights, alone
+
+
+class Forward(NamedTuple):
+    out: Array  # activations behind the last layer of the part
+    saved: Array  # each layer's input, stacked
+
+
+class Backward(NamedTuple):
+    gradients: Weights
+    inward: Array | None  # gradient of the part's input; None of the first part's
+    loss: Array | None  # of the last part
+
+
+def forward(part: Part, weights: Weights, x: Array, constrain: Constrain = alone) -> Forward:
+    """`x`: tokens for the first part, activations for others."""
+    if part.first:
+        x = decoder.embed(weights["embedding"], x, constrain)
+
+    def step(x: Array, w: Weights) -> tuple[Array, Array]:
+        return decoder.layer(w, x, constrain), x
+
+    out, saved = jax.lax.scan(step, x, weights["layers"])
+    return Forward(out, constrain(saved, "saved"))
+
+
+def backward(
+    part: Part,
+    weights: Weights,
+    gradients: Weights,
+    saved: Array,
+    outward: Array,
+    *,
+    tokens: Array | None = None,
+    targets: Array | None = None,
+    scale: float = 1.0,
+    constrain: Constrain = alone,
+    chunks: int = 1,
+) -> Backward:
+    """`outward`: the gradient of the part's output; for the last part the output itself, whose loss with
+    `targets`, times `scale`, is what is differentiated. `tokens`: what the first part had read."""
+    gradients = dict(gradients)
+    loss = None
+    if part.last:
+        assert targets is not None
+
+        def head(w: Weights, x: Array) -> Array:
+            return decoder.loss(w, x, targets, constrain, chunks) * scale
+
+        loss, back = jax.vjp(head, weights["head"], outward)
+        change, outward = back(jnp.ones((), jnp.float32))
+        gradients["head"] = _added(gradients["head"], change)
+    inward, gradients["layers"] = _layers(weights["layers"], gradients["layers"], saved, outward, constrain)
+    if not part.first:
+        return Backward(gradients, inward, loss)
+    assert tokens is not None
+    _, back = jax.vjp(lambda w: decoder.embed(w, tokens, constrain), weights["embedding"])
+    gradients["embedding"] = _added(gradients["embedding"], back(inward)[0])
+    return Backward(gradients, None, loss)
+
+
+def given(*results: Any) -> tuple[Any, ...]:
+    """Without those that there are not: the first part has no gradient of its input, only the last has a loss."""
+    return tuple(result for result in results if result is not None)
+
+
+def reads(part: Part) -> tuple[str, ...]:
+    """What a backward pass takes of the batch, by keyword: the ends of a model read it themselves."""
+    return ("tokens",) * part.first + ("targets",) * part.last
+
+
+def _layers(
+    weights: Weights, gradients: Weights, saved: Array, outward: Array, constrain: Constrain
+) -> tuple[Array, Weights]:
+    """In reverse; gradients are carried, so that the compiler adds to them where they lie."""
+
+    def step(carry: tuple[Array, Weights], at: Array) -> tuple[tuple[Array, Weights], None]:
+        outward, gradients = carry
+        w = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, at, keepdims=False), weights)
+        x = jax.lax.dynamic_index_in_dim(saved, at, keepdims=False)
+        _, back = jax.vjp(lambda w, x: decoder.layer(w, x, constrain), w, x)
+        change, inward = back(outward)
+        gradients = jax.tree.map(partial(_add_at, at), gradients, change)
+        return (constrain(inward, "residual"), gradients), None
+
+    order = jnp.arange(saved.shape[0] - 1, -1, -1)
+    (inward, gradients), _ = jax.lax.scan(step, (outward, gradients), order)
+    return inward, gradients
+
+
+def _add_at(at: Array, total: Array, one: Array) -> Array:
+    so_far = jax.lax.dynamic_index_in_dim(total, at, keepdims=False)
+    put: Array = jax.lax.dynamic_update_index_in_dim(total, so_far + one.astype(total.dtype), at, 0)
+    return put
+
+
+def _added(gradients: Weights, change: Weights) -> Weights:
+    return dict(jax.tree.map(lambda total, one: total + one.astype(total.dtype), gradients, change))

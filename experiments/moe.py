@@ -1,0 +1,197 @@
+"""A pipeline whose data choose their way: mixture of experts, dense layers on one slice and experts on another.
+
+Each micro-batch is routed, sent to the experts that its tokens chose, computed there, sent back and combined. The
+router is an irregular node: nobody knows how many rows go where until it has run, so what follows is dispatched when
+it has ended, and the exchange ends when progress tracking says that all has come. `sparse` sends what was chosen, and
+an expert's devices take as long as the fullest of them; `padded` is what a static program does instead: every expert
+gets room for `capacity` times its even share, full or not, and tokens beyond are dropped. More micro-batches in a call
+hide the exchange and the dispatch behind other micro-batches' computation. This goes beyond the paper.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.plan import Layout
+from core.program import Arg, Computation, Exchange, Node, Out, Program, Ref, Sharding, SliceSpec, Value
+from core.resharding import Hosts
+from sim.kernels import Kernel
+from sim.simulation import Simulation
+
+from .framework import Option, Point, Values, grid
+from .framework.figures import doublings, line
+from .micro import common
+from .micro.clients import Failed, Loop, simulation
+from .micro.programs import Task
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME = "moe"
+TITLE = "Mixture of experts over two slices: sparse exchange against padded"
+OPTIONS = (
+    Option("routing", ("sparse", "padded"), "what was chosen, or room for `capacity`", choices=("sparse", "padded")),
+    Option("microbatches", (1, 2, 4), "in a call", least=1),
+    Option("skew", (0.0, 0.5, 1.0), "of the experts' popularity: expert k is chosen as 1 / k ** skew", least=0),
+    Option("experts", 16, "devices with an expert each", least=1),
+    Option("dense", 16, "devices of the dense layers", least=1),
+    Option("tokens", 16_384, "in a micro-batch", least=1),
+    Option("width", 2048, "numbers of a token, two bytes each", least=1),
+    Option("capacity", 1.25, "room of an expert, over its even share of the tokens", least=0.1),
+    Option("dense_ms", 2.0, "of a micro-batch in the dense layers", least=0.001),
+    Option("expert_ms", 2.0, "of a micro-batch in the experts, if all are equally full", least=0.001),
+    Option("hosts", 16, "hosts of the island", least=1),
+    Option("cluster", "B", "set-up"),
+    Option("ahead", 1, "calls that the client does not wait for", least=0),
+    common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
+)  # fmt: skip
+PANELS, SIZE = (1, 2), (10.4, 4.2)
+CALLS = 5
+
+
+def points(options: dict[str, Values]) -> list[Point]:
+    return grid(options)
+
+
+def measure(point: Point) -> dict[str, Any]:
+    setup = common.island(point["cluster"], point["hosts"])
+    sim = simulation(
+        setup, profile=point["profile"], policy=point["policy"], fidelity=point["fidelity"], seed=point["seed"],
+        config=common.config(setup, point["profile"], point["window"]),
+    )  # fmt: skip
+    chosen = choices(point)
+    room = point["capacity"] * point["tokens"] / point["experts"]
+    sparse = point["routing"] == "sparse"
+    fullest = float(chosen.sum(axis=0).max()) if sparse else room
+    expert_ms = point["expert_ms"] * fullest * point["experts"] / point["tokens"]
+    client = Loop(sim, "client", program(point, expert_ms), ahead=point["ahead"], calls=CALLS, chained=False)
+    if sparse:
+        sim.rows_of = chosen_rows(chosen, point["tokens"], 2 * point["width"])
+    sim.run(until=lambda: client.done)
+    if client.failures:
+        raise Failed(client.failures[0])
+    ends = [end for _, end in client.ends]
+    step = (ends[-1] - ends[1]) / (len(ends) - 2)
+    kept = 1.0 if sparse else float(np.minimum(chosen.sum(axis=0), room).sum() / point["tokens"])
+    return {
+        "tokens_per_s": point["microbatches"] * point["tokens"] * kept * 1e9 / step, "step_ms": step / 1e6,
+        "dropped": 1 - kept, "fullest_expert": float(chosen.sum(axis=0).max() * point["experts"] / point["tokens"]),
+        "experts_busy": point["microbatches"] * expert_ms * 1e6 / step,
+        "sent_mb_per_step": sum(sim.cargo.moved.values()) / len(ends) / 1e6,
+    }  # fmt: skip
+
+
+def choices(point: Point) -> Any:
+    """Tokens by the shard that has them and the expert that they chose."""
+    rng = np.random.default_rng(point["seed"])
+    popularity = 1 / np.arange(1, point["experts"] + 1) ** point["skew"]
+    popularity = rng.permutation(popularity) / popularity.sum()
+    return rng.multinomial(point["tokens"] // point["dense"], popularity, size=point["dense"])
+
+
+def chosen_rows(chosen: Any, tokens: int, token_bytes: int) -> Any:
+    """What each host's shards send: from the dense slice, which has as many rows as tokens, to the experts; or back."""
+
+    def rows(
+        host: int, source: Layout | None, target: Layout, hosts: Hosts
+    ) -> tuple[tuple[int, int, int], ...]:
+        if source is None:
+            return ()
+        counts = chosen if source.shape[0] == tokens else chosen.T
+        here = set(hosts.devices_of(host))
+        found = [
+            (hosts.host_of(target.place.device(at)), shard * target.place.size + at, int(count) * token_bytes)
+            for shard, row in enumerate(counts)
+            if source.place.device(shard) in here
+            for at, count in enumerate(row)
+            if count
+        ]
+        return tuple(sorted(found))
+
+    return rows
+
+
+def program(point: Point, expert_ms: float) -> Task:
+    """embed -> (route -> exchange -> experts -> exchange -> combine), a line a micro-batch."""
+    dense, experts = SliceSpec("dense", point["dense"]), SliceSpec("experts", point["experts"])
+    times = {
+        "embed": 0.1,
+        "route": point["dense_ms"] / 2,
+        "experts": expert_ms,
+        "combine": point["dense_ms"] / 2,
+    }
+    kernels = {name: Kernel(name, max(1, round(ms * 1e6))) for name, ms in times.items()}
+    computations = tuple(Computation(name, name, kernel.duration) for name, kernel in kernels.items())
+    sparse = point["routing"] == "sparse"
+    scalar, width = Value((), "float32", 0), point["width"]
+    batch = Value((point["tokens"], width), "bfloat16", 0, Sharding(((0,), ())))
+    inbox = Value((4 * point["tokens"], width), "bfloat16", 1, Sharding(((0,), ())))
+    packed, full = padded(point)
+    nodes: list[Node | Exchange] = []
+    results: list[Ref] = []
+
+    def add(node: Node | Exchange) -> Ref:
+        nodes.append(node)
+        return Out(len(nodes) - 1)
+
+    for micro in range(point["microbatches"]):
+        x = add(Node(f"embed {micro}", 0, 0, (Arg(0),), (scalar,), (batch,)))
+        if sparse:
+            routed = add(Node(f"route {micro}", 1, 0, (x,), (batch,), (batch,), irregular=True))
+            there = add(Exchange(f"to experts {micro}", routed, inbox))
+            done = add(Node(f"experts {micro}", 2, 1, (there,), (inbox,), (inbox,)))
+            back, wanted = add(Exchange(f"back {micro}", done, batch)), batch
+        else:
+            routed = add(Node(f"route {micro}", 1, 0, (x,), (batch,), (packed,)))
+            back, wanted = add(Node(f"experts {micro}", 2, 1, (routed,), (full,), (full,))), packed
+        results.append(add(Node(f"combine {micro}", 3, 0, (back,), (wanted,), (batch,))))
+    made = Program("experts", (dense, experts), computations, (scalar,), tuple(nodes), tuple(results))
+    return Task(made, kernels, point["microbatches"])
+
+
+def padded(point: Point) -> tuple[Value, Value]:
+    """(expert, row, width): split by rows in the dense slice, by expert in the other; as many rows for each."""
+    share = point["tokens"] * point["capacity"] / point["experts"] / point["dense"]
+    shape = (point["experts"], max(1, round(share)) * point["dense"], point["width"])
+    return (
+        Value(shape, "bfloat16", 0, Sharding(((), (0,), ()))),
+        Value(shape, "bfloat16", 1, Sharding(((0,), (), ()))),
+    )
+
+
+def draw(frame: pd.DataFrame, axes: Any) -> None:
+    for panel, column, label in (
+        (axes[0], "tokens_per_s", "tokens a second"),
+        (axes[1], "experts_busy", "experts busy"),
+    ):
+        for number, ((routing, skew), mine) in enumerate(frame.groupby(["routing", "skew"], sort=False)):
+            mine = mine.drop_duplicates("microbatches").sort_values("microbatches")
+            line(panel, mine["microbatches"], mine[column], f"{routing}, skew {skew:g}", number,
+                 linestyle="-" if routing == "sparse" else "--")  # fmt: skip
+        doublings(panel, frame["microbatches"], log=False)
+        panel.set_ylim(bottom=0)
+        panel.set_xlabel("micro-batches in a call")
+        panel.set_ylabel(label)
+    axes[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def findings(frame: pd.DataFrame) -> str:
+    lines = []
+    most = frame[frame["microbatches"] == frame["microbatches"].max()]
+    for skew, mine in most.groupby("skew", sort=True):
+        parts = []
+        for _, row in mine.iterrows():
+            dropped = f", {row['dropped']:.0%} of the tokens dropped" if row["dropped"] > 0.0005 else ""
+            parts.append(f"{row['routing']} {row['tokens_per_s']:,.0f} tokens a second{dropped}")
+        full = mine["fullest_expert"].iloc[0]
+        lines.append(f"- Skew {skew:g} (the fullest expert has x{full:.2f} its share): {'; '.join(parts)}.")
+    for routing, mine in frame.groupby("routing", sort=False):
+        mine = mine[mine["skew"] == mine["skew"].min()].sort_values("microbatches")
+        rise = mine["tokens_per_s"].iloc[-1] / mine["tokens_per_s"].iloc[0]
+        lines.append(
+            f"- {routing}: {mine['microbatches'].iloc[-1]} micro-batches in a call instead of "
+            f"{mine['microbatches'].iloc[0]} make it x{rise:.2f}."
+        )
+    return "\n".join(lines)

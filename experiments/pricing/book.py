@@ -1,0 +1,82 @@
+"""The book of costs: what each job costs, and who says so.
+
+First what is committed in experiments/data, a file a model, with the versions that made it. Else the TPU compiler
+prices the job now, where it is installed. Else a roofline is all there is, and the cost's `source` says so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from seaway.costs import Cost, roofline_costs, tpu_costs
+
+from .jobs import Job
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+def cost(job: Job) -> Cost:
+    known = committed(file_of(job.key)).get(job.key)
+    if known is not None:
+        return known
+    print(f"not in experiments/data, so it is priced now, which takes minutes: {job.key}", file=sys.stderr)
+    return compiled(job) if can_compile() else roofline(job)
+
+
+def can_compile() -> bool:
+    return importlib.util.find_spec("libtpu") is not None
+
+
+def compiled(job: Job) -> Cost:
+    one = job.build()
+    return tpu_costs(
+        one.function, one.arguments, topology=job.topology, out_shardings=one.results, donate=one.donate, name=one.name
+    )  # fmt: skip
+
+
+def roofline(job: Job) -> Cost:
+    """Of whoever has no TPU compiler."""
+    one = job.build()
+    return roofline_costs(
+        one.function, one.arguments, topology=job.topology, out_shardings=one.results, donate=one.donate, name=one.name
+    )  # fmt: skip
+
+
+# --- what is committed ---------------------------------------------------------------------------------------
+
+
+def file_of(key: str) -> Path:
+    """`LM-3B/middle16/forward; ...` stands in costs-lm-3b.json."""
+    return DATA / f"costs-{key.partition('/')[0].lower()}.json"
+
+
+@cache
+def committed(path: Path) -> dict[str, Cost]:
+    if not path.exists():
+        return {}
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Cost])
+
+
+def commit(job: Job, again: bool = False) -> Cost:
+    """Into the book, unless it is there."""
+    path = file_of(job.key)
+    committed.cache_clear()
+    known = dict(committed(path))
+    if again or job.key not in known:
+        known[job.key] = compiled(job)
+        path.parent.mkdir(exist_ok=True)
+        lines = [f"{msgspec.json.encode(key).decode()}: {_line(known[key])}" for key in sorted(known)]
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        committed.cache_clear()
+    return known[job.key]
+
+
+def _line(found: Cost) -> str:
+    """One line a cost: what changed can be read in a diff. How long the compiler took is not a property of it."""
+    found = msgspec.structs.replace(found, seconds=0.0)
+    return msgspec.json.encode(found, order="deterministic").decode()

@@ -1,0 +1,175 @@
+"""Table 2: training a decoder-only language model of 3B parameters, as one computation and as pipelines.
+
+62 layers of width 2048 on 128 cores, 2048 sequences a step. SPMD: one computation over all cores, each matrix split
+over a few of them and the batch over the others. Pipelines: S slices of 128/S cores, each with its share of the
+layers (the first and the last one less, and the embedding and the softmax instead), M micro-batches, 4 sequences a
+core at a time, all forward passes before all backward ones, activations and gradients moved from slice to slice.
+Every computation is priced by the TPU compiler for its own slice, every collective and move by the links it takes.
+
+One number is fitted: the chip's efficiency against its compiler's estimate, on the row S=4, M=16. All else is
+predicted. The paper does not print the sequence length: 1024 is assumed, and --length sweeps it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .framework import Option, Point, Values, error, grid
+from .framework.figures import BLUE, GREEN, ORANGE, PINK, SKY, printed
+from .models.schedules import SCHEDULES
+from .models.shapes import MODELS
+from .pricing import jobs
+from .training import rows
+from .training.ablation import PARTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME = "table2"
+TITLE = "A 3B language model on 128 cores: where a training step's time goes"
+DECODERS = tuple(name for name in MODELS if name.startswith("LM-"))
+OPTIONS = (
+    Option("model", "LM-3B", "which decoder", choices=DECODERS),
+    Option("cores", 128, "TPU v3 cores", least=8),
+    Option("stages", (1, 4, 16), "of the pipeline; 1: SPMD", least=1),
+    Option("microbatches", 0, "of a step; 0: four sequences a micro-batch and core of a stage", least=0),
+    Option("batch", 2048, "sequences a step", least=1),
+    rows.LENGTH,
+    Option("schedule", "gpipe", "of the pipeline", choices=tuple(SCHEDULES)),
+    Option("split", 0, "SPMD: cores to a matrix; 0: so that the mesh is as the torus", least=0),
+    Option("islands", 1, "that the stages are spread over", least=1),
+    rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
+)  # fmt: skip
+SIZE = (8.2, 4.2)
+SENSITIVITY = {"stages": (1, 4), "parts": (False,)}
+PAPER = {(1, 0): 125.7e3, (4, 16): 133.7e3, (16, 64): 131.4e3}  # tokens a second, by stages and micro-batches
+COLORS = dict(zip(PARTS, (BLUE, ORANGE, SKY, GREEN, PINK), strict=True))
+
+
+def points(options: dict[str, Values]) -> list[Point]:
+    """SPMD knows no micro-batches, and a pipeline splits no matrix."""
+    found = []
+    for point in grid(options):
+        if point["stages"] == 1:
+            first = (options["microbatches"][0], options["schedule"][0], options["islands"][0])
+            if (point["microbatches"], point["schedule"], point["islands"]) != first:
+                continue
+            point |= {"microbatches": 0, "schedule": "-", "islands": 1}
+            point["split"] = point["split"] or jobs.model_axis(MODELS[point["model"]], point["cores"])
+        else:
+            if point["split"] != options["split"][0]:
+                continue
+            usual = rows.microbatches(point["batch"], point["cores"], point["stages"])
+            point |= {"microbatches": point["microbatches"] or usual, "split": 1}
+        found.append(point)
+    return found
+
+
+def measure(point: Point) -> dict[str, Any]:
+    return measured(point).row
+
+
+def measured(point: Point) -> rows.Measured:
+    model = point["model"]
+    row = {"system": "pathways", "parameters": MODELS[model].parameters, "sequence_length": point["length"]}
+    if point["stages"] == 1:
+        job = jobs.step(model, point["cores"], point["batch"], point["length"], point["split"])
+        found = rows.partitioned(point, job, point["batch"] * point["length"])
+    else:
+        found = rows.pipelined(point)
+    row |= found.row
+    paper = _printed(point)
+    row["utilisation"] = rows.utilisation(model, point["length"], row["tokens_per_s"], point["cores"])
+    row["fitted"] = not point["efficiency"] and _seed(point)
+    return rows.Measured(row | {"paper": paper, "error": error(row["tokens_per_s"], paper)}, found.trained)
+
+
+def _printed(point: Point) -> float | None:
+    same = (point["model"], point["cores"], point["batch"], point["islands"]) == ("LM-3B", 128, 2048, 1)
+    usual = point["split"] in (1, jobs.model_axis(MODELS["LM-3B"], 128)) and point["schedule"] in (
+        "-",
+        "gpipe",
+    )
+    return PAPER.get((point["stages"], point["microbatches"])) if same and usual else None
+
+
+def _seed(point: Point) -> bool:
+    """Whether this is the row on which the efficiency was fitted."""
+    known = {**rows.SEED_ROW, "islands": 1, "schedule": "gpipe"}
+    return point["length"] in rows.fits() and all(point[key] == value for key, value in known.items())
+
+
+def label(row: Any) -> str:
+    if row.stages == 1:
+        return f"SPMD, {row.split} cores a matrix"
+    more = "" if row.schedule == "gpipe" else f", {row.schedule}"
+    more += f", {row.islands} islands" if row.islands > 1 else ""
+    return f"S={row.stages}, M={row.microbatches}{more}"
+
+
+def draw(frame: pd.DataFrame, axes: Any) -> None:
+    frame = frame.reset_index(drop=True)
+    several = frame["length"].nunique() > 1
+    for at, row in enumerate(rows.listed(frame)):
+        left = 0.0
+        parts = PARTS if hasattr(row, "compute_s") else ()
+        for part in parts:
+            wide = max(0.0, getattr(row, f"{part}_s"))
+            axes.barh(at, wide, left=left, color=COLORS[part], height=0.62, label=part if at == 0 else None)
+            left += wide
+        if not parts:
+            axes.barh(at, row.step_s, color=BLUE, height=0.62)
+        told = f"{row.tokens_per_s / 1e3:.1f}k" + (" (fitted)" if row.fitted else "")
+        axes.annotate(told, (row.step_s, at), (6, -3), textcoords="offset points", fontsize=8.5)
+        if rows.known(row.paper):
+            step = row.batch * row.length / row.paper
+            mark = "" if at else "paper"
+            printed(axes, step, at + 0.42, f"{row.paper / 1e3:.1f}k", dx=8, dy=-3, label=mark)
+    names = [label(row) + (f", {row.length}" if several else "") for row in rows.listed(frame)]
+    axes.set_yticks(range(len(frame)), names)
+    axes.invert_yaxis()
+    axes.margins(x=0.16)
+    axes.set_xlabel("seconds a step; beside the bars, tokens a second")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def conclusions(frame: pd.DataFrame) -> dict[str, float]:
+    return {f"{label(row)} at {row.length}, tokens/s": row.tokens_per_s for row in rows.listed(frame)}
+
+
+def findings(frame: pd.DataFrame) -> str:
+    lines = []
+    for row in rows.listed(frame):
+        text = f"- {label(row)}, {row.length} tokens a sequence: {row.tokens_per_s / 1e3:.1f}k tokens/s"
+        if rows.known(row.paper):
+            text += f"; the paper {row.paper / 1e3:.1f}k ({row.error:+.1%}{', fitted on it' if row.fitted else ''})"
+        if hasattr(row, "compute_s"):
+            text += f". Of a step of {row.step_s:.2f} s: {rows.parts_in_words(row)}"
+        lines.append(text + ".")
+    lines += _formula(frame)
+    lines.append(
+        f"- Fitted: one efficiency of the chip ({', '.join(_efficiencies(frame))}), on the row S=4, M=16 at each "
+        "sequence length. Predicted: all else. Assumed: the sequence length; a vocabulary of 32 k; that SPMD's mesh "
+        "has the shape of the torus (--split). A pipeline's stage is data-parallel inside."
+    )
+    return "\n".join(lines)
+
+
+def _efficiencies(frame: pd.DataFrame) -> list[str]:
+    pairs = frame.drop_duplicates(["length", "efficiency"])
+    return [f"{row.efficiency:.3f} at {row.length}" for row in rows.listed(pairs)]
+
+
+def _formula(frame: pd.DataFrame) -> list[str]:
+    """The textbook's (M + S - 1) x (forward + backward), beside the program that was simulated."""
+    if "formula_tokens_per_s" not in frame:
+        return []
+    known = frame.dropna(subset=["formula_tokens_per_s"])
+    apart = [
+        f"{label(row)}: {row.tokens_per_s / row.formula_tokens_per_s - 1:+.1%}" for row in rows.listed(known)
+    ]
+    return (
+        [f"- Against the formula (M + S - 1) (forward + backward) + update: {'; '.join(apart)}."]
+        if apart
+        else []
+    )

@@ -1,0 +1,112 @@
+"""A client that trains: it makes the state, calls step after step, and lets the next be queued while one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from core import effects as e
+from core import spans
+from core.client import Client
+from core.program import Program
+from core.session import Blocked, Submitted
+from sim.hardware import Setup
+from sim.people import SimClient
+from sim.profiles import Profile
+from sim.simulation import Simulation
+
+from .steps import Step
+
+STEPS = 3  # the first fills pipelines and caches; it does not count
+AHEAD = 1  # steps that are queued behind the one that runs
+CHUNK = 64 << 20  # bytes of a transfer that travel at once
+
+
+class Failed(Exception):
+    """A training run ended with a blame; the text says which, and why."""
+
+
+class Trained(NamedTuple):
+    step_ns: float  # from one step's end to the next
+    tokens_per_s: float
+    busy: float  # share of the device time of all steps but the first in which devices ran
+    moved_bytes: int  # between hosts, a step
+    sim: Simulation
+    window: tuple[int, int]  # of the last step
+
+
+def train(
+    step: Step, setup: Setup, profile: Profile, *, steps: int = STEPS, ahead: int = AHEAD, fidelity: Any = "cohort",
+    seed: int = 0,
+) -> Trained:  # fmt: skip
+    sim = Simulation(setup, profile=profile, fidelity=fidelity, seed=seed, chunk=CHUNK)
+    sim.kernels.update(step.kernels)
+    user = _User(sim.client("trainer"), sim)
+    state = user.run(user.register(step.start), (), 0)
+    user.wait(0)
+    began = sum(sim.cargo.moved.values())
+    program, kept = user.register(step.step), _kept(step.step)
+    made: tuple[int, ...] = tuple(name for index, name in enumerate(state) if index not in kept)
+    for _ in range(steps):
+        turn = iter(made)
+        args = tuple(name if index in kept else next(turn) for index, name in enumerate(state))
+        made = user.run(program, args, ahead)
+    user.wait(0)
+    ends = user.ends[1:]
+    took = (ends[-1] - ends[0]) / (len(ends) - 1)
+    moved = (sum(sim.cargo.moved.values()) - began) // steps
+    return Trained(
+        took, step.tokens * 1e9 / took, _busy(sim, ends[0], ends[-1]), moved, sim, (ends[-2], ends[-1])
+    )
+
+
+def _kept(program: Program) -> set[int]:
+    return set(range(len(program.args))) - set(program.donate_args)
+
+
+def _busy(sim: Simulation, since: int, until: int) -> float:
+    gangs = sim.trace.gangs
+    started, ended = (np.asarray(gangs.column(name)) for name in ("started", "ended"))
+    widths = {key: spans.count(place.devices) for key, place in sim.trace.places.items()}
+    wide = np.array([widths[key] for key in gangs.column("place")])
+    inside = np.clip(ended, since, until) - np.clip(started, since, until)
+    return float((inside * wide)[ended >= 0].sum() / ((until - since) * sim.cluster.devices))
+
+
+class _User:
+    """One client that drives the simulation alone."""
+
+    def __init__(self, client: SimClient, sim: Simulation) -> None:
+        self.client, self.sim = client, sim
+        self.ends: list[int] = []
+        self._open = 0
+        client.on_effect = self._heard
+
+    def _heard(self, effect: e.Effect) -> None:
+        if isinstance(effect, e.RunEnded):
+            self._open -= 1
+            self.ends.append(self.sim.now)
+            if effect.blame is not None:
+                raise Failed(str(effect.blame))
+        elif isinstance(effect, e.CallRefused):
+            raise Failed(str(effect.blame))
+
+    def register(self, program: Program) -> int:
+        return int(self._call(lambda client, now: client.register(program, now)))
+
+    def run(self, program: int, args: tuple[int, ...], ahead: int) -> tuple[int, ...]:
+        """Names of the results. Waits until no more than `ahead` others are under way."""
+        self.wait(ahead)
+        found: Submitted = self._call(lambda client, now: client.submit(program, args, now))
+        self._open += 1
+        return found.results
+
+    def wait(self, ahead: int) -> None:
+        self.sim.run(until=lambda: self._open <= ahead)
+
+    def _call(self, act: Callable[[Client, int], Any]) -> Any:
+        while isinstance(found := self.client.call(act), Blocked):
+            self.wait(self._open - 1)
+        return found

@@ -1,0 +1,219 @@
+"""What the tables and figures of training have in common: options, a row's columns, and the fit of the one factor.
+
+The efficiency of the chip is fitted on one row of Table 2 (SEED_ROW), for each sequence length, since the paper does
+not print that; it is committed in experiments/data. Everything else is predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from sim.hardware import Setup
+from sim.ici import kernel_time
+from sim.kernels import Kernel
+
+from ..framework import BadOption, Option
+from ..framework.profiles import profile_of
+from ..models.shapes import MODELS, Decoder, flops_per_token
+from ..pricing import book, jobs
+from . import setups
+from .ablation import PARTS, ablation
+from .drive import Trained, train
+from .exchange import Islands, islands
+from .pipelines import Pipeline, pipeline
+from .steps import Pricing, Step, spmd
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PEAK = 61.5e12  # of a TPU v3 core, as sim/data/chips/v3.toml has it
+FITTED = book.DATA / "efficiency.json"
+SEED_ROW: dict[str, Any] = {"model": "LM-3B", "cores": 128, "stages": 4, "microbatches": 16, "batch": 2048}
+PRINTED = 133.7e3  # tokens a second of that row
+
+LENGTH = Option("length", 1024, "tokens of a sequence: the paper does not print it", least=16)
+EFFICIENCY = Option("efficiency", 0.0, "of the chip, against its compiler's estimate; 0: as fitted", least=0)
+PROFILE = Option(
+    "profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us"
+)
+SEED = Option("seed", 0, "of all that is drawn")
+STEPS = Option("steps", 3, "training steps; the first does not count", least=2, several=False)
+IN_PARTS = Option(
+    "parts", True, "run each row again without control and transfers, to say what its time is made of"
+)
+
+
+class Fit(msgspec.Struct, frozen=True):
+    efficiency: float
+    row: dict[str, Any]
+    tokens_per_s: float
+    versions: dict[str, str]
+
+
+@cache
+def fits() -> dict[int, Fit]:
+    if not FITTED.exists():
+        return {}
+    return msgspec.json.decode(FITTED.read_bytes(), type=dict[int, Fit], strict=False)
+
+
+def efficiency(asked: float, length: int) -> float:
+    """As asked, or as fitted at that sequence length, or at the nearest one."""
+    if asked or not fits():
+        return asked or 1.0
+    nearest = min(fits(), key=lambda known: (abs(known - length), known))
+    return fits()[nearest].efficiency
+
+
+class Measured(NamedTuple):
+    row: dict[str, Any]
+    trained: Trained
+
+
+# --- rows --------------------------------------------------------------------------------------------------
+
+
+def microbatches(batch: int, cores: int, stages: int) -> int:
+    """So many that each core of a stage has four sequences of each, as in the paper."""
+    return max(1, batch * stages // (4 * cores))
+
+
+def pipelined(point: dict[str, Any]) -> Measured:
+    """`stages` slices of an island, or of several."""
+    setup = setups.cluster(point["cores"], point["islands"])
+    slices = setups.stages(setup, point["stages"])
+    count = point["microbatches"]
+    _divides(
+        point["batch"], count * slices[0].devices, f"{count} micro-batches over {slices[0].devices} cores"
+    )
+    batch = point["batch"] // count
+    costed = jobs.stages(point["model"], slices[0].devices, point["stages"], batch, point["length"])
+
+    def make(light: bool) -> Step:
+        of = Pipeline(costed, slices, count, batch, point["length"], point["schedule"], light)
+        return pipeline(of, _pricing(point))
+
+    row, trained = measured(make, setup, point)
+    kernels = make(False).kernels
+    times = [[kernels[job.key].duration for job in stage.jobs] for stage in costed]
+    longest = max(forward + backward for forward, backward, _ in times)
+    step = (count + point["stages"] - 1) * longest + max(update for _, _, update in times)
+    formula = point["batch"] * point["length"] * 1e9 / step
+    return Measured(row | {"formula_tokens_per_s": formula}, trained)
+
+
+def partitioned(point: dict[str, Any], job: jobs.Job, tokens: int) -> Measured:
+    """One computation on all of an island."""
+    setup = setups.cluster(point["cores"])
+    groups = point["cores"] // job.split
+    _divides(point["batch"], groups, f"{groups} groups of cores")
+    where = setups.whole(setup, job.split)[0]
+    return measured(lambda light: spmd(job, where, tokens, _pricing(point)), setup, point)
+
+
+def exchanged(point: dict[str, Any]) -> Measured:
+    """Islands that each train on their share of the batch; one island is the same without others."""
+    setup = setups.cluster(point["cores"], point["islands"])
+    each, alone = point["cores"] // point["islands"], point["batch"] // point["islands"]
+    _divides(
+        point["batch"], point["islands"] * each // jobs.model_axis(MODELS[point["model"]], each), "all cores"
+    )
+    costed = jobs.segments(point["model"], each, point["segments"], alone, point["length"], point["islands"])
+    slices = setups.whole(setup, costed[0].forward.split)
+
+    def make(light: bool) -> Step:
+        return islands(Islands(costed, slices, alone, point["length"], light), _pricing(point))
+
+    return measured(make, setup, point)
+
+
+def _divides(batch: int, among: int, whom: str) -> None:
+    if batch < 1 or batch % among:
+        near = max(among, round(batch / among) * among)
+        raise BadOption(f"{batch} sequences do not go evenly into {whom}; the nearest that do: {near}")
+
+
+def on_slice(kernel: Kernel, setup: Setup, split: int) -> Kernel:
+    """The same with its collectives priced, where the resource manager puts it."""
+    where = setups.place_of(setup, setups.whole(setup, split)[0])
+    whole = kernel_time(kernel, where, setup.cluster.islands[0], setup.chips[0])
+    return msgspec.structs.replace(kernel, duration=whole, collectives=())
+
+
+def measured(make: Callable[[bool], Step], setup: Setup, point: dict[str, Any]) -> Measured:
+    profile, steps, seed = profile_of(point["profile"]), point["steps"], point["seed"]
+    step = make(False)
+    if point["parts"]:
+        found, parts = ablation(make, setup, profile, steps=steps, seed=seed)
+    else:
+        found, parts = train(step, setup, profile, steps=steps, seed=seed), {}
+    row = {
+        "tokens_per_s": found.tokens_per_s,
+        "step_s": found.step_ns / 1e9,
+        **parts,
+        "moved_gb": found.moved_bytes / 1e9,
+        "efficiency": round(_pricing(point).efficiency, 6),
+        "source": "+".join(step.sources),
+    }
+    return Measured(row, found)
+
+
+def _pricing(point: dict[str, Any]) -> Pricing:
+    return Pricing(efficiency(point["efficiency"], point["length"]))
+
+
+def listed(frame: pd.DataFrame) -> list[Any]:
+    """Its rows, each with its columns as attributes."""
+    return list(frame.itertuples())
+
+
+def known(value: float | None) -> bool:
+    """Whether a cell of a frame has a number."""
+    return value is not None and isfinite(value)
+
+
+def utilisation(model: str, length: int, tokens_per_s: float, cores: int) -> float:
+    """Of the chips' peak, by what a token must cost, nothing recomputed."""
+    shape = MODELS[model]
+    assert isinstance(shape, Decoder)
+    return tokens_per_s * flops_per_token(shape, length) / (cores * PEAK)
+
+
+def parts_in_words(row: Any) -> str:
+    """What a row's time is made of, as shares of its step."""
+    shares = [(part, getattr(row, f"{part}_s") / row.step_s) for part in PARTS]
+    return ", ".join(f"{part} {share:.1%}" for part, share in shares)
+
+
+# --- the fit ------------------------------------------------------------------------------------------------
+
+
+def fit(length: int, tolerance: float = 1e-5) -> Fit:
+    """The efficiency at which the seed row's prediction is what the paper prints: its step is nearly a line in
+    1 / efficiency, so a few secants find it."""
+    point = {**SEED_ROW, "length": length, "islands": 1, "schedule": "gpipe", "profile": "paper"}
+    point |= {"steps": 3, "seed": 0, "parts": False}
+
+    def step_s(inverse: float) -> float:
+        return float(pipelined({**point, "efficiency": 1 / inverse}).row["step_s"])
+
+    wanted = SEED_ROW["batch"] * length / PRINTED
+    low, high = 1.0, 2.0
+    at_low, at_high = step_s(low), step_s(high)
+    while abs(at_high / wanted - 1) > tolerance:
+        low, high, at_low = high, high + (wanted - at_high) * (high - low) / (at_high - at_low), at_high
+        at_high = step_s(high)
+    found = book.cost(jobs.stages("LM-3B", 32, 4, 128, length)[0].forward)
+    row = {**SEED_ROW, "length": length}
+    return Fit(round(1 / high, 6), row, PRINTED, found.versions)
+
+
+def commit_fits(lengths: Iterable[int]) -> None:
+    known = {str(length): fit(length) for length in sorted(lengths)}
+    FITTED.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
+    fits.cache_clear()

@@ -1,0 +1,8 @@
+"""`python -m seaway`, also installed as `seaway`."""
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

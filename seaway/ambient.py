@@ -1,0 +1,75 @@
+"""Where a call goes: the program under trace in this thread, or the innermost open session."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from .errors import NoSession
+
+if TYPE_CHECKING:
+    from .caller import Caller
+    from .session import Session
+    from .tracing import Tracer
+
+
+class _Here(threading.local):
+    """Of one thread."""
+
+    def __init__(self) -> None:
+        self.tracers: list[Tracer] = []
+        self.callers: list[Caller | Session] = []  # sessions and clients that were entered, innermost last
+
+
+_here = _Here()
+_open: list[Session] = []  # of all threads: a thread that opened none works in the one opened last
+
+
+def tracer() -> Tracer | None:
+    return _here.tracers[-1] if _here.tracers else None
+
+
+def push_tracer(tracer: Tracer) -> None:
+    _here.tracers.append(tracer)
+
+
+def pop_tracer() -> None:
+    _here.tracers.pop()
+
+
+def enter(what: Caller | Session) -> None:
+    _here.callers.append(what)
+
+
+def leave(what: Caller | Session) -> None:
+    """Usually the innermost."""
+    for at in range(len(_here.callers) - 1, -1, -1):
+        if _here.callers[at] is what:
+            del _here.callers[at]
+            return
+
+
+def opened(session: Session) -> None:
+    _open.append(session)
+
+
+def closed(session: Session) -> None:
+    if session in _open:
+        _open.remove(session)
+
+
+def current(what: str) -> Caller | Session:
+    if _here.callers:
+        return _here.callers[-1]
+    if _open:
+        return _open[-1]
+    raise NoSession(what)
+
+
+def caller(what: str) -> Caller:
+    """The client in whose name a call is made."""
+    return current(what).main
+
+
+def session(what: str) -> Session:
+    return current(what).session

@@ -1,0 +1,35 @@
+"""The command line: one file a command, each with `add(commands)`, which says its options and its function."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from core.errors import Impossible
+
+from .. import __version__
+from ..errors import SeawayError
+from . import simulate
+
+COMMANDS = (simulate,)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What the process returns: 0, or 1 for what cannot be, 2 for a command line that says nothing, 130 for Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="seaway", description="One controller for islands of accelerators.")
+    parser.add_argument("--version", action="version", version=f"seaway {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add(commands)
+    given_arguments = list(sys.argv[1:] if arguments is None else arguments)
+    at = given_arguments.index("--") if "--" in given_arguments else len(given_arguments)
+    given = parser.parse_args(given_arguments[:at])
+    given.own = given_arguments[at + 1 :]  # of a program that a command runs
+    try:
+        return int(given.run(given))
+    except (Impossible, SeawayError, ValueError) as error:
+        print(f"seaway: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,188 @@
+"""`seaway simulate program.py`: the user's own program, unedited, on a simulated cluster, as one client or many."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.policy import POLICIES
+
+from ..wording import duration, plural
+from .copies import Copy, load
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+MOST = 4096  # copies
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "simulate",
+        help="run a program on a simulated cluster",
+        description="Runs PROGRAM as __main__ in a simulated session, and prints what its devices and clients did.",
+        epilog="The program's own arguments come behind `--`. "
+        "Example: seaway simulate step.py --cluster A --policy stride:1,2,4,8",
+    )
+    parser.add_argument("program", type=Path, help="a Python file")
+    where = parser.add_argument_group("what is simulated")
+    where.add_argument(
+        "--cluster", default="A", help="A, B, C, v4-512, 2xv3-1024, ..., or a TOML file (default: A)"
+    )
+    where.add_argument("--hosts", type=int, help="hosts on each island, instead of the cluster's")
+    where.add_argument("--islands", type=int, help="islands, instead of the cluster's")
+    where.add_argument(
+        "--profile", default="paper", help="host costs: paper, seaway, or a TOML file (default: paper)"
+    )
+    where.add_argument("--fidelity", choices=("cohort", "exact"), default="cohort", help="default: cohort")
+    where.add_argument(
+        "--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel"
+    )
+    where.add_argument("--seed", type=int, default=0, help="same seed, same trace (default: 0)")
+    where.add_argument(
+        "--noise", default="", metavar="KEY=VALUE,...", help="latency=5us,compute=0.05,stragglers=0.01"
+    )
+    who = parser.add_argument_group("who runs it")
+    who.add_argument("--clients", type=int, metavar="N", help="N copies of the program, a client each")
+    who.add_argument(
+        "--policy", default="fifo",
+        help=f"{', '.join(POLICIES)}, with options (stride:lead=3); or weights, a client each (stride:1,2,4,8)",
+    )  # fmt: skip
+    what = parser.add_argument_group("what it computes")
+    what.add_argument("--values", choices=("shapes", "compute"), default="shapes",
+                      help="contents: none, or computed on this machine's CPU (default: shapes)")  # fmt: skip
+    what.add_argument("--value", action="append", default=[], metavar="NAME=NUMBER",
+                      help="a stand-in for a result, by name: train.loss=0.5; may be repeated")  # fmt: skip
+    what.add_argument(
+        "--costs",
+        default="estimate",
+        help="of computations that state none: estimate, roofline, or a time: 1ms",
+    )
+    what.add_argument(
+        "--sizes", help="rows that irregular computations make: a number, or a fraction like 0.25"
+    )
+    out = parser.add_argument_group("what is kept")
+    out.add_argument("--save", type=Path, metavar="FOLDER", help="the trace, as Parquet")
+    out.add_argument(
+        "--plot", type=Path, metavar="FILE", help="the timeline of some devices: .png, .svg, .pdf"
+    )
+    out.add_argument("--perfetto", type=Path, metavar="FILE", help="Chrome trace JSON, for ui.perfetto.dev")
+    out.add_argument("--quiet", action="store_true", help="print only what the program prints")
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    policy, weights = _weights(given.policy, given.clients)
+    copies = load(given.program, given.own, weights)
+    session = _open(given, policy)
+    failed, interrupted = None, False
+    try:
+        with session:
+            _run_all(session, copies)
+    except KeyboardInterrupt:
+        interrupted = True
+    except SystemExit as leaving:
+        failed = leaving.code
+    except Exception as error:
+        if not any(copy.raised is error for copy in copies):
+            raise
+        failed = 1
+        copies[0].show(error)
+    if not given.quiet:
+        _report(session, interrupted)
+    _keep(session, given)
+    if interrupted:
+        return 130
+    return failed if isinstance(failed, int) else int(bool(failed))
+
+
+def _weights(policy: str, clients: int | None) -> tuple[str, list[int]]:
+    """`stride:1,2,4,8` is a policy and four clients' weights; what is no list of numbers are the policy's options."""
+    name, _, rest = policy.partition(":")
+    numbers = [part.strip() for part in rest.split(",")]
+    if not rest or not all(part.isdigit() for part in numbers):
+        return policy, [1] * _many(clients)
+    weights = [int(part) for part in numbers]
+    if 0 in weights:
+        raise ValueError(f"--policy {policy}: a weight is at least 1")
+    if clients is not None and clients != len(weights):
+        raise ValueError(
+            f"--policy {policy} has {len(weights)} weights, and --clients is {clients}; leave --clients out"
+        )
+    return name, weights
+
+
+def _many(clients: int | None) -> int:
+    if clients is not None and not 1 <= clients <= MOST:
+        raise ValueError(f"--clients {clients}: from 1 to {MOST}")
+    return clients or 1
+
+
+def _open(given: argparse.Namespace, policy: str) -> Session:
+    from ..simulating import simulate
+
+    changes = {key: getattr(given, key) for key in ("hosts", "islands") if getattr(given, key) is not None}
+    values: Any = given.values
+    if given.value:
+        values = {name: float(number) for name, number in (_pair(text, "--value") for text in given.value)}
+    noise = dict(_pair(text, "--noise") for text in given.noise.split(",") if text)
+    return simulate(
+        given.cluster, policy=policy, profile=given.profile, values=values, sizes=_size(given.sizes),
+        costs=given.costs, seed=given.seed, fidelity=given.fidelity, dispatch=given.dispatch,
+        noise={key: _number(value) for key, value in noise.items()} or None, **changes,
+    )  # fmt: skip
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise ValueError(f"{option} {text}: write NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text  # with a unit, perhaps; whoever takes it says so
+
+
+def _size(text: str | None) -> int | float | str | None:
+    return None if text is None else _number(text)
+
+
+def _run_all(session: Session, copies: list[Copy]) -> None:
+    name = copies[0].path.stem
+    names = [name] if len(copies) == 1 else [f"{name}-{number}" for number in range(len(copies))]
+    tasks = [
+        session.spawn(copy, name=each, weight=copy.weight) for copy, each in zip(copies, names, strict=True)
+    ]
+    for task in tasks:
+        task.join()
+
+
+def _report(session: Session, interrupted: bool) -> None:
+    print(f"\n{session.driver.title}")
+    took = f"simulated {duration(session.now_ns())}"
+    print(f"interrupted: what was simulated until then, {took}" if interrupted else took)
+    print(session.trace.summary())
+
+
+def _keep(session: Session, given: argparse.Namespace) -> None:
+    trace, kept = session.trace, []
+    if (given.plot or given.perfetto) and not len(trace.core):
+        print("seaway: no gang ran, so there is nothing to draw", file=sys.stderr)
+        return
+    if given.save:
+        kept.append(trace.save(given.save))
+    if given.plot:
+        trace.plot().savefig(given.plot)
+        kept.append(given.plot)
+    if given.perfetto:
+        kept.append(trace.perfetto(given.perfetto))
+    if kept and not given.quiet:
+        print(f"wrote {plural(len(kept), 'file')}: {', '.join(map(str, kept))}")

@@ -1,0 +1,106 @@
+"""Compiles for devices that this machine does not have; a process of its own, started by `compiling`.
+
+    python -P child.py FOLDER
+
+FOLDER holds `request.json` and `computation`, the bytes of jax.export; it gets `hlo.txt` and `result.json`, or
+`error.json`. This file stands alone: it imports nothing of ours, and JAX only after the environment is set.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Callable
+from math import prod
+from pathlib import Path
+from typing import Any
+
+
+def main(folder: Path) -> None:
+    request = json.loads((folder / "request.json").read_text())
+    try:
+        result = compile_for(request, (folder / "computation").read_bytes(), folder)
+    except BaseException as error:  # whatever it is, the parent is to tell
+        text = {"kind": type(error).__name__, "stage": STAGE[0], "text": str(error)}
+        (folder / "error.json").write_text(json.dumps(text))
+        raise SystemExit(3) from None
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+STAGE = ["start"]
+"""What is being done, for the error's sake."""
+
+
+def compile_for(request: dict[str, Any], blob: bytes, folder: Path) -> dict[str, Any]:
+    import numpy as np
+    from jax import export
+    from jax.sharding import AxisType, Mesh
+
+    jax: Any = importlib.import_module("jax")  # untyped: its types differ between its versions
+
+    STAGE[0] = "devices"
+    devices = DEVICES[request["platform"]](request)
+    sizes = [size for _, size, _ in request["axes"]]
+    if prod(sizes) > len(devices):
+        raise ValueError(f"{prod(sizes)} devices are asked for; there are {len(devices)}")
+    names = tuple(name for name, _, _ in request["axes"])
+    chosen = np.array(devices[: prod(sizes)]).reshape(sizes)
+    mesh = Mesh(chosen, names, axis_types=tuple(AxisType[kind] for _, _, kind in request["axes"]))
+    STAGE[0] = "compilation"
+    if request["dumped"]:
+        (folder / "dump").mkdir()
+    exported = export.deserialize(bytearray(blob))
+    inputs = [
+        jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding or jax.NamedSharding(mesh, jax.P()))
+        for aval, sharding in zip(exported.in_avals, exported.in_shardings_jax(mesh), strict=True)
+    ]
+    started = time.perf_counter()
+    jitted = jax.jit(exported.call, donate_argnums=tuple(request["donated"]))
+    compiled = jitted.lower(*inputs).compile()
+    seconds = time.perf_counter() - started
+    STAGE[0] = "analysis"
+    (folder / "hlo.txt").write_text(compiled.as_text() or "")
+    if before := sorted((folder / "dump").glob(f"*{request['dumped']}*.txt")) if request["dumped"] else []:
+        before[-1].replace(folder / "before.txt")
+    return {"seconds": seconds, "cost": costs_of(compiled), "memory": memory_of(compiled), "of": len(devices)}
+
+
+def tpu_devices(request: dict[str, Any]) -> list[Any]:
+    from jax.experimental import topologies
+
+    options = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in request["options"].items()
+    }
+    found = topologies.get_topology_desc(platform="tpu", topology_name=request["topology"], **options)
+    return list(found.devices)
+
+
+def cpu_devices(request: dict[str, Any]) -> list[Any]:
+    import jax
+
+    return list(jax.devices("cpu"))
+
+
+DEVICES: dict[str, Callable[[dict[str, Any]], list[Any]]] = {"tpu": tpu_devices, "cpu": cpu_devices}
+
+
+def costs_of(compiled: Any) -> dict[str, float]:
+    found = compiled.cost_analysis()
+    found = found[0] if isinstance(found, list) else found
+    keys = ("flops", "bytes accessed", "optimal_seconds", "transcendentals")
+    return {key: float(found[key]) for key in keys if found and key in found}
+
+
+def memory_of(compiled: Any) -> dict[str, int]:
+    found = compiled.memory_analysis()
+    keys = ("argument", "output", "alias", "temp", "generated_code", "peak_memory")
+    sizes = {
+        key: getattr(found, f"{key}_size_in_bytes", getattr(found, f"{key}_in_bytes", None)) for key in keys
+    }
+    return {key: int(size) for key, size in sizes.items() if size is not None}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,47 @@
+"""The best cost that can be had here: the TPU compiler's where it is installed, a roofline elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from .cost import Cost
+from .errors import CostError, NoCompiler
+from .roofline import roofline_costs
+from .topologies import NAME
+from .tpu import require_compiler, tpu_costs
+
+Prefer = Literal["tpu", "roofline"]
+
+
+def costs(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    *,
+    prefer: Prefer = "tpu",
+    topology: str = "v3:32x32",
+    **options: Any,
+) -> Cost:
+    """`tpu_costs` or `roofline_costs`, with their options; the cost's `source` says which it was, and a note why, if
+    it is not the one that was preferred."""
+    if prefer not in ("tpu", "roofline"):
+        raise CostError(f"prefer is 'tpu' or 'roofline', not {prefer!r}")
+    if prefer == "roofline":
+        return roofline_costs(fn, args, topology=topology, **options)
+    why = _why_not(topology)
+    if not why:
+        return tpu_costs(fn, args, topology=topology, **options)
+    found = roofline_costs(fn, args, topology=topology, **options)
+    return msgspec.structs.replace(found, notes=(f"a roofline, because {why}", *found.notes))
+
+
+def _why_not(topology: str) -> str:
+    if not NAME.fullmatch(topology.strip()):
+        return f"{topology!r} is no TPU topology, as 'v3:32x32' is"
+    try:
+        require_compiler()
+    except NoCompiler as error:
+        return str(error)
+    return ""

@@ -1,0 +1,102 @@
+"""Runs a compiler in a child process: what it prints, or that it dies, stays there.
+
+libtpu looks for TPUs, writes to stderr and holds a lock; none of that is for the user's process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from .errors import CostError
+from .lowering import Lowered
+
+CHILD = Path(__file__).with_name("child.py")
+QUIET = {
+    "JAX_PLATFORMS": "cpu",  # the child never runs anything, and never takes a TPU that is here
+    "TPU_SKIP_MDS_QUERY": "1",  # libtpu asks the cloud where it is, and waits for an answer
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # it only compiles: several may
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "GRPC_VERBOSITY": "NONE",
+}
+TAIL = 12  # lines of what it printed, when it died without a word
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    hlo: str
+    seconds: float
+    before: str = ""  # the text before the pass that was asked for with `before`
+    cost: dict[str, float] = {}
+    memory: dict[str, int] = {}
+    of: int = 0  # devices there are
+
+
+class Failed(CostError):
+    """The compiler said no; `kind` is its exception, `stage` what it was at."""
+
+    def __init__(self, kind: str, stage: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.stage = stage
+
+
+def compile_in_child(
+    lowered: Lowered,
+    *,
+    platform: str,
+    topology: str = "",
+    options: Mapping[str, object] | None = None,
+    xla_flags: str = "",
+    before: str = "",
+    timeout: float,
+) -> Compiled:
+    """Compile for `platform`; raises Failed with the compiler's words, or CostError. `before`: a pass of the compiler;
+    the text as it was then is returned too."""
+    with tempfile.TemporaryDirectory(prefix="seaway-costs-") as name:
+        folder = Path(name)
+        request = {
+            "platform": platform, "topology": topology, "options": dict(options or {}),
+            "axes": lowered.axes, "donated": lowered.donated, "dumped": f"before_{before}" if before else "",
+        }  # fmt: skip
+        (folder / "request.json").write_text(json.dumps(request))
+        (folder / "computation").write_bytes(lowered.blob)
+        flags = f" --xla_dump_to={folder / 'dump'} --xla_dump_hlo_pass_re={before}" if before else ""
+        _run(folder, lowered.name, {**os.environ, **QUIET, "XLA_FLAGS": xla_flags + flags}, timeout)
+        result = json.loads((folder / "result.json").read_text())
+        texts = {"hlo": (folder / "hlo.txt").read_text()}
+        if (folder / "before.txt").exists():
+            texts["before"] = (folder / "before.txt").read_text()
+        return msgspec.convert({**result, **texts}, Compiled)
+
+
+def _run(folder: Path, name: str, environment: Mapping[str, str], timeout: float) -> None:
+    log = folder / "log"
+    with log.open("wb") as printed:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", str(CHILD), str(folder)],
+                env=environment, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, timeout=timeout, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise CostError(
+                f"compiling {name!r} took longer than {timeout:g} s and was stopped; "
+                "give it more with timeout=, or a smaller computation: fewer layers, or a loop over them (jax.lax.scan)"
+            ) from None
+    error = folder / "error.json"
+    if error.exists():
+        found = json.loads(error.read_text())
+        raise Failed(found["kind"], found["stage"], found["text"])
+    if done.returncode or not (folder / "result.json").exists():
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL:])
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+        memory = " It was killed: perhaps the machine ran out of memory." if done.returncode == -9 else ""
+        raise CostError(f"the compiler's process for {name!r} died ({how}).{memory} Its last lines:\n{tail}")

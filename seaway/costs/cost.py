@@ -1,0 +1,167 @@
+"""What a computation costs on each device: time, memory, collectives, and where the figures come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from sim.kernels import Collective, Kernel
+
+from .errors import CostError
+from .hlo import Exchange
+from .units import show_bytes, show_time
+
+Estimate = Literal["blend", "cycles", "optimal", "roofline", "stated", "recorded"]
+FORMAT = 1  # of the JSON; raise it when a field changes its meaning
+APART = 2.0  # estimates that differ by more are worth a warning ...
+SHORT = 1000  # ... unless they are shorter than this: nanoseconds
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """Bytes on each device. `alias`: outputs that take the place of donated arguments. `peak`: all together."""
+
+    argument: int = 0
+    output: int = 0
+    alias: int = 0
+    temp: int = 0
+    code: int = 0
+    peak: int = 0
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """`duration` is one of `estimates` (all in nanoseconds); `used` says which. Collectives are not in it: what they
+    take is up to the devices that the computation is given."""
+
+    name: str
+    duration: int
+    used: str
+    source: str  # as sim.kernels.Kernel has it
+    estimates: dict[str, int] = {}
+    collectives: tuple[Exchange, ...] = ()
+    memory: Memory = Memory()
+    flops: float = 0.0  # on each device
+    hbm_bytes: float = 0.0
+    devices: int = 0  # it was partitioned for; 0: any number
+    target: str = ""  # the topology or chip that it was compiled for
+    clock_hz: int = 0  # by which cycles became time
+    notes: tuple[str, ...] = ()  # how to take it
+    warnings: tuple[str, ...] = ()  # what may be wrong with it
+    versions: dict[str, str] = {}  # of what made it
+    digest: str = ""  # of the computation
+    seconds: float = 0.0  # that the compiler took
+    format: int = FORMAT
+
+    @property
+    def kernel(self) -> Kernel:
+        """For the simulator."""
+        return Kernel(
+            name=self.name,
+            duration=self.duration,
+            collectives=tuple(
+                Collective(one.kind, one.nbytes, one.groups, one.count) for one in self.collectives
+            ),
+            temp=self.memory.temp,
+            flops=self.flops,
+            hbm_bytes=self.hbm_bytes,
+            source=self.source,
+        )
+
+    def using(self, estimate: str) -> Cost:
+        """The same, with another of its estimates as the duration."""
+        if estimate not in self.estimates:
+            there = ", ".join(sorted(self.estimates)) or "none"
+            raise CostError(f"{self.name!r} has no estimate {estimate!r}; there is: {there}")
+        return msgspec.structs.replace(self, duration=self.estimates[estimate], used=estimate)
+
+    def scaled(self, factor: float) -> Cost:
+        """Its own time times `factor`: an efficiency that was measured or fitted. Collectives stay."""
+        if not factor > 0:
+            raise CostError(f"a cost is scaled by a positive number, not {factor!r}")
+        duration = max(1, round(self.duration * factor))
+        return msgspec.structs.replace(
+            self, duration=duration, notes=(*self.notes, f"time scaled by {factor:g}")
+        )
+
+    @classmethod
+    def from_recorded(cls, ns: int, name: str = "recorded", **fields: object) -> Cost:
+        """Of a duration that a real run measured: with its collectives in it, for that is how it was measured."""
+        return _measured(cls, ns, name, "recorded", fields)
+
+    @classmethod
+    def stated(cls, ns: int, name: str = "stated", **fields: object) -> Cost:
+        return _measured(cls, ns, name, "stated", fields)
+
+    # --- on disk ----------------------------------------------------------------------------------------
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The cost as JSON, the same text each time; also written to `path` if there is one."""
+        text = msgspec.json.format(msgspec.json.encode(self, order="deterministic"), indent=2).decode() + "\n"
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    @classmethod
+    def from_json(cls, text_or_path: str | Path) -> Cost:
+        """From JSON, or from the file of that path."""
+        text: str | Path = text_or_path
+        if not str(text_or_path).lstrip().startswith("{"):
+            try:
+                text = Path(text_or_path).read_text(encoding="utf-8")
+            except OSError as error:
+                raise CostError(f"no cost can be read from {text_or_path}: {error.strerror}") from None
+        try:
+            found = msgspec.json.decode(str(text), type=cls)
+        except msgspec.DecodeError as error:
+            raise CostError(f"this is no saved cost: {error}") from None
+        if found.format != FORMAT:
+            raise CostError(
+                f"the cost of {found.name!r} has format {found.format}, not {FORMAT}: compute it again"
+            )
+        return found
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {show_time(self.duration)} a device ({self.used}, {self.source})"]
+        if len(self.estimates) > 1:
+            all_ = ", ".join(f"{key} {show_time(value)}" for key, value in sorted(self.estimates.items()))
+            lines.append(f"  estimates: {all_}")
+        if self.devices:
+            where = f"{self.devices} device{'s' if self.devices > 1 else ''} of {self.target}"
+            lines.append(f"  on {where}: {self.flops:.4g} flops and {show_bytes(self.hbm_bytes)} moved, each")
+        sizes = {kind: getattr(self.memory, kind) for kind in ("argument", "output", "temp", "peak")}
+        if any(sizes.values()):
+            lines.append(
+                "  memory: " + ", ".join(f"{kind} {show_bytes(n)}" for kind, n in sizes.items() if n)
+            )
+        lines += [f"  {describe(one)}" for one in self.collectives]
+        lines += [f"  note: {text}" for text in self.notes] + [f"  warning: {text}" for text in self.warnings]
+        return "\n".join(lines)
+
+
+def describe(one: Exchange) -> str:
+    """`4 x all-reduce of 2 MiB among 8 (stride 4), beside 12 us of work`."""
+    strides = " by ".join(f"{size} with stride {stride}" for size, stride in one.groups)
+    among = str(one.group_size or "all")
+    if one.groups and one.groups != ((one.group_size, 1),):
+        among += f" ({strides})"
+    beside = f", beside {show_time(one.hidden)} of work" if one.hidden else ""
+    return f"{one.count} x {one.kind} of {show_bytes(one.nbytes)} among {among}{beside}"
+
+
+def _measured(cls: type[Cost], ns: object, name: str, source: str, fields: dict[str, object]) -> Cost:
+    if isinstance(ns, bool) or not isinstance(ns, int) or ns < 0:
+        raise CostError(f"a duration is a whole number of nanoseconds, not {ns!r}")
+    return cls(name=name, duration=ns, used=source, source=source, estimates={source: ns}, **fields)  # type: ignore[arg-type]
+
+
+def disagreement(estimates: dict[str, int]) -> str:
+    """A warning if the estimates are far apart, or ""."""
+    known = {key: value for key, value in estimates.items() if value >= SHORT}
+    if len(known) < 2:
+        return ""
+    low, high = min(known, key=lambda key: known[key]), max(known, key=lambda key: known[key])
+    if known[high] <= APART * known[low]:
+        return ""
+    ratio = known[high] / known[low]
+    return f"estimates are {ratio:.1f}x apart: {low} {show_time(known[low])}, {high} {show_time(known[high])}"

@@ -1,0 +1,15 @@
+"""What can go wrong in finding a cost; every text names what to do about it."""
+
+from __future__ import annotations
+
+
+class CostError(Exception):
+    """The cost cannot be had this way; the text says why, and what would help."""
+
+
+class NoCompiler(CostError):
+    """The TPU compiler is not installed here."""
+
+
+class TooBig(CostError):
+    """The computation does not fit into a device's memory."""

@@ -1,0 +1,257 @@
+"""How often a loop runs: stated by the compiler, or found by counting with the loop's own scalars.
+
+The CPU compiler writes `known_trip_count`; the TPU compiler does not, though most of its loops count with integers
+from a constant to a constant. Those integers are computed here, and nothing else.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+from .shapes import Shape
+from .text import Computation, Module, Op
+
+STATED = re.compile(r'"known_trip_count":\{"n":"?(\d+)')
+INDEX = re.compile(r"index=(\d+)")
+DIRECTION = re.compile(r"direction=(\w+)")
+SAME = {
+    "copy",
+    "bitcast",
+    "convert",
+    "reshape",
+    "broadcast",
+    "copy-start",
+    "copy-done",
+    "optimization-barrier",
+}
+STEPS = 4096  # counted one by one; beyond, only what grows by equal steps
+BITS = 40  # no loop runs longer than 2**40
+
+COMPARED: dict[str, Callable[[int, int], bool]] = {
+    "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge, "EQ": operator.eq, "NE": operator.ne,
+}  # fmt: skip
+COMPUTED: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "minimum": min, "maximum": max,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor,
+}  # fmt: skip
+
+Known = Mapping[tuple[int, ...], int]
+"""What is known of a computation's parameters: (0, 3) is element 3 of parameter 0, (1,) is parameter 1."""
+
+
+class Scalars:
+    """The integers of one computation that follow from what is known of its parameters."""
+
+    def __init__(self, module: Module, computation: Computation, known: Known) -> None:
+        self.module = module
+        self.computation = computation
+        self.known = known
+        self.asked: set[tuple[int, ...]] = set()
+
+    def value(self, name: str) -> int | None:
+        op = self.computation.ops.get(name)
+        if op is None or not isinstance(op.kind, Shape) or op.kind.elements != 1:
+            if op is None or op.opcode not in SAME:
+                return None
+        values = op.operands
+        match op.opcode:
+            case "constant":
+                return _constant(op.body)
+            case "parameter":
+                return self._parameter((int(op.body),))
+            case "get-tuple-element":
+                return self.element(values[0], int(op.attribute(INDEX)))
+            case "compare":
+                return self._binary(op, COMPARED.get(op.attribute(DIRECTION)))
+            case "select":
+                chosen = self.value(values[0])
+                return None if chosen is None else self.value(values[1 if chosen else 2])
+            case "not":
+                inner = self.value(values[0])
+                return None if inner is None else int(not inner)
+            case "fusion" | "call":
+                return self._called(op)
+            case opcode if opcode in SAME:
+                return self.value(values[0])
+            case opcode:
+                return self._binary(op, COMPUTED.get(opcode))
+
+    def element(self, name: str, index: int) -> int | None:
+        """Of the tuple `name`."""
+        op = self.computation.ops.get(name)
+        if op is None:
+            return None
+        if op.opcode == "parameter":
+            return self._parameter((int(op.body), index))
+        if op.opcode == "tuple":
+            return self.value(op.operands[index])
+        if op.opcode == "while" and index in invariant(self.module[op.called("body")[0]]):
+            return self.element(op.operands[0], index)
+        if op.opcode in SAME:
+            return self.element(op.operands[0], index)
+        return None
+
+    def _parameter(self, key: tuple[int, ...]) -> int | None:
+        self.asked.add(key)
+        return self.known.get(key)
+
+    def _binary(self, op: Op, compute: Callable[[int, int], int] | None) -> int | None:
+        if compute is None or len(op.operands) != 2:
+            return None
+        left, right = self.value(op.operands[0]), self.value(op.operands[1])
+        return None if left is None or right is None else int(compute(left, right))
+
+    def _called(self, op: Op) -> int | None:
+        called = op.called("calls") or op.called("to_apply")
+        inner = self.module[called[0]] if called else None
+        if inner is None:
+            return None
+        known: dict[tuple[int, ...], int] = {
+            (at,): value for at, name in enumerate(op.operands) if (value := self.value(name)) is not None
+        }
+        return Scalars(self.module, inner, known).value(inner.root)
+
+
+def _constant(text: str) -> int | None:
+    if text in ("true", "false"):
+        return int(text == "true")
+    try:
+        return int(text.strip("{} "))
+    except ValueError:
+        return None
+
+
+def invariant(body: Computation) -> set[int]:
+    """The elements of a loop's state that its body hands on as they are."""
+    root = body.ops.get(body.root)
+    if root is None or root.opcode != "tuple":
+        return set()
+    return {index for index, name in enumerate(root.operands) if _handed_on(body, name) == index}
+
+
+def _handed_on(body: Computation, name: str) -> int | None:
+    op = body.ops[name]
+    while op.opcode == "copy":
+        op = body.ops[op.operands[0]]
+    if op.opcode == "get-tuple-element" and body.ops[op.operands[0]].opcode == "parameter":
+        return int(op.attribute(INDEX))
+    return None
+
+
+def trips(module: Module, computation: Computation, loop: Op, known: Known) -> int | None:
+    """How often `loop`, an operation of `computation`, runs its body; None: that depends on data."""
+    if stated := loop.attribute(STATED):
+        return int(stated)
+    condition, body = module[loop.called("condition")[0]], module[loop.called("body")[0]]
+    state = _initial(module, computation, loop, known, _needed(module, condition, body))
+    if state is None:
+        return None
+    return _count(module, condition, body, state)
+
+
+def inside(module: Module, computation: Computation, loop: Op, known: Known) -> dict[tuple[int, ...], int]:
+    """What is known inside the loop's body: what it does not change, where that is known outside."""
+    scalars = Scalars(module, computation, known)
+    found: dict[tuple[int, ...], int] = {}
+    for index in sorted(invariant(module[loop.called("body")[0]])):
+        value = scalars.element(loop.operands[0], index)
+        if value is not None:
+            found[0, index] = value
+    return found
+
+
+def _needed(module: Module, condition: Computation, body: Computation) -> list[int]:
+    """The elements of the state that decide when the loop ends, and those from which they are computed."""
+    asking = Scalars(module, condition, {})
+    asked = _reads(asking, condition.root)
+    root = body.ops[body.root]
+    while True:
+        before = len(asked)
+        if root.opcode == "tuple":
+            for index in sorted(asked):
+                asked |= _reads(Scalars(module, body, {}), root.operands[index])
+        if len(asked) == before:
+            return sorted(asked)
+
+
+def _reads(scalars: Scalars, name: str) -> set[int]:
+    scalars.value(name)
+    # an unknown operand stops the computation early: the other side is asked for by itself
+    todo, seen = [name], {name}
+    while todo:
+        op = scalars.computation.ops.get(todo.pop())
+        if op is None or op.opcode in ("parameter", "constant", "while"):
+            continue
+        for operand in op.operands:
+            if operand not in seen and op.opcode != "get-tuple-element":
+                seen.add(operand)
+                todo.append(operand)
+                scalars.value(operand)
+    return {key[1] for key in scalars.asked if len(key) == 2}
+
+
+def _initial(
+    module: Module, computation: Computation, loop: Op, known: Known, needed: list[int]
+) -> dict[tuple[int, ...], int] | None:
+    scalars = Scalars(module, computation, known)
+    state: dict[tuple[int, ...], int] = {}
+    for index in needed:
+        value = scalars.element(loop.operands[0], index)
+        if value is None:
+            return None
+        state[0, index] = value
+    return state
+
+
+def _count(
+    module: Module, condition: Computation, body: Computation, state: dict[tuple[int, ...], int]
+) -> int | None:
+    states = [state]
+    for count in range(STEPS):
+        more = _holds(module, condition, states[-1])
+        if not more:
+            return None if more is None else count
+        after = _after(module, body, states[-1])
+        if after is None:
+            return None
+        states.append(after)
+    return _jump(module, condition, states)
+
+
+def _holds(module: Module, condition: Computation, state: Known) -> bool | None:
+    value = Scalars(module, condition, state).value(condition.root)
+    return None if value is None else bool(value)
+
+
+def _after(module: Module, body: Computation, state: Known) -> dict[tuple[int, ...], int] | None:
+    scalars = Scalars(module, body, state)
+    found: dict[tuple[int, ...], int] = {}
+    for parameter, index in state:
+        value = scalars.value(body.ops[body.root].operands[index])
+        if value is None:
+            return None
+        found[parameter, index] = value
+    return found
+
+
+def _jump(module: Module, condition: Computation, states: list[dict[tuple[int, ...], int]]) -> int | None:
+    """Where all grows by equal steps, the end is found by halving."""
+    first, second = states[0], states[1]
+    step = {key: second[key] - first[key] for key in first}
+    if any(later[key] - sooner[key] != step[key] for sooner, later in pairwise(states) for key in step):
+        return None
+    low, high = len(states) - 1, len(states)
+    while _holds(module, condition, {key: first[key] + high * step[key] for key in first}):
+        low, high = high, high * 2
+        if high > 1 << BITS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _holds(module, condition, {key: first[key] + middle * step[key] for key in first}):
+            low = middle
+        else:
+            high = middle
+    return high

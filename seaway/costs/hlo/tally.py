@@ -1,0 +1,231 @@
+"""All of a computation added up: the compiler's cycles, work, collectives, and how its parts overlap.
+
+Three times come out, for the same operations:
+
+- `cycles`: the sum of the compiler's estimated cycles;
+- `roofline`: of each operation, the longest of its matrix flops at the peak rate, its elementwise operations at the
+  vector unit's rate and its bytes at the full bandwidth;
+- `blend`: matrix operations that arithmetic bounds at the compiler's cycles, which know how well a shape fills the
+  matrix unit, and all else at its roofline: there the compiler's figure serves it to choose a tiling, and is up to ten
+  times too high for what memory bounds. Copies that it starts early run beside other work, and cost what is left of
+  them when they are waited for.
+
+Loops count as often as they run; `once` sums have each body once, as a compiler's own totals do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from . import loops
+from .collectives import Exchange, Finder, Found
+from .shapes import main_memory
+from .text import Computation, Module, Op
+from .work import FREE, Work
+
+CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+TARGET = re.compile(r'custom_call_target="([^"]*)"')
+NO_WORK = {
+    "AllocateBuffer", "ConcatBitcast", "PrepareAsyncCallStart", "PrepareAsyncCallDone",
+    "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AssumeGatherIndicesInBound",
+}  # fmt: skip
+
+
+MOSTLY = 0.5  # of the time for its bytes: arithmetic that takes more bounds an operation
+
+
+class Rates(NamedTuple):
+    flops: float  # a second
+    bandwidth: float  # bytes a second
+    clock: float  # hertz
+    vector: float = 0.0  # elementwise operations a second; 0: no bound
+
+
+class Tally(msgspec.Struct):
+    """Times in nanoseconds, on each device."""
+
+    cycles: float = 0.0
+    roofline: float = 0.0
+    blend: float = 0.0
+    flops: float = 0.0
+    moved: float = 0.0
+    once_cycles: float = 0.0  # also nanoseconds
+    once_roofline: float = 0.0
+    once_flops: float = 0.0
+    once_moved: float = 0.0
+    exchanges: dict[Exchange, int] = {}
+    unknown_loops: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()  # custom calls of which nothing is known
+
+    def add(self, other: Tally, times: int = 1) -> None:
+        for field in ("cycles", "roofline", "blend", "flops", "moved"):
+            setattr(self, field, getattr(self, field) + times * getattr(other, field))
+        for field in ("once_cycles", "once_roofline", "once_flops", "once_moved"):
+            setattr(self, field, getattr(self, field) + getattr(other, field))
+        for exchange, count in other.exchanges.items():
+            self.exchanges[exchange] = self.exchanges.get(exchange, 0) + times * count
+        self.unknown_loops += other.unknown_loops
+        self.silent += other.silent
+
+    def collectives(self) -> tuple[Exchange, ...]:
+        """In the order in which they first occur; equal ones as one, counted."""
+        return tuple(msgspec.structs.replace(one, count=count) for one, count in self.exchanges.items())
+
+
+def tally(module: Module, rates: Rates, *, fused: bool = True) -> Tally:
+    """`fused`: the text is what the compiler will run; otherwise, what it had before it fused operations, and then
+    the arguments and results of the whole are counted as moved once."""
+    return _Walk(module, rates, fused).computation(module[module.entry], {})
+
+
+class _Walk:
+    def __init__(self, module: Module, rates: Rates, fused: bool) -> None:
+        self.module = module
+        self.rates = rates
+        self.fused = fused
+        self.work = Work(module, fused)
+        self.finder = Finder(module, scattering=not fused)
+        self.done: dict[tuple[str, tuple[tuple[tuple[int, ...], int], ...]], Tally] = {}
+
+    def computation(self, computation: Computation, known: loops.Known) -> Tally:
+        key = (computation.name, tuple(sorted(known.items())))
+        if key not in self.done:
+            self.done[key] = self._walk(computation, known)
+        return self.done[key]
+
+    def _walk(self, computation: Computation, known: loops.Known) -> Tally:
+        total = Tally()
+        lane = _Lanes(self.rates)
+        chains = _Chains(self._found(computation))
+        for op in computation.ops.values():
+            before = total.blend
+            found = chains.found.get(op.name)
+            if found is not None:
+                chains.meet(op, found, total.blend, total)
+            if found is None or found.part == "link":
+                self._op(computation, op, known, total, lane)
+            chains.work += total.blend - before
+        if computation.entry and not self.fused:
+            total.add(self._ends(computation))
+        return total
+
+    def _ends(self, computation: Computation) -> Tally:
+        """Arguments read and results written, once."""
+        kinds = [op.kind for op in computation.parameters] + [computation.ops[computation.root].kind]
+        moved = sum(map(main_memory, kinds))
+        time = moved / self.rates.bandwidth * 1e9
+        return Tally(roofline=time, blend=time, moved=moved, once_roofline=time, once_moved=moved)
+
+    def _found(self, computation: Computation) -> Iterable[tuple[str, Found]]:
+        for op in computation.ops.values():
+            found = self.finder.find(computation, op)
+            if found is not None:
+                yield op.name, found
+
+    def _op(self, computation: Computation, op: Op, known: loops.Known, total: Tally, lane: _Lanes) -> None:
+        match op.opcode:
+            case "while":
+                self._loop(computation, op, known, total)
+            case "call" | "call-start" | "async-start":
+                for name in op.called("to_apply") or op.called("calls"):
+                    total.add(self.computation(self.module[name], {}))
+            case "conditional":
+                self._branches(op, total)
+            case _:
+                self._plain(computation, op, total, lane)
+
+    def _loop(self, computation: Computation, op: Op, known: loops.Known, total: Tally) -> None:
+        count = loops.trips(self.module, computation, op, known)
+        inside = loops.inside(self.module, computation, op, known)
+        body = self.computation(self.module[op.called("body")[0]], inside)
+        if count is None:
+            total.unknown_loops += (op.name,)
+        total.add(body, 1 if count is None else count)
+
+    def _branches(self, op: Op, total: Tally) -> None:
+        """The costliest: a bound, whichever the data choose."""
+        names = op.called("branch_computations") or (
+            *op.called("true_computation"),
+            *op.called("false_computation"),
+        )
+        if names:
+            total.add(
+                max((self.computation(self.module[name], {}) for name in names), key=lambda one: one.blend)
+            )
+
+    def _plain(self, computation: Computation, op: Op, total: Tally, lane: _Lanes) -> None:
+        if op.opcode == "custom-call" and not op.attribute(CYCLES) and op.attribute(TARGET) not in NO_WORK:
+            total.silent += (op.attribute(TARGET),)
+        if op.opcode in FREE:
+            return
+        if op.opcode in ("copy-done", "slice-done"):
+            total.blend += lane.wait(op.operands[0], total.blend)
+            return
+        flops, moved = self.work.flops(computation, op), self.work.moved(computation, op)
+        cycles = int(op.attribute(CYCLES) or 0) / self.rates.clock * 1e9
+        memory = moved / self.rates.bandwidth * 1e9
+        bound = max(self._arithmetic(computation, op, flops), memory)
+        total.add(Tally(cycles, bound, 0.0, flops, moved, cycles, bound, flops, moved))
+        if op.opcode in ("copy-start", "slice-start"):
+            lane.start(op.name, moved, total.blend)
+        else:
+            matrix = flops / self.rates.flops * 1e9
+            total.blend += cycles if cycles and matrix > MOSTLY * memory else bound
+
+    def _arithmetic(self, computation: Computation, op: Op, flops: float) -> float:
+        matrix = flops / self.rates.flops
+        vector = self.work.elementwise(computation, op) / self.rates.vector if self.rates.vector else 0.0
+        return max(matrix, vector) * 1e9
+
+
+class _Lanes:
+    """Copies that run beside the computation, one after another."""
+
+    def __init__(self, rates: Rates) -> None:
+        self.bandwidth = rates.bandwidth
+        self.free = 0.0
+        self.ends: dict[str, float] = {}
+
+    def start(self, name: str, moved: float, now: float) -> None:
+        self.free = max(self.free, now) + moved / self.bandwidth * 1e9
+        self.ends[name] = self.free
+
+    def wait(self, name: str, now: float) -> float:
+        return max(0.0, self.ends.get(name, now) - now)
+
+
+class _Chains:
+    """The collectives of one computation: each counted where it starts, with the work until it ends."""
+
+    def __init__(self, found: Iterable[tuple[str, Found]]) -> None:
+        self.found = dict(found)
+        self.first: dict[str, str] = {}
+        self.last: dict[str, str] = {}
+        self.began: dict[str, tuple[float, Exchange]] = {}
+        self.work = 0.0
+        for name, one in self.found.items():
+            if one.part == "link":
+                self.first.setdefault(one.key, name)
+                self.last[one.key] = name
+
+    def meet(self, op: Op, found: Found, now: float, total: Tally) -> None:
+        exchange = found.exchange
+        if found.part == "whole" and exchange is not None:
+            self._count(exchange, 0.0, total)
+        elif found.part == "start" or self.first.get(found.key) == op.name:
+            if exchange is not None:
+                self.began[found.key] = (self.work, exchange)
+        if found.part == "done" or (self.last.get(found.key) == op.name):
+            if found.key in self.began:
+                began, exchange = self.began.pop(found.key)
+                self._count(exchange, self.work - began, total)
+
+    def _count(self, exchange: Exchange, hidden: float, total: Tally) -> None:
+        if exchange.group_size < 2:
+            return
+        one = msgspec.structs.replace(exchange, hidden=round(hidden))
+        total.exchanges[one] = total.exchanges.get(one, 0) + 1

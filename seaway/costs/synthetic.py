@@ -1,0 +1,62 @@
+"""Costs that are only stated: a time, and collectives of so many bytes."""
+
+from __future__ import annotations
+
+from math import prod
+
+import msgspec
+
+from sim.kernels import Kernel
+
+from .cost import Cost, Memory
+from .errors import CostError
+from .hlo import Exchange
+from .hlo.collectives import Kind
+from .units import duration as duration_of
+from .units import nbytes
+
+Groups = tuple[tuple[int, int], ...]
+Amount = str | int | tuple[str | int, Groups]
+
+
+def synthetic(
+    duration: str | int,
+    *,
+    name: str = "synthetic",
+    allreduce: Amount | None = None,
+    allgather: Amount | None = None,
+    reducescatter: Amount | None = None,
+    alltoall: Amount | None = None,
+    permute: Amount | None = None,
+    temp: str | int = 0,
+    count: int = 1,
+) -> Cost:
+    """`synthetic("330us", allreduce="4B")`: a computation of that time, and that collective among all its devices.
+
+    A collective is the bytes of its operand on each device, or (bytes, groups) with groups as `sim.kernels` has them.
+    `count`: how often it does all that, as 128 for the paper's fused computation of 128.
+    """
+    if count < 1:
+        raise CostError(f"count is how often it computes, at least 1, not {count!r}")
+    asked: dict[Kind, Amount | None] = {
+        "all-reduce": allreduce, "all-gather": allgather, "reduce-scatter": reducescatter,
+        "all-to-all": alltoall, "permute": permute,
+    }  # fmt: skip
+    collectives = tuple(
+        _exchange(kind, amount, count) for kind, amount in asked.items() if amount is not None
+    )
+    cost = Cost.stated(duration_of(duration) * count, name)
+    return msgspec.structs.replace(cost, collectives=collectives, memory=Memory(temp=nbytes(temp, "temp")))
+
+
+def kernel(duration: str | int, **options: Amount | int | None) -> Kernel:
+    """As `synthetic`, for the simulator."""
+    return synthetic(duration, **options).kernel  # type: ignore[arg-type]
+
+
+def _exchange(kind: Kind, amount: Amount, count: int) -> Exchange:
+    groups: Groups = ()
+    if isinstance(amount, tuple):
+        amount, groups = amount
+    size = prod(size for size, _ in groups) if groups else 0  # 0: all, however many there will be
+    return Exchange(kind, nbytes(amount, kind), groups, size, count)

@@ -1,0 +1,96 @@
+"""What a user of Seaway is told when something cannot be: each error names what was asked and what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from core.errors import Impossible, ProgramError
+from core.messages import Blame
+
+__all__ = [
+    "Cancelled", "Impossible", "NoContents", "NoSession", "NotNow", "ProgramError", "RunError", "SeawayError",
+    "SessionClosed", "Stalled", "TracedValueError", "nearest",
+]  # fmt: skip
+
+
+class SeawayError(Exception):
+    """Base of all that this library raises by itself."""
+
+
+class NoSession(SeawayError, RuntimeError):
+    """A call that needs devices was made where no session is open."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} was called outside any session, so there are no devices to run it on. Open one around it: "
+            f"`with sw.simulate('A') as s:` for 2048 simulated TPUs. (Slices, jit and @sw.program are "
+            f"declarations and need none.)"
+        )
+
+
+class SessionClosed(SeawayError, RuntimeError):
+    """The session is over: what is asked of it now cannot be answered."""
+
+
+class Stalled(SeawayError, RuntimeError):
+    """What is waited for cannot come any more."""
+
+
+class NotNow(SeawayError, RuntimeError):
+    """Right in itself, but not here: inside a traced program, for another client's array, after a donation."""
+
+
+class TracedValueError(SeawayError, TypeError):
+    """Python asked for the contents of a value that stands for all contents, while a program is traced."""
+
+    def __init__(self, what: str, program: str, does: str) -> None:
+        super().__init__(
+            f"{does} needs the contents of {what}, and while @sw.program {program!r} is traced there are none: "
+            f"the trace must hold whatever they will be. Choose one: (1) decide inside a computation, with "
+            f"jax.lax.cond or jnp.where under sw.jit; (2) return the value, read it (np.asarray, float) between "
+            f"two programs, and branch in Python there; (3) if only a size depends on contents, "
+            f"sw.jit(..., irregular=True, max_shape=...); (4) if contents say where rows go, sw.route(x, dest)."
+        )
+
+
+class NoContents(SeawayError, ValueError):
+    """Contents were asked of a simulated array, and this simulation has none."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(
+            f"{what} has no contents: the simulator models time, not numbers. Choose one: "
+            f"sw.simulate(values='compute') computes them on this machine's CPU; "
+            f"sw.simulate(values={{'name': stand_in}}) makes them up, by the name of a program or computation; "
+            f"or read only what is modelled: .shape, .dtype, .sharding, and when it is ready (repr).{hint}"
+        )
+
+
+class RunError(SeawayError, RuntimeError):
+    """A run failed; arises where its results are waited for. `blame` has the parts."""
+
+    def __init__(self, blame: Blame) -> None:
+        super().__init__(str(blame))
+        self.blame = blame
+
+    @property
+    def code(self) -> str:
+        """ "user", "refused", "no-memory", "host-lost", "cancelled", ..."""
+        return self.blame.code
+
+    def __reduce__(self) -> tuple[type, tuple[Blame]]:
+        return type(self), (self.blame,)
+
+
+class Cancelled(RunError):
+    """The run was cancelled by its client."""
+
+
+def run_error(blame: Blame) -> RunError:
+    return (Cancelled if blame.code == "cancelled" else RunError)(blame)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """` (did you mean 'stride'?)`, or nothing."""
+    close = get_close_matches(word, list(known), 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,282 @@
+"""A session: one world to run programs in, and the clients that call it. The same for simulated and real devices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Literal
+
+from . import ambient
+from .caller import Caller
+from .errors import SeawayError, SessionClosed
+from .kernels import nanoseconds
+from .port import Driver
+from .slices import Slice, whole
+from .wording import plural
+
+Dispatch = Literal["parallel", "sequential"]
+
+
+class Task:
+    """A client's thread, from `session.spawn`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.thread: Any = None
+        self.over = False
+        self._session: Session | None = None
+        self._result: Any = None
+        self.error: BaseException | None = None
+        self.told = False  # somebody has been given the error
+
+    def result(self) -> Any:
+        """Wait until it is over: what its function returned; what it raised is raised here."""
+        if not self.over and self._session is not None:
+            self._session.driver.joined(self.thread)
+        if self.error is not None:
+            self.told = True
+            raise self.error
+        if not self.over:
+            raise SessionClosed(f"client {self.name!r} was stopped before it was done")
+        return self._result
+
+    def join(self) -> None:
+        """Wait until it is over, and raise what it raised."""
+        self.result()
+
+    @property
+    def done(self) -> bool:
+        return self.over
+
+    def __repr__(self) -> str:
+        state = "running" if not self.over else "done" if self.error is None else f"failed: {self.error!r}"
+        return f"<task {self.name!r}, {state}>"
+
+
+class Session:
+    """Use it with `with`: inside, computations and programs run here. Leaving waits for all that is under way."""
+
+    def __init__(self, driver: Driver, *, dispatch: Dispatch = "parallel", main: str = "main") -> None:
+        if dispatch not in ("parallel", "sequential"):
+            raise ValueError(
+                f"dispatch={dispatch!r}: 'parallel' (host work ahead of the data) or 'sequential'"
+            )
+        self.driver = driver
+        self.dispatch = dispatch
+        self._main = main
+        self._callers: dict[str, Caller] = {}
+        self._tasks: list[Task] = []
+        self._spawned = 0
+        self.closed = False
+
+    # --- in and out ---------------------------------------------------------------------------------------
+
+    def open(self) -> Session:
+        """As `with` does, for notebooks: until `close()`, what is called in this thread runs here."""
+        return self.__enter__()
+
+    def __enter__(self) -> Session:
+        if self.closed:
+            raise SessionClosed("this session is closed; open another one")
+        ambient.enter(self)
+        ambient.opened(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close(abort=error is not None)
+
+    def close(self, abort: bool = False) -> None:
+        """Wait for tasks and runs, and end. `abort`: wait for nothing."""
+        if self.closed:
+            return
+        ambient.leave(self)
+        ambient.closed(self)
+        try:
+            if not abort:
+                for task in self._tasks:
+                    if not task.told:
+                        task.result()
+                self._settle()
+        except BaseException:
+            abort = True
+            raise
+        finally:
+            self.closed = True
+            if abort:
+                self.driver.stop()
+            for caller in self._callers.values():
+                if abort:
+                    caller.abandon()
+                else:
+                    caller.close()
+            self.driver.close()
+        if not abort:
+            self._unseen()
+
+    def _settle(self) -> None:
+        """Until nothing is under way, but for what clients' threads still do."""
+        busy = {task.name for task in self._tasks if not task.over}
+        for caller in list(self._callers.values()):
+            if caller.name not in busy:
+                caller.drain()
+
+    def _unseen(self) -> None:
+        """Failures that nobody has waited for."""
+        all_failed = [run for caller in self._callers.values() for run in caller.failed]
+        seen = {run.blame for run in all_failed if run.looked_at}
+        failed = [run for run in all_failed if not run.looked_at and run.blame not in seen]
+        if failed:
+            first = failed[0]
+            warnings.warn(
+                f"{plural(len(failed), 'run')} failed, and nobody waited for the results; the first, run "
+                f"{first.number} of {first.program!r}: {first.blame}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    # --- clients ------------------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> Session:
+        """As a client has it."""
+        return self
+
+    @property
+    def main(self) -> Caller:
+        """The client in whose name the session's own thread calls, unless it says otherwise."""
+        return self._callers.get(self._main) or self.client(self._main)
+
+    def client(self, name: str, weight: int = 1, priority: int = 0) -> Caller:
+        """`with s.client("b", weight=2):` calls inside are in its name. It is made when it is first asked for."""
+        known = self._callers.get(name)
+        if known is not None:
+            if (weight, priority) not in ((1, 0), (known.weight, known.priority)):
+                raise ValueError(
+                    f"client {name!r} is here already, with weight {known.weight} and priority {known.priority}; "
+                    f"leave them out to use it, or give the new one another name"
+                )
+            return known
+        if self.closed:
+            raise SessionClosed("this session is closed; open another one")
+        if not whole(weight):
+            raise ValueError(f"client {name!r}: weight={weight!r}: a whole number, at least 1")
+        made = self._callers[name] = Caller(self, name, weight, priority)
+        return made
+
+    def spawn(
+        self, fn: Callable[..., Any], *args: Any, name: str | None = None, weight: int = 1, priority: int = 0,
+        **kwargs: Any,
+    ) -> Task:  # fmt: skip
+        """Run `fn` beside this thread, as a client of its own. `.result()` waits for it; so does the session's end."""
+        self._spawned += 1
+        base = name or str(getattr(fn, "__name__", "client"))
+        called = base if name or base not in self._callers else f"{base}-{self._spawned}"
+        if called in self._callers:
+            raise ValueError(f"client {called!r} is here already; give the new one another name")
+        caller, task = self.client(called, weight, priority), Task(called)
+        task._session = self
+
+        def work() -> None:
+            ambient.enter(self)
+            ambient.enter(caller)
+            try:
+                task._result = fn(*args, **kwargs)
+                task.over = True
+            except SessionClosed as error:
+                task.over = not self.closed
+                task.error = None if self.closed else error
+            except BaseException as error:
+                task.over, task.error = True, error
+            finally:
+                ambient.leave(caller)
+                ambient.leave(self)
+
+        self._tasks.append(task)
+        task.thread = self.driver.spawn(called, work)
+        return task
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Seconds since the session began, as its clients' clocks have it."""
+        return self.driver.now() / 1e9
+
+    def now_ns(self) -> int:
+        return self.driver.now()
+
+    def sleep(self, time: float | str) -> None:
+        """Host time: seconds, or "5ms"."""
+        for caller in list(self._callers.values()):
+            caller.flush()
+        self.driver.sleep(_sleeping(time))
+
+    # --- what happened ------------------------------------------------------------------------------------
+
+    @property
+    def trace(self) -> Any:
+        """What has happened, once all that this thread's clients have under way is over."""
+        if not self.closed:
+            self._settle()
+        return self.driver.trace()
+
+    def costs(self) -> Any:
+        """What each computation is taken to cost, and where that comes from: a frame, one row a computation."""
+        import pandas as pd
+
+        return pd.DataFrame(self.driver.costs())
+
+    def release(self, home: Slice) -> None:
+        """Give a slice's devices back; it is bound anew when it is used again."""
+        ambient.caller("release").release_slice(home)
+
+    def __repr__(self) -> str:
+        return f"<sw.Session, {self.driver.title}{', closed' if self.closed else ''}>"
+
+    def __getattr__(self, name: str) -> Any:
+        """What only a simulation has: `simulation`, `env`."""
+        if name in ("simulation", "env"):
+            found = getattr(self.driver, name, None)
+            if found is not None:
+                return found
+            raise AttributeError(f"only a simulated session has .{name}; this is {self.driver.title}")
+        raise AttributeError(f"a session has no attribute {name!r}")
+
+
+def _sleeping(time: float | str) -> int:
+    if isinstance(time, str):
+        return nanoseconds("sw.sleep", "time", time)
+    if isinstance(time, bool) or not time >= 0:
+        raise SeawayError(f"sw.sleep({time!r}): seconds, not negative, or a text like '5ms'")
+    return round(time * 1e9)
+
+
+def current_session() -> Session:
+    """The one in which a call made here would run: for programs that are run in a session that others opened."""
+    return ambient.session("sw.current_session")
+
+
+def client(name: str, weight: int = 1, priority: int = 0) -> Caller:
+    """As `session.client`, of the current session."""
+    return current_session().client(name, weight, priority)
+
+
+def spawn(fn: Callable[..., Any], *args: Any, **options: Any) -> Task:
+    """As `session.spawn`, of the current session."""
+    return current_session().spawn(fn, *args, **options)
+
+
+def sleep(time: float | str) -> None:
+    """Let host time pass in the session: seconds, or "5ms". Simulated where the session is."""
+    ambient.session("sw.sleep").sleep(time)
+
+
+def now() -> float:
+    """Seconds since the session began: host time, simulated where the session is."""
+    return ambient.session("sw.now").now()
+
+
+def now_ns() -> int:
+    return ambient.session("sw.now_ns").now_ns()

@@ -1,0 +1,127 @@
+"""Slices: what a user asks of the cluster's devices. A declaration; each session binds it to devices of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any, Literal
+
+from core.program import SliceSpec
+
+AXES = ("x", "y", "z")
+Mesh = Mapping[str, int] | Sequence[int] | Any
+
+
+class Slice:
+    """So many virtual devices as a mesh with named axes. Made by `sw.slice`; compared by identity."""
+
+    def __init__(self, spec: SliceSpec, axis_names: tuple[str, ...]) -> None:
+        self._spec = spec
+        self.axis_names = axis_names
+
+    @property
+    def devices(self) -> int:
+        return self._spec.devices
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._spec.mesh_shape
+
+    @property
+    def name(self) -> str:
+        """As given; "" for one that each session names by itself."""
+        return self._spec.name
+
+    @cached_property
+    def mesh(self) -> Any:
+        """A `jax.sharding.AbstractMesh`: for NamedSharding, before there are devices."""
+        from jax.sharding import AbstractMesh, AxisType
+
+        return AbstractMesh(self.shape, self.axis_names, axis_types=(AxisType.Auto,) * len(self.shape))
+
+    def sharding(self, *spec: Any) -> Any:
+        """`slice.sharding("x", None)`: the NamedSharding over its mesh with this PartitionSpec."""
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        words: Any = PartitionSpec
+        return NamedSharding(self.mesh, words(*spec))
+
+    def spec(self, name: str) -> SliceSpec:
+        """For the session that calls it so."""
+        old = self._spec
+        return SliceSpec(name, old.devices, old.mesh, old.kind, old.island, old.layout, old.exclusive)
+
+    def __repr__(self) -> str:
+        axes = ", ".join(f"{name}={size}" for name, size in zip(self.axis_names, self.shape, strict=True))
+        spec = self._spec
+        rest = [f"{key}={getattr(spec, key)!r}" for key in ("name", "kind", "island") if getattr(spec, key)]
+        rest += [
+            part for part, on in (("spread", spec.layout == "spread"), ("exclusive", spec.exclusive)) if on
+        ]
+        return f"Slice({'; '.join([axes, *rest])})"
+
+
+def slice(  # noqa: A001 - the public name, as the paper's users say it
+    devices: int | None = None,
+    *,
+    mesh: Mesh | None = None,
+    kind: str = "",
+    island: str = "",
+    name: str = "",
+    layout: Literal["packed", "spread"] = "packed",
+    exclusive: bool = False,
+) -> Slice:
+    """Asks for devices: a number of them, or a mesh.
+
+    mesh: {"data": 4, "model": 2}, or (4, 2) with axes named x, y, z, or a jax Mesh or AbstractMesh.
+    kind: of device ("tpu-v3"); island: by name; "" any. Slices share devices unless `exclusive`.
+    name: seen in traces and errors; two slices of one name must be alike, and are one. Without: a name a session.
+    """
+    sizes, names = _axes(mesh, devices)
+    count = prod(sizes) if devices is None else devices
+    if not whole(count):
+        raise ValueError(f"sw.slice(devices={count!r}): a slice has a whole number of devices, at least 1")
+    if prod(sizes) != count:
+        shape = " x ".join(map(str, sizes))
+        raise ValueError(
+            f"sw.slice(devices={count}, mesh={shape}): that mesh has {prod(sizes)} devices; leave `devices` out"
+        )
+    if layout not in ("packed", "spread"):
+        raise ValueError(f"sw.slice(layout={layout!r}): 'packed' (side by side) or 'spread' (over hosts)")
+    return Slice(
+        SliceSpec(name, count, sizes if mesh is not None else (), kind, island, layout, exclusive), names
+    )
+
+
+def _axes(mesh: Mesh | None, devices: int | None) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    if mesh is None:
+        if devices is None:
+            raise ValueError("sw.slice() needs `devices`, a number, or `mesh`, like {'data': 4, 'model': 2}")
+        return (devices,), AXES[:1]
+    if isinstance(mesh, Mapping):
+        names, sizes = tuple(map(str, mesh)), tuple(mesh.values())
+    elif hasattr(mesh, "axis_names"):
+        made: Any = mesh
+        names = tuple(map(str, made.axis_names))
+        sizes = tuple(made.shape[name] for name in made.axis_names)
+    else:
+        sizes = tuple(mesh)
+        names = (
+            AXES[: len(sizes)] if len(sizes) <= len(AXES) else tuple(f"axis{i}" for i in range(len(sizes)))
+        )
+    if not sizes or not all(map(whole, sizes)):
+        raise ValueError(f"sw.slice(mesh={mesh!r}): each axis has a whole number of devices, at least 1")
+    return sizes, names
+
+
+def whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
+
+
+def as_slice(devices: Slice | int | None, who: str) -> Slice:
+    if isinstance(devices, Slice):
+        return devices
+    if isinstance(devices, int) and not isinstance(devices, bool):
+        return slice(devices)
+    raise TypeError(f"{who} needs `devices`: sw.slice(devices=8), or a number of them; not {devices!r}")

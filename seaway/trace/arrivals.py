@@ -1,0 +1,52 @@
+"""When each host had enqueued a gang: many of core's `Lists` at once, as a matrix.
+
+Gangs that share a list share a row, so steady state costs little to read too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from core.tables import Lists
+
+from .times import Ints
+
+_TYPES = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<i8"}
+
+
+def lists(column: npt.NDArray[np.uint8], begins: npt.NDArray[np.int64], count: int) -> tuple[Ints, Ints]:
+    """(matrix of distinct lists, by `begins` its row): lists that begin there, of `count` numbers each."""
+    starts, which = np.unique(begins, return_inverse=True)
+    head = Lists.HEAD.size
+    lengths = _numbers(column, starts + 1, 1, 4)[:, 0]
+    wrong = lengths != count
+    if wrong.any():
+        raise ValueError(
+            f"the trace has {lengths[wrong][0]} arrivals of a gang on {count} hosts: whoever recorded it left some out"
+        )
+    found = np.empty((len(starts), count), dtype=np.int64)
+    widths = column[starts]
+    for form in np.unique(widths).tolist():
+        rows = widths == form
+        at = starts[rows] + head
+        if form & Lists.STEPS:
+            steps = _numbers(column, at + Lists.OF_STEPS.size, count - 1, form & ~Lists.STEPS)
+            base = _numbers(column, at, 2, 8)  # the smallest step, the first number
+            found[rows, 0] = base[:, 1]
+            found[rows, 1:] = base[:, 1:] + np.cumsum(steps + base[:, :1], axis=1)
+        else:
+            found[rows] = _numbers(column, at, count, form)
+    return found, which.reshape(-1)
+
+
+def _numbers(column: npt.NDArray[np.uint8], at: Ints, count: int, width: int) -> Ints:
+    """[begin, number]."""
+    # View the column as overlapping records, so that each is copied once.
+    windows = np.lib.stride_tricks.sliding_window_view(column, count * width)
+    records = windows[at]
+    if width == 3:
+        wide = np.zeros((len(at), count, 4), dtype=np.uint8)
+        wide[:, :, :3] = records.reshape(len(at), count, 3)
+        return wide.reshape(len(at), 4 * count).view("<u4").astype(np.int64)
+    return records.view(_TYPES[width]).astype(np.int64)

@@ -1,0 +1,349 @@
+"""A trace as numpy sees it, at one moment: its columns, which devices ran the same gangs, and what can be worked out.
+
+Devices that belong to the same places ran the same gangs at the same times; such a *group* is looked at once, be it
+1 device or 100,000. Within a group only hosts differ, by when each had enqueued a gang. Whatever is asked of a trace is
+answered from groups, so its cost follows gangs and hosts, not device intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from core import spans
+from core import trace as core_trace
+from core.spans import Spans
+
+from . import arrivals
+from .machines import Machines
+from .times import Ints
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Bools = npt.NDArray[np.bool_]
+NONE = -1  # of an index or a time: there is none
+BLOCK = 1 << 18  # numbers that are expanded at once: what fits a cache
+
+
+def category(codes: npt.NDArray[np.integer], names: list[str]) -> pd.Categorical:
+    """Names as a column of pandas that takes four bytes a row; none where the code is -1."""
+    import pandas as pd
+
+    unique = [name if names.index(name) == at else f"{name} ({at})" for at, name in enumerate(names)]
+    return pd.Categorical.from_codes(codes.astype(np.int32), categories=pd.Index(unique, dtype=object))
+
+
+class Group:
+    """Devices that belong to the same places, with their gangs in the order in which they ran."""
+
+    def __init__(self, facts: Facts, places: tuple[int, ...], devices: Spans) -> None:
+        self.places = places
+        self.devices = devices
+        self.size = spans.count(devices)
+        numbers = np.concatenate([np.arange(low, high, dtype=np.int64) for low, high in devices])
+        self.hosts, self.per_host = np.unique(facts.machines.hosts_of(numbers), return_counts=True)
+        self.numbers = numbers
+        self.rows: Ints = np.empty(0, dtype=np.int64)
+        self.free: Ints = self.rows  # by row: when the gang before it had left the devices; but for lone ones
+        self.lone: Ints = self.rows  # which of `rows` are no collectives: each host runs them by itself
+        self.begins: Ints = np.empty((0, len(self.hosts)), dtype=np.int64)  # [of these, host]
+        self.ends: Ints = self.begins
+
+    def host_rows(self, devices: Ints, facts: Facts) -> Ints:
+        """By device: which of `hosts`."""
+        return np.searchsorted(self.hosts, facts.machines.hosts_of(devices))
+
+
+class Facts:
+    """`columns` of a core trace as arrays. All that is derived is made when first asked for."""
+
+    def __init__(self, trace: core_trace.Trace, machines: Machines) -> None:
+        self.machines = machines
+        self.words = np.array([*trace.strings.words, ""], dtype=object)  # so that word -1 is ""
+        self.places = dict(trace.places)
+        self.tables = {
+            table: {name: np.frombuffer(column, dtype=column.typecode) for name, column in columns.items()}
+            for table, columns in trace.columns().items()
+        }
+        self.gangs, self.runs = self.tables["gangs"], self.tables["runs"]
+        self.clients, self.transfers = self.tables["clients"], self.tables["transfers"]
+        self._hosts: dict[int, Ints] = {}
+        self._check_places()
+
+    def _check_places(self) -> None:
+        mine = self.machines.devices
+        for place in self.places.values():
+            if outside := spans.minus(place.devices, mine):
+                raise ValueError(
+                    f"the trace has gangs on devices {spans.text(outside)}, and the set-up has "
+                    f"{spans.text(mine)}: it is of another cluster"
+                )
+
+    # --- whose ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def client_names(self) -> list[str]:
+        """By row of `clients`, and no name twice."""
+        seen: dict[str, int] = {}
+        names = []
+        for word in self.clients["label"]:
+            name = str(self.words[word])
+            seen[name] = seen.get(name, 0) + 1
+            names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+        return names
+
+    @cached_property
+    def run_clients(self) -> Ints:
+        """By run: the row of its client."""
+        rows = {number: row for row, number in enumerate(self.clients["client"].tolist())}
+        return np.array([rows.get(number, NONE) for number in self.runs["client"].tolist()], dtype=np.int64)
+
+    def by_run(self, of_runs: npt.NDArray[np.integer], runs: npt.NDArray[np.integer]) -> Ints:
+        """What is known of runs, for rows that name a run or none."""
+        if not len(of_runs):
+            return np.full(len(runs), NONE, dtype=np.int64)
+        return np.where(runs >= 0, of_runs[runs], NONE).astype(np.int64)
+
+    @cached_property
+    def gang_clients(self) -> Ints:
+        return self.by_run(self.run_clients, self.gangs["run"])
+
+    @cached_property
+    def gang_programs(self) -> Ints:
+        """As words."""
+        return self.by_run(self.runs["program"], self.gangs["run"])
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """By gang: its devices."""
+        keys, where = np.unique(self.gangs["place"], return_inverse=True)
+        counts = [spans.count(self.places[key].devices) if key in self.places else 0 for key in keys.tolist()]
+        return np.array(counts, dtype=np.int64)[where] if len(keys) else np.empty(0, dtype=np.int64)
+
+    # --- when -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def horizon(self) -> int:
+        """The last time that anybody saw."""
+        times = ("submitted", "admitted", "ready", "entered", "enqueued", "started", "ended", "at", "closed")
+        columns = [c for table in self.tables.values() for name, c in table.items() if name in times]
+        return max((int(column.max()) for column in columns if len(column)), default=0)
+
+    @cached_property
+    def times(self) -> tuple[Ints, Ints, Ints]:
+        """(start, end, bits of core.trace worked out here) of every gang; -1, -1 if it never ran on a device we know.
+
+        A gang without an end is held to end with its run, or with the trace. One without a start (a controller
+        does not see it) is held to start when it was there and the gangs before it were over.
+        """
+        gangs = self.gangs
+        start, end = gangs["started"].astype(np.int64), gangs["ended"].astype(np.int64)
+        derived = np.zeros(len(start), dtype=np.int64)
+        over = self.by_run(self.runs["ended"], gangs["run"])
+        open_ended = (end < 0) & (start >= 0)
+        end[open_ended] = np.where(over >= 0, over, self.horizon)[open_ended]
+        derived[open_ended] |= core_trace.ENDED
+        np.maximum(end, start, out=end, where=open_ended)
+        nowhere = (self.sizes == 0) | ((start < 0) & (gangs["flags"] & core_trace.FAILED > 0)) | (end < 0)
+        start[nowhere] = end[nowhere] = NONE
+        unseen = (start < 0) & (end >= 0)
+        if unseen.any():
+            derived[unseen] |= core_trace.STARTED
+            self._work_out_starts(start, end)
+        return start, end, derived
+
+    def _work_out_starts(self, start: Ints, end: Ints) -> None:
+        here = np.maximum(self.gangs["entered"], self.gangs["enqueued"])
+        free = [0] * len(self._atoms)
+        atoms_of: dict[int, list[int]] = {}
+        for number, (places, _) in enumerate(self._atoms):
+            for place in places:
+                atoms_of.setdefault(place, []).append(number)
+        places = self.gangs["place"].tolist()
+        for row in np.argsort(self.gangs["seq"], kind="stable").tolist():
+            if end[row] < 0:
+                continue
+            atoms = atoms_of[places[row]]
+            if start[row] < 0:
+                start[row] = min(max(int(here[row]), *(free[atom] for atom in atoms)), end[row])
+            for atom in atoms:
+                free[atom] = max(free[atom], int(end[row]))
+
+    @property
+    def start(self) -> Ints:
+        return self.times[0]
+
+    @property
+    def end(self) -> Ints:
+        return self.times[1]
+
+    @cached_property
+    def flags(self) -> Ints:
+        """What was worked out by whom ever, and PLACEHOLDER and FAILED."""
+        return self.gangs["flags"].astype(np.int64) | self.times[2]
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """From the first gang's start to the last one's end."""
+        ran = self.end >= 0
+        if not ran.any():
+            return 0, max(self.horizon, 1)
+        low = int(self.start[ran].min())
+        return low, max(int(self.end.max()), low + 1)
+
+    @cached_property
+    def contended(self) -> tuple[int, int]:
+        """From when all clients that ran anything had asked, until the first of them was done; if that is never,
+        the whole span."""
+        ran = np.flatnonzero(
+            (self.run_clients >= 0) & np.isin(np.arange(len(self.run_clients)), self.gangs["run"])
+        )
+        who = self.run_clients[ran]
+        over = np.where(self.runs["ended"] >= 0, self.runs["ended"], self.horizon)[ran]
+        asked = [int(self.runs["submitted"][ran][who == client].min()) for client in np.unique(who).tolist()]
+        done = [int(over[who == client].max()) for client in np.unique(who).tolist()]
+        low, high = max([self.span[0], *asked]), min([self.span[1], *done])
+        return (low, high) if low < high else self.span
+
+    # --- where ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _atoms(self) -> list[tuple[tuple[int, ...], Spans]]:
+        """(places, the devices that belong to just these), by sweeping over where spans begin and end."""
+        used = [key for key in np.unique(self.gangs["place"]).tolist() if key in self.places]
+        changes: dict[int, list[tuple[int, bool]]] = {}
+        for key in used:
+            for low, high in self.places[key].devices:
+                changes.setdefault(low, []).append((key, True))
+                changes.setdefault(high, []).append((key, False))
+        inside: set[int] = set()
+        pieces: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        last = 0
+        for at in sorted(changes):
+            if inside:
+                pieces.setdefault(tuple(sorted(inside)), []).append((last, at))
+            for key, begins in changes[at]:
+                inside.add(key) if begins else inside.remove(key)
+            last = at
+        return [(places, spans.normal(pairs)) for places, pairs in pieces.items()]
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """All devices of the machines, each in one; those that ran nothing are the last."""
+        groups = [Group(self, places, devices) for places, devices in self._atoms]
+        idle = spans.minus(self.machines.devices, spans.union(*(group.devices for group in groups)))
+        ran = np.flatnonzero(self.end >= 0)
+        ran = ran[np.argsort(self.gangs["seq"][ran], kind="stable")]  # the order in which devices run them
+        place = self.gangs["place"][ran]
+        for group in groups:
+            group.rows = ran[np.isin(place, group.places)]
+            lone = self.lone[group.rows]
+            group.lone = np.flatnonzero(lone)
+            latest = np.maximum.accumulate(np.where(lone, 0, self.end[group.rows]))
+            group.free = np.concatenate(([0], latest[:-1])) if len(latest) else latest
+            rows = group.rows[group.lone]
+            group.begins = self._listed(group, rows, "hosts", self.gangs["enqueued"])
+            group.ends = self._listed(group, rows, "ends", None)
+        return groups + ([Group(self, (), idle)] if idle else [])
+
+    @cached_property
+    def lone(self) -> Bools:
+        """By gang: it is no collective, and what each of its hosts did is known."""
+        return (self.gangs["ends"] >= 0) & (self.gangs["hosts"] >= 0) & (self.end >= 0)
+
+    @cached_property
+    def devices(self) -> Ints:
+        """All of them, in order."""
+        return np.sort(np.concatenate([group.numbers for group in self.groups] or [np.empty(0, np.int64)]))
+
+    # --- who waited for whom ----------------------------------------------------------------------------
+
+    def _hosts_of(self, place: int) -> Ints:
+        if place not in self._hosts:
+            devices = [np.arange(low, high, dtype=np.int64) for low, high in self.places[place].devices]
+            self._hosts[place] = np.unique(self.machines.hosts_of(np.concatenate(devices)))
+        return self._hosts[place]
+
+    def _listed(self, group: Group, rows: Ints, column: str, base: Ints | None) -> Ints:
+        """[gang, host of the group] of a column of lists, counted from `base`, or so that the last is the gang's end;
+        -1 where there is no list."""
+        found = np.full((len(rows), len(group.hosts)), NONE, dtype=np.int64)
+        begins = self.gangs[column]
+        for place in group.places if len(rows) else ():
+            hosts = self._hosts_of(place)
+            mine = np.flatnonzero((self.gangs["place"][rows] == place) & (begins[rows] >= 0))
+            if not len(mine):
+                continue
+            table, which = arrivals.lists(self.tables["arrivals"]["after"], begins[rows[mine]], len(hosts))
+            first = self.end[rows[mine]] - table.max(axis=1)[which] if base is None else base[rows[mine]]
+            if len(hosts) > len(group.hosts):
+                table = table[:, np.searchsorted(hosts, group.hosts)]
+            found[mine] = table[which] + first[:, None]
+        return found
+
+    def taken(self, group: Group, part: slice) -> Ints:
+        """[gang, host]: when its devices were given to the gang: their host had enqueued it, and the gang before
+        was over. -1 where nobody knows."""
+        rows = group.rows[part]
+        enqueued = self.gangs["enqueued"]
+        found = self._listed(group, rows, "hosts", enqueued)
+        for place in group.places:
+            if len(self._hosts_of(place)) == 1:  # then its list would say no more
+                mine = np.flatnonzero(self.gangs["place"][rows] == place)
+                found[mine] = enqueued[rows[mine], None]
+        known = found >= 0
+        np.maximum(found, group.free[part, None], out=found, where=known)
+        before = np.searchsorted(group.lone, np.arange(len(group.rows))[part])  # lone ones before each
+        if len(group.lone):
+            left = np.maximum.accumulate(group.ends, axis=0)
+            late = np.flatnonzero(before > 0)
+            found[late] = np.where(known[late], np.maximum(found[late], left[before[late] - 1]), NONE)
+        np.minimum(found, self.start[rows, None], out=found, where=known)
+        if len(group.lone):
+            own = np.flatnonzero(self.lone[rows])
+            found[own] = group.begins[before[own]]
+        return found
+
+    def parts(self, group: Group) -> Iterator[slice]:
+        """Of its rows: as many as are expanded to hosts at once."""
+        step = max(1, BLOCK // max(1, len(group.hosts)))
+        return (slice(at, at + step) for at in range(0, len(group.rows), step))
+
+    @cached_property
+    def gathered(self) -> tuple[Ints, Ints]:
+        """By gang: when its first devices were given to it, and its last; -1 if nobody knows of all of them."""
+        first = np.full(len(self.start), np.iinfo(np.int64).max, dtype=np.int64)
+        last = np.full(len(self.start), NONE, dtype=np.int64)
+        unknown = np.ones(len(self.start), dtype=bool)
+        for group in self.groups:
+            for part in self.parts(group):
+                rows, taken = group.rows[part], self.taken(group, part)
+                first[rows] = np.minimum(first[rows], taken.min(axis=1))
+                last[rows] = np.maximum(last[rows], taken.max(axis=1))
+                unknown[rows] = False
+        unknown |= first < 0
+        first[unknown] = last[unknown] = NONE
+        return first, last
+
+    @cached_property
+    def skew(self) -> Ints:
+        """By gang: how long its first device waited for its last: from what is known of its hosts, else as its driver
+        recorded it. Devices of a lone gang do not wait."""
+        first, last = self.gathered
+        waited = np.where(first >= 0, last - first, self.gangs["skew"])
+        return np.where(self.lone, 0, waited).astype(np.int64)
+
+    def spent(self, low: int = 0, high: int = np.iinfo(np.int64).max) -> Ints:
+        """By gang: nanoseconds of devices, between these times."""
+        found = (np.minimum(self.end, high) - np.maximum(self.start, low)).clip(0) * self.sizes
+        if self.lone.any():
+            found[self.lone] = 0
+            for group in self.groups:
+                each = (np.minimum(group.ends, high) - np.maximum(group.begins, low)).clip(0) @ group.per_host
+                found[group.rows[group.lone]] += each
+        return np.where(self.end >= 0, found, 0)

@@ -1,0 +1,255 @@
+"""The tables that users read: gangs, runs, clients, transfers, memory, steps; one row a thing, units in the names.
+
+A time that nobody knows is NaN. `inferred` names the times of a row that were worked out rather than seen ("" if none),
+so `frame[frame.inferred == ""]` is what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from core import spans
+from core import trace as core_trace
+
+from .facts import NONE, Facts, category
+from .times import Ints, micros
+
+_INFERRED = {flag: name for name, flag in core_trace.TIMES.items()}
+PERCENTILES = (50, 90, 99)
+
+
+def gangs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
+    columns = facts.gangs
+    rows = _within(facts.start, facts.end, window)
+    start, end = facts.start[rows], facts.end[rows]
+    frame = pd.DataFrame(
+        {
+            "seq": columns["seq"][rows],
+            **_whose(facts, columns["run"], rows),
+            "step": facts.words[columns["step"][rows]],
+            "island": _islands(facts, columns["place"][rows]),
+            "place": columns["place"][rows],
+            "devices": facts.sizes[rows],
+        }
+    )
+    for name in ("ready", "entered", "enqueued"):
+        frame[f"{name}_us"] = micros(columns[name][rows])
+    frame["started_us"], frame["ended_us"] = micros(start), micros(end)
+    frame["duration_us"] = np.where(end >= 0, (end - start) / 1_000, np.nan)
+    frame["device_us"] = np.where(end >= 0, facts.spent()[rows] / 1_000, np.nan)
+    frame["skew_us"] = micros(facts.skew[rows])
+    frame["input_wait_us"] = _input_waits(facts, rows)
+    flags = facts.flags[rows]
+    frame["inferred"] = _inferred(flags)
+    frame["placeholder"] = flags & core_trace.PLACEHOLDER > 0
+    frame["failed"] = flags & core_trace.FAILED > 0
+    return frame
+
+
+def steps(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
+    """A row a program's step: how often, how long, on what."""
+    frame = gangs(facts, window)
+    frame = frame[frame["ended_us"].notna()]
+    grouped = frame.groupby(["program", "step"], sort=False, observed=True)
+    table = grouped.agg(
+        gangs=("seq", "size"),
+        devices=("devices", "max"),
+        duration_mean_us=("duration_us", "mean"),
+        duration_min_us=("duration_us", "min"),
+        duration_max_us=("duration_us", "max"),
+        skew_mean_us=("skew_us", "mean"),
+        input_wait_mean_us=("input_wait_us", "mean"),
+        device_us=("device_us", "sum"),
+    )
+    return table.reset_index()
+
+
+def runs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
+    columns = facts.runs
+    ended = columns["ended"].astype(np.int64)
+    rows = _within(columns["submitted"], np.where(ended < 0, facts.horizon, ended), window)
+    count, device_time = _of_gangs(facts, facts.gangs["run"].astype(np.int64), len(columns["run"]), None)
+    submitted, admitted, ended = columns["submitted"][rows], columns["admitted"][rows], ended[rows]
+    return pd.DataFrame(
+        {
+            "run": columns["run"][rows],
+            "client": _clients(facts, facts.run_clients[rows]),
+            "call": columns["call"][rows],
+            "program": facts.words[columns["program"][rows]],
+            "submitted_us": micros(submitted),
+            "admitted_us": micros(admitted),
+            "ended_us": micros(ended),
+            "wait_us": _between(submitted, admitted),  # for admission
+            "latency_us": _between(submitted, ended),
+            "gangs": count[rows],
+            "device_us": device_time[rows] / 1_000,
+            "ok": (ended >= 0) & (columns["code"][rows] < 0),
+            "code": facts.words[columns["code"][rows]],
+            "cause": facts.words[columns["cause"][rows]],
+            "node": facts.words[columns["node"][rows]],
+            "host": columns["host"][rows],
+        }
+    )
+
+
+def clients(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
+    """Shares are among the clients that the frame has: asked by weight, got of the time of devices."""
+    columns = facts.clients
+    number = len(columns["client"])
+    gang_count, device_time = _of_gangs(facts, facts.gang_clients, number, window)
+    table = pd.DataFrame(
+        {
+            "client": np.array(facts.client_names, dtype=object),
+            "weight": columns["weight"],
+            "priority": columns["priority"],
+            "opened_us": micros(columns["opened"]),
+            "closed_us": micros(columns["closed"]),
+            "asked_share": columns["weight"] / max(int(columns["weight"].sum()), 1),
+            "got_share": device_time / max(float(device_time.sum()), 1.0),
+            "device_us": device_time / 1_000,
+            "gangs": gang_count,
+        }
+    )
+    of_runs = runs(facts, None)
+    if window is not None:
+        over = of_runs["ended_us"]
+        of_runs = of_runs[(over >= window[0] / 1_000) & (over < window[1] / 1_000)]
+    ended = of_runs[of_runs["ended_us"].notna()]
+    table["runs"] = _counts(ended[ended["ok"]]["client"], facts.client_names)
+    table["failed_runs"] = _counts(ended[~ended["ok"]]["client"], facts.client_names)
+    latencies = {
+        str(name): part for name, part in ended[ended["ok"]].groupby("client", observed=True)["latency_us"]
+    }
+    for percent in PERCENTILES:
+        table[f"latency_p{percent}_us"] = [
+            float(np.percentile(latencies[name], percent)) if name in latencies else np.nan
+            for name in facts.client_names
+        ]
+    return table
+
+
+def transfers(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
+    columns = facts.transfers
+    began = np.where(columns["started"] >= 0, columns["started"], columns["entered"]).astype(np.int64)
+    ended = columns["ended"].astype(np.int64)
+    rows = _within(began, np.where(ended < 0, facts.horizon, ended), window)
+    duration = _between(columns["started"][rows], ended[rows])
+    flags = columns["flags"][rows].astype(np.int64)
+    nbytes = columns["nbytes"][rows]
+    return pd.DataFrame(
+        {
+            "seq": columns["seq"][rows],
+            **_whose(facts, columns["run"], rows),
+            "step": facts.words[columns["step"][rows]],
+            "source": _places(facts, columns["source"][rows]),
+            "target": _places(facts, columns["target"][rows]),
+            "nbytes": nbytes,
+            "entered_us": micros(columns["entered"][rows]),
+            "started_us": micros(columns["started"][rows]),
+            "ended_us": micros(ended[rows]),
+            "duration_us": duration,
+            # Bytes a nanosecond are gigabytes a second.
+            "gigabytes_per_s": nbytes / np.where(duration > 0, duration * 1_000, np.nan),
+            "inferred": _inferred(flags),
+            "failed": flags & core_trace.FAILED > 0,
+        }
+    )
+
+
+def memory(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
+    """Levels, each from its time on until the next of its place."""
+    columns = facts.tables["memory"]
+    at = columns["at"]
+    rows = np.arange(len(at)) if window is None else np.flatnonzero((at >= window[0]) & (at < window[1]))
+    place, capacity = columns["place"][rows], columns["capacity"][rows]
+    return pd.DataFrame(
+        {
+            "time_us": micros(at[rows]),
+            "place": place,
+            "island": _islands(facts, place),
+            "devices": _places(facts, place),
+            "resident_bytes_per_device": columns["resident"][rows],
+            "committed_bytes_per_device": columns["committed"][rows],
+            "capacity_bytes_per_device": capacity,
+            "committed_fraction": columns["committed"][rows] / np.where(capacity > 0, capacity, np.nan),
+        }
+    )
+
+
+# --- inside -------------------------------------------------------------------------------------------------
+
+
+def _within(
+    low: npt.NDArray[np.integer], high: npt.NDArray[np.integer], window: tuple[int, int] | None
+) -> Ints:
+    """Rows that the window sees; without one, all."""
+    if window is None:
+        return np.arange(len(low))
+    return np.flatnonzero((low < window[1]) & (high >= window[0]) & (low >= 0))
+
+
+def _of_gangs(facts: Facts, keys: Ints, number: int, window: tuple[int, int] | None) -> tuple[Ints, Ints]:
+    """(gangs, device nanoseconds) by key, of gangs that ran; within the window, cut at its ends."""
+    low, high = window or (0, np.iinfo(np.int64).max)
+    spent = facts.spent(low, high)
+    seen = (facts.end >= 0) & (keys >= 0) & (facts.start < high) & (facts.end >= low)
+    count, time = np.zeros(number, dtype=np.int64), np.zeros(number, dtype=np.int64)
+    np.add.at(count, keys[seen], 1)
+    np.add.at(time, keys[seen], spent[seen])
+    return count, time
+
+
+def _whose(facts: Facts, run_rows: npt.NDArray[np.integer], rows: Ints) -> dict[str, Any]:
+    mine = run_rows[rows]
+    return {
+        "client": _clients(facts, facts.by_run(facts.run_clients, mine)),
+        "program": facts.words[facts.by_run(facts.runs["program"], mine)],
+        "run": facts.by_run(facts.runs["run"], mine),
+    }
+
+
+def _clients(facts: Facts, rows: Ints) -> pd.Categorical:
+    return category(rows, facts.client_names)
+
+
+def _islands(facts: Facts, places: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
+    names = {island.index: island.name for island in facts.machines.islands}
+    found = {key: names.get(place.island, "") for key, place in facts.places.items()}
+    return _looked_up(places, found, "")
+
+
+def _places(facts: Facts, places: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
+    found = {key: spans.text(place.devices) for key, place in facts.places.items()}
+    return _looked_up(places, {**found, NONE: "client"}, "?")
+
+
+def _looked_up(keys: npt.NDArray[np.integer], found: dict[int, str], other: str) -> npt.NDArray[np.object_]:
+    kinds, which = np.unique(keys, return_inverse=True)
+    return np.array([found.get(kind, other) for kind in kinds.tolist()] or [""], dtype=object)[which]
+
+
+def _inferred(flags: Ints) -> npt.NDArray[np.object_]:
+    """ "started,ended": what has its bit."""
+    kinds, which = np.unique(flags & sum(_INFERRED), return_inverse=True)
+    texts = [",".join(name for bit, name in _INFERRED.items() if kind & bit) for kind in kinds.tolist()]
+    return np.array(texts or [""], dtype=object)[which]
+
+
+def _input_waits(facts: Facts, rows: Ints) -> npt.NDArray[np.float64]:
+    last = facts.gathered[1][rows]
+    waited = np.where(facts.lone[rows], 0, facts.start[rows] - last)
+    return np.where(last >= 0, waited / 1_000, np.nan)
+
+
+def _between(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+    return np.where((low >= 0) & (high >= 0), (high - low) / 1_000, np.nan)
+
+
+def _counts(names: Iterable[object], among: list[str]) -> npt.NDArray[np.int64]:
+    counts = pd.Series(list(names), dtype=object).value_counts()
+    return np.array([counts.get(name, 0) for name in among], dtype=np.int64)

@@ -1,0 +1,112 @@
+"""Which devices, hosts and islands there are, and what they are called: from a set-up, or worked out from a trace.
+
+Anything with a `cluster`, or with `islands` like core's, says it exactly. A trace alone knows the islands whose
+devices some place names, and their hosts as far as such devices go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from core import spans
+from core.spans import Spans
+from core.trace import TracedPlace
+
+from .times import Ints
+
+
+class Island(msgspec.Struct, frozen=True):
+    index: int
+    name: str
+    hosts: int
+    per_host: int
+    base_host: int
+    base_device: int
+    kind: str = ""
+
+    @property
+    def devices(self) -> int:
+        return self.hosts * self.per_host
+
+
+class Machines:
+    """Islands in the order of their devices; `known` is False where they were worked out."""
+
+    def __init__(self, islands: Iterable[Island], known: bool) -> None:
+        self.islands = sorted(islands, key=lambda island: island.base_device)
+        self.known = known
+        self._first_devices = np.array([island.base_device for island in self.islands], dtype=np.int64)
+        self._first_hosts = np.array([island.base_host for island in self.islands], dtype=np.int64)
+        self._per_host = np.array([island.per_host for island in self.islands], dtype=np.int64)
+        self._numbers = np.array([island.index for island in self.islands], dtype=np.int64)
+
+    @property
+    def devices(self) -> Spans:
+        return spans.normal((i.base_device, i.base_device + i.devices) for i in self.islands)
+
+    @property
+    def hosts(self) -> int:
+        return sum(island.hosts for island in self.islands)
+
+    def island_rows(self, devices: Ints) -> Ints:
+        """By device: which of `islands`."""
+        return np.searchsorted(self._first_devices, devices, "right") - 1
+
+    def hosts_of(self, devices: Ints) -> Ints:
+        """By device: its host's number."""
+        rows = self.island_rows(devices)
+        return self._first_hosts[rows] + (devices - self._first_devices[rows]) // self._per_host[rows]
+
+    def island_rows_of_hosts(self, hosts: Ints) -> Ints:
+        return np.searchsorted(self._first_hosts, hosts, "right") - 1
+
+    def island_of_host(self, host: int) -> Island:
+        return self.islands[int(np.searchsorted(self._first_hosts, host, "right")) - 1]
+
+    def names(self) -> list[str]:
+        return [island.name for island in self.islands]
+
+    def describe(self) -> str:
+        devices = spans.count(self.devices)
+        kinds = list(dict.fromkeys(island.kind for island in self.islands if island.kind))
+        kind = f" ({', '.join(kinds)})" if kinds else ""
+        islands = f" on {len(self.islands)} islands" if len(self.islands) > 1 else ""
+        return f"{devices:,} device{'s' * (devices != 1)}{kind}, {self.hosts:,} host{'s' * (self.hosts != 1)}{islands}"
+
+
+def of_setup(setup: Any) -> Machines:
+    """`setup`: a sim.hardware.Setup, a core.topology.Cluster, or anything with such `islands`."""
+    cluster = getattr(setup, "cluster", setup)
+    islands = getattr(cluster, "islands", None)
+    if not islands:
+        raise TypeError(
+            f"a trace's set-up has a cluster with islands, as sim.hardware.load gives; not {type(setup).__name__}"
+        )
+    return Machines(
+        (
+            Island(
+                each.index, each.name, each.hosts, each.per_host, each.base_host, each.base_device, each.kind
+            )
+            for each in islands
+        ),
+        known=True,
+    )
+
+
+def of_places(places: Mapping[int, TracedPlace]) -> Machines:
+    """As far as the places of a trace reach."""
+    found: dict[int, list[int]] = {}  # island -> first device, devices a host, one past the last device
+    for place in places.values():
+        end = max((high for _, high in place.devices), default=place.first + 1)
+        first, per_host, last = found.get(place.island, (place.first, place.per_host, end))
+        found[place.island] = [min(first, place.first), max(per_host, place.per_host), max(last, end)]
+    islands, base_host = [], 0
+    for index, (first, per_host, last) in sorted(found.items(), key=lambda item: item[1]):
+        hosts = -(-(last - first) // per_host)
+        islands.append(Island(index, f"island {index}", hosts, per_host, base_host, first))
+        base_host += hosts
+    return Machines(islands, known=False)

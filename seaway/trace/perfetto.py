@@ -1,0 +1,242 @@
+"""A window of a trace as Chrome's Trace Event JSON, which ui.perfetto.dev and chrome://tracing open.
+
+A process is a host and a thread one of its devices; a slice is a gang, before it the device's waits for peers and for
+inputs. Clients are one more process, with a track of runs each; transfers are slices of a process of their own, and
+arrows from the gang that made the contents to the one that reads them; memory is a counter. Times are microseconds
+with three decimals, so nanoseconds are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core import spans
+from core import trace as core_trace
+
+from . import intervals
+from .busy import chosen
+from .facts import Facts
+from .times import Ints, text
+
+Event = dict[str, Any]
+CLIENTS, TRANSFERS, HOSTS = 1, 2, 10  # process numbers; of hosts, from there on
+_NONE = np.empty(0, dtype=np.int64)
+FLAGS = {core_trace.PLACEHOLDER: "placeholder", core_trace.FAILED: "failed"}
+
+
+def write(facts: Facts, path: Path, span: tuple[int, int], devices: Ints | None, limit: int) -> Path:
+    count = intervals.count(facts, devices, span)
+    if count > limit:
+        raise ValueError(
+            f"{count:,} device intervals; limit={limit:,}, for viewers cannot show many more. Take a shorter window, "
+            f"or devices=trace.sample(64)"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawing = _Drawing(facts, span, devices)
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit":"ns","otherData":')
+        file.write(json.dumps({"made by": "seaway", "from": text(span[0]), "to": text(span[1])}))
+        file.write(',"traceEvents":[')
+        for at, event in enumerate(drawing.events()):
+            file.write((",\n" if at else "\n") + json.dumps(event, separators=(",", ":")))
+        file.write("\n]}\n")
+    return path
+
+
+class _Drawing:
+    def __init__(self, facts: Facts, span: tuple[int, int], devices: Ints | None) -> None:
+        self.facts = facts
+        self.span = span
+        self.picks = chosen(facts, devices)
+        self.devices = np.sort(np.concatenate([_NONE, *(pick.devices for pick in self.picks)]))
+        self.hosts = facts.machines.hosts_of(self.devices)
+        self._drawn: dict[
+            int, tuple[dict[str, int], int, int]
+        ] = {}  # gang -> one of its slices: thread, start, end
+
+    def events(self) -> Iterator[Event]:
+        return chain(self._names(), self._slices(), self._runs(), self._transfers(), self._memory())
+
+    # --- who is who -------------------------------------------------------------------------------------
+
+    def _names(self) -> Iterator[Event]:
+        facts = self.facts
+        yield from _process(CLIENTS, "clients")
+        yield from _process(TRANSFERS, "transfers")
+        for host in np.unique(self.hosts).tolist():
+            island = facts.machines.island_of_host(host).name
+            yield from _process(HOSTS + host, f"{island} / host {host}")
+        for device, host in zip(self.devices.tolist(), self.hosts.tolist(), strict=True):
+            yield _thread(HOSTS + host, device, f"device {device}")
+        for row, name in enumerate(facts.client_names):
+            yield _thread(CLIENTS, row, f"{name} (weight {facts.clients['weight'][row]})")
+
+    # --- devices ----------------------------------------------------------------------------------------
+
+    def _slices(self) -> Iterator[Event]:
+        facts, span = self.facts, self.span
+        for pick in self.picks:
+            rows = pick.group.rows
+            which = np.flatnonzero((facts.start[rows] < span[1]) & (facts.end[rows] > span[0]))
+            columns = [column.tolist() for column in intervals.expanded(facts, pick, which)]
+            for gang, device, host, taken, ready, start, end in zip(*columns, strict=True):
+                where = {"pid": HOSTS + host, "tid": device}
+                self._drawn.setdefault(gang, (where, start, end))
+                if 0 <= taken < ready:
+                    yield _slice("waits for peers", "wait", taken, ready, where, {"gang": self._name(gang)})
+                if 0 <= ready < start:
+                    yield _slice("waits for inputs", "wait", ready, start, where, {"gang": self._name(gang)})
+                yield _slice(self._name(gang), "gang", start, end, where, self._about(gang))
+
+    def _name(self, gang: int) -> str:
+        facts = self.facts
+        program = facts.words[facts.gang_programs[gang]]
+        step = facts.words[facts.gangs["step"][gang]]
+        return f"{program}/{step}" if program else str(step)
+
+    def _about(self, gang: int) -> dict[str, Any]:
+        facts = self.facts
+        row, flags = int(facts.gangs["run"][gang]), int(facts.flags[gang])
+        client = int(facts.gang_clients[gang])
+        about: dict[str, Any] = {
+            "seq": int(facts.gangs["seq"][gang]),
+            "client": facts.client_names[client] if client >= 0 else "",
+            "run": int(facts.runs["run"][row]) if row >= 0 else -1,
+            "devices": int(facts.sizes[gang]),
+        }
+        if facts.skew[gang] >= 0:
+            about["skew_us"] = int(facts.skew[gang]) / 1_000
+        worked_out = [name for name, bit in core_trace.TIMES.items() if flags & bit]
+        if worked_out:
+            about["inferred"] = ",".join(worked_out)
+        about |= {name: True for bit, name in FLAGS.items() if flags & bit}
+        return about
+
+    # --- runs, transfers, memory ------------------------------------------------------------------------
+
+    def _runs(self) -> Iterator[Event]:
+        """Runs of a client overlap, so they are asynchronous slices: a begin and an end with one id."""
+        runs, facts = self.facts.runs, self.facts
+        for row in range(len(runs["run"])):
+            begin, end = int(runs["submitted"][row]), int(runs["ended"][row])
+            end = end if end >= 0 else facts.horizon
+            if end < self.span[0] or begin >= self.span[1] or facts.run_clients[row] < 0:
+                continue
+            common = {
+                "cat": "run", "id": f"run {runs['run'][row]}", "name": str(facts.words[runs["program"][row]]),
+                "pid": CLIENTS, "tid": int(facts.run_clients[row]),
+            }  # fmt: skip
+            about: dict[str, Any] = {"run": int(runs["run"][row]), "call": int(runs["call"][row])}
+            if runs["code"][row] >= 0:
+                about |= {
+                    "failed": str(facts.words[runs["code"][row]]),
+                    "cause": str(facts.words[runs["cause"][row]]),
+                }
+            yield {"ph": "b", "ts": begin / 1_000, **common, "args": about}
+            yield {"ph": "e", "ts": end / 1_000, **common, "args": {}}
+
+    def _transfers(self) -> Iterator[Event]:
+        facts, moves = self.facts, self.facts.transfers
+        for row in range(len(moves["seq"])):
+            begin = int(moves["started"][row]) if moves["started"][row] >= 0 else int(moves["entered"][row])
+            end = int(moves["ended"][row])
+            if begin < 0 or end < begin or end < self.span[0] or begin >= self.span[1]:
+                continue
+            seq = int(moves["seq"][row])
+            common = {
+                "cat": "transfer", "id": f"transfer {seq}", "name": str(facts.words[moves["step"][row]]),
+                "pid": TRANSFERS, "tid": 0,
+            }  # fmt: skip
+            about = {
+                "seq": seq, "nbytes": int(moves["nbytes"][row]), "source": self._place(int(moves["source"][row])),
+                "target": self._place(int(moves["target"][row])),
+            }  # fmt: skip
+            yield {"ph": "b", "ts": begin / 1_000, **common, "args": about}
+            yield {"ph": "e", "ts": end / 1_000, **common, "args": {}}
+            yield from self._arrow(row, seq, begin, end)
+
+    def _arrow(self, row: int, seq: int, begin: int, end: int) -> Iterator[Event]:
+        """From the last gang of its run that was over on the source, to the first that began on the target, if both are
+        drawn. An arrow's ends lie in the slices that they belong to."""
+        facts, moves = self.facts, self.facts.transfers
+        of_run = self._gangs_of_run.get(int(moves["run"][row]), _NONE)
+        made = of_run[(facts.gangs["place"][of_run] == moves["source"][row]) & (facts.end[of_run] <= begin)]
+        read = of_run[(facts.gangs["place"][of_run] == moves["target"][row]) & (facts.start[of_run] >= end)]
+        if not (len(made) and len(read)):
+            return
+        maker = self._drawn.get(int(made[np.argmax(facts.end[made])]))
+        reader = self._drawn.get(int(read[np.argmin(facts.start[read])]))
+        if maker is None or reader is None:
+            return
+        common = {"cat": "transfer", "id": seq, "name": str(facts.words[moves["step"][row]])}
+        last_moment = max(maker[1], maker[2] - 1)
+        yield {"ph": "s", "ts": last_moment / 1_000, **common, **maker[0]}
+        yield {"ph": "f", "bp": "e", "ts": reader[1] / 1_000, **common, **reader[0]}
+
+    @cached_property
+    def _gangs_of_run(self) -> dict[int, Ints]:
+        """In the window."""
+        facts = self.facts
+        seen = np.flatnonzero(
+            (facts.end > self.span[0]) & (facts.start < self.span[1]) & (facts.gangs["run"] >= 0)
+        )
+        runs = facts.gangs["run"][seen]
+        order = np.argsort(runs, kind="stable")
+        kinds, first = np.unique(runs[order], return_index=True)
+        return dict(zip(kinds.tolist(), np.split(seen[order], first[1:]), strict=True))
+
+    def _place(self, key: int) -> str:
+        if key < 0:
+            return "client"
+        place = self.facts.places.get(key)
+        return f"devices {spans.text(place.devices)}" if place else "?"
+
+    def _memory(self) -> Iterator[Event]:
+        """At the host of a place's first device that is drawn: bytes on each device."""
+        levels = self.facts.tables["memory"]
+        for row in np.flatnonzero((levels["at"] >= self.span[0]) & (levels["at"] < self.span[1])).tolist():
+            place = self.facts.places.get(int(levels["place"][row]))
+            if place is None:
+                continue
+            here = [
+                d
+                for low, high in place.devices
+                for d in self.devices[slice(*np.searchsorted(self.devices, (low, high)))]
+            ]
+            if here:
+                host = int(self.facts.machines.hosts_of(np.array(here[:1]))[0])
+                yield {
+                    "ph": "C", "ts": int(levels["at"][row]) / 1_000, "pid": HOSTS + host,
+                    "name": f"memory of a device of {spans.text(place.devices)}",
+                    "args": {"resident": int(levels["resident"][row]), "committed": int(levels["committed"][row])},
+                }  # fmt: skip
+
+
+def _slice(
+    name: str, category: str, begin: int, end: int, where: dict[str, int], about: dict[str, Any]
+) -> Event:
+    return {
+        "ph": "X",
+        "name": name,
+        "cat": category,
+        "ts": begin / 1_000,
+        "dur": (end - begin) / 1_000,
+        **where,
+        "args": about,
+    }
+
+
+def _process(pid: int, name: str) -> Iterator[Event]:
+    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
+    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": pid}}
+
+
+def _thread(pid: int, tid: int, name: str) -> Event:
+    return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}

@@ -1,0 +1,251 @@
+"""How figures look: one set of fonts, lines and colours for traces and experiments, and files that are the same twice.
+
+    with style.applied():
+        figure = style.Picture("page", height=2.4)
+        axes = figure.subplots()
+        ...
+    style.save(figure, "results/fig9")          # fig9.png and fig9.svg
+
+Colours are Okabe and Ito's, which people with any colour vision tell apart; what a colour means is written next to it.
+Nothing here touches pyplot, so no figure is left open and no setting leaks into a user's notebook.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Patch
+from matplotlib.textpath import TextToPath
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+from matplotlib.transforms import offset_copy
+
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
+SKY, RED, YELLOW, BLACK = "#56B4E9", "#D55E00", "#F0E442", "#000000"
+COLORS = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW)  # in the order in which they are given out
+OTHER = "#9A9A9A"  # what has no colour of its own
+INK, QUIET, FAINT, EMPTY = (
+    "#1A1A1A",
+    "#666666",
+    "#D5D5D5",
+    "#F1F1F1",
+)  # text, lesser text, lines, nothing there
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # with COLORS, so that lines differ in print too
+WIDTHS = {"column": 3.4, "page": 7.0, "wide": 10.0}  # inches
+HEIGHT = 2.6
+DPI = 200
+
+SETTINGS: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib: the same on every machine
+    "font.size": 8.5,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.labelsize": 8.5,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": QUIET,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": cycler(color=COLORS),
+    "axes.formatter.useoffset": False,
+    "axes.formatter.limits": (-4, 7),
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.major.size": 3,
+    "ytick.major.size": 3,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.handlelength": 1.1,
+    "legend.handleheight": 0.9,
+    "legend.handletextpad": 0.5,
+    "legend.columnspacing": 1.4,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "hatch.linewidth": 0.6,
+    "text.color": INK,
+    "figure.dpi": 110,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "seaway",  # ids in the file do not depend on the process
+    "svg.fonttype": "path",  # looks the same where the font is not
+    "path.simplify": True,
+}
+
+
+@contextmanager
+def applied() -> Iterator[None]:
+    """Figures made inside look like ours; outside, nothing changes."""
+    with mpl.rc_context(SETTINGS):  # type: ignore[arg-type]
+        yield
+
+
+class Picture(Figure):
+    """A figure that a notebook shows when it is a cell's value, and that `style.save` writes the same every time."""
+
+    def __init__(
+        self, width: Literal["column", "page", "wide"] | float = "page", height: float = HEIGHT
+    ) -> None:
+        inches = WIDTHS[width] if isinstance(width, str) else width
+        with applied():
+            super().__init__(figsize=(inches, height), layout="constrained")
+            FigureCanvasAgg(self)
+
+    def _repr_png_(self) -> bytes:
+        return png(self, dpi=130)
+
+
+def png(figure: Figure, dpi: int = DPI) -> bytes:
+    buffer = io.BytesIO()
+    with applied():
+        figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def svg(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    with applied():
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
+def save(figure: Figure, path: str | Path) -> tuple[Path, Path]:
+    """As `path`.png and `path`.svg, byte for byte the same for the same figure and matplotlib."""
+    base = Path(path)
+    if base.suffix in (".png", ".svg"):
+        base = base.with_suffix("")
+    base.parent.mkdir(parents=True, exist_ok=True)
+    files = base.with_name(base.name + ".png"), base.with_name(base.name + ".svg")
+    files[0].write_bytes(png(figure))
+    files[1].write_bytes(svg(figure))
+    return files
+
+
+# --- colours ------------------------------------------------------------------------------------------------
+
+
+def colors(names: Sequence[str]) -> dict[str, str]:
+    """One each, in that order; what comes after the last colour is grey."""
+    return {name: COLORS[at] if at < len(COLORS) else OTHER for at, name in enumerate(names)}
+
+
+def pale(color: str, part: float = 0.25) -> tuple[float, float, float]:
+    """So much of the colour, the rest white."""
+    red, green, blue = to_rgb(color)
+    return (1 - part * (1 - red), 1 - part * (1 - green), 1 - part * (1 - blue))
+
+
+def on(color: str) -> str:
+    """Black or white: what is legible on the colour."""
+    red, green, blue = to_rgb(color)
+    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else "white"
+
+
+# --- pieces -------------------------------------------------------------------------------------------------
+
+
+def waiting(label: str = "waits for peers") -> Patch:
+    """The key's entry for time in which a device waits: pale and hatched."""
+    return Patch(
+        facecolor=pale(OTHER, 0.16), edgecolor=pale(OTHER, 0.9), linewidth=0, hatch="//////", label=label
+    )
+
+
+def key(
+    axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Patch] = (), above: float = 0
+) -> None:
+    """What colours mean, in rows above the axes, and so many points away: (name, colour)."""
+    handles = [Patch(facecolor=color, label=short(name)) for name, color in entries] + list(extra)
+    if not handles:
+        return
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    # As wide as the axes will be once laid out, in points.
+    room = 72 * figure.get_figwidth() * axes.get_position().width / 0.775 - 70
+    axes.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0),
+        ncols=_columns([str(handle.get_label()) for handle in handles], room),
+        bbox_transform=offset_copy(axes.transAxes, figure, 0, above, "points"), borderaxespad=0.25, borderpad=0.2,
+    )  # fmt: skip
+
+
+def _columns(labels: list[str], room: float) -> int:
+    """As many as fit, filled as matplotlib fills them: one after the other, the first ones with one more."""
+    size = SETTINGS["legend.fontsize"]
+    around = size * (
+        SETTINGS["legend.handlelength"] + SETTINGS["legend.handletextpad"] + SETTINGS["legend.columnspacing"]
+    )
+    font = FontProperties(family=SETTINGS["font.sans-serif"], size=size)
+    measure = TextToPath().get_text_width_height_descent
+    wide = [measure(label, font, ismath=False)[0] + around for label in labels]
+    for columns in range(len(labels), 1, -1):
+        if sum(float(part.max()) for part in np.array_split(wide, columns)) <= room:
+            return columns
+    return 1
+
+
+def short(name: str, most: int = 26) -> str:
+    return (
+        name
+        if len(name) <= most
+        else f"{name[: most // 2]}\N{HORIZONTAL ELLIPSIS}{name[-(most - most // 2 - 1) :]}"
+    )
+
+
+def percent(
+    axes: Axes, which: Literal["x", "y"] = "y", top: float = 1.0, ticks: Sequence[float] = ()
+) -> None:
+    """An axis of fractions from 0 on, printed as percentages."""
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    (axes.set_ylim if which == "y" else axes.set_xlim)(0, top)
+    axis.set_major_locator(FixedLocator(ticks) if ticks else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}%"))
+
+
+def label_ends(axes: Axes, labels: Sequence[tuple[float, str, str]], at: float, gap: float = 0.055) -> None:
+    """Names at the right end of lines or bands, at their heights (y, name, colour), moved apart where they would touch.
+
+    `at`: the x where they end, in data; `gap`: the least distance, as a part of the axes' height.
+    """
+    if not labels:
+        return
+    low, high = axes.get_ylim()
+    least = gap * (high - low)
+    order = sorted(range(len(labels)), key=lambda each: labels[each][0])
+    heights = [labels[each][0] for each in order]
+    for each in range(1, len(heights)):
+        heights[each] = max(heights[each], heights[each - 1] + least)
+    over = heights[-1] - high
+    if over > 0:  # push back down from the top
+        heights[-1] = high
+        for each in range(len(heights) - 2, -1, -1):
+            heights[each] = min(heights[each], heights[each + 1] - least)
+    for each, y in zip(order, heights, strict=True):
+        _, name, color = labels[each]
+        axes.annotate(
+            name, (at, y), xytext=(5, 0), textcoords="offset points", va="center", ha="left", fontsize=8,
+            color=color, annotation_clip=False,
+        )  # fmt: skip

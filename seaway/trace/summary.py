@@ -1,0 +1,60 @@
+"""A trace in a few lines of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .times import text
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+MOST = 16  # clients that are listed
+
+
+def summary(trace: Trace) -> str:
+    """The first line says what there is; then a line a client."""
+    core = trace.core
+    ran = len(core.gangs)
+    if not ran:
+        return f"Trace of no gangs on {trace.machines.describe()}"
+    low, high = trace.span
+    busy = float(trace.utilization("total")["busy_fraction"].iloc[0])
+    facts = trace.facts()
+    intervals = int(facts.sizes[facts.end >= 0].sum())
+    size = f"{core.nbytes / max(intervals, 1):.2f} bytes a device interval" if intervals else ""
+    head = (
+        f"Trace of {_many(len(core.clients), 'client')}, {_many(len(core.runs), 'run')}, {_many(ran, 'gang')} on "
+        f"{trace.machines.describe()}: {text(high - low)}, {busy:.1%} busy; {intervals:,} device intervals in "
+        f"{core.nbytes / 1e6:,.1f} MB, {size}"
+    )
+    table = trace.clients()
+    competing = trace.contended
+    table["got_share"] = trace.clients(window=competing)["got_share"]
+    names = f"  {'client':16}{'weight':>7}{'asked':>9}{'got':>9}{'runs':>9}{'failed':>8}"
+    lines = [head, f"{names}{'p50 latency':>14}{'p99':>12}"]
+    for row in table.head(MOST).to_dict("records"):
+        name, p50, p99 = (
+            str(row["client"])[:15],
+            _latency(row["latency_p50_us"]),
+            _latency(row["latency_p99_us"]),
+        )
+        lines.append(
+            f"  {name:16}{row['weight']:>7}{row['asked_share']:>9.1%}{row['got_share']:>9.1%}{row['runs']:>9,}"
+            f"{row['failed_runs']:>8,}{p50:>14}{p99:>12}"
+        )
+    if len(table) > MOST:
+        lines.append(f"  ... and {len(table) - MOST} more")
+    if competing != (low, high):
+        lines.append(f"  got: of the {text(competing[1] - competing[0])} in which all of them had work")
+    return "\n".join(lines)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _latency(micros: float) -> str:
+    return text(micros * 1_000) if np.isfinite(micros) else ""

@@ -1,0 +1,366 @@
+"""The timeline: what devices did when, a row a device, as in the paper's figures 9 and 11.
+
+Thousands of devices are not squeezed into a picture: some are drawn, each in a row of its own, and the axis says which
+of how many. Nor are thousands of gangs: where bars could not be told apart, a row shows bins, each divided among those
+who had it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import ConnectionPatch, Patch
+
+from . import style, times
+from .busy import Chosen, by_code, chosen, coded, coded_pairs
+from .charts import bands, bins_for
+from .facts import Facts
+from .intervals import Expanded, expanded
+from .sampling import spread
+from .times import Ints, Window
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+ColorBy = Literal["auto", "client", "program", "step"] | Callable[[str, str, str], str]
+_NUMBERS = re.compile(r"[\s_.\-\[(]*\d+[\])]*")
+MOST = len(style.COLORS)  # colours; what is beyond is grey
+WHOLE = 160  # so many gangs of a device are told apart in a picture; a trace with more is shown in part
+PART = 50  # of its gangs, or fewer
+BAR = 140  # where there are long gaps: so many lengths of a gang
+LEAST = 10  # but so many gangs
+BARS = 420  # with more in a window that was asked for, bins instead of bars
+MOST_ROWS = 200
+HALF = 0.41  # of a row's height
+WORTH_SAYING = 0.004  # of the time: a wait that is shown in the key
+
+
+class Keys(NamedTuple):
+    """What colours stand for."""
+
+    names: list[str]
+    codes: Ints  # by gang
+    colors: list[str]
+
+
+def draw(
+    trace: Trace,
+    window: Window,
+    devices: Ints | None,
+    rows: int,
+    color: ColorBy,
+    title: str | None,
+    axes: Axes | None,
+) -> Figure:
+    facts = trace.facts()
+    sample = spread(facts, rows) if devices is None else devices
+    if len(sample) > MOST_ROWS:
+        raise ValueError(
+            f"{len(sample):,} rows cannot be told apart; leave out devices=, and {rows} are sampled"
+        )
+    span = _legible(facts) if window is None else times.window_of(window, facts.span)
+    keys = keyed(facts, color)
+    with style.applied():
+        above = axes
+        if axes is None:
+            part = span[1] - span[0] < 0.8 * (facts.span[1] - facts.span[0])
+            height = 1.0 + 0.17 * max(len(sample), 7)
+            figure: Figure = style.Picture("page", height + (0.75 if part else 0))
+            if part:
+                above, axes = figure.subplots(2, 1, gridspec_kw={"height_ratios": [0.36, height - 1.0]})
+                _strip(above, axes, facts, keys, span)
+            else:
+                above = axes = figure.subplots()
+            figure.suptitle(title or _title(trace, span), x=0.008, ha="left", fontsize=9.5, fontweight="bold")
+        elif title:
+            axes.set_title(title, pad=22)
+        seen, waits = _rows(axes, facts, keys, sample, span)
+        _key(above or axes, keys, _shares(facts, keys, span), seen, waits)
+    owner = axes.get_figure(root=True)
+    assert owner is not None
+    return owner
+
+
+# --- what is shown ------------------------------------------------------------------------------------------
+
+
+def keyed(facts: Facts, color: ColorBy) -> Keys:
+    """By client if there are several, else by program, else by step. The first seven have colours, by time taken."""
+    if callable(color):
+        names, codes = _coded_by(facts, color)
+    elif color == "auto":
+        names, codes = _first_that_differs(facts)
+    elif color == "step":
+        pairs, codes = coded_pairs(facts, facts.gangs["step"])
+        programs = {program for program, _ in pairs}
+        names = [step if len(programs) == 1 else f"{program}/{step}" for program, step in pairs]
+    elif color in ("client", "program"):
+        names, codes = coded(facts, color)
+    else:
+        known = "'auto', 'client', 'program', 'step' or f(client, program, step) -> name"
+        raise ValueError(f"color={color!r}; it is {known}")
+    spent = np.bincount(
+        codes,
+        weights=facts.spent(),
+        minlength=len(names),
+    )
+    colors = [style.OTHER] * len(names)
+    for at, code in enumerate(sorted(np.argsort(-spent, kind="stable")[:MOST].tolist())):
+        colors[code] = style.COLORS[at]
+    return Keys(names, codes, colors)
+
+
+def _first_that_differs(facts: Facts) -> tuple[list[str], Ints]:
+    ran = facts.end >= 0
+    for by in ("client", "program"):
+        names, codes = coded(facts, by)
+        if len(np.unique(codes[ran])) > 1:
+            return names, codes
+    pairs, codes = coded_pairs(facts, facts.gangs["step"])
+    names = [step for _, step in pairs]
+    if len(names) > MOST:  # "forward 12" is a kind of "forward"
+        short = [_NUMBERS.sub("", name) or name for name in names]
+        kinds = list(dict.fromkeys(short))
+        names, codes = kinds, np.array([kinds.index(name) for name in short], dtype=np.int64)[codes]
+    return names, codes
+
+
+def _coded_by(facts: Facts, color: Callable[[str, str, str], str]) -> tuple[list[str], Ints]:
+    clients, client = coded(facts, "client")
+    steps, step = coded_pairs(facts, facts.gangs["step"])
+    pairs, which = np.unique(np.stack([client, step], axis=1), axis=0, return_inverse=True)
+    found = [str(color(clients[c], *steps[s])) for c, s in pairs.tolist()]
+    names = list(dict.fromkeys(found))
+    return names, np.array([names.index(name) for name in found], dtype=np.int64)[which.reshape(-1)]
+
+
+def _legible(facts: Facts) -> tuple[int, int]:
+    """All of it; or of a long trace so many gangs in the middle, on the devices that had most."""
+    group = max(facts.groups, key=lambda each: len(each.rows), default=None)
+    if group is None or len(group.rows) <= WHOLE:
+        return facts.span
+    length = BAR * float(np.median(facts.end[group.rows] - facts.start[group.rows]))
+    middle = group.rows[(len(group.rows) - PART) // 2 :][:PART]
+    seen = max(LEAST, int((facts.start[middle] < facts.start[middle[0]] + length).sum()))
+    return int(facts.start[middle[0]]), int(facts.end[middle[:seen]].max())
+
+
+def _title(trace: Trace, span: tuple[int, int]) -> str:
+    low, high = trace.span
+    busy = float(trace.utilization("total", window=span)["busy_fraction"].iloc[0])
+    whole = "" if span == (low, high) else f" of {times.text(high - low)}"
+    return f"{len(trace.facts().devices):,} devices, {times.text(span[1] - span[0])}{whole}: {busy:.1%} busy"
+
+
+def _shares(facts: Facts, keys: Keys, span: tuple[int, int]) -> npt.NDArray[np.float64]:
+    """Of the time that devices were busy in the window, what part each key had."""
+    each = np.bincount(keys.codes, weights=facts.spent(*span), minlength=len(keys.names))
+    return np.asarray(each / max(float(each.sum()), 1.0))
+
+
+# --- how ----------------------------------------------------------------------------------------------------
+
+
+def _rows(
+    axes: Axes, facts: Facts, keys: Keys, sample: Ints, span: tuple[int, int]
+) -> tuple[set[int], npt.NDArray[np.bool_]]:
+    """(keys that are seen, whether waits for peers and for inputs are)."""
+    unit, scale = times.unit(span[1] - span[0])
+    place = {device: row for row, device in enumerate(sample.tolist())}
+    seen: set[int] = set()
+    waited = np.zeros(2)
+    binned = None
+    for pick in chosen(facts, sample):
+        rows = pick.group.rows
+        which = np.flatnonzero((facts.start[rows] < span[1]) & (facts.end[rows] > span[0]))
+        # What begins later but waits already is seen too.
+        which = np.union1d(which, which[-1:] + 1)
+        which = which[which < len(rows)]
+        seen.update(np.unique(keys.codes[rows[which]]).tolist())
+        if len(which) > BARS:
+            binned = times.edges_of(bins_for(len(which)), span)
+            _bins(axes, facts, keys, pick, place, binned, scale)
+        else:
+            waited += _bars(axes, keys, expanded(facts, pick, which), place, span, scale)
+    _furnish(axes, facts, sample, span)
+    width = (
+        f"; each step {times.text(binned[1] - binned[0])}, divided among those who had it"
+        if binned is not None
+        else ""
+    )
+    axes.set_xlabel(f"time ({unit}){width}")
+    return seen, waited / max(1, (span[1] - span[0]) * len(sample)) > WORTH_SAYING
+
+
+def _bars(
+    axes: Axes, keys: Keys, each: Expanded, place: dict[int, int], span: tuple[int, int], scale: int
+) -> npt.NDArray[np.float64]:
+    """Returned: device time of waits for peers and for inputs."""
+    _, device, _, taken, last, start, end = each
+    y = np.array([place[number] for number in device.tolist()], dtype=np.float64)
+    codes = keys.codes[each.gang]
+    wide = np.median(end - start) / (span[1] - span[0]) > 1 / 150 if len(start) else False
+    known = (taken >= 0) & (last > taken)
+    starved = (last >= 0) & (start > last)
+    for code in np.unique(codes).tolist():
+        color = keys.colors[code]
+        mine = codes == code
+        _boxes(
+            axes, start[mine], end[mine], y[mine], span, scale, HALF,
+            facecolor=color, edgecolor="white" if wide else color, linewidth=0.5 if wide else 0,
+        )  # fmt: skip
+        mine &= known
+        _boxes(
+            axes, taken[mine], last[mine], y[mine], span, scale, HALF * 0.86,
+            facecolor=style.pale(color, 0.16), edgecolor=style.pale(color, 0.7), linewidth=0.0, hatch="//////",
+        )  # fmt: skip
+    _boxes(
+        axes, last[starved], start[starved], y[starved], span, scale, 0.04, facecolor=style.OTHER, linewidth=0.0
+    )  # fmt: skip
+    return np.array(
+        [_length(taken, last, known, span), _length(last, start, starved, span)], dtype=np.float64
+    )
+
+
+def _length(low: Ints, high: Ints, which: npt.NDArray[np.bool_], span: tuple[int, int]) -> int:
+    """All together, in the window."""
+    return int((np.minimum(high[which], span[1]) - np.maximum(low[which], span[0])).clip(0).sum())
+
+
+def _boxes(
+    axes: Axes, low: Ints, high: Ints, y: npt.NDArray[np.float64], span: tuple[int, int], scale: int, half: float,
+    **look: object,
+) -> None:  # fmt: skip
+    left, right = np.maximum(low, span[0]) / scale, np.minimum(high, span[1]) / scale
+    seen = right > left
+    left, right, y = left[seen], right[seen], y[seen]
+    if not len(y):
+        return
+    corners = np.stack(
+        [
+            np.stack([left, y - half], axis=1), np.stack([left, y + half], axis=1),
+            np.stack([right, y + half], axis=1), np.stack([right, y - half], axis=1),
+        ],
+        axis=1,
+    )  # fmt: skip
+    axes.add_collection(PolyCollection(list(corners), **look), autolim=False)  # type: ignore[arg-type]
+
+
+def _bins(
+    axes: Axes, facts: Facts, keys: Keys, pick: Chosen, place: dict[int, int], edges: Ints, scale: int
+) -> None:
+    """Each bin of a row divided among those who had it."""
+    # Devices of a group had the same, but for gangs that each host runs by itself.
+    alike = (
+        [pick]
+        if not len(pick.group.lone)
+        else [one for d in pick.devices for one in chosen(facts, np.array([d]))]
+    )
+    for some in alike:
+        spent = by_code(facts, some, edges, keys.codes, len(keys.names)).busy
+        part = spent / (np.diff(edges) * len(some.devices))
+        for device in some.devices.tolist():
+            _divided(axes, keys, part, place[device], edges, scale)
+
+
+def _divided(axes: Axes, keys: Keys, part: npt.NDArray[np.float64], y: int, edges: Ints, scale: int) -> None:
+    base = np.full(len(edges) - 1, y + HALF)
+    for code in np.flatnonzero(part.sum(axis=1)).tolist():
+        top = base - 2 * HALF * part[code]
+        axes.fill_between(
+            edges / scale, np.append(base, base[-1]), np.append(top, top[-1]), step="post",
+            color=keys.colors[code], linewidth=0,
+        )  # fmt: skip
+        base = top
+
+
+def _furnish(axes: Axes, facts: Facts, sample: Ints, span: tuple[int, int]) -> None:
+    count, every = len(sample), len(facts.devices)
+    _, scale = times.unit(span[1] - span[0])
+    axes.set_xlim(span[0] / scale, span[1] / scale)
+    axes.set_ylim(count - 0.45, -0.55)
+    ends = np.array([span[0]] * count), np.array([span[1]] * count)
+    _boxes(
+        axes, *ends, np.arange(count, dtype=np.float64), span, scale, HALF, facecolor=style.EMPTY, zorder=0.5
+    )
+    step = max(1, -(-count // 32))
+    axes.set_yticks(range(0, count, step), [f"{device:,}" for device in sample[::step].tolist()], fontsize=7)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    between = "\n" if count < 15 else " "
+    axes.set_ylabel("device" if count == every else f"device{between}({count} of {every:,}, evenly spread)")
+    islands = facts.machines.island_rows(sample)
+    for row in np.flatnonzero(np.diff(islands)).tolist():
+        axes.axhline(row + 0.5, color=style.QUIET, linewidth=0.7)
+    names = facts.machines.names()
+    if len(names) > 1:
+        for island in np.unique(islands).tolist():
+            rows = np.flatnonzero(islands == island)
+            axes.annotate(
+                names[island], (1, float(rows.mean())), xycoords=("axes fraction", "data"), xytext=(6, 0),
+                textcoords="offset points", rotation=-90, va="center", ha="left", fontsize=8, color=style.QUIET,
+                annotation_clip=False,
+            )  # fmt: skip
+
+
+def _key(
+    axes: Axes, keys: Keys, shares: npt.NDArray[np.float64], seen: set[int], waits: npt.NDArray[np.bool_]
+) -> None:
+    own = [code for code in sorted(seen) if keys.colors[code] != style.OTHER]
+    grey = [code for code in sorted(seen) if keys.colors[code] == style.OTHER]
+    entries = [(f"{keys.names[code]} {shares[code]:.1%}", keys.colors[code]) for code in own]
+    if grey:
+        name = keys.names[grey[0]] if len(grey) == 1 else f"{len(grey)} others"
+        entries.append((f"{name} {shares[grey].sum():.1%}", style.OTHER))
+    extra = [style.waiting()] if waits[0] else []
+    if waits[1]:
+        extra.append(
+            Patch(
+                facecolor=style.EMPTY,
+                edgecolor=style.OTHER,
+                hatch="--",
+                linewidth=0,
+                label="waits for inputs",
+            )
+        )
+    style.key(axes, entries, extra, above=13 if axes.xaxis.get_ticks_position() == "top" else 0)
+
+
+def _strip(axes: Axes, below: Axes, facts: Facts, keys: Keys, span: tuple[int, int]) -> None:
+    """The whole trace, with what is shown below marked in it."""
+    rows = max((len(group.rows) for group in facts.groups), default=0)
+    bands(
+        axes,
+        facts,
+        keys.names,
+        keys.codes,
+        keys.colors,
+        times.edges_of(bins_for(rows), facts.span),
+        whole=True,
+    )
+    _, scale = times.unit(facts.span[1] - facts.span[0])
+    _, scale_below = times.unit(span[1] - span[0])
+    axes.axvspan(
+        span[0] / scale, span[1] / scale, facecolor="none", edgecolor=style.INK, linewidth=1.0, zorder=4
+    )
+    for at in span:
+        line = ConnectionPatch(
+            (at / scale, 0), (at / scale_below, -0.55), "data", "data", axesA=axes, axesB=below, color=style.QUIET,
+            linewidth=0.6, zorder=0,
+        )  # fmt: skip
+        line.set_in_layout(False)
+        owner = axes.get_figure(root=True)
+        assert owner is not None
+        owner.add_artist(line)
+    style.percent(axes, ticks=(0, 1))
+    axes.xaxis.tick_top()
+    axes.tick_params(axis="x", labelsize=7, pad=1, length=2)
+    axes.set_xlabel("")
+    axes.set_ylabel("busy")

@@ -1,0 +1,111 @@
+"""Times as people write them: "1.5ms" is 1,500,000, windows of a trace, and edges of bins.
+
+Core counts integer nanoseconds; frames show microseconds, as floats, for that is what people compare.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Time = int | float | str | Any  # nanoseconds, "330us", or a pandas or datetime timedelta
+Window = tuple[Time | None, Time | None] | None
+
+UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
+_WORDS = {"µs": "us", "μs": "us", "sec": "s", "m": "min"}
+_TEXT = re.compile(r"\s*([-+]?[\d_]*\.?[\d_]+(?:e[-+]?\d+)?)\s*([a-zµμ]+)\s*", re.IGNORECASE)
+MAX_BINS = 1_000_000
+
+
+def nanoseconds(what: Time) -> int:
+    """Of a number (they are nanoseconds already), of "330us", of a timedelta."""
+    if isinstance(what, str):
+        found = _TEXT.fullmatch(what)
+        if found is None:
+            raise ValueError(
+                f'{what!r} is not a time; write a number and its unit, as in "330us" or "1.5 ms"'
+            )
+        number, unit = found[1].replace("_", ""), found[2]
+        scale = UNITS.get(_WORDS.get(unit, unit))
+        if scale is None:
+            near = get_close_matches(unit.lower(), UNITS, 1, 0.0)[0]
+            raise ValueError(f"{what!r}: no unit {unit!r}; nearest: {near!r}; there are: {', '.join(UNITS)}")
+        return round(float(number) * scale)
+    if hasattr(what, "total_seconds"):
+        return round(float(what.total_seconds()) * 1_000_000_000)
+    return round(float(what)) if isinstance(what, float) else int(what)
+
+
+def text(duration: float) -> str:
+    """Three digits and a unit: 330 µs, 1.32 s."""
+    for name, scale in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
+        if abs(duration) >= scale:
+            value = duration / scale
+            return f"{value:,.0f} {name}" if abs(value) >= 100 else f"{value:.3g} {name}"
+    return f"{duration:.0f} ns"
+
+
+def unit(duration: float) -> tuple[str, int]:
+    """In which to print an axis that is so long: (its name, nanoseconds)."""
+    for name, scale in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
+        if duration >= 2 * scale:
+            return name, scale
+    return "ns", 1
+
+
+def window_of(window: Window, span: tuple[int, int]) -> tuple[int, int]:
+    """What is left open ends where the trace does."""
+    if window is None:
+        return span
+    try:
+        first, last = window
+    except (TypeError, ValueError):
+        raise ValueError(f"a window is a pair of times, (from, to); not {window!r}") from None
+    low = span[0] if first is None else nanoseconds(first)
+    high = span[1] if last is None else nanoseconds(last)
+    if low >= high:
+        there = f"the trace is from {text(span[0])} to {text(span[1])}"
+        raise ValueError(f"the window from {text(low)} to {text(high)} is empty; {there}")
+    return low, high
+
+
+def edges_of(bins: int | Time | Sequence[Time], window: tuple[int, int]) -> Ints:
+    """Edges of so many bins, of bins of such a width ("1ms"; the last may be narrower), or as they are given."""
+    low, high = window
+    if isinstance(bins, int | np.integer):
+        if bins < 1:
+            raise ValueError(f"{bins} bins; at least one is needed")
+        count = min(int(bins), high - low)  # a bin is a nanosecond wide at least
+        _bounded(count)
+        # Integer arithmetic: edges are exact however late it is.
+        return low + (high - low) * np.arange(count + 1, dtype=np.int64) // count
+    if isinstance(bins, str) or hasattr(bins, "total_seconds"):
+        width = nanoseconds(bins)
+        if width < 1:
+            raise ValueError(f"bins of {bins!r}; they need a width of at least a nanosecond")
+        _bounded((high - low) // width)
+        edges = np.arange(low, high, width, dtype=np.int64)
+        return np.append(edges, high)
+    times = np.atleast_1d(np.asarray(bins, dtype=object))
+    edges = np.array([nanoseconds(time) for time in times], dtype=np.int64)
+    if len(edges) < 2 or (np.diff(edges) <= 0).any():
+        raise ValueError("edges of bins must be two at least, and grow")
+    return edges
+
+
+def _bounded(count: int) -> None:
+    if count > MAX_BINS:
+        raise ValueError(f"{count:,} bins; at most {MAX_BINS:,}: take wider ones, or a shorter window")
+
+
+def micros(times: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Nanoseconds to microseconds; what is unknown (negative) to NaN."""
+    found = times / 1_000
+    found[times < 0] = np.nan
+    return np.asarray(found, dtype=np.float64)

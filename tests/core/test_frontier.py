@@ -1,0 +1,71 @@
+"""How far all roots have come, against the plainest account of it: two numbers a root."""
+
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core import frontier, spans
+from core.frontier import Frontier
+from core.spans import Spans
+from core.tree import Tree, tree
+
+MEMBERS: Spans = ((0, 7), (9, 12))
+
+
+class Plain:
+    def __init__(self, shape: Tree, fence: int) -> None:
+        self.shape = shape
+        self.written = dict.fromkeys(shape.roots, fence)
+        self.seen = dict.fromkeys(shape.roots, fence)
+
+    def hear(self, hosts: Spans, number: int) -> None:
+        for root in self.shape.roots:
+            if not spans.minus(self.shape.below(root), hosts):
+                self.seen[root] = max(self.seen[root], number)
+
+    def low(self, newest: int) -> int:
+        return min(
+            [newest, *(s for root, s in self.seen.items() if s < self.written[root])],
+        )
+
+
+members = st.sets(st.sampled_from(list(spans.items(MEMBERS))), min_size=1).map(spans.of)
+hosts = st.one_of(st.just(MEMBERS), members)
+events = st.lists(st.tuples(st.sampled_from(["write", "beat", "one", "low"]), hosts, st.integers(0, 30)))
+
+
+@given(st.integers(1, 10), members, events, st.integers(1, 3))
+def test_it_is_the_least_that_a_root_which_is_owed_something_has_seen(
+    fanout: int, apart: Spans, told: list[tuple[str, Spans, int]], kept: int
+) -> None:
+    shape = tree(MEMBERS, fanout, apart)
+    real, plain, newest = Frontier(shape, 3), Plain(shape, 3), 3
+    with patch.object(frontier, "KEPT", kept):  # what is no longer kept must not be forgotten
+        for what, who, number in told:
+            if what == "write":
+                newest += 1
+                real.written(who, newest)
+                for root in shape.roots_for(who):
+                    plain.written[root] = newest
+            elif what == "low":
+                assert real.low(newest) == plain.low(newest)
+            else:
+                said = who if what == "beat" else shape.below(shape.roots[number % len(shape.roots)])
+                real.seen(said, number)
+                plain.hear(said, number)
+        assert real.low(newest) == plain.low(newest)
+
+
+def test_the_roots_of_a_set_are_those_above_any_of_it() -> None:
+    shape = tree(((0, 8),), 3)
+    assert shape.roots == (0, 3, 6)
+    assert Frontier(shape, 0).roots(((2, 4),)) == (0, 3)
+    assert shape.roots_within(((2, 8),)) == (3, 6)
+
+
+@given(members, members)
+def test_spans_overlap_and_lie_within_each_other_as_sets_do(left: Spans, right: Spans) -> None:
+    some, others = set(spans.items(left)), set(spans.items(right))
+    assert spans.overlap(left, right) == bool(some & others)
+    assert spans.within(left, right) == (some <= others)

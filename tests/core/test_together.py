@@ -1,0 +1,207 @@
+"""Roots that say the same are heard as one: the same as their messages one after another, to the byte.
+
+What a controller was told in random worlds is told again to two: to one as it came, to the other with words that
+came together as one. Some words are put into the mouths of others too, which makes histories that no world has:
+a controller takes those as well, and must take them the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from msgspec.structs import replace
+
+from core import spans
+from core.controller import Config, Controller
+from core.effects import Came, CameTogether, Effect
+from core.eventlog import About, CommandHash, Recorder, decode, replay
+from core.messages import Beat, Blame, Done, Lost, Reports, Trouble
+from core.spans import Spans
+from core.topology import Cluster
+from tests.fuzz.draw import draw
+from tests.fuzz.play import play
+from tests.world.world import World
+
+Told = tuple[Effect, int]
+
+
+class Tape:
+    """A controller in a world, and how to make another; `told` is all that it was told."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        more.pop("observe", None)
+        self.args, self.more = args, more
+        self.real = Controller(*args, **more)
+        self.told: list[Told] = []
+
+    def another(self) -> Controller:
+        return Controller(*self.args, **self.more)
+
+    def handle(self, event: Effect, now: int) -> list[Effect]:
+        self.told.append((event, now))
+        return self.real.handle(event, now)
+
+    def next_wakeup(self) -> int | None:
+        return self.real.next_wakeup()
+
+    @property
+    def books(self) -> Any:
+        return self.real.books
+
+
+def tapes_of(seed: int) -> list[Tape]:
+    tapes: list[Tape] = []
+
+    def tape(*args: Any, **more: Any) -> Tape:
+        tapes.append(Tape(*args, **more))
+        return tapes[-1]
+
+    case = draw(seed)
+    policy = (
+        "user" if case.setup.policy == "faulty" else case.setup.policy
+    )  # a faulty one draws, and never the same
+    setup = replace(case.setup, policy=policy, jitter=0, fanout=max(4, case.setup.fanout))
+    case = replace(case, setup=setup)
+    with patch("tests.world.world.Controller", tape):
+        play(case, check=False)
+    return tapes
+
+
+def same(one: Effect, other: Effect) -> bool:
+    """Words of two roots that differ only in their hosts."""
+    if not (isinstance(one, Came) and isinstance(one.message, Reports)):
+        return False
+    if not (isinstance(other, Came) and isinstance(other.message, Reports)) or one.peer == other.peer:
+        return False
+    bare = [
+        [r if isinstance(r, Lost | Trouble) else replace(r, hosts=()) for r in each.message.reports]
+        for each in (one, other)
+    ]
+    places = [(each.message.island, each.message.epoch, each.message.tree) for each in (one, other)]
+    return bare[0] == bare[1] and places[0] == places[1]
+
+
+def groups(told: list[Told]) -> Iterator[list[Told]]:
+    """Neighbours on the tape that say the same; any other event by itself."""
+    group: list[Told] = []
+    for event, now in told:
+        peers = {each.peer for each, _ in group if isinstance(each, Came)}
+        if group and not (same(group[0][0], event) and event.peer not in peers):  # type: ignore[attr-defined]
+            yield group
+            group = []
+        group.append((event, now))
+    yield group
+
+
+def together(group: list[Came]) -> CameTogether:
+    first = group[0].message
+    assert isinstance(first, Reports)
+    columns = zip(*(each.message.reports for each in group), strict=True)  # type: ignore[attr-defined]
+    reports = tuple(
+        column[0] if isinstance(column[0], Lost | Trouble)
+        else replace(column[0], hosts=spans.union(*(r.hosts for r in column)))
+        for column in columns
+    )  # fmt: skip
+    return CameTogether(spans.of(each.peer for each in group), replace(first, reports=reports))
+
+
+def chorus(controller: Controller, said: Came, random: Random) -> list[Came]:
+    """The same from some other roots too, each for what is below it: from all of them in their order."""
+    assert isinstance(said.message, Reports)
+    book = controller.books.islands[said.message.island]
+    hosts = {book.peers[root]: root for root in book.stream.shape.roots if root in book.peers}
+    if said.peer not in hosts or any(isinstance(r, Lost | Trouble) for r in said.message.reports):
+        return [said]
+    peers = sorted(peer for peer in hosts if peer == said.peer or random.random() < 0.7)
+    found = []
+    for peer in peers:
+        below = book.stream.shape.below(hosts[peer])
+        mine = tuple(replace(r, hosts=below) for r in said.message.reports)
+        found.append(Came(peer, replace(said.message, reports=mine)))
+    return found
+
+
+@pytest.mark.parametrize("first", range(0, 30, 10))
+@pytest.mark.parametrize("chance", [0.0, 0.3])
+def test_as_one_or_one_after_another_is_the_same_to_the_byte(first: int, chance: float) -> None:
+    joined = sum(compare(seed, chance) for seed in range(first, first + 10))
+    assert joined > 100
+
+
+def compare(seed: int, chance: float) -> int:
+    """How many words were heard as one."""
+    random, joined = Random(seed), 0
+    for tape in tapes_of(seed):
+        apart, as_one = tape.another(), tape.another()
+        said, heard = CommandHash(), CommandHash()
+        for group in groups(tape.told):
+            events, now = [event for event, _ in group], group[-1][1]
+            if isinstance(events[0], Came) and isinstance(events[0].message, Reports) and len(events) == 1:
+                if random.random() < chance:
+                    events = list(chorus(apart, events[0], random))
+            one: Effect = events[0]
+            if len(events) > 1:
+                events.sort(key=lambda event: event.peer)  # type: ignore[attr-defined]
+                one = together(events)  # type: ignore[arg-type]
+                joined += as_one._hearing.may_take(one)
+            first = [effect for event in events for effect in apart.handle(event, now)]
+            second = list(as_one.handle(one, now))
+            assert first == second, (events, one)
+            assert said.add(first) == heard.add(second)
+    return joined
+
+
+# --- told plainly -------------------------------------------------------------------------------------------
+
+
+def running(fanout: int = 8) -> tuple[World, Controller]:
+    cluster = Cluster.from_table({"island": [{"name": "i", "hosts": 6, "per_host": 1}]})
+    world = World(cluster, config=Config(fanout=fanout), check=False)
+    world.run()
+    machine = world.controller.endpoint.machine.machine  # type: ignore[attr-defined]
+    return world, machine
+
+
+def reports(controller: Controller, *said: Any) -> Reports:
+    book = controller.books.islands[0]
+    return Reports(0, book.epoch, book.tree_number, said)
+
+
+ALL: Spans = ((0, 6),)
+
+
+def test_who_lies_is_closed_and_the_others_are_heard() -> None:
+    _, controller = running()
+    effects = controller.handle(CameTogether(ALL, reports(controller, Beat(((0, 7),), 1))), 10**12)
+    closed = [e.peer for e in effects if type(e).__name__ == "Close"]  # type: ignore[attr-defined]
+    assert closed == [0]
+    assert controller.books.islands[0].members == ((1, 6),)
+
+
+def test_who_is_no_root_is_closed() -> None:
+    _, controller = running(fanout=2)
+    assert controller.books.islands[0].stream.shape.roots == (0, 3)
+    effects = controller.handle(CameTogether(((0, 1), (2, 4)), reports(controller, Beat(ALL, 1))), 10**12)
+    assert [e.peer for e in effects if type(e).__name__ == "Close"] == [2]  # type: ignore[attr-defined]
+
+
+def test_a_blame_is_heard_from_each() -> None:
+    """The run fails with the first of them, before the others have spoken."""
+    said = Done(10**9, ALL, Blame("user", "boom"))
+    _, controller = running()
+    assert not controller._hearing.may_take(CameTogether(ALL, reports(controller, said)))
+    assert controller._hearing.may_take(CameTogether(ALL, reports(controller, Done(10**9, ALL))))
+
+
+def test_what_came_together_is_recorded_like_any_event() -> None:
+    _, controller = running()
+    event = CameTogether(ALL, reports(controller, Beat(ALL, 1), Done(3, ALL)))
+    recorder = Recorder(Controller(controller.books.cluster), About())
+    recorder.handle(event, 5)
+    log = decode(recorder.log())
+    assert log.entries[0].event == event
+    assert len(replay(log, lambda about: Controller(controller.books.cluster))) == 1

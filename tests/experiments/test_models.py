@@ -1,0 +1,383 @@
+"""The transformers: as large as the paper's, right, and the same however a training step is cut."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, Mesh
+
+from experiments.models import adafactor, decoder, islands, meshes, parts, pipeline, schedules, spmd, t5
+from experiments.models.shapes import LM_3B, LM_64B, LM_136B, MODELS, T5, T5_BASE, Decoder, Model
+
+SMALL = Decoder("small", 4, 16, 32, heads=2, d_head=8, vocabulary=48)
+GATED = Decoder("gated", 4, 16, 32, heads=2, d_head=8, gated=True, vocabulary=48)
+SMALL_T5 = T5("small-t5", 2, 16, 32, heads=2, d_head=8, buckets=8, vocabulary=48)
+BATCH, LENGTH = 4, 6
+STAGE = ("forward", "backward", "update")
+SCALE = 1.0 / (BATCH * LENGTH)
+
+PRINTED = {"T5-Large": 770e6, "T5-3B": 3e9, "T5-11B": 11e9, "LM-3B": 3e9, "LM-64B": 64e9, "LM-136B": 136e9}
+
+
+QUICK: Any = {"xla_backend_optimization_level": 0}  # most of the time here goes into compiling
+
+
+def weights_of(model: Model, seed: int = 2) -> Any:
+    """Drawn by numpy, which compiles nothing; of the shapes that the model says."""
+    generator = np.random.default_rng(seed)
+
+    def draw(path: tuple[Any, ...], a: Any) -> jax.Array:
+        return (
+            jnp.ones(a.shape)
+            if path[-1].key == "norm"
+            else jnp.asarray(generator.normal(0, 0.25, a.shape), "float32")
+        )
+
+    return jax.tree_util.tree_map_with_path(draw, jax.eval_shape(start_of(model)))
+
+
+def start_of(model: Model) -> Any:
+    if isinstance(model, T5):
+        return lambda: t5.init(model, jax.random.key(0))
+    return lambda: decoder.init(decoder.whole(model), jax.random.key(0))
+
+
+def counted(model: Model) -> int:
+    return sum(int(np.prod(a.shape)) for a in jax.tree.leaves(jax.eval_shape(start_of(model))))
+
+
+def batch(seed: int = 0, size: int = BATCH) -> tuple[jax.Array, jax.Array]:
+    drawn = np.random.default_rng(seed).integers(1, 48, (2, size, LENGTH))
+    return jnp.asarray(drawn[0], jnp.int32), jnp.asarray(drawn[1], jnp.int32)
+
+
+def plain_loss(model: Decoder, weights: Any, tokens: jax.Array, targets: jax.Array) -> jax.Array:
+    """Written without scans, parts or anything by hand."""
+    x = decoder.embed(weights["embedding"], tokens)
+    for at in range(model.layers):
+        x = decoder.layer(jax.tree.map(lambda a, at=at: a[at], weights["layers"]), x)
+    return decoder.loss(weights["head"], x, targets) / targets.size
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def plain_gradients(model: Decoder, weights: Any, tokens: jax.Array, targets: jax.Array) -> Any:
+    return jax.value_and_grad(lambda w: plain_loss(model, w, tokens, targets))(weights)
+
+
+@partial(jax.jit, compiler_options=QUICK)
+def ahead_of(weights: Any, tokens: jax.Array) -> jax.Array:
+    return parts.forward(decoder.whole(SMALL), weights, tokens).out
+
+
+@partial(jax.jit, compiler_options=QUICK)
+def updated(weights: Any, gradients: Any) -> Any:
+    return adafactor.update(weights, adafactor.init(weights), gradients)[0]
+
+
+def close(found: Any, wanted: Any, tolerance: float = 2e-5) -> None:
+    assert str(jax.tree.structure(found)) == str(jax.tree.structure(wanted))
+    for got, expected in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        size = float(jnp.abs(expected).max()) + 1e-12
+        np.testing.assert_allclose(np.asarray(got) / size, np.asarray(expected) / size, atol=tolerance)
+
+
+def alone(*names: str) -> Mesh:
+    devices = np.array(jax.devices("cpu")[:1]).reshape([1] * len(names))
+    return Mesh(devices, names, axis_types=(AxisType.Auto,) * len(names))
+
+
+# --- size
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_are_counted_as_the_arrays_are(name: str) -> None:
+    assert counted(MODELS[name]) == MODELS[name].parameters
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_model_is_as_large_as_the_paper_prints(name: str) -> None:
+    assert MODELS[name].parameters == pytest.approx(PRINTED[name], rel=0.09)
+
+
+def test_the_published_shape_of_t5_base_is_smaller_than_the_paper_prints() -> None:
+    assert 0.90 < T5_BASE.parameters / 270e6 < 0.93
+
+
+@pytest.mark.parametrize("model", [LM_3B, LM_64B, LM_136B])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 16])
+def test_stages_hold_all_of_a_model(model: Decoder, count: int) -> None:
+    cut = decoder.stages(model, count)
+    assert len(cut) == count
+    assert sum(part.layers for part in cut) == model.layers
+    assert sum(part.parameters for part in cut) == model.parameters
+    assert [part.first for part in cut] == [True] + [False] * (count - 1)
+    assert [part.last for part in cut] == [False] * (count - 1) + [True]
+
+
+def test_the_ends_of_a_pipeline_have_a_layer_less() -> None:
+    assert [part.layers for part in decoder.stages(LM_3B, 4)] == [15, 16, 16, 15]
+    assert [part.layers for part in decoder.stages(LM_3B, 16)] == [3] + [4] * 14 + [3]
+
+
+def test_more_stages_than_layers_are_refused() -> None:
+    with pytest.raises(ValueError, match="at most 6 stages, not 7"):
+        decoder.stages(SMALL, 7)
+
+
+# --- what they compute
+
+
+def test_no_position_sees_those_behind_it() -> None:
+    weights, (tokens, _) = weights_of(SMALL), batch()
+    changed = tokens.at[:, -1].add(1)
+    before, after = (ahead_of(weights, t) for t in (tokens, changed))
+    close(before[:, :-1], after[:, :-1], 1e-6)
+    assert float(jnp.abs(before[:, -1] - after[:, -1]).max()) > 1e-3
+
+
+def test_positions_count() -> None:
+    same = jnp.full((BATCH, LENGTH), 7, jnp.int32)
+    out = ahead_of(weights_of(SMALL), same)[0]
+    assert float(jnp.abs(out[0] - out[1]).max()) > 1e-3
+
+
+def test_relative_positions_have_buckets_of_their_own_when_near_and_share_when_far() -> None:
+    table = jnp.arange(32.0)[:, None]
+    both = t5.relative(table, 300, 300, True)[0]
+    behind = t5.relative(table, 300, 300, False)[0]
+    assert len({float(both[100, 100 + d]) for d in range(-7, 8)}) == 15
+    assert float(both[0, 200]) == float(both[0, 299]) == 31
+    assert float(behind[200, 0]) == 31
+    assert float(behind[5, 9]) == 0  # ahead: masked, so any bucket will do
+
+
+@pytest.mark.parametrize("model", [GATED], ids=lambda m: m.name)
+def test_gradients_by_parts_are_those_of_plain_differentiation(model: Decoder) -> None:
+    part, weights = decoder.whole(model), weights_of(model)
+    tokens, targets = batch()
+
+    @partial(jax.jit, compiler_options=QUICK)
+    def by_parts(weights: Any) -> parts.Backward:
+        ahead, zeros = parts.forward(part, weights, tokens), jax.tree.map(jnp.zeros_like, weights)
+        ends: dict[str, Any] = {"tokens": tokens, "targets": targets, "scale": SCALE, "chunks": 2}
+        return parts.backward(part, weights, zeros, ahead.saved, ahead.out, **ends)
+
+    done = by_parts(weights)
+    loss, gradients = plain_gradients(model, weights, tokens, targets)
+    close(done.loss, loss)
+    close(done.gradients, gradients)
+
+
+def test_a_t5_learns_what_it_is_shown() -> None:
+    computation = spmd.t5_step(SMALL_T5, alone("data"), BATCH, LENGTH, LENGTH)
+    weights, seen = weights_of(SMALL_T5), batch()
+    state = adafactor.init(weights)
+    step = computation.jitted().lower(weights, state, *seen).compile(compiler_options=QUICK)
+    losses = []
+    for _ in range(20):
+        weights, state, loss = step(weights, state, *seen)
+        losses.append(float(loss))
+    assert losses[-1] < 0.8 * losses[0]
+    assert losses[0] == pytest.approx(np.log(48), rel=0.5)
+
+
+# --- Adafactor
+
+
+def test_adafactor_keeps_rows_and_columns_only() -> None:
+    weights = weights_of(SMALL)
+    state = adafactor.init(weights)["moments"]
+    rows, columns = state["layers"]["feed_forward"]["up"]
+    assert (rows.shape, columns.shape) == ((4, 16), (4, 32))
+    assert [a.shape for a in state["layers"]["feed_forward"]["norm"]] == [(4, 16)]
+
+
+def test_adafactor_is_exact_where_squares_are_a_product() -> None:
+    """Of a gradient whose squares have rank one, rows and columns say everything: the first change is its sign."""
+    gradient = jnp.outer(jnp.array([1.0, -2.0, 3.0]), jnp.array([4.0, 5.0]))
+    weights = {"up": jnp.zeros((3, 2))}
+    after, state = adafactor.update(weights, adafactor.init(weights), {"up": gradient})
+    close(after["up"], -adafactor.RATE * jnp.sign(gradient))
+    assert int(state["step"]) == 1
+
+
+def test_layers_that_are_stacked_learn_as_if_alone() -> None:
+    gradient = np.random.default_rng(0).normal(size=(2, 3, 5)).astype("float32")
+    after = updated({"layers": {"up": jnp.zeros((2, 3, 5))}}, {"layers": {"up": gradient}})
+    for at in range(2):
+        close(after["layers"]["up"][at], updated({"up": jnp.zeros((3, 5))}, {"up": gradient[at]})["up"])
+
+
+# --- cut into stages
+
+
+@cache
+def stage_of(part: decoder.Part, size: int, kind: str) -> Any:
+    return jax.jit(
+        getattr(pipeline.stage(part, alone("data"), size, LENGTH, scale=SCALE), kind).function,
+        compiler_options=QUICK,
+    )
+
+
+def pipelined(model: Decoder, count: int, microbatches: int, schedule: str) -> tuple[Any, float, Any]:
+    """One step of a pipeline, each stage on a mesh of one device: gradients, loss, weights after the update."""
+    size = BATCH // microbatches
+    whole = weights_of(model)
+    cut = decoder.stages(model, count)
+    run = {(kind, s): stage_of(part, size, kind) for s, part in enumerate(cut) for kind in STAGE}
+    starts = np.cumsum([0, *(part.layers for part in cut)])
+    master = []
+    for part, low in zip(cut, starts[:-1], strict=True):
+        piece: dict[str, Any] = {
+            "layers": jax.tree.map(lambda a, low=low, n=part.layers: a[low : low + n], whole["layers"])
+        }
+        piece |= {name: whole[name] for name, has in (("embedding", part.first), ("head", part.last)) if has}
+        master.append(piece)
+    gradients = [jax.tree.map(lambda a: jnp.zeros((1, *a.shape)), m) for m in master]
+    tokens, targets = batch()
+    out: dict[tuple[int, int], Any] = {}
+    back: dict[tuple[int, int], Any] = {}
+    losses = []
+    for kind, s, m in schedules.merged(schedules.SCHEDULES[schedule](count, microbatches)):
+        mine = slice(m * size, (m + 1) * size)
+        if kind == "forward":
+            x = tokens[mine] if s == 0 else out[s - 1, m][0]
+            out[s, m] = run["forward", s](master[s], x)
+            continue
+        ends = {"tokens": tokens[mine], "targets": targets[mine]}
+        outward = out[s, m][0] if s == count - 1 else back[s + 1, m]
+        read = [ends[name] for name in parts.reads(cut[s])]
+        gradients[s], *more = run["backward", s](master[s], gradients[s], out[s, m][1], outward, *read)
+        losses += [float(more.pop())] if cut[s].last else []
+        back[s, m] = None if cut[s].first else more.pop()
+    after = [
+        run["update", s](m, m, adafactor.init(m), g)[0]
+        for s, (m, g) in enumerate(zip(master, gradients, strict=True))
+    ]
+    flat = [jax.tree.map(lambda a: a[0], g) for g in gradients]
+    return joined(flat), sum(losses), joined(after)
+
+
+def joined(pieces: list[Any]) -> Any:
+    layers = jax.tree.map(lambda *a: jnp.concatenate(a), *(piece["layers"] for piece in pieces))
+    return {"layers": layers, "embedding": pieces[0]["embedding"], "head": pieces[-1]["head"]}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "count", "microbatches"),
+    [("gpipe", 2, 4), ("1f1b", 2, 4), pytest.param("1f1b", 3, 2, marks=pytest.mark.full)],
+)
+def test_a_pipeline_computes_what_one_device_does(schedule: str, count: int, microbatches: int) -> None:
+    gradients, loss, after = pipelined(SMALL, count, microbatches, schedule)
+    weights = weights_of(SMALL)
+    wanted_loss, wanted = plain_gradients(SMALL, weights, *batch())
+    assert loss == pytest.approx(float(wanted_loss), rel=1e-5)
+    close(gradients, wanted)
+    close(after, updated(weights, wanted))
+
+
+def test_a_whole_step_is_a_gradient_and_an_update() -> None:
+    computation = spmd.step(SMALL, alone("data", "model"), BATCH, 8)
+    weights = weights_of(SMALL)
+    tokens = jnp.asarray(np.random.default_rng(0).integers(0, 48, (2, BATCH, 8)), jnp.int32)
+    loss, wanted = plain_gradients(SMALL, weights, *tokens)
+    kept = jax.tree.map(jnp.copy, weights)  # the step reuses what it is given
+    state = adafactor.init(weights)
+    step = computation.jitted().lower(kept, state, *tokens).compile(compiler_options=QUICK)
+    after, _, found = step(kept, state, *tokens)
+    close(found, loss, 1e-2)
+    close(after, updated(weights, wanted), 2 * adafactor.RATE)
+
+
+# --- schedules
+
+
+@pytest.mark.parametrize("schedule", schedules.SCHEDULES)
+@pytest.mark.parametrize(("count", "microbatches"), [(1, 3), (4, 16), (5, 2), (16, 64)])
+def test_a_schedule_does_everything_once_behind_what_it_needs(
+    schedule: str, count: int, microbatches: int
+) -> None:
+    lists = schedules.SCHEDULES[schedule](count, microbatches)
+    order = list(schedules.merged(lists))
+    place = {task: i for i, task in enumerate(order)}
+    assert len(place) == len(order) == 2 * count * microbatches
+    for task, at in place.items():
+        if task.kind == "forward" and task.stage:
+            assert place[task._replace(stage=task.stage - 1)] < at
+        if task.kind == "backward":
+            assert place[task._replace(kind="forward")] < at
+            if task.stage < count - 1:
+                assert place[task._replace(stage=task.stage + 1)] < at
+    for stage, tasks in enumerate(lists):
+        assert [task for task in order if task.stage == stage] == tasks
+
+
+@pytest.mark.parametrize(("count", "microbatches"), [(4, 16), (16, 64)])
+def test_1f1b_keeps_no_more_microbatches_than_there_are_stages_behind(count: int, microbatches: int) -> None:
+    def most_kept(tasks: list[schedules.Task]) -> int:
+        held = [0]
+        for task in tasks:
+            held.append(held[-1] + (1 if task.kind == "forward" else -1))
+        return max(held)
+
+    by_stage = schedules.one_forward_one_backward(count, microbatches)
+    assert [most_kept(tasks) for tasks in by_stage] == [count - s for s in range(count)]
+    assert most_kept(schedules.gpipe(count, microbatches)[0]) == microbatches
+
+
+def test_a_schedule_in_which_all_wait_says_so() -> None:
+    backward_first = [[schedules.Task("backward", 0, 0), schedules.Task("forward", 0, 0)]]
+    with pytest.raises(ValueError, match="cannot go on"):
+        list(schedules.merged(backward_first))
+
+
+# --- over meshes of devices that are not here
+
+
+def test_a_step_lowers_for_a_mesh_and_says_where_everything_lies() -> None:
+    mesh = meshes.abstract({"data": 4, "model": 2})
+    computation = spmd.step(SMALL, mesh, 8, 8)
+    text = computation.jitted().trace(*computation.arguments).lower(lowering_platforms=("tpu",)).as_text()
+    assert "mhlo.num_partitions = 8" in text
+    weights = computation.arguments[0]["layers"]["attention"]["query"]
+    assert tuple(weights.sharding.spec) == (None, "data", "model", None)
+    rows, columns = computation.arguments[1]["moments"]["layers"]["feed_forward"]["up"]
+    assert (tuple(rows.sharding.spec), tuple(columns.sharding.spec)) == ((None, "data"), (None, "model"))
+
+
+def test_stages_and_segments_lower_for_the_mesh_of_their_slice() -> None:
+    first, last = decoder.stages(SMALL, 2)
+    mesh = meshes.abstract({"data": 4})
+    flat = meshes.abstract({"data": 2, "model": 2})
+    found = [
+        *pipeline.stage(first, mesh, 8, 8, scale=1.0)[:3],
+        *pipeline.stage(last, mesh, 8, 8, scale=1.0)[:3],
+        *islands.segment(first, flat, 8, 8, scale=1.0, islands=2)[:3],
+        *islands.segment(last, flat, 8, 8, scale=1.0, islands=2)[:3],
+    ]
+    for computation in found:
+        lowered = computation.jitted().trace(*computation.arguments).lower(lowering_platforms=("tpu",))
+        assert "mhlo.num_partitions = 4" in lowered.as_text(), computation.name
+
+
+def test_islands_that_share_a_batch_learn_as_one() -> None:
+    """Each island's gradients from its own half, both applied: what one device does with the whole batch."""
+    mesh, half = alone("data", "model"), BATCH // 2
+    part = decoder.whole(SMALL)
+    segment = islands.segment(part, mesh, half, 4, scale=1.0 / (BATCH * 4), islands=2)
+    run = {kind: jax.jit(getattr(segment, kind).function, compiler_options=QUICK) for kind in STAGE}
+    weights = weights_of(SMALL)
+    tokens, targets = (a[:, :4] for a in batch())
+    both = []
+    for mine in (slice(0, half), slice(half, BATCH)):
+        out, saved = run["forward"](weights, tokens[mine])
+        both.append(run["backward"](weights, saved, out, tokens[mine], targets[mine])[0])
+    after = run["update"](weights, weights, adafactor.init(weights), *both)[0]
+    _, gradients = plain_gradients(SMALL, weights, tokens, targets)
+    close(jax.tree.map(jnp.add, *both), gradients)
+    close(after, updated(weights, gradients))

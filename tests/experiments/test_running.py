@@ -1,0 +1,131 @@
+"""From options to files: tidy data in two forms, a figure in two, findings; the same bytes each time."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.framework import BadOption, catalogue, points, run, sweep, sweeping
+from experiments.framework.commands import main, parse
+
+from .measures import toy
+
+
+@pytest.fixture(autouse=True)
+def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "experiments.toy", toy())
+    monkeypatch.setitem(catalogue.EXPERIMENTS, "toy", "doubles hosts")
+    monkeypatch.setattr(catalogue, "names", lambda: ["toy"])
+    monkeypatch.setattr(sweeping, "_cores", lambda: 1)  # other processes do not know it
+
+
+def test_a_tidy_table() -> None:
+    frame = run("toy", hosts=[4, 8]).frame
+    assert list(frame.columns) == ["hosts", "seed", "policy", "doubled", "paper", "error"]
+    assert list(frame["doubled"]) == [8.0, 16.0]
+    assert frame["error"].iloc[0] == pytest.approx(-0.2)
+    assert pd.isna(frame["paper"].iloc[1])
+
+
+def test_long_tables_stand_beside_it_and_name_its_rows() -> None:
+    ticks = run("toy", hosts=[2, 1]).extra["ticks"]
+    assert list(ticks["row"]) == [0, 0, 1]
+    assert list(ticks["at"]) == [0, 1, 0]
+
+
+def test_all_that_it_writes(tmp_path: Path) -> None:
+    result = run("toy", out=tmp_path)
+    names = {path.name for path in result.files}
+    assert names == {path.name for path in tmp_path.iterdir()}
+    assert names == {
+        "toy.parquet", "toy.csv", "toy-ticks.parquet", "toy-ticks.csv", "toy.png", "toy.svg", "toy.md",
+    }  # fmt: skip
+    assert pd.read_parquet(tmp_path / "toy.parquet").equals(result.frame)
+    assert (tmp_path / "toy.csv").read_text().splitlines()[1] == "2,0,fifo,4.0,,"
+    text = (tmp_path / "toy.md").read_text()
+    assert "At 4 hosts it is 8." in text
+    assert "Again: `python -m experiments toy`" in text
+
+
+def test_the_same_bytes_each_time(tmp_path: Path) -> None:
+    for folder in ("one", "other"):
+        run("toy", out=tmp_path / folder)
+    for path in sorted((tmp_path / "one").iterdir()):
+        assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes(), path.name
+
+
+def test_a_sweep_of_an_experiments_points() -> None:
+    frame = sweep(points("toy", hosts=[3]), jobs=1)
+    assert frame["experiment"].iloc[0] == "toy"
+    assert frame["doubled"].iloc[0] == 6.0
+
+
+def test_an_unknown_experiment_gets_the_nearest() -> None:
+    with pytest.raises(BadOption, match="no experiment 'toi'; did you mean toy"):
+        run("toi")
+
+
+# --- the command line -------------------------------------------------------------------------------------
+
+
+def test_the_command_line_runs_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["toy", "--hosts", "4", "--out", str(tmp_path), "--jobs=1"]) == 0
+    said = capsys.readouterr().out
+    assert "At 4 hosts it is 8." in said
+    assert str(tmp_path / "toy.png") in said
+    assert list(pd.read_csv(tmp_path / "toy.csv")["hosts"]) == [4]
+
+
+def test_all_runs_all_and_leaves_out_what_it_is_told_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["all", "--out", str(tmp_path)]) == 0
+    assert main(["all", "--out", str(tmp_path), "--without", "toy"]) == 0
+    assert capsys.readouterr().out.count("# toy: doubles hosts") == 1
+
+
+def test_what_fails_is_told_and_the_rest_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["toy", "--hosts", "2,13", "--out", str(tmp_path), "--jobs", "1"]) == 1
+    said = capsys.readouterr().out
+    assert "INCOMPLETE: 1 configurations were measured; 1 failed." in said
+    assert "failed: hosts=13, seed=0, policy=fifo: ValueError: thirteen hosts fell over" in said
+    assert list(pd.read_csv(tmp_path / "toy.csv")["hosts"]) == [2]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["toi"], "no experiment 'toi'; did you mean toy?"),
+        (["toy", "--host", "3"], "no option --host; did you mean --hosts?"),
+        (["toy", "--hosts", "0"], "--hosts is at least 1, not 0"),
+        (["toy", "--policy", "first"], "--policy cannot be 'first'"),
+        (["toy", "hosts"], "'hosts' is no option; options are written --name value"),
+        (["toy", "--hosts"], "--hosts has no value"),
+        (["toy", "--hosts", "2", "--hosts", "4"], "--hosts is given twice"),
+        (["all", "--without", "toys"], "no experiment 'toys'; did you mean toy?"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_runs(
+    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "results"
+    assert main([*words, *([] if words[-1] == "--hosts" else ["--out", str(out)])]) == 2
+    assert says in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_list_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    assert "toy" in capsys.readouterr().out
+    assert main(["toy", "--help"]) == 0
+    helped = capsys.readouterr().out
+    assert "--hosts" in helped
+    assert "[2,4]" in helped
+    assert "(fifo, stride)" in helped
+
+
+def test_values_may_follow_an_equals_sign() -> None:
+    assert parse(["--hosts=2,4", "--compute-ms", "1"]) == {"hosts": "2,4", "compute_ms": "1"}

@@ -1,0 +1,134 @@
+"""A sweep is the same table however it was spread; what is done is kept when something fails or somebody stops it."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.framework import PointFailed, sweep
+from experiments.framework.sweeping import gather
+
+from .measures import fails_at_two, slow_first, square
+
+POINTS = [{"x": x} for x in range(6)]
+ROOT = Path(__file__).parents[2]
+
+
+def test_one_row_a_point_in_the_points_order() -> None:
+    frame = sweep(POINTS, measure=square, jobs=1)
+    assert list(frame.columns) == ["x", "square"]
+    assert list(frame["square"]) == [0, 1, 4, 9, 16, 25]
+
+
+def test_processes_give_the_same_table() -> None:
+    """The first point is the last to be done, and still the first row."""
+    alone = sweep(POINTS, measure=slow_first, jobs=1)
+    spread = sweep(POINTS, measure=slow_first, jobs=2)
+    assert spread.equals(alone)
+
+
+def test_any_executor_of_the_standard_kind_does() -> None:
+    with ThreadPoolExecutor(3) as threads:
+        assert sweep(POINTS, threads, measure=slow_first).equals(sweep(POINTS, measure=square, jobs=1))
+
+
+def test_a_cluster_of_dask_does() -> None:
+    distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None, protocol="inproc"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        frame = sweep(POINTS, executor=client.get_executor(), measure=square)
+    assert frame.equals(sweep(POINTS, measure=square, jobs=1))
+
+
+def test_a_point_that_fails_costs_only_itself() -> None:
+    found = gather(POINTS, measure=fails_at_two, jobs=1)
+    assert sorted(found.rows) == [0, 1, 3, 4, 5]
+    assert found.failed == {2: "ValueError: two is too many"}
+    assert not found.complete
+
+
+def test_a_failure_names_its_point_and_hands_over_the_rest() -> None:
+    with pytest.raises(
+        PointFailed, match=r"1 of 6 points failed; the first, \{'x': 2\}: ValueError: two"
+    ) as failed:
+        sweep(POINTS, measure=fails_at_two, jobs=1)
+    assert list(failed.value.frame["x"]) == [0, 1, 3, 4, 5]
+
+
+class StoppedAfter:
+    """An executor at which somebody presses Ctrl-C when so many points are done."""
+
+    def __init__(self, done: int) -> None:
+        self.left = done
+        self.waiting: list[Future[Any]] = []
+
+    def submit(self, call: Any, *args: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.left:
+            self.left -= 1
+            future.set_result(call(*args))
+        elif len(self.waiting) == 2:
+            raise KeyboardInterrupt
+        else:
+            self.waiting.append(future)
+        return future
+
+
+def test_what_was_not_begun_is_taken_back_from_the_executor() -> None:
+    executor: Any = StoppedAfter(2)
+    found = gather(POINTS, executor, measure=square)
+    assert found.stopped
+    assert all(future.cancelled() for future in executor.waiting)
+
+
+def test_ctrl_c_keeps_what_is_done_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    def measure(point: dict[str, Any]) -> dict[str, Any]:
+        if point["x"] == 3:
+            raise KeyboardInterrupt
+        return square(point)
+
+    found = gather(POINTS, measure=measure, jobs=1)
+    assert found.stopped
+    assert sorted(found.rows) == [0, 1, 2]
+    assert "stopped: 3 of 6 points are kept" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes")
+def test_ctrl_c_ends_the_processes_too(tmp_path: Path) -> None:
+    (tmp_path / "forever.py").write_text(
+        textwrap.dedent("""
+            import sys, time
+            from experiments.framework.sweeping import gather
+            def measure(point):
+                if point["x"]:
+                    print("begun", flush=True)
+                    time.sleep(600)
+                return {}
+            if __name__ == "__main__":
+                import forever
+                found = gather([{"x": 0}, {"x": 1}], measure=forever.measure, jobs=2)
+                print("kept", sorted(found.rows), found.stopped, flush=True)
+        """)
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    child = subprocess.Popen(
+        [sys.executable, "forever.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    assert child.stdout.readline() == "begun\n"
+    os.killpg(child.pid, signal.SIGINT)  # as a terminal does it
+    said, errors = child.communicate(timeout=20)
+    assert said in ("kept [0] True\n", "kept [] True\n")  # the first point's row may be on its way
+    assert errors.startswith("stopped: ")
+    assert errors.endswith(" of 2 points are kept\n")

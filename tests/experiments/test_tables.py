@@ -1,0 +1,282 @@
+"""Training in the simulator: programs that are a step, the book of costs, and the paper's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import pytest
+from matplotlib.figure import Figure
+
+from core.program import Node
+from experiments import fig10, fig12, table1, table2
+from experiments.framework import BadOption
+from experiments.framework.options import read_all
+from experiments.framework.tables import split
+from experiments.models.shapes import LM_3B, MODELS, T5_3B, T5_LARGE
+from experiments.pricing import __main__ as pricing
+from experiments.pricing import book, jobs
+from experiments.pricing.jobs import Job
+from experiments.training import rows, setups
+from experiments.training.ablation import ablation, computing
+from experiments.training.drive import train
+from experiments.training.exchange import Islands, islands
+from experiments.training.pipelines import Pipeline, pipeline
+from experiments.training.steps import Pricing, Step, spmd
+from seaway.costs import Cost
+from sim.hardware import load
+from sim.profiles import profile
+
+PAPER = profile("paper")
+MS = 1_000_000
+FORWARD, BACKWARD, UPDATE = 10 * MS, 30 * MS, 5 * MS
+
+
+@pytest.fixture
+def stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All costs by kind, whatever the model: so that a schedule's length can be said by hand."""
+
+    def cost(job: Job) -> Cost:
+        kinds = {"forward": FORWARD, "backward": BACKWARD, "update": UPDATE}
+        return Cost.stated(
+            next((ns for kind, ns in kinds.items() if f"/{kind};" in job.key), 100 * MS), job.key
+        )
+
+    monkeypatch.setattr(book, "cost", cost)
+
+
+def pipe(
+    count: int, microbatches: int, *, schedule: str = "gpipe", light: bool = False, apart: int = 1
+) -> Step:
+    setup = setups.cluster(32 * apart, apart)
+    slices = setups.stages(setup, count)
+    costed = jobs.stages("LM-3B", slices[0].devices, count, 32, 128)
+    return pipeline(Pipeline(costed, slices, microbatches, 32, 128, schedule, light), Pricing())
+
+
+def point(module: Any, **asked: object) -> dict[str, Any]:
+    """The first configuration under these options, quick: one run."""
+    found: dict[str, Any] = module.points(read_all(module.OPTIONS, {"parts": False, **asked}))[0]
+    return found
+
+
+# --- the book of costs
+
+
+def test_all_that_the_paper_prints_is_in_the_book() -> None:
+    for listed in (pricing.table2, pricing.table1, pricing.fig12):
+        for job in listed():
+            found = book.committed(book.file_of(job.key)).get(job.key)
+            assert found is not None, f"not committed: {job.key}"
+            assert found.source == "tpu-compiler"
+            assert {"jax", "libtpu"} <= set(found.versions)
+            assert found.target == job.topology
+
+
+def test_everything_in_the_book_fits_into_the_memory_of_a_core() -> None:
+    for path in sorted(book.DATA.glob("costs-*.json")):
+        for key, cost in book.committed(path).items():
+            assert 0 < cost.memory.peak <= 16 << 30, key
+            assert cost.duration > 0, key
+
+
+def test_the_book_is_of_the_models_as_they_are() -> None:
+    """What is compiled has a digest; a model that was changed must be priced anew."""
+    from seaway.costs.lowering import lower
+
+    job = jobs.stages("LM-3B", 8, 16, 32, 1024)[0].forward
+    cost = book.cost(job)
+    if cost.versions["jax"] != jax.__version__:
+        pytest.skip(
+            f"made with jax {cost.versions['jax']}; this is {jax.__version__}, which writes other text"
+        )
+    one = job.build()
+    lowered = lower(
+        one.function,
+        one.arguments,
+        platform="tpu",
+        out_shardings=one.results,
+        donate=one.donate,
+        name=one.name,
+    )
+    assert lowered.digest == cost.digest, "run `python -m experiments.pricing --again`"
+
+
+def test_compilers_count_the_multiplications_that_the_model_has() -> None:
+    """A micro-batch of a middle stage, on one core: forward; and forward again, without the last product of each
+    layer, which no gradient needs, and twice that for gradients."""
+    stage = jobs.stages("LM-3B", 32, 4, 128, 1024)[1]
+    tokens, layers = 4 * 1024, stage.part.layers
+    weights = 2 * tokens * layers * (LM_3B.per_layer - 2 * LM_3B.d_model)
+    attention = 2 * 2 * tokens * 1024 * LM_3B.d_model * layers
+    assert book.cost(stage.forward).flops == pytest.approx(weights + attention, rel=0.02)
+    unneeded = 2 * tokens * layers * LM_3B.d_model * LM_3B.d_ff
+    assert book.cost(stage.backward).flops == pytest.approx(3 * (weights + attention) - unneeded, rel=0.02)
+
+
+def test_without_a_compiler_a_roofline_says_that_it_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(book, "can_compile", lambda: False)
+    monkeypatch.setattr(book, "roofline_costs", lambda *args, name, **options: Cost.stated(1, name))
+    job = jobs.step("LM-3B", 128, 2048, 336)
+    assert book.cost(job).name == "LM-3B/step"
+    assert book.cost(job).source == "stated"
+
+
+def test_a_matrix_is_split_only_where_it_must_be() -> None:
+    assert jobs.model_axis(T5_LARGE, 32) == 1
+    assert jobs.model_axis(T5_3B, 512) == 16
+    assert jobs.model_axis(LM_3B, 128) == 8
+
+
+@pytest.mark.parametrize(("cores", "name"), [(8, "v3:2x2"), (128, "v3:8x8"), (1024, "v3:16x32")])
+def test_topologies_are_as_square_as_they_come(cores: int, name: str) -> None:
+    assert jobs.topology(cores) == name
+
+
+# --- programs
+
+
+def test_a_pipeline_is_a_node_a_pass_and_a_move_a_boundary(stated: None) -> None:
+    step = pipe(4, 8)
+    nodes = [node for node in step.step.nodes if isinstance(node, Node)]
+    assert len(nodes) == 4 * 8 * 2 + 4
+    crossing = [
+        ref for node in nodes for ref in node.inputs
+        if hasattr(ref, "node") and nodes[ref.node].slice != node.slice
+    ]  # fmt: skip
+    assert len(crossing) == 3 * 8 * 2
+    assert len(step.start.nodes) == len(step.step.args) == 2 + 4 * 4
+    assert len(step.step.donate_args) == 4 * 4
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_a_simulated_pipeline_takes_as_long_as_the_formula_says(schedule: str, stated: None) -> None:
+    found = train(pipe(4, 8, schedule=schedule, light=True), setups.cluster(32), PAPER)
+    assert found.step_ns == pytest.approx((8 + 4 - 1) * (FORWARD + BACKWARD) + UPDATE, rel=0.01)
+    assert found.busy == pytest.approx((8 * (FORWARD + BACKWARD) + UPDATE) / found.step_ns, rel=0.01)
+
+
+def test_moves_between_islands_hide_behind_computation(stated: None) -> None:
+    one = train(pipe(4, 8), setups.cluster(32), PAPER)
+    four = train(pipe(4, 8, apart=4), setups.cluster(128, 4), PAPER)
+    boundary = 32 * 128 * 2048 * 2
+    assert one.moved_bytes == pytest.approx(3 * 8 * 2 * boundary, rel=0.01)
+    assert four.moved_bytes == pytest.approx(one.moved_bytes, rel=0.01)
+    assert one.step_ns < four.step_ns < 1.1 * one.step_ns
+
+
+def test_islands_send_every_gradient_to_each_other(stated: None) -> None:
+    setup = load("C", islands=2)
+    costed = jobs.segments("LM-3B", 32, 3, 32, 128, 2)
+    both = Islands(costed, setups.whole(setup, 4), 32, 128)
+    found = train(islands(both, Pricing()), setup, PAPER)
+    assert found.moved_bytes == pytest.approx(2 * 4 * LM_3B.parameters, rel=0.01)
+    alone = 3 * (FORWARD + BACKWARD + UPDATE)
+    assert found.step_ns > alone
+    light = train(islands(Islands(costed, both.slices, 32, 128, light=True), Pricing()), setup, PAPER)
+    assert light.step_ns == pytest.approx(alone, rel=0.02)
+
+
+def test_a_step_on_all_cores_takes_as_long_as_its_kernel(stated: None) -> None:
+    setup = setups.cluster(32)
+    step = spmd(jobs.step("LM-3B", 32, 128, 128), setups.whole(setup, 4)[0], 128 * 128, Pricing(0.5))
+    found = train(step, setup, PAPER)
+    assert found.step_ns == pytest.approx(200 * MS, rel=0.001)
+    assert found.tokens_per_s == pytest.approx(128 * 128 / 0.2, rel=0.001)
+    assert found.busy == pytest.approx(1.0, abs=0.001)
+
+
+def test_the_parts_of_a_step_are_all_of_it(stated: None) -> None:
+    setup = setups.cluster(32)
+    whole, parts = ablation(lambda light: pipe(4, 8, light=light), setup, PAPER)
+    assert sum(parts.values()) == pytest.approx(whole.step_ns / 1e9, rel=1e-4)
+    assert parts["compute_s"] == pytest.approx(computing(pipe(4, 8), 32) / 1e9)
+    assert parts["bubbles_s"] == pytest.approx(3 * (FORWARD + BACKWARD) / 1e9, rel=0.01)
+    assert parts["transfers_s"] > 0
+    assert parts["control_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: setups.cluster(12), "whole hosts of 8"),
+        (lambda: setups.stages(setups.cluster(128, 4), 6), "6 stages do not share"),
+        (lambda: setups.whole(setups.cluster(128), 3), "do not divide the 16 along a side"),
+        (lambda: table2.measure(point(table2, stages=16, batch=1000)), "1000 sequences"),
+    ],
+)
+def test_what_cannot_be_says_why(wrong: Callable[[], object], says: str) -> None:
+    with pytest.raises(BadOption, match=says):
+        wrong()
+
+
+# --- tables and figures
+
+
+def test_the_fit_is_one_row_of_table_2_and_its_error_is_nothing() -> None:
+    row = table2.measure(point(table2, stages=4))
+    assert row["fitted"]
+    assert row["paper"] == 133.7e3
+    assert abs(row["error"]) < 0.002
+
+
+def test_one_computation_on_all_cores_is_predicted_with_the_same_factor() -> None:
+    row = table2.measure(point(table2, stages=1))
+    assert not row["fitted"]
+    assert row["efficiency"] == rows.fits()[1024].efficiency
+    assert row["paper"] == 125.7e3
+    assert abs(row["error"]) < 0.15
+
+
+def test_t5_is_as_fast_under_one_controller_as_under_many() -> None:
+    both = [table1.measure(point(table1, model="T5-Base", system=system)) for system in ("jax", "pathways")]
+    assert both[1]["tokens_per_s"] == pytest.approx(both[0]["tokens_per_s"], rel=0.01)
+    assert both[0]["parameters"] == MODELS["T5-Base"].parameters
+
+
+def test_points_are_rows_of_the_paper() -> None:
+    asked = [
+        (one["stages"], one["microbatches"], one["split"])
+        for one in table2.points(read_all(table2.OPTIONS, {}))
+    ]
+    assert asked == [(1, 0, 8), (4, 16, 1), (16, 64, 1)]
+    several = table2.points(
+        read_all(table2.OPTIONS, {"stages": (1, 8), "schedule": ("gpipe", "1f1b"), "split": (4, 8)})
+    )
+    assert [(one["stages"], one["schedule"], one["split"]) for one in several] == [
+        (1, "-", 4), (1, "-", 8), (8, "gpipe", 1), (8, "1f1b", 1),
+    ]  # fmt: skip
+    assert [one["cores"] for one in fig12.points(read_all(fig12.OPTIONS, {}))] == [1024, 1024, 2048, 2048]
+
+
+def drawn(module: Any, rows_of: list[dict[str, Any]]) -> str:
+    frame, extra = split(rows_of, getattr(module, "EXTRA", ()))
+    axes = Figure(figsize=module.SIZE).subplots(*getattr(module, "PANELS", (1, 1)))
+    module.draw(frame, axes, **extra)
+    assert set(module.conclusions(frame)) or len(frame) == 1
+    return str(module.findings(frame))
+
+
+def test_figure_10_says_what_islands_cost(stated: None) -> None:
+    both = fig10.points(read_all(fig10.OPTIONS, {"stages": 4, "batch": 256, "length": 128}))
+    text = drawn(fig10, [one | fig10.measure(one) for one in both])
+    assert "k tokens/s on 4 islands" in text
+    assert "what transfers add" in text
+
+
+def test_figure_12_says_what_two_islands_cost(stated: None) -> None:
+    asked = {"model": "LM-3B", "cores": 64, "segments": 2, "batch": 64, "length": 128}
+    both = fig12.points(read_all(fig12.OPTIONS, asked))
+    text = drawn(fig12, [one | fig12.measure(one) for one in both])
+    assert "on 2 islands of 32 cores" in text
+    assert "26 GB cross" in text
+
+
+def test_the_tables_draw_and_say_what_they_found(stated: None) -> None:
+    all_of_2 = table2.points(read_all(table2.OPTIONS, {"stages": (1, 4), "batch": 256, "length": 128}))
+    text = drawn(table2, [one | table2.measure(one) for one in all_of_2])
+    assert "SPMD, 8 cores a matrix" in text
+    assert "Against the formula" in text
+    all_of_1 = table1.points(read_all(table1.OPTIONS, {"model": "T5-Base", "parts": False}))
+    assert "Pathways / JAX = " in drawn(table1, [one | table1.measure(one) for one in all_of_1])

@@ -1,0 +1,149 @@
+"""`python -m seaway simulate program.py`: the user's own file, as one client or many."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seaway.cli import main
+
+PROGRAM = """
+import sys
+import numpy as np
+import seaway as sw
+
+step = sw.synthetic("step", devices=sw.slice(devices=8, name="all"), duration="5ms")
+
+if __name__ == "__main__":
+    x = np.float32(0)
+    for _ in range(int(sys.argv[1]) if sys.argv[1:] else 3):
+        x = step(x)
+    x.block_until_ready()
+    print("done", __file__ == sys.argv[0], sw.now() > 0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    """The command takes over what belongs to a process."""
+    main_module, argv, path = sys.modules["__main__"], sys.argv, list(sys.path)
+    yield
+    sys.modules["__main__"], sys.argv, sys.path[:] = main_module, argv, path
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "work.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def simulate(program: Path, *options: str) -> int:
+    return main(["simulate", str(program), "--cluster", "B", "--hosts", "1", *options])
+
+
+def test_a_program_runs_as_main_and_is_reported(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(program) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("done True True\n")
+    assert "simulated cluster" in said
+    assert "profile paper (fitted)" in said
+    assert "3 runs, 3 gangs" in said
+
+
+def test_its_own_arguments_come_behind_two_dashes(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(program, "--", "5") == 0
+    assert "5 gangs" in capsys.readouterr().out
+
+
+def test_copies_are_clients(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(program, "--clients", "3") == 0
+    said = capsys.readouterr().out
+    assert said.count("done") == 3
+    assert [f"work-{n}" in said for n in range(3)] == [True] * 3
+
+
+def test_weights_say_how_many_clients(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(program, "--policy", "stride:1,2,4,8") == 0
+    said = capsys.readouterr().out
+    assert said.count("done") == 4
+    assert "53.3%" in said
+
+
+def test_options_of_a_policy_are_no_weights(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(program, "--policy", "stride:lead=2", "--quiet") == 0
+    assert capsys.readouterr().out == "done True True\n"
+
+
+def test_what_happened_is_kept(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from seaway import Trace
+
+    kept = [tmp_path / "trace", tmp_path / "plot.svg", tmp_path / "perfetto.json"]
+    assert simulate(program, "--save", str(kept[0]), "--plot", str(kept[1]), "--perfetto", str(kept[2])) == 0
+    assert all(path.exists() for path in kept)
+    assert len(Trace.load(kept[0]).gangs()) == 3
+    assert "wrote 3 files" in capsys.readouterr().out
+
+
+def test_what_a_program_raises_is_shown_as_its_own(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program.write_text("def inner():\n    raise KeyError('mine')\n\ninner()\n")
+    assert simulate(program) == 1
+    said = capsys.readouterr().err
+    assert "KeyError: 'mine'" in said
+    assert said.splitlines()[1].endswith('work.py", line 4, in <module>')
+
+
+def test_an_exit_code_is_the_programs(program: Path) -> None:
+    program.write_text("raise SystemExit(7)")
+    assert simulate(program, "--quiet") == 7
+    program.write_text("raise SystemExit")
+    assert simulate(program, "--quiet") == 0
+
+
+def test_partial_results_survive_an_interrupt(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program.write_text(PROGRAM + "    raise KeyboardInterrupt\n")
+    assert simulate(program) == 130
+    assert "interrupted" in (said := capsys.readouterr().out)
+    assert "3 gangs" in said
+
+
+def test_stand_ins_and_costs_are_options(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program.write_text(PROGRAM + "    print(float(x))\n")
+    assert simulate(program, "--value", "step=2.5", "--quiet") == 0
+    assert capsys.readouterr().out.endswith("2.5\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--policy", "strid"], "did you mean 'stride'"),
+        (["--policy", "stride:1,2", "--clients", "3"], "leave --clients out"),
+        (["--policy", "stride:0,1"], "at least 1"),
+        (["--clients", "0"], "from 1"),
+        (["--profile", "papr"], "paper"),
+        (["--noise", "latency"], "NAME=VALUE"),
+        (["--costs", "cheap"], "costs='cheap'"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    program: Path, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(program, *options) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "other.py").touch()
+    assert main(["simulate", str(tmp_path / "work.py")]) == 1
+    assert "there is other.py" in capsys.readouterr().err
+
+
+def test_it_is_a_module_that_runs(program: Path) -> None:
+    command = [sys.executable, "-m", "seaway", "simulate", str(program), "--cluster", "B", "--hosts", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "3 gangs" in done.stdout
+    assert not done.stderr

@@ -1,0 +1,73 @@
+"""The examples run, and say what their docstrings promise."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from seaway.cli import main
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+Said = Callable[[str], str]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    """What an example prints."""
+
+    def run(name: str) -> str:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    main_module, argv, path = sys.modules["__main__"], sys.argv, list(sys.path)
+    yield
+    sys.modules["__main__"], sys.argv, sys.path[:] = main_module, argv, path
+
+
+def test_the_papers_example_prints_the_papers_numbers(said: Said) -> None:
+    shapes, numbers = said("paper.py").splitlines()
+    assert numbers == "(Array([3., 5.], dtype=float32), Array([2., 4.], dtype=float32))"
+    assert shapes.count("ready at") == 2
+
+
+def test_a_training_loop_reads_its_loss(said: Said) -> None:
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", said("train.py"))]
+    assert len(losses) > 2
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_clients_get_their_shares(said: Said) -> None:
+    rows = re.findall(r"weight \d\s+(\d)\s+([\d.]+)%\s+([\d.]+)%", said("clients.py"))
+    assert [weight for weight, _, _ in rows] == ["1", "2", "4", "8"]
+    for _, asked, got in rows:
+        assert float(got) == pytest.approx(float(asked), abs=2)
+
+
+def test_a_pipeline_keeps_its_islands_busy(said: Said) -> None:
+    lines = said("pipeline.py").splitlines()
+    assert [line for line in lines if line.startswith("step 2 at")]
+    assert len([line for line in lines if re.search(r"\bc\d\b", line)]) == 4
+
+
+def test_experts_compute_what_they_would_without_routing(said: Said) -> None:
+    assert "as computed without routing: True" in said("experts.py")
+
+
+def test_a_program_file_runs_as_many_clients(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(EXAMPLES / "step.py"), "--cluster", "A", "--policy", "stride:1,2"]) == 0
+    assert capsys.readouterr().out.count("done at") == 2
+
+
+def test_each_example_is_tested() -> None:
+    text = Path(__file__).read_text()
+    assert [path.name for path in sorted(EXAMPLES.glob("*.py")) if f"{path.name}" not in text] == []

@@ -8,6 +8,7 @@ when, the order hash.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -107,7 +108,7 @@ class User:
         """A SimPy process."""
         env = self.sim.env
         for program in self.scene.programs:
-            yield from self.call(lambda c, now, p=program: c.register(p, now))
+            yield from self.call(partial(_register, program))
             self.known.append(len(self.known) + 1)
         for _ in range(self.scene.acts):
             yield from self.act()
@@ -128,7 +129,7 @@ class User:
                 spec = program.slices[value.slice]
                 mine = self.buffers.setdefault(wanted, [])
                 if not mine or self.rng.random() < 0.3 or index in program.donate_args:
-                    put = yield from self.call(lambda c, now, v=value, s=spec: c.put(_whole(v), s, now))
+                    put = yield from self.call(partial(_put, _whole(value), spec))
                     if index in program.donate_args:
                         args.append(put)
                         continue
@@ -155,6 +156,14 @@ class User:
             if not isinstance(result, Blocked):
                 return result
             yield self.sim.env.timeout(20 * US)
+
+
+def _register(program: Program, client: Client, now: int) -> Any:
+    return client.register(program, now)
+
+
+def _put(value: Any, where: SliceSpec, client: Client, now: int) -> Any:
+    return client.put(value, where, now)
 
 
 def _whole(value: Any) -> Any:

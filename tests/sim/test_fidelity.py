@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sim.noise import Noise
+
 from . import scene
 
 SEEDS = st.integers(0, 1 << 20)
@@ -51,7 +53,7 @@ def test_the_same_seed_gives_the_same_trace(fidelity: str) -> None:
 
 def test_another_seed_gives_other_jitter() -> None:
     one, other = scene.draw(7), scene.draw(7)
-    one.noise = other.noise = scene.Noise(latency=9_000)
+    one.noise = other.noise = Noise(latency=9_000)
     other.seed += 1000  # of the simulation; what clients do follows from it too
     assert scene.play(one, "cohort")["intervals"] != scene.play(other, "cohort")["intervals"]
 

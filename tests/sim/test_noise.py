@@ -20,7 +20,7 @@ WHO = st.integers(0, (1 << 64) - 1)
     limit=st.integers(1, (1 << 32) - 1),
 )
 def test_vectors_draw_what_scalars_draw(seed: int, who: list[int], which: int, limit: int) -> None:
-    sources = noise.keys(seed, np.array(who, dtype=np.uint64))  # type: ignore[arg-type]
+    sources = noise.keys(seed, np.array(who, dtype=np.uint64))
     assert sources.tolist() == [noise.key(seed, one) for one in who]
     drawn = noise.each_below(limit, sources, np.full(1, which, dtype=np.int64))
     assert drawn.tolist() == [noise.below(limit, int(source), which) for source in sources]

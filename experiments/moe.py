@@ -18,7 +18,6 @@ from core.plan import Layout
 from core.program import Arg, Computation, Exchange, Node, Out, Program, Ref, Sharding, SliceSpec, Value
 from core.resharding import Hosts
 from sim.kernels import Kernel
-from sim.simulation import Simulation
 
 from .framework import Option, Point, Values, grid
 from .framework.figures import doublings, line
@@ -114,7 +113,8 @@ def chosen_rows(chosen: Any, tokens: int, token_bytes: int) -> Any:
 
 
 def program(point: Point, expert_ms: float) -> Task:
-    """embed -> (route -> exchange -> experts -> exchange -> combine), a line a micro-batch."""
+    """embed -> route -> exchange -> experts -> exchange -> combine, of each micro-batch. All are routed before the first
+    is combined: devices run in the order of the program, and a combine waits for its experts."""
     dense, experts = SliceSpec("dense", point["dense"]), SliceSpec("experts", point["experts"])
     times = {
         "embed": 0.1,
@@ -130,23 +130,26 @@ def program(point: Point, expert_ms: float) -> Task:
     inbox = Value((4 * point["tokens"], width), "bfloat16", 1, Sharding(((0,), ())))
     packed, full = padded(point)
     nodes: list[Node | Exchange] = []
-    results: list[Ref] = []
 
     def add(node: Node | Exchange) -> Ref:
         nodes.append(node)
         return Out(len(nodes) - 1)
 
+    backs: list[tuple[Ref, Value]] = []
     for micro in range(point["microbatches"]):
         x = add(Node(f"embed {micro}", 0, 0, (Arg(0),), (scalar,), (batch,)))
         if sparse:
             routed = add(Node(f"route {micro}", 1, 0, (x,), (batch,), (batch,), irregular=True))
             there = add(Exchange(f"to experts {micro}", routed, inbox))
             done = add(Node(f"experts {micro}", 2, 1, (there,), (inbox,), (inbox,)))
-            back, wanted = add(Exchange(f"back {micro}", done, batch)), batch
+            backs.append((add(Exchange(f"back {micro}", done, batch)), batch))
         else:
             routed = add(Node(f"route {micro}", 1, 0, (x,), (batch,), (packed,)))
-            back, wanted = add(Node(f"experts {micro}", 2, 1, (routed,), (full,), (full,))), packed
-        results.append(add(Node(f"combine {micro}", 3, 0, (back,), (wanted,), (batch,))))
+            backs.append((add(Node(f"experts {micro}", 2, 1, (routed,), (full,), (full,))), packed))
+    results = [
+        add(Node(f"combine {micro}", 3, 0, (back,), (wanted,), (batch,)))
+        for micro, (back, wanted) in enumerate(backs)
+    ]  # fmt: skip
     made = Program("experts", (dense, experts), computations, (scalar,), tuple(nodes), tuple(results))
     return Task(made, kernels, point["microbatches"])
 

@@ -39,10 +39,15 @@ def test_of_those_who_come_together_the_lower_source_is_first_whoever_called_fir
 
 
 def test_a_port_carries_one_thing_at_a_time() -> None:
-    clock, log = Clock(), []
+    clock = Clock()
+    log: list[tuple[int, int]] = []
     port = Port(clock)
+
+    def through(number: int) -> None:
+        log.append((clock.now, number))
+
     for number in range(3):
-        port.put((0, number), 10, lambda number=number: log.append((clock.now, number)))
+        port.put((0, number), 10, through, number)
     clock.env.run(until=1000)
     assert log == [(10, 0), (20, 1), (30, 2)]
 

@@ -30,6 +30,7 @@ from .effects import (
     Send,
 )
 from .executor.pieces import from_client, hosts_of, to_client
+from .messages import Blame
 from .peers import CONTROLLER, end_of, peer_of
 from .resharding import Hosts
 from .transfer import CHUNK, POOL, Transfer
@@ -57,6 +58,8 @@ class ClientSide:
             if isinstance(event, Disconnected) and event.peer != CONTROLLER:
                 self._to_transfer(Disconnected(end_of(event.peer), event.reason), now)
             self._said += self.client.handle(event, now)
+            if isinstance(event, Disconnected) and event.peer == CONTROLLER:
+                self._drop_gets(now)
         out: list[Effect] = []
         while self._said:
             effect = self._said.popleft()
@@ -94,6 +97,12 @@ class ClientSide:
                 self._gets.pop(transfer, None)
             case _:
                 pass
+
+    def _drop_gets(self, now: int) -> None:
+        """They die with the session: whether all hosts have been told to send, and go on, nobody knows any more."""
+        blame = Blame("restart", "the connection to the controller was lost meanwhile")
+        for transfer in list(self._gets):
+            self._to_transfer(DropTransfer(transfer, blame, ()), now)
 
     def _numbered(self) -> None:
         """The first transfer since we were given this number."""

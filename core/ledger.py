@@ -187,19 +187,19 @@ class Ledger:
         if state.entered >> step & 1:
             raise Illegal(f"step {step} of run {run} enters twice")
         state.entered |= 1 << step
+        level_of, groups, timelines = state.level, footprint.groups, state.timelines
         for number, made, freed, scratch, position in touches:
             if freed and state.shrunk:
                 freed -= state.unneeded(step, number)
-            state.level[number] += made - freed
-            atoms = footprint.groups[number].atoms
+            level_of[number] += made - freed
+            atoms = groups[number].atoms
             if not position:  # a move: its target comes at once, below what is in the queue
                 for atom in atoms:
                     levels[atom].arrive(made)
                 continue
             at[number] = position
-            timeline = state.timelines[number]
-            drop = timeline.bounds[position - 1] - timeline.bounds[position]
-            old, new = timeline.extras[position - 1], timeline.extras[position]
+            bounds, extras = timelines[number].bounds, timelines[number].extras
+            drop, old, new = bounds[position - 1] - bounds[position], extras[position - 1], extras[position]
             for atom in atoms:
                 level = levels[atom]
                 high = level.resident + made

@@ -174,7 +174,7 @@ class Scheduler:
         """Gangs that may enter now and compete: ripe ones, or, where nobody else is, others. Only places that
         overlap; another place is asked about in its turn, so a pick is cheap on an island of many small ones."""
         for domain in self._lanes.live.values():
-            for lanes in connected(domain.open):
+            for lanes in connected(domain.open) if len(domain.open) > 1 else (list(domain.open.values()),):
                 boards = [lane.ripe for lane in lanes if lane.ripe]
                 if not boards and self.early == "idle":
                     boards = [alone for lane in lanes if (alone := self._alone(lane, now))]

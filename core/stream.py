@@ -57,6 +57,11 @@ class Stream:
         return self._seated is not None
 
     @property
+    def unseated(self) -> int:
+        """How many members the forming waits for."""
+        return 0 if self._seated is None else len(self.shape.parents) - len(self._seated)
+
+    @property
     def missing(self) -> Spans:
         """Members for whom the forming waits."""
         return (

@@ -119,6 +119,17 @@ def crossings(frame: pd.DataFrame) -> dict[str, float]:
     return found
 
 
+def printed(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """For the table of all printed numbers: profile `paper`'s cost of a report is fitted to the first."""
+    return [
+        {
+            "what": f"cores up to which {name}", "paper": float(PAPER[name]), "predicted": cores,
+            "error": cores / PAPER[name] - 1, "fitted": name.startswith("C"),
+        }
+        for name, cores in crossings(frame).items()
+    ]  # fmt: skip
+
+
 def conclusions(frame: pd.DataFrame) -> dict[str, float]:
     found = {f"cores up to which {name}": cores for name, cores in crossings(frame).items()}
     for mode in MODES:

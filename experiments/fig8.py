@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .framework import Option, Point, Values, grid
-from .framework.figures import FAR, doublings, line
+from .framework.figures import FAR, QUIET, doublings, line
 from .micro import common
 from .micro.clients import rate
 from .micro.programs import plain
@@ -62,8 +62,10 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
     for number, (compute, mine) in enumerate(frame.groupby("compute_ms", sort=True)):
         mine = mine.drop_duplicates("clients").sort_values("clients")
         line(axes, mine["clients"], mine["computations_per_s"], f"Pathways, {compute:g} ms", number)
-        axes.plot(mine["clients"], mine["jax_per_s"], color=FAR[number % len(FAR)], linestyle="--", linewidth=1.1,
-                  label="JAX, alone" if not number else None)  # fmt: skip
+        axes.plot(
+            mine["clients"], mine["jax_per_s"], color=FAR[number % len(FAR)], linestyle="--", linewidth=1.1
+        )
+    axes.plot([], [], color=QUIET, linestyle="--", linewidth=1.1, label="JAX, alone")
     doublings(axes, frame["clients"])
     first = frame.iloc[0]
     axes.set_xlabel(

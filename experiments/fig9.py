@@ -25,7 +25,7 @@ OPTIONS = (
     Option("compute_ms", 0.33, "of a computation on all cores", least=0),
     Option("hosts", 16, "hosts of the island", least=1),
     Option("cluster", "B", "set-up: B has 8 cores a host"),
-    Option("nodes", 4, "computations in a call", least=1),
+    Option("nodes", 8, "computations in a call", least=1),
     Option("ahead", 0, "calls that a client does not wait for", least=0),
     Option("gangs", 600, "to run in all, of which a third is not counted", least=3),
     Option("shown_ms", 25.0, "of the trace in the figure", least=0.001),

@@ -113,8 +113,8 @@ def chosen_rows(chosen: Any, tokens: int, token_bytes: int) -> Any:
 
 
 def program(point: Point, expert_ms: float) -> Task:
-    """embed -> route -> exchange -> experts -> exchange -> combine, of each micro-batch. All are routed before the first
-    is combined: devices run in the order of the program, and a combine waits for its experts."""
+    """embed -> route -> exchange -> experts -> exchange -> combine, of each micro-batch. All are routed before any is
+    combined: devices run in the order of the program, and a combine waits for its experts."""
     dense, experts = SliceSpec("dense", point["dense"]), SliceSpec("experts", point["experts"])
     times = {
         "embed": 0.1,

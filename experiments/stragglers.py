@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from core.trace import FAILED
 from sim.faults import Fault
 from sim.hardware import load
 from sim.noise import Noise
@@ -90,8 +91,9 @@ def measure(point: Point) -> dict[str, Any]:
     client = Loop(sim, "client", task, ahead=2, chained=False)
     over = at + round(point["patience_s"] * 1e9)
     sim.run(until=lambda: _enough(client, at, point["calls"]) or sim.now > over)
-    ended = np.sort(np.asarray(sim.trace.gangs.column("ended")))
-    ended = ended[ended >= 0]
+    ended = np.asarray(sim.trace.gangs.column("ended"))
+    failed = np.asarray(sim.trace.gangs.column("flags")) & FAILED != 0
+    ended = np.sort(ended[(ended >= 0) & ~failed])
     gaps = np.diff(ended)
     worst = int(gaps.argmax()) if len(gaps) else 0
     steady = gaps if point["fault"] == "none" else gaps[(gaps > compute / 2) & (gaps < 2 * compute)]
@@ -99,9 +101,16 @@ def measure(point: Point) -> dict[str, Any]:
     return {
         "cores": setup.cluster.devices, "slow_hosts": len(sim.fabric.slow),
         "computations_per_s": 1e9 / float(steady.mean()), "of_ideal": compute / float(steady.mean()),
-        "outage_ms": max(0.0, float(gaps[worst] - compute) / 1e6) if point["fault"] != "none" else 0.0,
+        "outage_ms": _outage(point, recovered, float(gaps[worst] - compute)),
         "recovered": recovered, "failed_calls": len(client.failures),
     }  # fmt: skip
+
+
+def _outage(point: Point, recovered: bool, longest: float) -> float | None:
+    """None: it never ended."""
+    if point["fault"] == "none":
+        return 0.0
+    return max(0.0, longest / 1e6) if recovered else None
 
 
 def _faults(point: Point, at: int) -> list[Fault]:
@@ -133,7 +142,7 @@ def _label(row: Any) -> str:
 
 
 def draw(frame: pd.DataFrame, axes: Any) -> None:
-    from .framework.figures import BLUE, OTHER, RED
+    from .framework.figures import BLUE, RED
 
     steady, faults = frame[frame["fault"] == "none"], frame[frame["fault"] != "none"]
     axes[0].barh([_label(row) for _, row in steady.iterrows()], steady["of_ideal"], color=BLUE, height=0.6)
@@ -143,16 +152,15 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
         axes[0].annotate(
             f"{value:.0%}", (value, at), (3, 0), textcoords="offset points", va="center", fontsize=8
         )
-    colours = [RED if recovered else OTHER for recovered in faults["recovered"]]
-    axes[1].barh(
-        [_label(row) for _, row in faults.iterrows()], faults["outage_ms"] / 1e3, color=colours, height=0.6
-    )
+    longest = float(faults["outage_ms"].max()) if len(faults) else 0.0
+    outages = faults["outage_ms"].fillna(0.0) / 1e3
+    axes[1].barh([_label(row) for _, row in faults.iterrows()], outages, color=RED, height=0.6)
     for at, (_, row) in enumerate(faults.iterrows()):
-        text = f"{row['outage_ms'] / 1e3:.2f} s" if row["recovered"] else "does not go on: no spare"
+        text = f"{row['outage_ms'] / 1e3:.2f} s" if row["recovered"] else "for good: the slice is gone"
         axes[1].annotate(
-            text, (row["outage_ms"] / 1e3, at), (3, 0), textcoords="offset points", va="center", fontsize=8
+            text, (outages.iloc[at], at), (3, 0), textcoords="offset points", va="center", fontsize=8
         )
-    axes[1].margins(x=0.35)
+    axes[1].set_xlim(0, 1.25 * longest / 1e3 if longest > 0 else 1)
     axes[1].set_xlabel("no gang ends for so long, seconds")
     for panel in axes:
         panel.invert_yaxis()

@@ -55,6 +55,7 @@ class Books:
         observe: Callable[[Observation], None] | None, trace: Trace | None,
     ) -> None:  # fmt: skip
         self.cluster, self.config, self.incarnation = cluster, config, incarnation
+        self.base = incarnation * IDS  # ids of another incarnation are never mistaken for one of ours
         self.watched = observe is not None  # if not, what would be observed need not be worded
         self.observe = observe or _ignore
         self.now = 0
@@ -104,11 +105,6 @@ class Books:
         self.clients = Clients(self)
 
     # --- numbers -------------------------------------------------------------------------------------------------
-
-    @property
-    def base(self) -> int:
-        """Ids of another incarnation are never mistaken for one of ours."""
-        return self.incarnation * IDS
 
     def next_seq(self) -> int:
         self._seq += 1
@@ -203,14 +199,12 @@ class Books:
         return ready and self.codes.ready(shape.plan.id)
 
     def code_ready(self, plan: int) -> bool:
-        return (
-            self.codes.ready(plan)
-            and self.codes.blame(plan) is None
-            and all(
-                self.islands[island].formed == self.islands[island].epoch
-                for island in self.shapes[plan].island_hosts
-            )
-        )
+        if not self.codes.ready(plan) or self.codes.blame(plan) is not None:
+            return False
+        for island in self.shapes[plan].island_hosts:
+            if self.islands[island].formed != self.islands[island].epoch:
+                return False
+        return True
 
     def code_reported(self, report: Compiled) -> None:
         if self.codes.reported(report):
@@ -218,9 +212,10 @@ class Books:
 
     def forget_plans(self) -> None:
         """Plans for a device map, or a program, that is no more: forgotten when no run of theirs is left."""
-        self._stale_plans.update(dict.fromkeys(self.lowerings.forgotten()))
-        if not self._stale_plans:
+        forgotten = self.lowerings.forgotten()
+        if not forgotten and not self._stale_plans:
             return
+        self._stale_plans.update(dict.fromkeys(forgotten))
         for plan in [p for p in self._stale_plans if p not in self.shapes or not self.shapes[p].users]:
             del self._stale_plans[plan]
             shape = self.shapes.pop(plan, None)

@@ -78,7 +78,10 @@ class Hearing:
             return False
         reports = message.reports
         several = len(reports) > 1 and sum(not isinstance(report, Beat) for report in reports) > 1
-        return all(self._alike(report, book, company, several) for report in reports)
+        for report in reports:  # noqa: SIM110 - asked for each gang, and faster than all()
+            if not self._alike(report, book, company, several):
+                return False
+        return True
 
     def _alike(self, report: Report, book: IslandBook, company: Company, several: bool) -> bool:
         """All of the company say it, truly, and nothing comes of it before the last of them has. `several`: what comes

@@ -298,7 +298,7 @@ class Islands:
         if not book.stream.forming or (epoch, tree_number) != (book.epoch, book.tree_number):
             return  # of a seat that has been replaced meanwhile
         again = book.stream.rejoin(host, last)
-        if book.stream.forming:
+        if book.stream.unseated:
             return
         for message in again:  # what was lost on dead paths goes first, through the new tree
             self._send(book, message)

@@ -106,7 +106,10 @@ class Ready:
         """Whether this is a ticket that may enter now: what the scheduler checks of a policy's choice."""
         if not isinstance(ticket, Ticket) or ticket.queue is None:
             return False
-        return any(board.get(ticket.client) is ticket.queue for board in self._boards)
+        for board in self._boards:  # noqa: SIM110 - asked for each gang, and faster than any()
+            if board.get(ticket.client) is ticket.queue:
+                return True
+        return False
 
 
 class Memory:

@@ -12,6 +12,7 @@ BENCHES = {
     "events": "events handled per CPU second by the controller and by an executor",
     "scheduling": "gangs ordered per CPU second; early dispatch against idle islands",
     "lowering": "a program of 1,000 nodes over 8, 2,048 and 100,000 devices",
+    "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
     "fuzzing": "fuzz seeds per minute",
 }
 

@@ -46,13 +46,17 @@ class Naive:
         self.ends: list[int] = []  # of each step, at its client
 
     def run(self, steps: int) -> list[int]:
-        env = self.env
-        for host in range(self.hosts):
-            env.process(self._host(host))
-        env.process(self._scheduler())
-        client = env.process(self._client(steps))
-        env.run(until=client)
+        self.start(steps)
+        self.env.run(until=self.over)
         return self.ends
+
+    def start(self, steps: int) -> None:
+        """`over` is when as many have ended; `begun`, when the first has."""
+        self.begun = self.env.event()
+        for host in range(self.hosts):
+            self.env.process(self._host(host))
+        self.env.process(self._scheduler())
+        self.over = self.env.process(self._client(steps))
 
     def _client(self, steps: int) -> Process:
         missing: dict[int, int] = {}
@@ -67,6 +71,8 @@ class Naive:
             if not missing[step]:
                 del missing[step]
                 self.ends.append(int(self.env.now))
+                if len(self.ends) == 1:
+                    self.begun.succeed()
 
     def _scheduler(self) -> Process:
         while True:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from core.errors import Impossible
 
+from .. import fidelity
 from . import catalogue
 from .catalogue import EXPERIMENTS, GROUPS
 from .options import BadOption, Option, nearest
@@ -44,6 +46,8 @@ def _main(arguments: list[str]) -> int:
         print(_listing())
         return DONE
     name, rest = arguments[0], arguments[1:]
+    if name == "fidelity":
+        return _fidelity(parse(rest))
     names = catalogue.names() if name == "all" else catalogue.known([name])
     if {"-h", "--help"} & set(rest):
         print("\n\n".join(_help(each) for each in names))
@@ -61,8 +65,10 @@ def _main(arguments: list[str]) -> int:
     )
 
 
-def _each(names: list[str], asked: dict[str, str], out: str, jobs: int | None, sensitive: bool) -> int:
-    code = DONE
+def _each(
+    names: list[str], asked: dict[str, str], out: str, jobs: int | None, sensitive: bool, together: bool
+) -> int:
+    code, results = DONE, []
     for name in names:
         mine = {option.name for option in catalogue.load(name).OPTIONS}
         chosen = {key: value for key, value in asked.items() if key in mine}
@@ -72,7 +78,29 @@ def _each(names: list[str], asked: dict[str, str], out: str, jobs: int | None, s
             return STOPPED
         if result.failed:
             code = FAILED
+        results.append(result)
+    if together:
+        _print_fidelity(*fidelity.of(results, Path(out)))
     return code
+
+
+def _fidelity(asked: dict[str, str]) -> int:
+    known = {option.name: option for option in OURS if option.name in ("out", "jobs")}
+    for key in asked:
+        if key not in known:
+            raise BadOption(f"no option --{key}; {nearest(key, list(known), '--')}")
+    found = {
+        name: option.read(asked[name]) if name in asked else option.values for name, option in known.items()
+    }
+    table = fidelity.run(jobs=int(found["jobs"][0]) or None)
+    _print_fidelity(fidelity.text(table), fidelity.write(table, Path(str(found["out"][0]))))
+    return DONE
+
+
+def _print_fidelity(text: str, files: Sequence[Path]) -> None:
+    print(text)
+    for path in files:
+        print(f"  {path}")
 
 
 def _print(result: Result) -> None:
@@ -124,7 +152,11 @@ def _names(options: Sequence[Option]) -> list[str]:
 def _listing() -> str:
     width = max(map(len, EXPERIMENTS))
     lines = [f"  {name:{width}}  {EXPERIMENTS[name]}" for name in catalogue.names()]
-    return "\n".join([*lines, f"  {'all':{width}}  all of these"])
+    more = {
+        "all": "all of these, then:",
+        "fidelity": "every printed number of the paper, predicted, error, fitted or not",
+    }
+    return "\n".join([*lines, *(f"  {name:{width}}  {words}" for name, words in more.items())])
 
 
 def _help(name: str) -> str:

@@ -340,9 +340,11 @@ class Game:
 
     def _settle(self) -> None:
         """Every run ends, and every put and get. Who waits for a slice of another's gets it when that one goes."""
-        while not self._while(self._open, PATIENCE):
+        while not self._while(self._open, S if self._for_slices() else PATIENCE):
             living = self._living()
             if not self._for_slices() or len(living) == 1:
+                if self._while(self._open, PATIENCE):
+                    return
                 raise Failed("hang", self._who_waits())
             idle = [script for script in living if not script.outstanding()]
             first = (idle or living)[0]

@@ -1,0 +1,142 @@
+"""Every printed number of the paper: what we predict, the error, and whether we fitted anything to it.
+
+`python -m experiments fidelity` runs what it needs of each experiment; `python -m experiments all` makes the same
+table of what it has run. A number is a row with a value in `paper` (or `paper_gb`, with its `error_gb`); and what an
+experiment reads off several rows, such as where two lines cross, it tells itself (`printed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .framework import tables
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .framework.running import Result
+
+NAME = "fidelity"
+NEEDED: dict[str, dict[str, object]] = {
+    "fig5": {"system": ("pathways", "jax"), "hosts": (32, 64, 128, 256, 512)},
+    "fig6": {"hosts": (16, 512), "curve": 0},
+    "fig9": {"clients": (1, 8)},
+    "table1": {},
+    "table2": {},
+    "fig10": {},
+    "fig12": {},
+}
+PAPER = "paper"
+NOT_WHAT = (
+    "row",
+    "seed",
+    "profile",
+    "fidelity",
+    "policy",
+    "window",
+    "fitted",
+)  # options that tell rows apart, seldom
+WORDS = (
+    "cluster",
+    "hosts",
+    "model",
+    "schedule",
+    "cores",
+    "islands",
+    "stages",
+    "microbatches",
+    "clients",
+    "system",
+)
+
+
+def numbers(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The printed numbers that this experiment's rows stand for."""
+    from .framework import load
+
+    found = [each for _, row in frame.iterrows() for each in _of_row(name, row)]
+    told = getattr(load(name), "printed", None)
+    return found + [{"experiment": name, **each} for each in (told(frame) if told is not None else ())]
+
+
+def _of_row(name: str, row: pd.Series[Any]) -> Iterator[dict[str, Any]]:
+    for column in row.index:
+        kind = str(column).removeprefix(PAPER)
+        if not str(column).startswith(PAPER) or f"error{kind}" not in row.index or not _known(row[column]):
+            continue
+        said, wrong = float(row[column]), float(row[f"error{kind}"])
+        yield {
+            "experiment": name, "what": _what(row) + kind.replace("_", ", in "), "paper": said,
+            "predicted": said * (1 + wrong), "error": wrong, "fitted": _fitted(name, row),
+        }  # fmt: skip
+
+
+def _what(row: pd.Series[Any]) -> str:
+    return ", ".join(f"{word} {row[word]}" for word in WORDS if word in row.index and _known(row[word]))
+
+
+def _fitted(name: str, row: pd.Series[Any]) -> bool:
+    """Figure 6's two are what profile `paper` is fitted to; elsewhere the row says it."""
+    if name == "fig6":
+        return bool(row["profile"] == PAPER)
+    return bool(row["fitted"]) if "fitted" in row.index else False
+
+
+def _known(value: object) -> bool:
+    import pandas as pd
+
+    return value is not None and not bool(pd.isna(value))  # type: ignore[call-overload]
+
+
+def table(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """A row a printed number, in the order of the experiments."""
+    rows = [row for name, frame in frames.items() for row in numbers(name, frame)]
+    found = tables.tidy(rows)
+    return found.drop_duplicates(["experiment", "what", "paper"]).reset_index(drop=True) if rows else found
+
+
+def text(found: pd.DataFrame) -> str:
+    shown = found.assign(fitted=["fitted" if each else "" for each in found["fitted"]])
+    predicted = found[~found["fitted"].astype(bool)]
+    errors = predicted["error"].abs().dropna()
+    lines = ["# fidelity: every printed number of the Pathways paper", "", tables.markdown(shown), ""]
+    if len(errors):
+        lines.append(
+            f"{len(errors)} of {len(found)} numbers are predicted, nothing being fitted to them: median error "
+            f"{errors.median():.1%}, largest {errors.max():.1%}."
+        )
+    lines.append("What the paper says in words (who is ahead, where) each experiment's findings compare.")
+    return "\n".join(lines) + "\n"
+
+
+def write(found: pd.DataFrame, out: Path) -> list[Path]:
+    out.mkdir(parents=True, exist_ok=True)
+    files = tables.write(found, out / NAME)
+    report = out / f"{NAME}.md"
+    report.write_text(text(found), encoding="utf-8")
+    return [*files, report]
+
+
+def of(results: Sequence[Result], out: Path | None) -> tuple[str, list[Path]]:
+    """The table of what has been run, in words, and where it was written."""
+    found = table({result.name: result.frame for result in results if len(result.frame)})
+    if not len(found):
+        return "", []
+    return text(found), write(found, out) if out is not None else []
+
+
+def run(out: Path | None = None, jobs: int | None = None, progress: bool = True) -> pd.DataFrame:
+    """What it needs of each experiment that there is."""
+    from .framework import catalogue
+    from .framework import run as run_one
+
+    frames = {}
+    for name, options in NEEDED.items():
+        if name in catalogue.names():
+            frames[name] = run_one(name, options, jobs=jobs, sensitive=False, progress=progress).frame
+    found = table(frames)
+    if out is not None:
+        write(found, out)
+    return found

@@ -94,7 +94,6 @@ class Buffers:
     def __init__(self) -> None:
         self._all = All()
         self._names: dict[int, dict[int, int]] = {}  # client -> name -> buffer
-        self._donated: dict[int, dict[int, Blame]] = {}  # client -> name -> what to say to who uses it
         self._uses = 0
 
     def __getitem__(self, ident: int) -> Buffer:
@@ -108,14 +107,6 @@ class Buffers:
 
     def __len__(self) -> int:
         return len(self._all)
-
-    def find(self, client: int, name: int) -> Buffer | Blame:
-        """What a client means by a name; or why it means nothing."""
-        found = self._names.get(client, {}).get(name)
-        if found is not None:
-            return self._all[found]
-        donated = self._donated.get(client, {}).get(name)
-        return donated or Blame("user", f"there is no buffer {name}: it was never made, or has been released")
 
     def is_promised(self, ident: int) -> bool:
         return self._all[ident].state == "promised"
@@ -136,7 +127,6 @@ class Buffers:
         made.made = made.on_device = not promise
         if handle:
             self._names.setdefault(client, {})[name] = ident
-            self._donated.get(client, {}).pop(name, None)
         return made
 
     def ordered(self, ident: int, seq: int) -> list[Buffer]:
@@ -224,24 +214,11 @@ class Buffers:
     # --- the client's side ----------------------------------------------------------------------------
 
     def release(self, client: int, name: int) -> list[Buffer]:
-        """The client lets go of its handle. Of one that it has donated, this says nothing new."""
+        """The client lets go of its handle, or gives it up to a run that holds the buffer already."""
         ident = self._names.get(client, {}).pop(name, None)
         if ident is None:
-            if self._donated.get(client, {}).pop(name, None) is None:
-                raise Illegal(f"client {client} has no buffer {name}")
-            return []
+            raise Illegal(f"client {client} has no buffer {name}")
         return self._drop_handle(ident)
-
-    def donate(self, client: int, name: int, run: str) -> None:
-        """The client gives it up to a run that holds it already. `run`: as the client knows it, for the
-        error."""
-        ident = self._names.get(client, {}).get(name)
-        if ident is None or not self._all[ident].holds:
-            raise Illegal(f"client {client} has no buffer {name} which a run holds")
-        del self._names[client][name]
-        blame = Blame("user", f"buffer {name} was donated to {run}, which has consumed it")
-        self._donated.setdefault(client, {})[name] = blame
-        self._drop_handle(ident)
 
     def is_sole(self, ident: int, nbytes: int) -> bool:
         """Whether one run is all that holds it (its maker's promise aside), and it is as large as the run's
@@ -273,7 +250,6 @@ class Buffers:
     def client_gone(self, client: int) -> list[Buffer]:
         """It lets go of all its handles, in the order of its names; runs' and transfers' holds last until
         they end."""
-        self._donated.pop(client, None)
         names = self._names.pop(client, {})
         return [buffer for name in sorted(names) for buffer in self._drop_handle(names[name])]
 

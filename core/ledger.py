@@ -304,9 +304,6 @@ class Ledger:
 
     # --- to look at -----------------------------------------------------------------------------------
 
-    def is_admitted(self, run: int) -> bool:
-        return run in self._runs
-
     def counters(self) -> list[tuple[Spans, int, int, int]]:
         """(devices, resident, committed with scratch, capacity), each on every one of the devices."""
         return [

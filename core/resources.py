@@ -19,7 +19,6 @@ from .inventory import Inventory
 from .place import Place, device_spans
 from .placing import Free, choose
 from .program import SliceSpec
-from .spans import Spans
 from .topology import Cluster
 from .wording import refuse, some, wish
 
@@ -86,9 +85,6 @@ class Resources:
 
     def device_lost(self, device: int) -> None:
         self._stock[self.cluster.island_of_device(device).index].lose_device(device)
-
-    def hosts_up(self, island: int) -> Spans:
-        return self._stock[island].hosts_in("up")
 
     def usable(self, device: int) -> bool:
         island = self.cluster.island_of_device(device)

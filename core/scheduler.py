@@ -111,6 +111,11 @@ class Scheduler:
         self._runs.setdefault(ticket.run, []).append(ticket)
         self._push(ticket, lane)
 
+    @property
+    def idle(self) -> bool:
+        """Nothing may enter from any place."""
+        return self.paused or not self._lanes.live
+
     def pick(self, now: int) -> Ticket | None:
         """The gang that enters now. Call until there is none: devices that are free wait for nothing else."""
         while not self.paused:
@@ -147,11 +152,6 @@ class Scheduler:
         for ticket in tickets:
             self._take(ticket, "withdraw")
         return len(tickets)
-
-    def client_changed(self, client: int, weight: int, priority: int) -> None:
-        for ticket in self._of_client(client):
-            ticket.weight, ticket.priority = weight, priority
-        self._rank_again()
 
     def client_gone(self, client: int) -> int:
         """As `withdraw`, for all its runs. What is in the order goes on; the policy forgets the client."""

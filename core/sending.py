@@ -38,6 +38,7 @@ class Sending:
     def __init__(self, me: int, chunk: int, limit: int) -> None:
         self._me, self._chunk = me, chunk
         self._open: dict[int, dict[int, Out]] = {}  # transfer -> receiver -> what it gets
+        self._through: dict[int, set[int]] = {}  # transfer that is open -> receivers that have landed it
         self._early: Early[Grant | Landed] = Early(limit)
         self._over = Over()
 
@@ -111,14 +112,18 @@ class Sending:
         return effects
 
     def _landed(self, peer: int, word: Landed) -> Outcome:
-        """Also one that has not got all: it does not want the rest."""
-        if self._open[word.transfer].pop(peer, None) is None:
-            return [Close(peer, f"{peer} has landed transfer {word.transfer}, which had nothing more for it")]
+        """Also one that has not got all: it does not want the rest. It says so again if our Offer was on its way
+        when it let go."""
+        through = self._through.setdefault(word.transfer, set())
+        if self._open[word.transfer].pop(peer, None) is None and peer not in through:
+            return [Close(peer, f"{peer} has landed transfer {word.transfer}, which had nothing for it")]
+        through.add(peer)
         return []
 
     def _end_if_landed(self, transfer: int) -> Outcome:
         if self._open[transfer]:
             return []
+        self._through.pop(transfer, None)
         del self._open[transfer]
         self._over.add(transfer)
         return [Sent(transfer)]
@@ -126,6 +131,7 @@ class Sending:
     def drop(self, said: DropTransfer) -> Outcome:
         """Receivers that have not been sent everything will not be."""
         outs = self._open.pop(said.transfer, None)
+        self._through.pop(said.transfer, None)
         self._early.take(said.transfer)
         self._over.add(said.transfer, said.blame)
         if outs is None:

@@ -2,7 +2,7 @@
 
 `python -m experiments fidelity` runs what it needs of each experiment; `python -m experiments all` makes the same
 table of what it has run. A number is a row with a value in `paper` (or `paper_gb`, with its `error_gb`); and what an
-experiment reads off several rows, such as where two lines cross, it tells itself (`printed`).
+experiment reads off several rows, such as where two lines cross, it tells itself (`printed_numbers`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def numbers(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
     from .framework import load
 
     found = [each for _, row in frame.iterrows() for each in _of_row(name, row)]
-    told = getattr(load(name), "printed", None)
+    told = getattr(load(name), "printed_numbers", None)
     return found + [{"experiment": name, **each} for each in (told(frame) if told is not None else ())]
 
 

@@ -36,7 +36,7 @@ EXTRA = ("curves",)
 MOST = {"B": 64, "A": 512}  # hosts that the paper's set-ups have
 PAPER = {("B", 16): 2.3, ("A", 512): 35.0}  # milliseconds
 SENSITIVITY = {"cluster": ("A",), "hosts": (16, 512), "curve": (0,)}
-CALLS = 14
+CALLS = 18
 CLOSE = 0.002  # relative: when the search ends
 
 
@@ -69,13 +69,18 @@ def measure(point: Point) -> dict[str, Any]:
 
 def _smallest(rates: Any, keep_up: float) -> float:
     """By bisection: below it Pathways is behind, above it keeps up."""
-    ours, _ = rates(0)
-    low, high = 0.2 * 1e9 / ours, 1.5 * 1e9 / ours
+
+    def hides(compute: float) -> bool:
+        ours, jax = rates(int(compute))
+        return bool(ours >= keep_up * jax)
+
+    low = high = 1e9 / rates(0)[0]
+    while not hides(high):
+        low, high = high, 1.4 * high
     while high / low > 1 + CLOSE:
         middle = (low * high) ** 0.5
-        ours, jax = rates(int(middle))
-        low, high = (low, middle) if ours >= keep_up * jax else (middle, high)
-    return float(high)
+        low, high = (low, middle) if hides(middle) else (middle, high)
+    return high
 
 
 def draw(frame: pd.DataFrame, axes: Any, curves: pd.DataFrame) -> None:

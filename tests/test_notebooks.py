@@ -1,7 +1,7 @@
 """The notebooks run as a user would run them, without a warning, and stand in the tree with their outputs.
 
-`make test ARGS="tests/test_notebooks.py --rewrite"` runs them and keeps what they say now; look at the pictures before you
-commit them. Text has to stay the same; pictures have to be there.
+`make test ARGS="tests/test_notebooks.py --rewrite"` runs them and keeps what they say now; look at the pictures before
+you commit them. Text has to stay the same; pictures have to be there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read(path: Path) -> Any:
 
 def sections(notebook: Any) -> Iterator[tuple[str, list[Any]]]:
     """(heading, code cells) of each part that begins with `## `."""
-    heading, cells = "", []
+    heading, cells = "", list[Any]()
     for cell in notebook.cells:
         if cell.cell_type == "markdown" and cell.source.startswith("## "):
             if heading:

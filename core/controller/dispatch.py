@@ -135,7 +135,8 @@ class Dispatch:
         """Let in whatever may enter now, on each island in turn. True: something did."""
         picked = False
         for book in self._books.islands:
-            while not book.stream.full and (ticket := book.scheduler.pick(now)) is not None:
+            scheduler = book.scheduler
+            while not (scheduler.idle or book.stream.full) and (ticket := scheduler.pick(now)) is not None:
                 self._enter_gang(ticket, now)
                 picked = True
         return picked
@@ -208,7 +209,7 @@ class Dispatch:
         makes exist, so their readers may be admitted."""
         shape, holdings = run.shape, self._books.holdings
         assert shape is not None
-        for argument in shape.arg_inputs[index]:
+        for argument in shape.read_on[index]:
             if argument in run.held:
                 holdings.touch(run.held[argument], seq)
         for slot in shape.dies_at[index]:

@@ -109,6 +109,10 @@ class Shape:
         ]
         self.arg_slots = [(number, slot.arg) for number, slot in enumerate(plan.slots) if slot.arg >= 0]
         self.arg_bytes = {arg: plan.slots[number].nbytes for number, arg in self.arg_slots}
+        dying = [[self.plan.slots[slot].arg for slot in slots] for slots in self.dies_at]
+        self.read_on = [  # by step: arguments that it reads, and is not the last to read
+            [arg for arg in args if arg not in dying[index]] for index, args in enumerate(self.arg_inputs)
+        ]
         self.unread = [  # arguments that no step reads, nor the program returns
             arg for number, arg in self.arg_slots
             if plan.slots[number].last < 0 and not plan.slots[number].senders and number not in plan.results

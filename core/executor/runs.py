@@ -102,6 +102,9 @@ class PlanFacts:
         return self.plan.slots[slot].layout
 
 
+NOTHING: dict[int, bytes] = {}  # literals of a run without any
+
+
 class Run:
     """One execution of a plan: the names of its buffers, and the reads still to come of slots that moves
     read."""
@@ -116,11 +119,11 @@ class Run:
         for slot, arg in facts.args:
             if header.args[arg] >= 0:  # a literal may have no name of its own
                 self.ids[slot] = header.args[arg]
-        self.literal = dict(header.literals)
+        self.literal = dict(header.literals) if header.literals else NOTHING
         self.kept: dict[int, tuple[Label, ...]] = {}
         for slot, client, name in header.kept:
             self.kept[slot] = (*self.kept.get(slot, ()), (client, name))
-        self.left = dict(facts.reads)
+        self.left = dict(facts.reads) if facts.reads else {}
 
     def state(self) -> tuple[Any, ...]:
         return self.facts.plan.id, self.ids, self.literal, self.kept, self.left

@@ -44,9 +44,6 @@ class Lowerings:
         """The slice that lay there now lies elsewhere, or nowhere."""
         self._drop_if(lambda key: place in _places(key))
 
-    def forget_island(self, island: int) -> None:
-        self._drop_if(lambda key: any(place.island == island for place in _places(key)))
-
     def forgotten(self) -> tuple[int, ...]:
         if not self._forgotten:
             return ()

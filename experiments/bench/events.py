@@ -35,6 +35,8 @@ from core.policy import Stride
 from core.presets import small
 from core.program import Arg, Computation, Node, Out, Program, Ref, Sharding, SliceSpec, Value
 
+from . import one_client
+
 HOSTS, PER_HOST, REPEATS = 512, 4, 5
 DEVICES = HOSTS * PER_HOST
 CLIENT = 1
@@ -157,3 +159,4 @@ def main() -> None:
         ran = [executor(f[2]) for f in found]
         gangs, events = median(r[0] for r in ran), median(r[1] for r in ran)
         print(f"{'executor, the same gangs':34}{gangs:>10,.0f}{events:>10,.0f}")
+    one_client.main()

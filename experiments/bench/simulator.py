@@ -136,9 +136,8 @@ def rates() -> None:
 
 def sizes() -> None:
     print("\nStart-up left out; the aim is CPU seconds")
-    print(
-        f"{'devices':>10}{'clients':>9}{'gangs':>9}{'CPU s':>9}{'aim':>7}{'start-up s':>12}{'bytes an interval':>19}{'peak RSS MB':>13}"
-    )
+    print(f"{'devices':>10}{'clients':>9}{'gangs':>9}{'CPU s':>9}{'aim':>7}{'start-up s':>12}", end="")
+    print(f"{'bytes an interval':>19}{'peak RSS MB':>13}")
     for hosts, clients, gangs, aim in LARGE:
         found = row("ours", hosts, clients, gangs, "cohort")
         head = f"{hosts * PER_HOST:>10,}{clients:>9}{clients * gangs:>9,}"

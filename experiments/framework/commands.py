@@ -60,9 +60,8 @@ def _main(arguments: list[str]) -> int:
     without = catalogue.known([each for each in map(str, ours["without"]) if each])
     names = [each for each in names if each not in without]
     _check(names, asked)
-    return _each(
-        names, asked, str(ours["out"][0]), int(ours["jobs"][0]) or None, bool(ours["sensitivity"][0])
-    )
+    settings = str(ours["out"][0]), int(ours["jobs"][0]) or None, bool(ours["sensitivity"][0])
+    return _each(names, asked, *settings, together=name == "all")
 
 
 def _each(

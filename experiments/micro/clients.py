@@ -143,14 +143,16 @@ class Loop:
             yield self._answer
 
 
-def rate(sim: Simulation, computations: int = 1, skip: float = 1 / 3) -> float:
-    """Computations a second, `computations` to a gang, without the first gangs: pipelines fill."""
+def rate(sim: Simulation, computations: int = 1, skip: float = 1 / 3, period: int = 1) -> float:
+    """Computations a second, `computations` to a gang, without the first gangs: pipelines fill. Over a multiple of
+    `period` gangs: as many calls as are unfinished come in bursts."""
     ended = np.asarray(sim.trace.gangs.column("ended"))
     ended = np.sort(ended[ended >= 0])
-    first = int(len(ended) * skip)
-    if len(ended) - first < 2:
+    gaps = len(ended) - 1 - int(len(ended) * skip)
+    gaps -= gaps % period
+    if gaps < 1:
         raise ValueError(f"{len(ended)} gangs have no rate; run the simulation for longer")
-    return float((len(ended) - 1 - first) * computations * 1e9 / (ended[-1] - ended[first]))
+    return float(gaps * computations * 1e9 / (ended[-1] - ended[-1 - gaps]))
 
 
 def busy(sim: Simulation, since: int = 0) -> float:

@@ -57,7 +57,7 @@ def pathways(
     sim.run(until=lambda: client.done)
     if client.failures:
         raise Failed(client.failures[0])
-    return rate(sim, held)
+    return rate(sim, held, period=in_a_row * (ahead + 1))
 
 
 def other(

@@ -23,7 +23,7 @@ from .spmd import CHUNKS
 class Segment(NamedTuple):
     forward: Computation  # (weights, x) -> (out, saved)
     backward: Computation  # (weights, saved, outward, *batch) -> (gradients, inward?, loss?)
-    update: Computation  # (master, weights, state, gradients of each island...) -> (master, weights, state)
+    update: Computation  # (master, state, gradients of each island...) -> (master, weights, state)
     part: Part
 
 
@@ -50,7 +50,7 @@ def segment(part: Part, mesh: AnyMesh, batch: int, length: int, *, scale: float,
         given |= {"scale": scale, "constrain": constrain, "chunks": CHUNKS}
         return parts.given(*parts.backward(part, weights, zeros, saved, outward, **given))
 
-    def update(master: Weights, old: Weights, state: adafactor.State, *gradients: Weights) -> Any:
+    def update(master: Weights, state: adafactor.State, *gradients: Weights) -> Any:
         total = jax.tree.map(lambda *each: sum(each[1:], start=each[0]), *gradients)
         master, state = adafactor.update(master, state, total)
         return master, working(master), state
@@ -58,10 +58,10 @@ def segment(part: Part, mesh: AnyMesh, batch: int, length: int, *, scale: float,
     inward = None if part.first else residual
     loss = activation(mesh, "all") if part.last else None
     ahead, back = (weights, tokens if part.first else x), (weights, saved, x, *(tokens for _ in rest))
-    last = (master, weights, state, *([master] * islands))
+    last = (master, state, *([master] * islands))
     return Segment(
         Computation(f"{part.name}/forward", forward, ahead, (residual, kept)),
         Computation(f"{part.name}/backward", backward, back, parts.given(lying, inward, loss)),
-        Computation(f"{part.name}/update", update, last, (lying, lying, state_on(mesh, master)), (0, 1, 2)),
+        Computation(f"{part.name}/update", update, last, (lying, lying, state_on(mesh, master)), (0, 1)),
         part,
     )

@@ -27,7 +27,7 @@ LAYERED = P(None, "data")
 class Stage(NamedTuple):
     forward: Computation  # (weights, x) -> (out, saved)
     backward: Computation  # (weights, gradients, saved, outward, *batch) -> (gradients, inward?, loss?)
-    update: Computation  # (master, weights, state, gradients) -> (master, weights, state, zeros)
+    update: Computation  # (master, state, gradients) -> (master, weights, state, zeros)
     part: Part
 
 
@@ -93,13 +93,14 @@ def _backward(part: Part, mesh: AnyMesh, arguments: tuple[Shapes, ...], scale: f
 
 
 def _update(part: Part, mesh: AnyMesh, kept: _Kept) -> Computation:
-    def update(master: Weights, weights: Weights, state: adafactor.State, gradients: Weights) -> Any:
+    def update(master: Weights, state: adafactor.State, gradients: Weights) -> Any:
         total = jax.tree.map(lambda rows: _summed(rows[0]), gradients)
         master, state = adafactor.update(master, state, total)
         return master, working(master), state, jax.tree.map(jnp.zeros_like, gradients)
 
     out = jax.tree.map(lambda a: a.sharding.spec, tuple(kept))
-    return _over_cores(f"{part.name}/update", update, mesh, tuple(kept), out=out, reused=(0, 1, 2, 3))
+    taken = (kept.master, kept.state, kept.gradients)
+    return _over_cores(f"{part.name}/update", update, mesh, taken, out=out, reused=(0, 1, 2))
 
 
 def _summed(a: Any) -> Any:

@@ -49,12 +49,13 @@ def islands(of: Islands, pricing: Pricing) -> Step:
                 *(gradients[number] for other, (gradients, _) in enumerate(passed) if other != at),
             ]
             values = [graph.type(ref) for ref in kept[at][number]]
+            master, _, state = kept[at][number]
             results += graph.call(
                 segment.update,
                 at,
-                [*kept[at][number], *shares],
+                [master, state, *shares],
                 values,
-                donate=(0, 1, 2),
+                donate=(0, 1),
                 name=f"update {at} {number}",
             )
     return graph.step([*results, passed[0][1]], of.batch * of.length * len(of.slices))

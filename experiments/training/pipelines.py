@@ -76,10 +76,11 @@ class _Written:
             self.loss = done[-1]
 
     def update(self, at: int) -> list[Out]:
-        inputs = [*self.kept[at][:-1], self.gradients[at]]
+        master, _, state, _ = self.kept[at]
+        inputs = [master, state, self.gradients[at]]
         values = [self.graph.type(ref) for ref in self.kept[at]]
         return self.graph.call(
-            self.of.stages[at].update, at, inputs, values, donate=(0, 1, 2, 3), name=f"update {at}"
+            self.of.stages[at].update, at, inputs, values, donate=(0, 1, 2), name=f"update {at}"
         )
 
     def _batch(self, at: int) -> Value:

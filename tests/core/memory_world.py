@@ -133,7 +133,7 @@ class World:
         for step in plan.steps:
             for given in step.donated if isinstance(step, Gang) else ():
                 if plan.slots[given].arg >= 0 and self.buffers[args[plan.slots[given].arg]].handle:
-                    self.buffers.donate(1, args[plan.slots[given].arg], f"run {run.ident}")
+                    self.buffers.release(1, args[plan.slots[given].arg])
         self.waiting.append(run)
         return run
 

@@ -49,8 +49,7 @@ def test_a_result_that_nobody_wants_is_freed_behind_its_maker() -> None:
 def test_a_result_that_is_never_made_takes_no_memory_and_keeps_its_blame() -> None:
     buffers = one()
     assert buffers.never_made(7, LOST) == []
-    found = buffers.find(ANN, 70)
-    assert isinstance(found, Buffer)
+    found = buffers[7]
     assert found.blame == LOST
     assert not found.on_device
     assert ids(buffers.release(ANN, 70)) == [7]
@@ -85,7 +84,6 @@ def test_letting_go_of_what_one_does_not_hold_is_illegal_and_changes_nothing() -
         lambda: buffers.done_using(7),
         lambda: buffers.create(7, BOB, 1, 0, 1),
         lambda: buffers.create(8, ANN, 70, 0, 1),
-        lambda: buffers.donate(ANN, 70, "run 1"),
         lambda: buffers.consumed(7),
         lambda: buffers.returned(7),
     ):
@@ -143,8 +141,7 @@ def test_the_count_reaches_zero_exactly_when_the_last_holder_lets_go(
         elif deed == "release" and live and "handle" in holders[ident]:
             gone, told = without("handle", [ident]), buffers.release(mine, ident)
         elif deed == "donate" and runs and "handle" in holders[ident]:
-            buffers.donate(mine, ident, "run")
-            without("handle", [ident])
+            gone, told = without("handle", [ident]), buffers.release(mine, ident)
             assert buffers.is_sole(ident, 1) == (len(runs) == 1)
         elif deed == "ordered" and live and "promise" in holders[ident]:
             gone, told = without("promise", [ident]), buffers.ordered(ident, 1)
@@ -160,23 +157,12 @@ def test_the_count_reaches_zero_exactly_when_the_last_holder_lets_go(
 # --- donation ---------------------------------------------------------------------------------------------
 
 
-def test_who_uses_what_it_donated_is_told_which_run_consumed_it() -> None:
-    buffers = one(promise=False)
-    buffers.hold(7)
-    buffers.donate(ANN, 70, "run 12 of 'train'")
-    assert buffers.find(ANN, 70) == Blame(
-        "user", "buffer 70 was donated to run 12 of 'train', which has consumed it"
-    )
-    assert buffers.release(ANN, 70) == []  # no news
-    assert "never made, or has been released" in str(buffers.find(ANN, 70))
-
-
 def test_a_donation_is_effective_only_if_nobody_else_holds_it() -> None:
     buffers = one(promise=False)
     buffers.hold(7)
     assert not buffers.is_sole(7, 100)  # the client's handle
     buffers.hold(7)
-    buffers.donate(ANN, 70, "run")
+    buffers.release(ANN, 70)
     assert not buffers.is_sole(7, 100)  # another run reads it
     buffers.let_go([7])
     assert buffers.is_sole(7, 100)
@@ -187,7 +173,7 @@ def test_a_bound_is_not_to_be_taken_over_before_the_size_is_known() -> None:
     buffers = Buffers()
     buffers.create(7, ANN, 70, 0, 100, exact=False)
     buffers.hold(7)
-    buffers.donate(ANN, 70, "run")
+    buffers.release(ANN, 70)
     assert not buffers.is_sole(7, 100)
     buffers.shrink(7, 40)
     assert not buffers.is_sole(7, 100)
@@ -198,7 +184,7 @@ def test_a_bound_is_not_to_be_taken_over_before_the_size_is_known() -> None:
 def test_what_a_run_has_taken_over_is_freed_by_that_run_alone(made_first: bool) -> None:
     buffers = one()
     buffers.hold(7)
-    buffers.donate(ANN, 70, "run")
+    buffers.release(ANN, 70)
     if made_first:
         buffers.ordered(7, 1)
     buffers.consumed(7)
@@ -213,7 +199,7 @@ def test_what_a_run_has_taken_over_is_freed_by_that_run_alone(made_first: bool) 
 def test_what_was_not_consumed_after_all_is_its_own_again(made: bool) -> None:
     buffers = one()
     buffers.hold(7)
-    buffers.donate(ANN, 70, "run")
+    buffers.release(ANN, 70)
     buffers.consumed(7)
     if made:
         buffers.ordered(7, 1)
@@ -303,7 +289,7 @@ def test_a_spilled_buffer_is_counted_where_it_is_and_comes_back() -> None:
 def test_a_donated_buffer_comes_back_into_the_run_s_own_memory(taken_first: bool) -> None:
     desk = Desk(60)
     buffer = desk.buffers.hold(0)
-    desk.buffers.donate(ANN, 10, "run")
+    desk.buffers.release(ANN, 10)
     desk.spill.begin(buffer)
     assert not desk.buffers.is_sole(0, 60)  # not before it has left
     desk.spill.spilled(buffer)

@@ -257,7 +257,6 @@ def test_a_run_begins_where_it_stands_among_the_steps() -> None:
     assert [effect.seq for effect in effects if isinstance(effect, Launch)] == [2]
 
 
-
 def test_the_last_reader_frees_what_the_run_owns_when_it_has_finished() -> None:
     host = Host()
     host.put(50)

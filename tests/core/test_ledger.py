@@ -232,7 +232,7 @@ def test_a_run_that_can_never_fit_is_refused_at_once() -> None:
     assert answer == NeverFits(
         "needs 120 bytes on each of devices 0-3 (60 bytes for its arguments), which have 100 bytes each"
     )
-    assert not desk.ledger.is_admitted(1)
+    assert desk.admit(1, step_of_training(1)) is None  # it was not admitted
 
 
 def test_admission_is_all_or_nothing_on_all_islands() -> None:

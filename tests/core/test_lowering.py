@@ -403,7 +403,7 @@ def test_plans_are_forgotten_with_what_they_rest_on() -> None:
     assert cache.forgotten() == (1,)
     cache.forget_program(program)
     assert cache.forgotten() == (0, 2)
-    cache.forget_island(0)
+    cache.forget_program(other)
     assert (cache.forgotten(), len(cache)) == ((3,), 0)
     assert cache.lower(program, spots[0], at_home(program, spots[0])).id == 4  # ids are never used again
 

@@ -151,17 +151,6 @@ def test_who_waits_for_one_that_was_passed_is_not_passed_itself() -> None:
     assert third.state == "waiting"
 
 
-def test_who_becomes_more_urgent_no_longer_waits_for_one_that_was_passed() -> None:
-    world = OrderWorld(Priority, window=1, max_passes=0)
-    world.offer(0, LEFT)
-    world.fill()
-    world.offer(1, ALL)
-    narrow = world.offer(2, RIGHT)
-    assert world.fill() == []
-    world.scheduler.client_changed(2, weight=1, priority=1)
-    assert world.fill() == [narrow]
-
-
 def test_who_shares_no_device_with_a_blocked_gang_does_not_wait_for_it() -> None:
     world = OrderWorld(Fifo, window=1, max_passes=0)
     world.offer(0, [0])
@@ -341,18 +330,6 @@ def test_a_client_that_goes_takes_along_what_has_not_entered() -> None:
     world.waiting = [other]
     world.finish(entered)
     assert world.fill() == [other]
-
-
-def test_a_new_priority_counts_for_what_waits_already() -> None:
-    world = OrderWorld(Priority, window=1)
-    world.offer(0, ALL)
-    world.fill()
-    world.offer(1, ALL)
-    raised = world.offer(2, ALL)
-    world.scheduler.client_changed(2, weight=3, priority=1)
-    assert raised.weight == 3
-    world.finish(world.flying[0])
-    assert world.fill() == [raised]
 
 
 def test_illegal_events_raise_and_change_nothing() -> None:

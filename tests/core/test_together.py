@@ -77,12 +77,12 @@ def same(one: Effect, other: Effect) -> bool:
         return False
     if not (isinstance(other, Came) and isinstance(other.message, Reports)) or one.peer == other.peer:
         return False
-    bare = [
-        [r if isinstance(r, Lost | Trouble) else replace(r, hosts=()) for r in each.message.reports]
-        for each in (one, other)
-    ]
-    places = [(each.message.island, each.message.epoch, each.message.tree) for each in (one, other)]
-    return bare[0] == bare[1] and places[0] == places[1]
+    return bare(one.message) == bare(other.message)
+
+
+def bare(message: Reports) -> Reports:
+    said = [r if isinstance(r, Lost | Trouble) else replace(r, hosts=()) for r in message.reports]
+    return replace(message, reports=tuple(said))
 
 
 def groups(told: list[Told]) -> Iterator[list[Told]]:

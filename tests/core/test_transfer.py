@@ -123,6 +123,21 @@ def test_a_receiver_that_lets_go_early_gets_no_more() -> None:
     assert open_send(other, (1, 0, 100)) == [Sent(T)]
 
 
+def test_a_receiver_may_let_go_twice_if_our_offer_crossed_its_word() -> None:
+    sender, receiver = machine(0), machine(1)
+    offers = open_send(sender, (1, 0, 70), (2, 1, 5))
+    open_recv(receiver, (0, 0, 70))
+    let_go, ended = drop(receiver)
+    assert [let_go] == to(0, Landed(T, 0, 1))
+    assert ended == Received(T, BOOM)
+    assert came(receiver, 0, offers[0].message) == [let_go]  # type: ignore[attr-defined]
+    assert came(sender, 1, Landed(T, 0, 1)) == []
+    assert came(sender, 1, Landed(T, 0, 1)) == []
+    assert came(sender, 2, Landed(T, 0, 2)) == [Sent(T)]
+    assert came(sender, 1, Landed(T, 0, 1)) == []
+    assert not sender._sending._through
+
+
 def test_a_dropped_send_spoils_those_who_have_not_been_sent_all() -> None:
     it = machine()
     open_send(it, (1, 0, 10), (2, 1, 10))

@@ -256,7 +256,7 @@ def pipelined(model: Decoder, count: int, microbatches: int, schedule: str) -> t
         losses += [float(more.pop())] if cut[s].last else []
         back[s, m] = None if cut[s].first else more.pop()
     after = [
-        run["update", s](m, m, adafactor.init(m), g)[0]
+        run["update", s](m, adafactor.init(m), g)[0]
         for s, (m, g) in enumerate(zip(master, gradients, strict=True))
     ]
     flat = [jax.tree.map(lambda a: a[0], g) for g in gradients]
@@ -377,7 +377,7 @@ def test_islands_that_share_a_batch_learn_as_one() -> None:
     for mine in (slice(0, half), slice(half, BATCH)):
         out, saved = run["forward"](weights, tokens[mine])
         both.append(run["backward"](weights, saved, out, tokens[mine], targets[mine])[0])
-    after = run["update"](weights, weights, adafactor.init(weights), *both)[0]
+    after = run["update"](weights, adafactor.init(weights), *both)[0]
     _, gradients = plain_gradients(SMALL, weights, tokens, targets)
     close(jax.tree.map(jnp.add, *both), gradients)
     close(after, updated(weights, gradients))

@@ -143,9 +143,9 @@ def _(put: Patch) -> None:
 def _(put: Patch) -> None:
     launch = Queue._launch
 
-    def skipping(self: Queue, entry: Any) -> None:
+    def skipping(self: Queue, entry: Any, causes: Any) -> None:
         if entry.state != "queued" or self.stopped or not any(shard.blame for shard in entry.inputs):
-            launch(self, entry)
+            launch(self, entry, causes)
             return
         entry.state = "launched"
         for shard in entry.outputs:
@@ -160,9 +160,9 @@ def _(put: Patch) -> None:
 def _(put: Patch) -> None:
     launch = Queue._launch
 
-    def twice(self: Queue, entry: Any) -> None:
+    def twice(self: Queue, entry: Any, causes: Any) -> None:
         before = len(self._desk.out)
-        launch(self, entry)
+        launch(self, entry, causes)
         made = [
             effect
             for effect in self._desk.out[before:]

@@ -1,0 +1,186 @@
+"""The micro-benchmarks on small islands: what the paper says of each must come out of the real core, simulated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from core.errors import Impossible
+from experiments import fig5, fig6, fig7, fig8, fig9, fig11
+from experiments.framework import BadOption, load, run
+from experiments.framework.profiles import profile_of
+from experiments.framework.sensitivity import sensitivity
+from experiments.micro.tenants import weights_of
+
+
+def frame(name: str, **options: object) -> pd.DataFrame:
+    return run(name, options, jobs=1, sensitive=False, progress=False).frame
+
+
+@pytest.fixture(scope="module")
+def dispatch() -> Any:
+    return frame("fig5", hosts=(16, 128))
+
+
+def rate(rows: pd.DataFrame, **where: object) -> float:
+    for name, value in where.items():
+        rows = rows[rows[name] == value]
+    assert len(rows) == 1
+    return float(rows["computations_per_s"].iloc[0])
+
+
+def test_fig5_has_the_order_of_the_paper(dispatch: pd.DataFrame) -> None:
+    for hosts in (16, 128):
+        for mode in ("opbyop", "chained", "fused"):
+            ours = rate(dispatch, system="pathways", mode=mode, hosts=hosts)
+            for other in ("tf1", "ray"):
+                assert ours >= rate(dispatch, system=other, mode=mode, hosts=hosts), (mode, other, hosts)
+        o, c, f = (
+            rate(dispatch, system="pathways", mode=mode, hosts=hosts)
+            for mode in ("opbyop", "chained", "fused")
+        )
+        assert o < c < f
+        assert rate(dispatch, system="jax", mode="opbyop", hosts=hosts) > 10 * o
+
+
+def test_fig5_a_chain_beats_jax_one_by_one_on_few_hosts_only(dispatch: pd.DataFrame) -> None:
+    assert rate(dispatch, system="pathways", mode="chained", hosts=16) > rate(
+        dispatch, system="jax", mode="opbyop", hosts=16
+    )
+    assert rate(dispatch, system="pathways", mode="chained", hosts=128) < rate(
+        dispatch, system="jax", mode="opbyop", hosts=128
+    )
+    assert 64 < fig5.crossings(dispatch)["C = JAX-O"] < 512
+
+
+def test_fig5_letting_the_client_run_on_helps() -> None:
+    waits, ahead = (
+        rate(frame("fig5", system="pathways", mode="opbyop", hosts=4, ahead=each), hosts=4)
+        for each in (-1, 8)
+    )
+    assert ahead > 1.2 * waits
+
+
+def test_fig6_is_what_the_profile_is_fitted_to() -> None:
+    found = frame("fig6", cluster="B", hosts=16, curve=0)
+    assert found["smallest_ms"].iloc[0] == pytest.approx(2.3, rel=0.02)
+    assert found["error"].iloc[0] == pytest.approx(0, abs=0.02)
+    assert list(frame("fig6", cluster="B", hosts=(16, 512), curve=0)["hosts"]) == [16]  # B has 64 at most
+
+
+@pytest.mark.full
+def test_fig6_at_its_other_end() -> None:
+    found = frame("fig6", cluster="A", hosts=512, curve=0)
+    assert found["smallest_ms"].iloc[0] == pytest.approx(35, rel=0.02)
+
+
+def test_fig6_hides_at_the_size_it_says() -> None:
+    at = frame("fig6", cluster="B", hosts=8, curve=0)["smallest_ms"].iloc[0]
+    for factor, hidden in ((0.8, False), (1.1, True)):
+        rows = frame("fig5", system=("pathways", "jax"), mode="opbyop", hosts=8, cluster="B", compute_ms=at * factor,
+                     ahead=1)  # fmt: skip
+        ratio = rate(rows, system="pathways") / rate(rows, system="jax")
+        assert (ratio >= 0.99) == hidden
+
+
+def test_fig7_parallel_dispatch_pays_with_more_stages() -> None:
+    found = frame("fig7", stages=(1, 4, 16))
+    ratio = list(fig7.ratios(found)["ratio"])
+    assert ratio == sorted(ratio)
+    assert ratio[0] == pytest.approx(1.0, abs=0.01)
+    assert ratio[-1] > 1.5
+    parallel = found[found["dispatch"] == "parallel"]["computations_per_s"]
+    assert list(parallel) == sorted(parallel)  # what is fixed in a call is shared by more
+
+
+def test_fig8_clients_together_reach_jax_and_exceed_it_with_tiny_computations() -> None:
+    found = frame("fig8", compute_ms=(0.04, 1.04), clients=(1, 4), hosts=8)
+    tiny, other = (found[found["compute_ms"] == each].set_index("clients")["of_jax"] for each in (0.04, 1.04))
+    assert tiny[4] > 1.2
+    assert other[4] == pytest.approx(1.0, abs=0.01)
+    assert other[1] < other[4]
+
+
+def test_fig9_one_client_leaves_gaps_and_several_fill_them() -> None:
+    result = run("fig9", clients=(1, 4), gangs=300, jobs=1, sensitive=False, progress=False)
+    busy = result.frame.set_index("clients")["busy"]
+    assert busy[1] < 0.7
+    assert busy[4] > 0.98
+    trace = result.extra["trace"]
+    assert set(trace[trace["row"] == 1]["client"]) == set("abcd")
+    assert trace.groupby("row")["device"].nunique().eq(4).all()
+    assert (trace["ended_us"] > trace["started_us"]).all()
+
+
+def test_fig11_shares_follow_weights() -> None:
+    found = frame("fig11", gangs=600).set_index("weights")
+    assert (found["worst_share_error"] < 0.02).all()
+    assert found.loc["1:2:4:8", "got_d"] == pytest.approx(8 / 15, abs=0.02)
+    first_come = frame("fig11", gangs=600, weights="1:2:4:8", policy="fifo")
+    assert first_come["worst_share_error"].iloc[0] > 0.1  # without the policy there is no such thing
+
+
+def test_figures_draw_and_say_what_they_found() -> None:
+    small: dict[str, dict[str, object]] = {
+        "fig5": {"hosts": 4, "mode": "opbyop"}, "fig6": {"hosts": 4, "curve": 2}, "fig7": {"stages": (1, 2)},
+        "fig8": {"clients": (1, 2), "compute_ms": 0.33, "hosts": 4, "nodes": 8, "gangs": 48},
+        "fig9": {"clients": (1, 2), "hosts": 4, "gangs": 48}, "fig11": {"hosts": 4, "gangs": 300},
+    }  # fmt: skip
+    for name, options in small.items():
+        result = run(name, options, jobs=1, sensitive=False, progress=False)
+        assert result.figure is not None
+        assert result.text.count("\n- ") >= 1, name
+        assert "profile `paper`, fitted" in result.text
+        assert "- fitted: `send` = 66 us, to figure 6" in result.text
+
+
+# --- sensitivity --------------------------------------------------------------------------------------------
+
+
+def test_a_conclusion_is_drawn_again_with_each_fitted_value_halved_and_doubled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fig6, "SENSITIVITY", {"cluster": ("B",), "hosts": (16,), "curve": (0,)})
+    chosen: dict[str, Any] = {option.name: option.values for option in fig6.OPTIONS}
+    found = sensitivity(load("fig6"), chosen, jobs=1, progress=False)
+    assert found is not None
+    assert set(found["fitted"]) == {"client_call", "receive", "send"}
+    moved = found.set_index(["fitted", "factor"])["ratio"]
+    assert moved["send", 2.0] == pytest.approx(1 + 16 * 0.066 / 2.3, rel=0.05)
+    assert moved["receive", 2.0] == pytest.approx(1.0, abs=0.02)
+    assert moved["client_call", 0.5] < 0.9
+
+
+def test_a_profile_may_be_changed_in_a_word() -> None:
+    paper = profile_of("paper")
+    changed = profile_of("paper:send*2+step=5us")
+    assert (changed.send, changed.step, changed.receive) == (2 * paper.send, 5000, paper.receive)
+    assert "send" not in changed.fitted
+    assert changed.name == "paper:send*2+step=5us"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("paper:sent*2", "no cost 'sent'; did you mean send"),
+        ("paper:send", "'send' is no change; write field"),
+        ("paper:send=5m", "'send=5m' is no change"),
+    ],
+)
+def test_a_change_that_means_nothing_is_refused(text: str, says: str) -> None:
+    with pytest.raises(BadOption, match=says):
+        profile_of(text)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    assert weights_of("1:2:4:8") == (1, 2, 4, 8)
+    for wrong in ("1:0", "1;2", ""):
+        with pytest.raises(BadOption, match="write whole numbers"):
+            frame("fig11", weights=[wrong])
+    with pytest.raises(Impossible, match="no policy is called"):
+        run("policies", policy="fairest", jobs=1)
+    assert not fig8.points({**{o.name: o.values for o in fig8.OPTIONS}, "clients": ()})
+    assert fig9.FULL == 1.0
+    assert fig11.NAME == "fig11"

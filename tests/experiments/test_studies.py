@@ -1,0 +1,174 @@
+"""Beyond the paper, on small islands: policies, stragglers, failures, scale, experts; and the fidelity table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments import fidelity, moe, scale, stragglers
+from experiments.bench import simulator
+from experiments.bench.naive import COMPUTE, JITTER, LATENCY, NIC, PCIE, Counted, Naive
+from experiments.framework import BadOption, run
+from experiments.framework.options import read_all
+from experiments.framework.shapes import crossing
+
+
+def frame(name: str, **options: object) -> Any:
+    return run(name, options, jobs=1, sensitive=False, progress=False).frame
+
+
+def test_policies_differ_as_they_should() -> None:
+    found = frame("policies", clients=8, work_ms=20.0).set_index("policy")
+    assert found["fairness"].idxmax() == "stride"
+    assert found.loc["stride", "fairness"] > 0.98
+    assert found.loc["priority", "interactive_p99_ms"] < 0.5 * found.loc["fifo", "interactive_p99_ms"]
+    assert (found["busy"] > 0.8).all()
+    assert (found["busy"] <= 1.0).all()
+
+
+def test_a_gang_is_as_slow_as_its_slowest_host() -> None:
+    found = frame(
+        "stragglers", hosts=16, slow_part=(0.0, 0.2), fault="none", compute_noise=0.0, latency_us=0.0
+    )
+    healthy, slow, slower = found["of_ideal"]
+    assert healthy == pytest.approx(1.0, abs=0.01)
+    assert (slow, slower) == (pytest.approx(1 / 1.2, rel=0.01), pytest.approx(1 / 2, rel=0.01))
+    assert 0 < found["slow_hosts"].iloc[1] < 16
+
+
+def test_a_spare_takes_over_and_notice_is_cheaper_than_death() -> None:
+    found = frame("stragglers", hosts=8, slow_part=0.0, compute_noise=0.0, latency_us=0.0)
+    rows = {(row["fault"], row["spares"]): row for _, row in found.iterrows()}
+    assert not rows["crash", 0]["recovered"]
+    assert pd.isna(rows["crash", 0]["outage_ms"])
+    assert rows["crash", 1]["recovered"]
+    assert rows["crash", 1]["outage_ms"] == pytest.approx(10_500, rel=0.05)  # the lease, and a new epoch
+    assert rows["leave", 1]["outage_ms"] < 0.1 * rows["crash", 1]["outage_ms"]
+    assert rows["leave", 1]["failed_calls"] == 0 < rows["crash", 1]["failed_calls"]
+    assert rows["cut", 0]["recovered"]
+
+
+def test_one_thing_at_a_time_is_wrong() -> None:
+    points = stragglers.points(read_all(stragglers.OPTIONS, {}))
+    wrong = [sum(point[name] not in (0.0, "none") for name in stragglers.VARIED) for point in points]
+    assert wrong[0] == 0
+    assert set(wrong[1:]) == {1}
+
+
+def test_a_flat_fan_out_costs_each_host_and_a_tree_does_not() -> None:
+    found = frame("scale", hosts=(64, 512), islands=1, nodes=1, calls=6)
+    starts = found.set_index(["profile", "hosts"])["first_start_ms"]
+    assert starts["paper", 512] > 5 * starts["paper", 64]
+    assert starts["seaway", 512] < 3 * starts["seaway", 64]
+    assert starts["seaway", 512] < starts["paper", 512]
+
+
+def test_many_islands_under_one_controller() -> None:
+    found = frame("scale", profile="seaway", hosts=16, islands=(1, 8), nodes=4, calls=6).set_index("islands")
+    assert found.loc[8, "devices"] == 8 * found.loc[1, "devices"] == 512
+    assert found.loc[8, "computations_per_s"] > 1.5 * found.loc[1, "computations_per_s"]
+
+
+def test_what_is_larger_than_asked_for_is_left_out() -> None:
+    options = read_all(scale.OPTIONS, {"hosts": (64, 512), "islands": (1, 64), "most_devices": 20_000})
+    assert {(point["hosts"], point["islands"]) for point in scale.points(options)} == {
+        (64, 1),
+        (64, 64),
+        (512, 1),
+    }
+    with pytest.raises(BadOption, match="nothing has at most 10 devices"):
+        scale.points(read_all(scale.OPTIONS, {"most_devices": 10}))
+
+
+def test_sparse_routing_keeps_every_token_and_feels_the_fullest_expert() -> None:
+    small = {"experts": 4, "dense": 4, "tokens": 1024, "width": 64, "hosts": 4}
+    found = frame("moe", microbatches=(1, 4), skew=(0.0, 1.0), **small)
+    rows = {(row["routing"], row["microbatches"], row["skew"]): row for _, row in found.iterrows()}
+    assert all(row["dropped"] == 0 for (routing, _, _), row in rows.items() if routing == "sparse")
+    assert rows["padded", 4, 1.0]["dropped"] > 0.05 > rows["padded", 4, 0.0]["dropped"]
+    assert rows["sparse", 4, 1.0]["tokens_per_s"] < 0.8 * rows["sparse", 4, 0.0]["tokens_per_s"]
+    for routing in ("sparse", "padded"):
+        assert rows[routing, 4, 0.0]["tokens_per_s"] > 1.2 * rows[routing, 1, 0.0]["tokens_per_s"]
+
+
+def test_what_is_sent_is_what_was_chosen() -> None:
+    options = {
+        "experts": 4,
+        "dense": 4,
+        "tokens": 1024,
+        "width": 64,
+        "hosts": 4,
+        "microbatches": 2,
+        "skew": 0.5,
+    }
+    found = frame("moe", routing="sparse", **options).iloc[0]
+    point = moe.points(read_all(moe.OPTIONS, {**options, "routing": "sparse"}))[0]
+    chosen = moe.choices(point)
+    assert chosen.sum() == 1024
+    assert found["fullest_expert"] == pytest.approx(chosen.sum(axis=0).max() / 256)
+    there_and_back = 2 * options["microbatches"] * int(chosen.sum()) * 2 * options["width"]
+    assert found["sent_mb_per_step"] * 1e6 == pytest.approx(there_and_back, rel=0.05)
+
+
+# --- fidelity -----------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_printed_numbers_says_which_were_fitted(tmp_path: Path) -> None:
+    sixth = frame("fig6", cluster="B", hosts=(8, 16), curve=0)
+    fifth = frame("fig5", system=("pathways", "jax"), hosts=(32, 128))
+    found = fidelity.table({"fig5": fifth, "fig6": sixth})
+    rows = {row["what"]: row for _, row in found.iterrows()}
+    printed = rows["cluster B, hosts 16, cores 128"]
+    assert (printed["paper"], bool(printed["fitted"])) == (2.3, True)
+    assert printed["predicted"] == pytest.approx(sixth["smallest_ms"].iloc[1])
+    assert bool(rows["cores up to which C = JAX-O"]["fitted"])
+    assert not any("hosts 8" in what for what in rows)  # the paper prints nothing of it
+    text = fidelity.text(found)
+    assert "| fig6 | cluster B, hosts 16, cores 128 | 2.3 |" in text
+    fidelity.write(found, tmp_path)
+    assert pd.read_parquet(tmp_path / "fidelity.parquet").equals(found)
+
+
+def test_another_profile_is_not_fitted() -> None:
+    found = fidelity.table({"fig6": frame("fig6", cluster="B", hosts=16, curve=0, profile="seaway")})
+    assert not found["fitted"].any()
+
+
+def test_lines_cross_between_points() -> None:
+    assert crossing([1, 4, 16], [4.0, 2.0, 0.5], 1.0) == pytest.approx(8.0)
+    assert crossing([1, 4, 16], [0.9, 2.0, 0.5], 1.0) == pytest.approx(8.0)  # up to there, wherever it begins
+    assert crossing([1, 4], [3.0, 2.0], 1.0) is None
+    assert crossing([1, 4], [0.5, 0.2], 1.0) is None
+
+
+# --- the benchmark ------------------------------------------------------------------------------------------
+
+
+def test_the_naive_model_counts_every_message() -> None:
+    env = Counted(initial_time=0)
+    ends = Naive(16, env=env).run(20)
+    assert len(ends) == 20
+    assert env.events / 20 == pytest.approx(19 * 16, rel=0.1)
+    assert np.diff(ends).min() >= COMPUTE - LATENCY - JITTER
+    first = ends[0] - COMPUTE - 2 * LATENCY - PCIE
+    assert 2 * NIC <= first <= 2 * JITTER + 32 * NIC + PCIE
+
+
+def test_the_naive_model_repeats() -> None:
+    assert Naive(8, seed=3).run(5) == Naive(8, seed=3).run(5)
+    assert Naive(8, seed=3).run(5) != Naive(8, seed=4).run(5)
+
+
+def test_both_fidelities_agree_where_the_benchmark_looks() -> None:
+    assert simulator.agree(16, 10) == {"same": True, "gangs": 20}
+
+
+def test_the_benchmark_leaves_start_up_out() -> None:
+    found = simulator.ours(16, 1, 30, "cohort")
+    assert found["spent"] > 0
+    assert found["bytes"] < 100
+    assert simulator.naive(16, 5)["events"] > 200

@@ -9,6 +9,7 @@ between, the other set-up at the same hosts, and other profiles, are predictions
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def _smallest(rates: Any, keep_up: float) -> float:
     while not hides(high):
         low, high = high, 1.4 * high
     while high / low > 1 + CLOSE:
-        middle = (low * high) ** 0.5
+        middle = sqrt(low * high)
         low, high = (low, middle) if hides(middle) else (middle, high)
     return high
 

@@ -75,7 +75,7 @@ def _smallest(rates: Any, keep_up: float) -> float:
         ours, jax = rates(int(compute))
         return bool(ours >= keep_up * jax)
 
-    low = high = 1e9 / rates(0)[0]
+    low = high = float(1e9 / rates(0)[0])
     while not hides(high):
         low, high = high, 1.4 * high
     while high / low > 1 + CLOSE:

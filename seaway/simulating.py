@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from core import policy as policies
 from core.controller import Config
 from core.policy import Fifo, Policy
 from sim import hardware
+from sim.faults import Fault
 from sim.hardware import Setup
 from sim.noise import Noise
 from sim.profiles import Profile
@@ -39,6 +40,7 @@ def simulate(
     seed: int = 0,
     fidelity: Literal["exact", "cohort"] = "cohort",
     noise: Noise | Mapping[str, Any] | None = None,
+    faults: Iterable[Fault] = (),
     dispatch: Dispatch = "parallel",
     config: Config | Mapping[str, Any] | None = None,
     progress: bool | None = None,
@@ -52,8 +54,10 @@ def simulate(
     computations make: a number, a fraction, a list, a function of (rng, bound), or a dict of these by name.
     costs: of computations that bring none: "estimate" (their flops and bytes), "roofline" (compiled, with
     collectives), a time, a dict by name, a function of the signature.
-    seed: same seed, same trace, to the byte. noise: `Noise` or its fields. dispatch: "parallel", or "sequential" for
-    the baseline. config: the controller's settings. progress: a line after two seconds; None where it can be seen.
+    seed: same seed, same trace, to the byte. noise: `Noise` or its fields. faults: `sim.faults.Fault`s, or `drawn`
+    ones: crashes, cuts, slow hosts, pre-emption notices, announced so that their islands are not cohorts.
+    dispatch: "parallel", or "sequential" for the baseline. config: the controller's settings.
+    progress: a line after two seconds; None where it can be seen.
     """
     setup = cluster if isinstance(cluster, Setup) else hardware.load(cluster, **hardware_overrides)
     if isinstance(cluster, Setup) and hardware_overrides:
@@ -69,6 +73,7 @@ def simulate(
     simulation = Simulation(
         setup, policy=policy_of(policy), profile=profile if isinstance(profile, Profile) else profile_of(profile),
         seed=seed, fidelity=fidelity, noise=_noise(noise), config=_config(config, setup, profile),
+        faults=faults,
     )  # fmt: skip
     driver = SimDriver(simulation, values=values, sizes=sizes, costs=costs, seed=seed, progress=progress)
     return Session(driver, dispatch=dispatch)

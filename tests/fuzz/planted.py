@@ -198,12 +198,14 @@ def _(put: Patch) -> None:
     start = Dispatch.start
 
     def early(self: Dispatch, run: Any, now: int) -> None:
-        plan = run.shape.plan
-        run.shape.plan = replace(plan, after=tuple(before[1:] for before in plan.after))
+        shape = run.shape
+        known = shape.gates, shape.first
+        shape.gates = [max(0, gates - 1) for gates in shape.gates]
+        shape.first = [index for index, gates in enumerate(shape.gates) if not gates]
         try:
             start(self, run, now)
         finally:
-            run.shape.plan = plan
+            shape.gates, shape.first = known
 
     put(Dispatch, "start", early)
 

@@ -65,7 +65,10 @@ def point(module: Any, **asked: object) -> dict[str, Any]:
 
 
 def test_all_that_the_tables_print_is_in_the_book() -> None:
-    for listed in (pricing.table2, pricing.table1):  # some of figure 12's islands are priced by roofline so far
+    for listed in (
+        pricing.table2,
+        pricing.table1,
+    ):  # some of figure 12's islands are priced by roofline so far
         for job in listed():
             found = book.committed(book.file_of(job.key)).get(job.key)
             assert found is not None, f"not committed: {job.key}"

@@ -11,9 +11,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import simpy
+from tqdm import tqdm
 
 import seaway as sw
 from seaway.trace import Trace, style
@@ -22,6 +25,8 @@ WEIGHTS = {"ann": 1, "bob": 2, "cat": 4, "dan": 8}
 STEP, STEPS = "40ms", 4  # a computation, and how many of them are in a program
 SECONDS = 24.0  # of simulated time in which clients call
 AHEAD = 4  # calls that a client does not wait for
+TICK = 250_000_000  # nanoseconds of simulated time between two steps of the progress bar
+BAR = "  simulated {n:4.1f} of {total:.0f} s {bar:40}"
 SHOWN = 10 * STEPS  # gangs in the timeline
 
 everything = sw.slice(devices=2048, name="pod")
@@ -45,10 +50,19 @@ def client(seconds: float) -> None:
 
 
 def simulated(seconds: float) -> sw.Session:
-    with sw.simulate("A", policy="stride") as session:
+    with sw.simulate("A", policy="stride", progress=False) as session:
+        session.env.process(shown(session.env, seconds))
         for name, weight in WEIGHTS.items():
             session.spawn(client, seconds, name=name, weight=weight)
     return session
+
+
+def shown(env: simpy.Environment, seconds: float) -> Iterator[simpy.Event]:
+    """Progress, as a process of SimPy's own beside the others: simulated seconds, where somebody sees them."""
+    with tqdm(total=seconds, bar_format=BAR, disable=None, leave=False) as bar:
+        while bar.n < seconds:
+            yield env.timeout(TICK)
+            bar.update(TICK / 1e9)
 
 
 def table(session: sw.Session) -> str:

@@ -29,6 +29,7 @@ NEEDED: dict[str, dict[str, object]] = {
     "fig12": {},
 }
 PAPER = "paper"
+COLUMNS = ("experiment", "what", "paper", "predicted", "error", "fitted")
 NOT_WHAT = (
     "row",
     "seed",
@@ -93,8 +94,10 @@ def _known(value: object) -> bool:
 def table(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """A row a printed number, in the order of the experiments."""
     rows = [row for name, frame in frames.items() for row in numbers(name, frame)]
-    found = tables.tidy(rows)
-    return found.drop_duplicates(["experiment", "what", "paper"]).reset_index(drop=True) if rows else found
+    if not rows:
+        return tables.tidy(rows)
+    found = tables.tidy(rows)[list(COLUMNS)]
+    return found.drop_duplicates(["experiment", "what", "paper"]).reset_index(drop=True)
 
 
 def text(found: pd.DataFrame) -> str:

@@ -33,6 +33,7 @@ OPTIONS = (
     common.NODES,
     Option("ahead", -1, "calls that Pathways' client does not wait for; -1: as the paper's", least=-1),
     Option("compute_ms", 0.0, "of a computation, besides AllReduce and add", least=0),
+    Option("hop_us", 0.0, "of ICI latency a hop; 0: as the chip's table says", least=0),
     common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 SIZE = (8.0, 5.6)
@@ -56,7 +57,7 @@ def _first_of(point: Point, options: dict[str, Values]) -> bool:
 
 
 def measure(point: Point) -> dict[str, Any]:
-    setup = common.island(point["cluster"], point["hosts"])
+    setup = common.island(point["cluster"], point["hosts"], hop=round(point["hop_us"] * 1e3))
     mode, kernel = point["mode"], simple(round(point["compute_ms"] * 1e6))
     if point["system"] == PATHWAYS:
         ahead = AS_THE_PAPERS[mode] if point["ahead"] < 0 else point["ahead"]

@@ -31,7 +31,7 @@ OPTIONS = (
     Option("ahead", 0, "calls that the client does not wait for", least=0),
     common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
-SENSITIVITY = {"stages": (1, 16, 64)}
+SENSITIVITY = {"stages": (1, 32)}
 CALLS = 8
 
 

@@ -35,7 +35,7 @@ OPTIONS = (
     Option("compute_ms", 1.0, "of a computation", least=0),
     Option("nodes", 4, "computations in a call", least=1),
     Option("ahead", 2, "calls that a client does not wait for", least=0),
-    Option("calls", 6, "of each client", least=3),
+    Option("calls", 4, "of each client", least=3),
     common.WINDOW, common.POLICY, common.FIDELITY, common.SEED,
 )  # fmt: skip
 PANELS, SIZE = (1, 2), (10.4, 4.4)

@@ -39,7 +39,7 @@ OPTIONS = (
     Option("hosts", 512, "hosts of the island", least=2),
     Option("cluster", "A", "set-up: A has 4 cores a host"),
     Option("compute_ms", 10.0, "of a computation", least=0.001),
-    Option("nodes", 8, "computations in a call", least=1),
+    Option("nodes", 6, "computations in a call", least=1),
     Option("calls", 3, "before and after what happens", least=3),
     Option("patience_s", 12.0, "after which the client has given up", least=1),
     common.WINDOW, common.PROFILE, common.FIDELITY, common.SEED,

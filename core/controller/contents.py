@@ -84,6 +84,10 @@ class Contents:
         self._lines.pop(named, None)
         self._books.holdings.never(ident, blame)
         self._refuse(named, blame)
+        for other in named.others:
+            self._books.outbox.note(other.session.peer, Ready((other.name,), blame))
+        if ident in self._books.buffers:
+            self._books.holdings.spoil(ident, blame)  # for whoever has it by another name
 
     def _admitted(self, named: Named, ident: int, layout: Layout, key: int, now: int) -> None:
         books = self._books

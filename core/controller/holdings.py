@@ -215,7 +215,7 @@ class Holdings:
         if blame is None:
             self._books.buffers.filled_if_promised(buffer)
         else:
-            self._spoil(buffer, blame)
+            self.spoil(buffer, blame)
         for each in names:
             each.ready = each.blame is None
         self._books.admission.idle(buffer)
@@ -233,11 +233,11 @@ class Holdings:
                 if self._books.buffers[named.buffer].promise:
                     self.never(named.buffer, blame)
                 if named.buffer in self._books.buffers:
-                    self._spoil(named.buffer, blame)
+                    self.spoil(named.buffer, blame)
             for reader in list(named.readers.values()):
                 self._books.runs_room.fail(reader, blame, self._books.now)
 
-    def _spoil(self, buffer: int, blame: Blame) -> None:
+    def spoil(self, buffer: int, blame: Blame) -> None:
         """It keeps its blame while a run holds it; the client's handle has nothing left to hold."""
         self._books.buffers.poison(buffer, blame)
         named = self._named.get(buffer)
@@ -266,7 +266,7 @@ class Holdings:
             self._books.outbox.note(each.session.peer, Ready((each.name,), blame))
         known = (named, *named.others, *named.read_on)
         readers = [run for each in known for run in each.readers.values()]
-        self._spoil(buffer, blame)
+        self.spoil(buffer, blame)
         for run in readers:
             self._books.runs_room.fail(run, blame, self._books.now)
 

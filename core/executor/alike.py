@@ -16,8 +16,10 @@ from typing import Any, Protocol, TypeVar
 from msgspec.structs import replace
 
 from .. import spans
-from ..effects import Effect, Up
+from ..effects import DeviceLost, Effect, LaunchFailed, Up
+from ..errors import Illegal
 from ..messages import (
+    Blame,
     GangStep,
     Lost,
     Ordered,
@@ -35,6 +37,7 @@ from ..spans import Spans
 from .pieces import senders_to_client
 
 KEPT = 4096  # answers of each kind that are remembered
+OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
 WITH_HOSTS = (GangStep, SendStep, RecvStep, SpillStep, RestoreStep)
 
 Key = TypeVar("Key", bound=Hashable)
@@ -96,6 +99,20 @@ class Alike:
             return parts
         self._passed = message
         return ()
+
+    def refuse(self, event: Any, known: Names) -> None:
+        """Raises Illegal for what is not each member's alike."""
+        who = spans.text(self.members)
+        blame: Blame | None = getattr(event, "blame", None)
+        if isinstance(event, Ordered):
+            parts = self.divides(event, known)
+            if parts:
+                names = "; ".join(map(spans.text, parts[:4])) + (" ..." if len(parts) > 4 else "")
+                raise Illegal(f"message {event.number} divides hosts {who}: split them first ({names})")
+        elif isinstance(event, OF_ONE) or (blame is not None and blame.host < 0):
+            raise Illegal(
+                f"{type(event).__name__} with a blame is one host's: split it from hosts {who} first"
+            )
 
     def _cut(self, cuts: list[Spans], hosts: Spans) -> bool:
         if spans.meet(self.members, hosts) in (self.members, spans.EMPTY):

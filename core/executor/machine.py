@@ -20,6 +20,7 @@ some of them apart is refused until the executor has been `split`; two whose hos
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
@@ -74,8 +75,6 @@ from .runs import PlanFacts, Run
 from .shards import Shard, Shards
 from .waits import Causes
 
-OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
-
 
 class Executor:
     """`hosts`: which devices each host of the cluster has. `lane`: one launch queue a host, or one a
@@ -101,6 +100,7 @@ class Executor:
         self._moves = Moves(self._desk, self._shards, self._queue, hosts)
         self._plans: dict[int, PlanFacts] = {}
         self._runs: dict[int, Run] = {}
+        self._complete: deque[tuple[int, int]] = deque()  # (last seq, run): nothing more of it will come
         self._codes = Codes(self._desk)
         self._members = Alike(spans.one(host), hosts)
         self._alone = True
@@ -129,7 +129,7 @@ class Executor:
         if act is None:
             raise Illegal(f"an executor takes no {type(event).__name__}")
         if not self._alone:
-            self._refuse_what_divides(event)
+            self._members.refuse(event, self)
         out = self._desk.out = []
         act(event)
         return out
@@ -187,10 +187,15 @@ class Executor:
         return twin
 
     def same(self, other: Executor) -> bool:
-        """Whether the two differ in nothing but the hosts for which they stand, so that one may do for both. Never
-        while anything is under way."""
+        """Whether the two differ in nothing but the hosts for which they stand, and what they know may go on alike on
+        all of them, so that one may do for both. Never while anything is under way."""
         mine = self._state()
-        return mine is not None and mine == other._state()
+        if mine is None or mine != other._state():
+            return False
+        known = {
+            id(facts): facts for facts in (*self._plans.values(), *(r.facts for r in self._runs.values()))
+        }
+        return all(facts.alike(other._mine) for facts in known.values())
 
     def absorb(self, other: Executor) -> None:
         """Stand for the other's hosts too; it is of no more use."""
@@ -207,20 +212,6 @@ class Executor:
         self._mine = spans.of(self._hosts.devices_of(self.host))
         for facts in (*self._plans.values(), *(run.facts for run in self._runs.values())):
             facts.be(self._mine)
-
-    def _refuse_what_divides(self, event: Any) -> None:
-        blame: Blame | None = getattr(event, "blame", None)
-        if isinstance(event, Ordered):
-            parts = self._members.divides(event, self)
-            if parts:
-                names = "; ".join(map(spans.text, parts[:4])) + (" ..." if len(parts) > 4 else "")
-                raise Illegal(
-                    f"message {event.number} divides hosts {spans.text(self.alike)}: split them first ({names})"
-                )
-        elif isinstance(event, OF_ONE) or (blame is not None and blame.host < 0):
-            raise Illegal(
-                f"{type(event).__name__} with a blame is one host's: split it from hosts {spans.text(self.alike)} first"
-            )
 
     def _state(self) -> tuple[Any, ...] | None:
         """All that what comes may depend on, but for who this host is; None while anything is under way."""
@@ -251,6 +242,8 @@ class Executor:
         desk.settle(message.settled)
         if self._queue.graves:
             self._queue.tend(desk.settled)
+        while self._complete and self._complete[0][0] < desk.settled:
+            self._runs.pop(self._complete.popleft()[1], None)
         if not self._within(message.hosts):
             return  # this host only passes it on
         for plan in message.plans:
@@ -294,7 +287,9 @@ class Executor:
                 f"run {header.run} of plan {header.plan} has {len(header.args)} arguments, which are too few"
             )
             return
-        run = self._runs[header.run] = Run(header, facts)
+        run = Run(header, facts)
+        if run.parts:
+            self._runs[header.run] = run
         for slot, arg in facts.args:
             if arg in run.literal or slot in run.kept:
                 self._argument(run, slot, arg, header.after)
@@ -325,10 +320,19 @@ class Executor:
         self._desk.out.append(MakeBuffer(buffer, layout, contents, causes))
         self._desk.waits.happen(("made", buffer))
 
+    def _part(self, step: GangStep | SendStep | RecvStep) -> Run | None:
+        """The run of which it is a step. Behind its last, it is forgotten when that is settled."""
+        run = self._runs.get(step.run)
+        if run is not None:
+            run.parts -= 1
+            if not run.parts:
+                self._complete.append((step.seq, run.id))
+        return run
+
     def _gang(self, step: GangStep) -> None:
         if not self._within(step.hosts):
             return
-        run = self._runs.get(step.run)
+        run = self._part(step)
         facts = run.facts.gang(step.step) if run is not None else None
         if run is not None and facts is not None:
             self._queue.enter(step, run, facts)
@@ -341,7 +345,7 @@ class Executor:
     def _send(self, step: SendStep) -> None:
         if not self._within(step.hosts):
             return
-        run = self._runs.get(step.run)
+        run = self._part(step)
         move = run.facts.move(step.step) if run is not None else None
         if step.client:
             self._moves.send_whole(step)
@@ -355,7 +359,7 @@ class Executor:
     def _recv(self, step: RecvStep) -> None:
         if not self._within(step.hosts):
             return
-        run = self._runs.get(step.run)
+        run = self._part(step)
         move = run.facts.move(step.step) if run is not None else None
         if step.client:
             self._moves.recv_whole(step)

@@ -4,6 +4,7 @@ plan."""
 from __future__ import annotations
 
 from copy import copy
+from functools import cached_property
 from typing import Any
 
 from .. import spans
@@ -55,6 +56,10 @@ class PlanFacts:
         twin.be(self._mine)
         return twin
 
+    def alike(self, others: Spans) -> bool:
+        """Whether a host with these devices has the same part in all places of the plan."""
+        return all(_local(place, self._mine) == _local(place, others) for place in self.places)
+
     def be(self, mine: Spans) -> None:
         """For another host, whose devices have the same part in all places of the plan."""
         self._mine = mine
@@ -63,11 +68,22 @@ class PlanFacts:
     def on(self, place: Place) -> bool:
         return spans.overlap(device_spans(place), self._mine)
 
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        found = [step.place for step in self.plan.steps if isinstance(step, Gang)]
+        return tuple(dict.fromkeys([*found, *(slot.layout.place for slot in self.plan.slots)]))
+
+    @cached_property
+    def parts(self) -> int:
+        """How many steps a run of it brings this host: gangs, and halves of moves."""
+        gangs = sum(isinstance(step, Gang) and self.on(step.place) for step in self.plan.steps)
+        moves = [step for step in self.plan.steps if isinstance(step, Move)]
+        ends = [self.layout(slot).place for move in moves for slot in (move.source, move.target)]
+        return gangs + sum(map(self.on, ends))
+
     def concerns_us(self) -> bool:
         """Messages are for many hosts: what none of our devices has a part in is the affair of others."""
-        places = [step.place for step in self.plan.steps if isinstance(step, Gang)]
-        places += [slot.layout.place for slot in self.plan.slots]
-        return any(self.on(place) for place in dict.fromkeys(places))
+        return any(map(self.on, self.places))
 
     def gang(self, index: int) -> GangFacts | None:
         """None where there is no such gang."""
@@ -83,8 +99,7 @@ class PlanFacts:
         """Counted from this host's first device, so that alike hosts have the same."""
         if not self._by_device:
             return (0,)
-        ours = spans.meet(device_spans(place), self._mine)
-        return tuple(spans.items(spans.shift(ours, -self._mine[0][0])))
+        return tuple(spans.items(_local(place, self._mine)))
 
     def move(self, index: int) -> Move | None:
         step = self._at(index)
@@ -102,6 +117,11 @@ class PlanFacts:
         return self.plan.slots[slot].layout
 
 
+def _local(place: Place, mine: Spans) -> Spans:
+    """Which of a host's devices it has, counted from the host's first."""
+    return spans.shift(spans.meet(device_spans(place), mine), -mine[0][0])
+
+
 NOTHING: dict[int, bytes] = {}  # literals of a run without any
 
 
@@ -109,7 +129,7 @@ class Run:
     """One execution of a plan: the names of its buffers, and the reads still to come of slots that moves
     read."""
 
-    __slots__ = ("facts", "id", "ids", "kept", "left", "literal")
+    __slots__ = ("facts", "id", "ids", "kept", "left", "literal", "parts")
 
     def __init__(self, header: RunHeader, facts: PlanFacts) -> None:
         self.id = header.run
@@ -123,10 +143,11 @@ class Run:
         self.kept: dict[int, tuple[Label, ...]] = {}
         for slot, client, name in header.kept:
             self.kept[slot] = (*self.kept.get(slot, ()), (client, name))
+        self.parts = facts.parts  # steps that have not come
         self.left = dict(facts.reads) if facts.reads else {}
 
     def state(self) -> tuple[Any, ...]:
-        return self.facts.plan.id, self.ids, self.literal, self.kept, self.left
+        return self.facts.plan.id, self.parts, self.ids, self.literal, self.kept, self.left
 
     def owns(self, arg: int) -> bool:
         """Whether the run itself frees the slot: arguments are their holders', unless they came with the

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from core.errors import Impossible
 
 from .. import fidelity
-from . import catalogue
+from . import catalogue, sweeping
 from .catalogue import EXPERIMENTS, GROUPS
 from .options import BadOption, Option, nearest
 from .running import Result, run
@@ -68,16 +69,21 @@ def _each(
     names: list[str], asked: dict[str, str], out: str, jobs: int | None, sensitive: bool, together: bool
 ) -> int:
     code, results = DONE, []
-    for name in names:
-        mine = {option.name for option in catalogue.load(name).OPTIONS}
-        chosen = {key: value for key, value in asked.items() if key in mine}
-        result = run(name, chosen, out=out, jobs=jobs, sensitive=sensitive)
-        _print(result)
-        if result.stopped:
-            return STOPPED
-        if result.failed:
-            code = FAILED
-        results.append(result)
+    jobs = jobs or sweeping.cores()
+    several = jobs > 1 and len(names) > 1
+    with (
+        sweeping.processes(jobs) if several else nullcontext() as pool
+    ):  # one for all: it takes seconds to start
+        for name in names:
+            mine = {option.name for option in catalogue.load(name).OPTIONS}
+            chosen = {key: value for key, value in asked.items() if key in mine}
+            result = run(name, chosen, out=out, executor=pool, jobs=jobs, sensitive=sensitive)
+            _print(result)
+            if result.stopped:
+                return STOPPED
+            if result.failed:
+                code = FAILED
+            results.append(result)
     if together:
         _print_fidelity(*fidelity.of(results, Path(out)))
     return code

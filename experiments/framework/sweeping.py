@@ -88,7 +88,7 @@ def gather(
 ) -> Gathered:
     """As `sweep`; what failed is told, not raised. `title`: of the progress bar; "" for none."""
     found = Gathered(len(points))
-    jobs = min(len(points), jobs or _cores())
+    jobs = min(len(points), jobs or cores())
     here = executor is None and (jobs <= 1 or _only_here(measure))
     with tqdm(total=len(points), desc=title, delay=QUIET, disable=not title, unit="point") as bar:
         try:
@@ -97,7 +97,7 @@ def gather(
             elif executor is not None:
                 _spread(points, measure, executor, found, bar)
             else:
-                with _processes(jobs) as pool:
+                with processes(jobs) as pool:
                     _spread(points, measure, pool, found, bar)
         except KeyboardInterrupt:
             found.stopped = True
@@ -158,14 +158,14 @@ def _only_here(measure: Measure | None) -> bool:
     return True
 
 
-def _cores() -> int:
+def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 @contextmanager
-def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
+def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """Spawned, not forked: the same on every platform, and safe beside threads. Ctrl-C is for the parent, which
     then ends them."""
     before = set(multiprocessing.active_children())

@@ -26,9 +26,13 @@ PATHWAYS = "pathways"
 ALL_SYSTEMS = (PATHWAYS, *SYSTEMS)
 
 
-def island(cluster: str, hosts: int) -> Setup:
-    """A set-up with so many hosts in its island."""
-    return load(cluster, hosts=hosts) if hosts else load(cluster)
+def island(cluster: str, hosts: int, hop: int = 0) -> Setup:
+    """A set-up with so many hosts in its island; with another latency of a hop over ICI, if not 0."""
+    setup = load(cluster, hosts=hosts)
+    if not hop:
+        return setup
+    name = setup.chips[0].name
+    return load(cluster, hosts=hosts, chip={name: {"like": name, "ici_latency": hop}})
 
 
 def config(setup: Setup, profile: str, window: int) -> Config:

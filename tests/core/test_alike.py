@@ -43,6 +43,7 @@ from core.messages import (
     Blame,
     CompileStep,
     Done,
+    ForgetStep,
     GangStep,
     Ordered,
     RecvStep,
@@ -416,6 +417,17 @@ def test_a_difference_in_anything_that_matters_keeps_them_apart(change: str) -> 
         case _:
             assert change == "blame"
     assert not executor.same(other)
+
+
+def test_those_who_know_a_plan_in_which_they_differ_are_not_the_same() -> None:
+    first, second = seated(((0, 1),)), seated(((1, 2),))
+    for executor in (first, second):
+        executor.handle(told(1, **of(SOME)), 0)  # of host 1 and 2
+        executor.handle(told(2, ForgetStep((1,))), 0)
+    assert not first.same(second)
+    for executor in (first, second):
+        executor.handle(told(3, ForgetStep((), (1,))), 0)
+    assert first.same(second)
 
 
 def test_a_seat_is_each_members_own() -> None:

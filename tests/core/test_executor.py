@@ -130,7 +130,8 @@ def test_what_is_ordered_later_behind_a_held_launch_names_it_until_it_is_settled
     host.hear(Finished(3))
     host.hear(Finished(4))
     host.settled = 5
-    assert host.read(enter(5, 2)) == [launch(5, 2, (), (103,), ("order", 4))]
+    host.run(inbound(), run=2, base=200)
+    assert host.read(enter(5, 2, run=2)) == [Launch(5, 2, 2, (), (203,), (), (), False, (("order", 5),))]
 
 
 def test_by_device_a_held_launch_holds_only_its_own_devices() -> None:

@@ -270,3 +270,23 @@ def test_forgotten_runs_take_no_memory() -> None:
         assert not kept
     assert not executor._desk.records
     assert not len(executor._desk.waits)
+
+
+def test_a_run_is_forgotten_when_its_last_step_is_settled() -> None:
+    """Nobody has to say so: a session of a million runs takes no memory for those that are over."""
+    host = Host()
+    host.put(50)
+    host.run(chain(2), args=(50,))
+    host.read(enter(1))
+    host.hear(Finished(1))
+    host.settled = 2
+    host.read()
+    assert host.executor.plan_of(1) is not None  # its second step is to come
+    host.read(enter(2, 1))
+    host.hear(Finished(2))
+    host.settled = 3
+    assert host.executor.plan_of(1) is not None
+    host.read()
+    assert host.executor.plan_of(1) is None
+    assert not host.executor._runs
+    assert not host.executor._complete

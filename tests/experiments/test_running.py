@@ -17,7 +17,7 @@ def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "experiments.toy", toy())
     monkeypatch.setitem(catalogue.EXPERIMENTS, "toy", "doubles hosts")
     monkeypatch.setattr(catalogue, "names", lambda: ["toy"])
-    monkeypatch.setattr(sweeping, "_cores", lambda: 1)  # other processes do not know it
+    monkeypatch.setattr(sweeping, "cores", lambda: 1)  # other processes do not know it
 
 
 def test_a_tidy_table() -> None:

@@ -233,6 +233,7 @@ class Script:
     def close(self) -> None:
         self.machine.close(self.world.now)
         self._called()
+        self.world.client_left(self.actor.number)
 
     def wait(self, *things: RunHandle | Fetch | Handle) -> bool:
         """Let the world go on until these are over."""

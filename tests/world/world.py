@@ -247,9 +247,12 @@ class World:
     def crash_client(self, name: str) -> None:
         actor = self.actors[f"client {name}"]
         actor.die()
-        number = getattr(actor, "number", 0)
+        self.client_left(getattr(actor, "number", 0))
+
+    def client_left(self, number: int) -> None:
+        """A controller that has not met it, because it has just been started, never will."""
         if self.observe and number not in self.books.sessions:
-            self._from_controller(o.ClientLost(number))  # this controller has not met it
+            self._from_controller(o.ClientLost(number))
 
     def slow(self, host: int, factor: float, lag: int = 0) -> None:
         """Its gangs take `factor` times as long; it turns to each message only `lag` nanoseconds later."""

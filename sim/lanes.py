@@ -1,7 +1,7 @@
 """What is done one after another: a thread of a process, and a port that carries one thing at a time.
 
 A `Lane` serves events in the order (arrival, source, number): it takes each for its cost, and then for as long
-as what came of it costs. What is known ahead to come of which nothing follows but its cost, a swarm of reports
+as what came of it costs; where cores are short (`cores`), it has one for all of that time. What is known ahead to come of which nothing follows but its cost, a swarm of reports
 say, is told by `absorb`: it is worked off in its place, all at once. A `Port` is a lane for bytes.
 """
 
@@ -9,51 +9,63 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .clock import LATE, Clock
 from .noise import Ints
 
+if TYPE_CHECKING:
+    from .cores import Share
+
+NOTHING = object()  # comes of it but its cost
+NEVER = 1 << 63  # no arrival is as late
 Order = tuple[int, int]  # source, and the number of the thing among those from there
 
 
 class Swarm:
     """Arrivals, in order, and who they come from."""
 
-    __slots__ = ("at", "cost", "sources", "times")
+    __slots__ = ("at", "cost", "first", "sources", "times")
 
     def __init__(self, times: Ints, sources: Ints, cost: int) -> None:
         self.times, self.sources, self.cost = times, sources, cost
         self.at = 0
+        self.first = int(times[0])
 
     def before(self, arrival: int, source: int) -> int:
         """How many of them come before that."""
         times = self.times
-        stop = int(np.searchsorted(times, arrival))
-        while stop < len(times) and times[stop] == arrival and self.sources[stop] < source:
-            stop += 1
+        stop = int(times.searchsorted(arrival))
+        if stop < len(times) and times[stop] == arrival:
+            end = int(times.searchsorted(arrival, "right"))
+            stop += int(self.sources[stop:end].searchsorted(source))
         return max(stop, self.at)
 
 
 class Lane:
     """`serve(what, now)` is called when the cost of taking it has been paid; it returns when the lane is free."""
 
-    __slots__ = ("_busy", "_clock", "_count", "_serve", "_swarms", "_waiting", "free")
+    __slots__ = ("_busy", "_clock", "_count", "_serve", "_share", "_swarms", "_waiting", "free")
 
-    def __init__(self, clock: Clock, serve: Callable[[Any, int], int]) -> None:
+    def __init__(self, clock: Clock, serve: Callable[[Any, int], int], share: Share | None = None) -> None:
         self._clock = clock
         self._serve = serve
+        self._share = share  # of its machine's cores, where they may be short
         self._waiting: list[tuple[int, Order, int, int, Any]] = []
         self._count = 0
         self._busy = False
         self._swarms: list[Swarm] = []
         self.free = 0
 
-    def absorb(self, times: Ints, sources: Ints, cost: int) -> None:
+    def absorb(self, times: Ints, sources: Ints, cost: int, number: int = 0) -> None:
         """These will come, each for its cost: times in order, none of them past; equal ones by source."""
-        self._swarms.append(Swarm(times, sources, cost))
+        if self._share is not None:  # how long each takes is not known ahead
+            for at, source in zip(times.tolist(), sources.tolist(), strict=True):
+                self._clock.at(at, self.put, (source, number), cost, NOTHING)
+        elif len(times):
+            self._swarms.append(Swarm(times, sources, cost))
 
     def put(self, order: Order, cost: int, what: Any) -> None:
         """It has arrived."""
@@ -70,7 +82,13 @@ class Lane:
             if self.free > self._clock.now:
                 self._clock.at(self.free, self._take, priority=LATE)
                 return
-        *_, cost, what = heappop(self._waiting)
+        _, order, _, cost, what = heappop(self._waiting)
+        if self._share is None:
+            self._begin(cost, what)
+        else:
+            self._share.ask(order, self._begin, cost, what)
+
+    def _begin(self, cost: int, what: Any) -> None:
         if cost:
             self._clock.at(self._clock.now + cost, self._done, what)
         else:
@@ -81,14 +99,17 @@ class Lane:
         and the costs from it on."""
         times, costs = [], []
         for swarm in self._swarms:
+            if swarm.first > arrival:
+                continue
             stop = swarm.before(arrival, source)
             if stop > swarm.at:
                 times.append(swarm.times[swarm.at : stop])
                 costs.append(swarm.cost)
                 swarm.at = stop
+                swarm.first = int(swarm.times[stop]) if stop < len(swarm.times) else NEVER
         if not times:
             return
-        self._swarms = [swarm for swarm in self._swarms if swarm.at < len(swarm.times)]
+        self._swarms = [swarm for swarm in self._swarms if swarm.first != NEVER]
         if len(times) == 1:
             number, cost = len(times[0]), costs[0]
             latest = int((times[0] - np.arange(number) * cost).max())
@@ -101,7 +122,10 @@ class Lane:
         self.free = max(self.free + int(left[0]), int((all_times[order] + left).max()))
 
     def _done(self, what: Any) -> None:
-        self.free = self._serve(what, self._clock.now)
+        now = self._clock.now
+        self.free = now if what is NOTHING else self._serve(what, now)
+        if self._share is not None:
+            self._share.give_back(self.free)
         if self._waiting:
             self._clock.at(self.free, self._take, priority=LATE)
         else:

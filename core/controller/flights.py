@@ -1,8 +1,8 @@
 """What is in the islands' orders and not over: every flight has a bound, and a stall is reported by name.
 
 The oldest flight of an island is watched: when it becomes the oldest, its bound begins, by its own expected cost and
-that of what entered with it. At the soft bound its hosts are asked which of them have launched it; the answer names
-those that have not, for the client and the log. At the hard bound the gang is given up and its epoch ends.
+that of what entered with it. At the soft bound its hosts are asked which of them have launched it; a moment later those
+that have not said so are named, for the client and the log. At the hard bound the gang is given up and its epoch ends.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Flights:
         mine = self._by_island[flight.island]
         was_oldest = next(iter(mine)) == flight.seq
         del mine[flight.seq]
-        self._asked.pop(flight.seq, None)
+        if self._asked.pop(flight.seq, None) is not None:
+            self._books.watch.end(("asked", flight.seq))
         if was_oldest:
             if mine:
                 self._watch(next(iter(mine.values())), now)
@@ -81,7 +82,7 @@ class Flights:
         self._books.watch.begin(("flight", oldest.island), now, oldest.cost, *self._bounds[oldest.island])
 
     def report_oldest(self, island: int, now: int, doing: str) -> None:
-        """Soft bound: ask who has arrived; `arrived` completes the report."""
+        """Soft bound: ask who has arrived; `_answered` completes the report."""
         oldest = next(iter(self._by_island[island].values()), None)
         if oldest is None:
             return
@@ -89,18 +90,18 @@ class Flights:
         oldest.missing = oldest.left
         self._books.outbox.step(island, AskStep(oldest.seq), oldest.left)
         self._report(oldest, f"{oldest.kind} has not ended on these hosts while {doing}")
-
-    def asked(self, seq: int) -> bool:
-        """Each host that answers is news."""
-        return seq in self._asked
+        watch = self._books.watch
+        watch.begin_for(("asked", oldest.seq), now, watch.bounds.answer, partial(self._answered, oldest))
 
     def arrived(self, report: Arrived) -> None:
         flight = self._asked.get(report.seq)
-        if flight is None:
-            return
-        missing = spans.minus(flight.missing, report.hosts)
-        if missing != flight.missing and missing:
-            flight.missing = missing
+        if flight is not None:
+            flight.missing = spans.minus(flight.missing, report.hosts)
+
+    def _answered(self, flight: Flight, now: int) -> None:
+        """Whoever has launched it has had time to say so. Once, however many hosts there are: an island of thousands
+        would drown its client in news."""
+        if flight.missing and flight.missing != flight.left:
             self._report(flight, f"{flight.kind} has not been launched by these hosts")
 
     def _report(self, flight: Flight, reason: str) -> None:

@@ -93,7 +93,7 @@ class Hearing:
         if isinstance(report, Beat):
             return not book.stream.full
         if isinstance(report, Arrived):
-            return not self._books.flights.asked(report.seq)
+            return True
         if isinstance(report, WITH_BLAME) and report.blame is not None:
             return False
         return not several or self._fresh(report)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.clock import LATE
-from sim.errors import Stuck
+from sim.errors import Stuck, Unannounced
 from sim.simulation import Simulation
 
 from ..errors import SessionClosed, Stalled
@@ -132,6 +132,8 @@ class Turns:
         except Stuck as stuck:
             waits = [each.what for each in self._parties.values() if not each.ready]
             raise Stalled(f"{'; '.join(waits)}: {stuck}") from None
+        except Unannounced as trouble:
+            raise Stalled(str(trouble)) from None
         while sim.clock.next_time() == sim.now and not self.stopped:
             sim.clock.step()
 

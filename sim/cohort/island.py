@@ -7,7 +7,8 @@ controller has decided, and what is done about it the executors say.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,12 +17,14 @@ from core import effects as e
 from core import messages as m
 from core import spans
 from core.executor import Executor
+from core.gather import Gather
 from core.plan import Gang, Plan
 from core.spans import Spans
 from core.topology import Island
 from core.transfer import Transfer
 
 from .. import noise
+from ..errors import Unannounced
 from ..lanes import Lane
 from ..network import CONTROLLER, about, link_of, report_number
 from ..noise import Ints
@@ -46,7 +49,10 @@ class Member:
         self._island, self.name = island, host
 
     def come(self, sender: int, number: int, message: Any) -> None:
-        """Contents, and words about them: the rest comes down the tree."""
+        """Contents, and words about them: the rest comes down the tree. A new seat is for those who re-form, which a
+        cohort cannot."""
+        if isinstance(message, m.Seat):
+            self._island.must_re_form()
         self._island.part_of(self.name).come(
             sender, number, message, self._island.sim.taking_contents(message)
         )
@@ -85,6 +91,15 @@ class CohortIsland:
 
     # --- seats ----------------------------------------------------------------------------------------------
 
+    def must_re_form(self) -> NoReturn:
+        """The controller has given something up, for no trouble that was announced: it took longer than its bound."""
+        bounds = self.sim.config.bounds
+        raise Unannounced(
+            f"at {self.sim.now / 1e9:.3f} s the controller gave up what did not end in time on island "
+            f"{self.island.name!r}, whose hosts re-form: a cohort cannot follow that. Simulate them exactly "
+            f"(fidelity='exact'), or let the controller be more patient: its bounds are {bounds}"
+        )
+
     def seated(self, seats: dict[int, m.Seat]) -> None:
         """All hosts have their places in a tree."""
         any_seat = next(iter(seats.values()))
@@ -92,6 +107,11 @@ class CohortIsland:
         parents = {host: seat.parent for host, seat in seats.items()}
         children = {host: tuple(child for child, _ in seat.children) for host, seat in seats.items()}
         self.tree = Tree(self.island, parents, children)
+        self._below = {
+            host: spans.union(spans.one(host), *(below for _, below in seat.children))
+            for host, seat in seats.items()
+            if seat.parent == CONTROLLER
+        }
         seed, base = self.sim.seed, self.island.base_host
         hosts = range(base, base + self.island.hosts)
         down = [link_of(parents.get(host, CONTROLLER), host) for host in hosts]
@@ -363,7 +383,19 @@ class CohortIsland:
                 at[level.heads] = np.maximum(at[level.heads], latest)
             at = at[route.roots]
         arrival = at + extra + self._late(route.roots, number)
-        self._to_controller(route, arrival, said, take, report_number(said[0]))
+        if any(report.blame for report in said):
+            self._apart(route, arrival, said)
+        else:
+            self._to_controller(route, arrival, said, take, report_number(said[0]))
+
+    def _apart(self, route: Route, arrival: Ints, said: tuple[m.Done, ...]) -> None:
+        """The controller acts on the first word of a failure, and each root has one for every blame below it."""
+        sim = self.sim
+        for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
+            for report in _merged(said, self._below[root]):
+                message = m.Reports(self.island.index, self.epoch, self.tree_number, (report,))
+                sim.network.messages += 1
+                sim.clock.at(at, sim.reach_controller, root, message)
 
     def _late(self, rows: Any, number: Ints) -> Ints | int:
         jitter = self.sim.network.jitter
@@ -379,7 +411,7 @@ class CohortIsland:
         arrival, senders = arrival[order], route.root_hosts[order]
         lane = sim.controller_process.lane
         if route.number > 1:
-            lane.absorb(arrival[:-1], senders[:-1], take)
+            lane.absorb(arrival[:-1], senders[:-1], take, number)
         message = m.Reports(self.island.index, self.epoch, self.tree_number, said)
         last = int(senders[-1])
         event: e.Effect = (
@@ -409,13 +441,13 @@ def _first(part: Part) -> int:
     return part.host
 
 
-def _merged(said: list[m.Done]) -> tuple[m.Done, ...]:
-    """One report a blame."""
-    found: dict[m.Blame | None, m.Done] = {}
+def _merged(said: Sequence[m.Done], among: Spans | None = None) -> tuple[m.Done, ...]:
+    """What a relay makes of it: one report a blame. `among`: of what these hosts said."""
+    if among is None and len(said) <= 1:
+        return tuple(said)
+    gather = Gather()
     for report in said:
-        like = found.get(report.blame)
-        if like is not None:
-            sizes = tuple(max(pair) for pair in zip(like.sizes, report.sizes, strict=True))
-            report = replace(like, hosts=spans.union(like.hosts, report.hosts), sizes=sizes)
-        found[report.blame] = report
-    return tuple(found.values())
+        hosts = report.hosts if among is None else spans.meet(report.hosts, among)
+        if hosts:
+            gather.put(report, hosts)
+    return tuple(gather.take(said[0]))  # type: ignore[arg-type]  # like what it was given

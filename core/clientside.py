@@ -80,7 +80,7 @@ class ClientSide:
                     for host in hosts_of(layout.place, self._hosts)
                     for _, piece, nbytes in from_client(layout, self._number, host, self._hosts)
                 )
-                self._to_transfer(OpenSend(transfer, buffer, pieces, None, ()), now, show=True)
+                self._to_transfer(OpenSend(transfer, buffer, pieces, None, (), layout), now, show=True)
             case GetComing(request=request, transfer=transfer, layout=layout):
                 self._numbered()
                 self._gets[transfer] = request
@@ -89,7 +89,9 @@ class ClientSide:
                     for host in hosts_of(layout.place, self._hosts)
                     for _, piece, nbytes in to_client(layout, self._number, host, self._hosts)
                 )
-                self._to_transfer(OpenRecv(transfer, transfer, request, pieces, False, ()), now, show=True)
+                self._to_transfer(
+                    OpenRecv(transfer, transfer, request, pieces, False, (), None, layout), now, show=True
+                )
             case CallRefused(what="get" | "sending", name=request, blame=blame):
                 for transfer in [each for each, known in self._gets.items() if known == request]:
                     self._to_transfer(DropTransfer(transfer, blame, ()), now)

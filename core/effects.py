@@ -152,18 +152,23 @@ class Stop(Effect, frozen=True):
 
 
 class OpenSend(Effect, frozen=True):
-    """The local source of a transfer is ready: `pieces` are (receiver, piece, nbytes)."""
+    """The local source of a transfer is ready: `pieces` are (receiver, piece, nbytes). Of a move, both layouts are
+    told, and pieces are those of `resharding.Piece`; a sparse one's are as `RowsCounted` numbered them. Without
+    `target`, pieces are whole shards of `source`."""
 
     transfer: int
     buffer: int
     pieces: tuple[tuple[int, int, int], ...]
     blame: Blame | None
     causes: tuple[Cause, ...]
+    source: Layout | None = None
+    target: Layout | None = None
 
 
 class OpenRecv(Effect, frozen=True):
     """Memory for a transfer's target is here: `pieces` are (sender, piece, nbytes). Grant credits, in the order
-    of `seq` (the global one). `expected` < 0: sparse, the count comes later (ExpectRecv)."""
+    of `seq` (the global one). Sparse: how many come is told later (ExpectRecv). Of a move, both layouts are told;
+    without `source`, pieces are whole shards of `target`."""
 
     transfer: int
     seq: int
@@ -171,6 +176,8 @@ class OpenRecv(Effect, frozen=True):
     pieces: tuple[tuple[int, int, int], ...]
     sparse: bool
     causes: tuple[Cause, ...]
+    source: Layout | None = None
+    target: Layout | None = None
 
 
 class ExpectRecv(Effect, frozen=True):

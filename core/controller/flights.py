@@ -101,7 +101,12 @@ class Flights:
     def _answered(self, flight: Flight, now: int) -> None:
         """Whoever has launched it has had time to say so. Once, however many hosts there are: an island of thousands
         would drown its client in news."""
-        if flight.missing and flight.missing != flight.left:
+        if not flight.missing:
+            flight.missing = flight.left
+            self._report(
+                flight, f"all have launched the {flight.kind}; it has not ended on the devices of these hosts"
+            )
+        elif flight.missing != flight.left:
             self._report(flight, f"{flight.kind} has not been launched by these hosts")
 
     def _report(self, flight: Flight, reason: str) -> None:

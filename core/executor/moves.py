@@ -51,7 +51,18 @@ from .waits import Causes
 class Half(Record):
     """A send, a receive, or a copy."""
 
-    __slots__ = ("empty", "node", "pieces", "program", "shard", "target", "transfer", "waited")
+    __slots__ = (
+        "empty",
+        "node",
+        "pieces",
+        "program",
+        "shard",
+        "source",
+        "sparse",
+        "target",
+        "transfer",
+        "waited",
+    )
 
     def __init__(self, seq: int, home: dict[int, Half], transfer: int, shard: Shard) -> None:
         super().__init__(seq, "waiting", home, transfer)
@@ -59,7 +70,9 @@ class Half(Record):
         self.shard = shard
         self.pieces: tuple[Piece, ...] = ()
         self.waited: Causes = ()  # beside the order itself: what it waits for to open
-        self.target: Layout | None = None  # of a sparse send
+        self.source: Layout | None = None  # None: it comes from a client
+        self.target: Layout | None = None  # None: it goes to a client
+        self.sparse = False
         self.empty = False  # nothing travels to or from this host
         self.program = ""
         self.node = ""
@@ -88,12 +101,14 @@ class Moves:
             return
         half = self._new(step.seq, self.sends, step.transfer, shard)
         half.program, half.node = facts.plan.program, move.name
-        if move.sparse:
-            half.target = facts.layout(move.target)
-        else:
+        half.source, half.target, half.sparse = (
+            facts.layout(move.source),
+            facts.layout(move.target),
+            move.sparse,
+        )
+        if not move.sparse:
             if step.step not in facts.sends:
-                source, target = facts.layout(move.source), facts.layout(move.target)
-                facts.sends[step.step] = sends_by_host(source, target, self._desk.host, self._hosts)
+                facts.sends[step.step] = sends_by_host(half.source, half.target, self._desk.host, self._hosts)
             half.pieces = facts.sends[step.step]
         self._start_send(half)
         if run.last_read(move.source):
@@ -107,12 +122,13 @@ class Moves:
             self.undoable(step.seq, text, step.step)
             return
         half = self._new(step.seq, self.sends, step.transfer, shard)
+        half.source = shard.layout
         half.pieces = to_client(shard.layout, step.client, self._desk.host, self._hosts)
         self._start_send(half)
 
     def _start_send(self, half: Half) -> None:
         desk, shard = self._desk, half.shard
-        half.empty = not half.pieces and half.target is None
+        half.empty = not half.pieces and not half.sparse
         if half.empty:
             half.state = "over"
             self._done(half, None, (desk.order,))
@@ -125,11 +141,12 @@ class Moves:
         desk.waits.when((desk.order, *half.waited), partial(self._open_send, half))
 
     def _open_send(self, half: Half, causes: Causes) -> None:
-        if half.target is None:
+        if not half.sparse:
             self._open(half, half.shard.final, causes)
         elif half.shard.final is not None:
             self._spoil_sparse(half, half.shard.final, causes)
         else:
+            assert half.target is not None
             half.turn("count")
             self._desk.out.append(
                 CountRows(half.transfer, half.shard.buffer, half.target, causes, half.shard.layout)
@@ -143,7 +160,9 @@ class Moves:
 
     def _open(self, half: Half, blame: Blame | None, causes: Causes) -> None:
         half.turn("open")
-        self._desk.out.append(OpenSend(half.transfer, half.shard.buffer, half.pieces, blame, causes))
+        self._desk.out.append(
+            OpenSend(half.transfer, half.shard.buffer, half.pieces, blame, causes, half.source, half.target)
+        )
         self._desk.waits.happen(("sending", half.transfer))
 
     def counted(self, event: RowsCounted) -> None:
@@ -182,7 +201,8 @@ class Moves:
                 source, target = facts.layout(move.source), facts.layout(slot)
                 facts.receives[step.step] = receives_by_host(source, target, self._desk.host, self._hosts)
             pieces = facts.receives[step.step]
-        half = self._receive(step, run.ids[slot], facts.layout(slot), pieces, move.sparse)
+        source = facts.layout(move.source)
+        half = self._receive(step, run.ids[slot], source, facts.layout(slot), pieces, move.sparse)
         half.shard.labels = run.kept.get(slot, ())
         if facts.plan.slots[slot].last == step.step:  # nobody reads it
             self._shards.retire(half.shard, (self._desk.order, *half.waited) if half.empty else ())
@@ -193,12 +213,13 @@ class Moves:
             self.undoable(step.seq, f"client {step.client} puts buffer {step.step} without a layout")
             return
         pieces = from_client(step.layout, step.client, self._desk.host, self._hosts)
-        half = self._receive(step, step.step, step.layout, pieces, False)
+        half = self._receive(step, step.step, None, step.layout, pieces, False)
         half.shard.labels = ((step.client, step.name),)
 
     def _receive(
-        self, step: RecvStep, buffer: int, layout: Layout, pieces: tuple[Piece, ...], sparse: bool
-    ) -> Half:
+        self, step: RecvStep, buffer: int, source: Layout | None, layout: Layout, pieces: tuple[Piece, ...],
+        sparse: bool,
+    ) -> Half:  # fmt: skip
         desk = self._desk
         waited = self.room(step.after)
         empty = not pieces and not sparse
@@ -208,7 +229,7 @@ class Moves:
         shard = Shard(buffer, layout, made, step.seq, foreign=made is not None)
         self._shards.add(shard)
         half = self._new(step.seq, self.recvs, step.transfer, shard)
-        half.pieces, half.empty, half.waited = pieces, empty, waited
+        half.source, half.pieces, half.empty, half.waited = source, pieces, empty, waited
         if not empty:
             desk.waits.expect(("recv", step.transfer))
         desk.waits.when((desk.order, *waited), partial(self._open_recv, half, sparse))
@@ -232,7 +253,18 @@ class Moves:
             half.turn("end")
             self._done(half, None, causes)
         else:
-            desk.out.append(OpenRecv(half.transfer, half.seq, shard.buffer, half.pieces, sparse, causes))
+            desk.out.append(
+                OpenRecv(
+                    half.transfer,
+                    half.seq,
+                    shard.buffer,
+                    half.pieces,
+                    sparse,
+                    causes,
+                    half.source,
+                    shard.layout,
+                )
+            )
 
     def received(self, event: Received) -> None:
         half = self._ending(self.recvs, event.transfer, "received")

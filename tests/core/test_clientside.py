@@ -26,7 +26,7 @@ def getting() -> tuple[ClientSide, int]:
     assert isinstance(request, int)
     side.handle(Called(), 0)
     opened = side.handle(Came(CONTROLLER, Sending(request, 9, HERE)), 0)
-    assert OpenRecv(9, 9, request, ((0, 0, 32),), False, ()) in opened
+    assert OpenRecv(9, 9, request, ((0, 0, 32),), False, (), None, HERE) in opened
     return side, request
 
 

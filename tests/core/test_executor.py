@@ -411,7 +411,7 @@ def test_a_sparse_send_is_counted_first() -> None:
     pieces = ((2, 0, 40), (2, 1, 8))
     assert host.hear(RowsCounted(2, pieces)) == [
         Up(Counted(2, ME, ((2, 2),)), (("count", 2),)),
-        OpenSend(2, 100, pieces, None, (("count", 2),)),
+        OpenSend(2, 100, pieces, None, (("count", 2),), X, layout(FAR)),
     ]
 
 
@@ -428,7 +428,7 @@ def test_a_spoilt_sparse_send_tells_every_host_that_might_have_got_rows() -> Non
 def test_a_sparse_receive_is_told_what_to_expect() -> None:
     host = Host()
     host.run(inbound(sparse=True))
-    assert host.read(recv(2, 1))[1] == OpenRecv(1, 2, 101, (), True, (("order", 2),))
+    assert host.read(recv(2, 1))[1] == OpenRecv(1, 2, 101, (), True, (("order", 2),), layout(FAR), X)
     assert host.read(ExpectStep(1, ((0, 3), (1, 4)))) == [ExpectRecv(1, 3, (("order", 3),))]
     assert host.read(ExpectStep(1, ((1, 4),))) == [ExpectRecv(1, 0, (("order", 4),))]
 
@@ -441,7 +441,7 @@ def test_a_client_gets_each_shard_once_and_puts_each_where_it_belongs() -> None:
     assert opened.pieces == ((-7, 0, 16), (-7, 1, 16))
     host.hear(Received(1))
     assert host.read(SendStep(2, -1, 50, HOSTS, 2, 7))[0] == OpenSend(
-        2, 50, ((-7, 0, 16), (-7, 1, 16)), None, (("order", 2), ("recv", 1))
+        2, 50, ((-7, 0, 16), (-7, 1, 16)), None, (("order", 2), ("recv", 1)), both
     )
     other = Executor(1, Cluster())
     other.handle(seat(host=1), 0)

@@ -90,7 +90,7 @@ def test_a_wait_past_its_bound_names_the_host(blob: bytes) -> None:
     assert sim.user.blames == [None]
     *_, late = [text for text in sim.user.told if text.startswith("run 1 is late")]
     assert "program 'psum', node 'add the sum' on island 'i0'" in late
-    assert "hosts 1 have not arrived" in late
+    assert "all have launched the gang; it has not ended on the devices of these hosts; hosts 0-1" in late
 
 
 @pytest.mark.parametrize("drive", [sim_driver.run, grpc_driver.run], ids=["sim", "real"])

@@ -1,6 +1,1 @@
-"""The backend: a driver that turns core's commands into gRPC messages and PJRT executions.
-
-Nothing is here yet; it lands after core.
-"""
-
-__seaway__ = True
+"""The real driver: core's machines over gRPC and on PJRT devices. It imports core, and decides nothing."""

@@ -1,0 +1,136 @@
+"""Who may come: what a process shows when it calls, and what it accepts.
+
+    loopback            nothing is needed: whoever has an account on this machine may come
+    a token             one secret for the whole cluster, shown with every call; plaintext, unless TLS is on
+    mTLS                certificates, checked by gRPC on both ends
+
+Beside that, hosts know each other and clients by *passes*: a keyed hash of their name, made with a secret that only the
+controller and enrolled hosts have. So no client can speak as another, or as a host. Neighbours: `node`, `server`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import msgspec
+
+from .parcels import MESSAGE
+
+OPTIONS: Sequence[tuple[str, Any]] = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.so_reuseport", 0),  # a second server on a port is an error, not a rival
+    ("grpc.max_send_message_length", MESSAGE),
+    ("grpc.max_receive_message_length", MESSAGE),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+HEADER = "authorization"
+
+
+class Refused(Exception):
+    """This may not be opened, or called; the text says what to do about it."""
+
+
+class Access(msgspec.Struct, frozen=True):
+    """token: what every caller must show. ca, cert, key: PEM bytes; with them every connection is mutual TLS."""
+
+    token: str = ""
+    ca: bytes = b""
+    cert: bytes = b""
+    key: bytes = b""
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("ca", "cert", "key") if getattr(self, name)]
+        if given and len(given) < 3:
+            missing = [name for name in ("ca", "cert", "key") if name not in given]
+            raise Refused(
+                f"mutual TLS needs a CA, a certificate and a key; {' and '.join(missing)} is missing"
+            )
+
+    @property
+    def tls(self) -> bool:
+        return bool(self.ca)
+
+    def shown(self) -> tuple[tuple[str, str], ...]:
+        """Metadata of every call."""
+        return ((HEADER, f"Bearer {self.token}"),) if self.token else ()
+
+    def accepts(self, metadata: Mapping[str, Any]) -> bool:
+        return not self.token or hmac.compare_digest(
+            str(metadata.get(HEADER, "")).encode(), f"Bearer {self.token}".encode()
+        )
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        if self.tls:
+            credentials = grpc.ssl_channel_credentials(self.ca, self.key, self.cert)
+            return grpc.aio.secure_channel(address, credentials, options=OPTIONS)
+        return grpc.aio.insecure_channel(address, options=OPTIONS)
+
+    def bind(self, server: grpc.aio.Server, address: str) -> int:
+        """The port that was opened. Raises Refused: unprotected, or taken."""
+        self.may_bind(address)
+        try:
+            if self.tls:
+                credentials = grpc.ssl_server_credentials(
+                    [(self.key, self.cert)], root_certificates=self.ca, require_client_auth=True
+                )
+                return int(server.add_secure_port(address, credentials))
+            return int(server.add_insecure_port(address))
+        except RuntimeError:
+            raise Refused(
+                f"cannot listen on {address}: is the port taken? `:0` takes any that is free"
+            ) from None
+
+    def may_bind(self, address: str) -> None:
+        if self.token or self.tls or is_loopback(address):
+            return
+        raise Refused(
+            f"will not listen on {address} unprotected: anybody who reaches it could run code here. Give it a token "
+            "(--token-file FILE, on every process of the cluster) or certificates (--ca, --cert, --key), or listen on "
+            "127.0.0.1"
+        )
+
+
+def read(token_file: str = "", ca: str = "", cert: str = "", key: str = "") -> Access:
+    """From the files that the options name."""
+    try:
+        return Access(
+            Path(token_file).read_text(encoding="utf-8").strip() if token_file else "",
+            *(Path(each).read_bytes() if each else b"" for each in (ca, cert, key)),
+        )
+    except OSError as error:
+        raise Refused(f"cannot read {error.filename}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Refused(f"{token_file} is not text") from None
+
+
+def is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost" or address.startswith("unix:"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# --- passes ------------------------------------------------------------------------------------------------------
+
+
+def proof(secret: bytes, name: str) -> str:
+    return hmac.new(secret, name.encode(), hashlib.sha256).hexdigest()
+
+
+def proves(secret: bytes, name: str, shown: str) -> bool:
+    return hmac.compare_digest(proof(secret, name), shown)

@@ -1,0 +1,228 @@
+"""A host as a process: core's host machine on a node; what it commands is carried to devices, contents to their places.
+
+    controller --Enrol--> who we are     Node <--> core.host --Launch ...--> Devices --Finished ...--> Node
+                                                        `--OpenSend, OpenRecv, Fill--> cargo
+
+Several agents may live in one process and loop (`timed` devices); one with real devices has a process of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import msgspec
+
+from core import effects as e
+from core import peers, spans
+from core.dataplane import Chunk
+from core.endpoint import for_host
+from core.host import Host
+from core.messages import Blame
+from core.peers import CONTROLLER
+from core.plan import Plan
+
+from . import access, calls, parcels
+from .access import Access
+from .blobs import Blobs
+from .calls import Wrong
+from .cargo import Sink, Source
+from .devices import Devices, World
+from .node import Load, Node, new_server
+from .worlds import world_name
+
+log = logging.getLogger("seaway.agent")
+
+
+class Names:
+    """As `node.Names`, for a host."""
+
+    def __init__(self, host: int, secret: bytes) -> None:
+        self._me, self._secret = f"host/{host}", secret
+
+    def mine(self, peer: int) -> tuple[str, str]:
+        return self._me, access.proof(self._secret, self._me)
+
+    def name_of(self, peer: int) -> str:
+        return "controller" if peer == CONTROLLER else f"host/{peer}"
+
+    def peer_of(self, name: str, proof: str) -> int | None:
+        kind, _, number = name.partition("/")
+        if not number.isdigit() or not access.proves(self._secret, name, proof):
+            return None
+        return int(number) if kind == "host" else peers.client(int(number)) if kind == "client" else None
+
+    def beside(self, peer: int, message: msgspec.Struct) -> list[parcels.Any]:
+        return []
+
+
+class Agent:
+    """`controller`: its address. `over`: told once when this host is to end, and why."""
+
+    def __init__(
+        self, controller: str, devices: Devices, *, name: str = "", island: str = "", host: int = -1,
+        access: Access | None = None, bind: str = "127.0.0.1:0", over: Callable[[str], None] = lambda reason: None,
+    ) -> None:  # fmt: skip
+        self.controller, self.devices, self.access = controller, devices, access or Access()
+        self.access.may_bind(bind)
+        self.name = name or f"{socket.gethostname()}/{secrets.token_hex(3)}"
+        self._island, self._wanted, self._bind, self._over = island, host, bind, over
+        self.start_id = secrets.randbits(30) + 1
+        self.address = ""
+        self._grpc = new_server()
+        self._code = Blobs()
+        self._sources: dict[int, Source] = {}
+        self._sinks: dict[int, Sink] = {}  # by buffer
+        self._filling: dict[int, int] = {}  # transfer -> buffer
+        self._local: dict[tuple[int, int, int], bytes] = {}  # chunks from this host to itself
+        self._acts = self._table()
+        self.ended = False
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> int:
+        """Our number. Raises Wrong where the controller will not have us."""
+        port = self.access.bind(self._grpc, self._bind)
+        self.address = f"{self._bind.rpartition(':')[0]}:{port}"
+        about = self.devices.about()
+        request = calls.Enrol(
+            self.name, self.start_id, self.address, about.platform, about.kind, about.devices, about.memory,
+            self._island, self._wanted,
+        )  # fmt: skip
+        self._channel = self.access.channel(self.controller)
+        said: calls.Enrolled = await calls.ask(self._channel, self.access, request)
+        self.cluster = said.cluster
+        self.host = Host(said.host, said.cluster, incarnation=time.time_ns() // 1_000_000, beat=said.beat)
+        endpoint = for_host(self.host, said.host, self.start_id, said.lease)
+        self.node = Node(
+            endpoint, self._perform, Names(said.host, said.secret), access=self.access, contents=self._contents,
+            failed=self._fail,
+        )  # fmt: skip
+        self.node.directory["controller"] = self.controller
+        self.node.serve(self._grpc)
+        self.devices.post = self.node.post
+        await self._grpc.start()
+        self.node.start()
+        return said.host
+
+    async def stop(self) -> None:
+        self.ended = True
+        self.devices.close()
+        await self.node.stop()
+        await self._grpc.stop(0.2)
+        await self._channel.close()
+
+    def leave(self, reason: str) -> None:
+        """Ask to be drained; Stop follows when nothing lies here any more."""
+        self.node.feed(e.LeaveRequested(reason))
+
+    def _fail(self, error: BaseException) -> None:
+        log.error("host %s failed: %s", self.name, error, exc_info=error)
+        self._end(f"{type(error).__name__}: {error}")
+
+    def _end(self, reason: str) -> None:
+        if not self.ended:
+            self.ended = True
+            self._over(reason)
+
+    # --- what core commands -----------------------------------------------------------------------------------
+
+    def _perform(self, effect: Any) -> None:
+        self._acts[type(effect)](effect)
+
+    def _table(self) -> dict[type, Callable[[Any], None]]:
+        devices = self.devices
+        acts: dict[type, Callable[[Any], None]] = {
+            e.Launch: lambda effect: devices.launch(effect, self._plan_of(effect.run)),
+            e.Prepare: lambda effect: devices.prepare(effect, self._plan_of(effect.run)),
+            e.MakeBuffer: devices.make,
+            e.FreeBuffer: lambda effect: devices.free(effect.buffer),
+            e.CompileCode: self._compile_soon,
+            e.CountRows: devices.count,
+            e.SpillBuffer: devices.spill,
+            e.RestoreBuffer: devices.restore,
+            e.Abandon: lambda effect: devices.abandon(effect.seqs),
+            e.Reform: lambda effect: devices.reform(effect, self._world(effect)),
+            e.Stop: lambda effect: self._end(effect.reason),
+            e.Tell: lambda effect: log.info("%s", effect.text),
+            e.ExpectRecv: lambda effect: None,
+            e.DropTransfer: lambda effect: None,  # Sent or Received follows
+        }
+        acts |= dict.fromkeys((e.OpenSend, e.OpenRecv, e.Send, e.Fill, e.Received, e.Sent), self._carry)
+        return acts
+
+    def _compile_soon(self, command: e.CompileCode) -> None:
+        self.node.loop.call_soon_threadsafe(lambda: self.node.task(self._compile(command)))
+
+    def _plan_of(self, run: int) -> Plan:
+        plan = self.host.executor.plan_of(run)
+        assert plan is not None, f"run {run} is launched and not known"
+        return plan
+
+    def _world(self, command: e.Reform) -> World:
+        island = self.cluster.island_of_host(self.host.host)
+        address = self.node.directory.get(world_name(island.index, command.epoch), "")
+        members = list(spans.items(command.members))
+        devices = {host: tuple(self.cluster.devices_of(host)) for host in members}
+        return World(command.epoch, address, members, self.host.host, devices)
+
+    async def _compile(self, command: e.CompileCode) -> None:
+        plan = self.host.executor.plan(command.plan)
+        if plan is None:
+            return  # forgotten meanwhile: nobody waits for it
+        code = plan.codes[command.code]
+        names = [name for name in (code.code, *(part.code for part in code.parts)) if name]
+        try:
+            blobs = {name: await self._find(name) for name in dict.fromkeys(names)}
+        except Wrong as wrong:
+            self.node.feed(e.CodeReady(command.plan, command.code, Blame("code", str(wrong))))
+            return
+        self.devices.compile(command, plan, blobs)
+
+    async def _find(self, name: str) -> bytes:
+        known = self._code.find(name)
+        if known is None:
+            found: calls.Found = await calls.ask(self._channel, self.access, calls.Find(name))
+            if self._code.keep(found.code) != name:
+                raise Wrong(
+                    f"what the controller keeps as code {name[:12]} is not that", grpc.StatusCode.DATA_LOSS
+                )
+            known = found.code
+        return known
+
+    # --- contents -----------------------------------------------------------------------------------------------
+
+    def _carry(self, effect: Any) -> None:
+        match effect:
+            case e.OpenSend(transfer=transfer, buffer=buffer, blame=None):
+                self._sources[transfer] = Source(
+                    effect, self.host.host, self.cluster, lambda: self.devices.shards(buffer)
+                )
+            case e.Send(message=Chunk() as chunk):  # to ourselves
+                self._local[chunk.transfer, chunk.piece, chunk.offset] = self._contents(chunk)()
+            case e.OpenRecv(transfer=transfer, buffer=buffer):
+                self._sinks[transfer] = Sink(effect, self.host.host, self.cluster)
+                self._filling[transfer] = buffer
+            case e.Fill(chunk=chunk):
+                sink = self._sinks.get(chunk.transfer)
+                if sink is not None:
+                    local = self._local.pop((chunk.transfer, chunk.piece, chunk.offset), None)
+                    sink.fill(chunk, self.node.cargo if local is None else local)
+            case e.Received(transfer=transfer, blame=blame):
+                filled, target = self._sinks.pop(transfer, None), self._filling.pop(transfer, -1)
+                if blame is None and filled is not None and filled.layout is not None:
+                    self.devices.fill(target, filled.layout, filled.shards())
+            case e.Sent(transfer=transfer):
+                self._sources.pop(transfer, None)
+            case _:
+                pass
+
+    def _contents(self, chunk: Chunk) -> Load:
+        """A chunk may be sent again when its receiver has all, and its source is gone: nobody reads it."""
+        source = self._sources.get(chunk.transfer)
+        return bytes if source is None else lambda: source.bytes_of(chunk)

@@ -1,0 +1,142 @@
+"""The unary calls beside the streams: their messages, how they are asked and how they are answered.
+
+Enrol    a host asks for its number, and shows what it has
+About    a client asks what the cluster is
+Keep     a client leaves code with the controller's process, before the message that names it
+Find     a host fetches it there, by the hash of its contents
+Status   anybody who may come asks how things are
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+import msgspec
+
+from core.topology import Cluster
+
+from .access import Access
+
+SERVICE = "seaway.Cluster"
+
+
+class Enrol(msgspec.Struct, frozen=True):
+    """name: of the agent, the same each time it starts. start: of this process, another each time.
+
+    host: the number that it wants; -1 any of its island. island: "" any that has room."""
+
+    name: str
+    start: int
+    address: str
+    platform: str
+    kind: str
+    devices: int
+    memory: int
+    island: str = ""
+    host: int = -1
+
+
+class Enrolled(msgspec.Struct, frozen=True):
+    host: int
+    cluster: Cluster
+    secret: bytes
+    lease: int
+    beat: int
+
+
+class About(msgspec.Struct, frozen=True):
+    version: str
+
+
+class Described(msgspec.Struct, frozen=True):
+    """What a client must know before it traces: platforms name what its code is lowered for."""
+
+    cluster: Cluster
+    platforms: tuple[str, ...]
+    lease: int
+    version: str
+
+
+class Keep(msgspec.Struct, frozen=True):
+    code: bytes
+
+
+class Kept(msgspec.Struct, frozen=True):
+    hash: str
+
+
+class Find(msgspec.Struct, frozen=True):
+    hash: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    code: bytes
+
+
+class Status(msgspec.Struct, frozen=True):
+    pass
+
+
+class Report(msgspec.Struct, frozen=True):
+    """As JSON, for people and scripts."""
+
+    json: bytes
+
+
+class Wrong(Exception):
+    """The caller cannot have this; the text is for him."""
+
+    def __init__(self, text: str, code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
+    Enrol: Enrolled, About: Described, Keep: Kept, Find: Found, Status: Report,
+}  # fmt: skip
+T = TypeVar("T")
+Answer = Callable[[Any], Awaitable[Any]]
+
+
+async def ask(
+    channel: grpc.aio.Channel, access: Access, request: msgspec.Struct, timeout: float = 30.0
+) -> Any:
+    """The answer; a `Wrong` where the other says no. Waits for a server that is not up yet."""
+    kind = type(request)
+    call = channel.unary_unary(f"/{SERVICE}/{kind.__name__}")
+    try:
+        data = await call(
+            msgspec.msgpack.encode(request), metadata=access.shown(), timeout=timeout, wait_for_ready=True
+        )
+    except grpc.aio.AioRpcError as error:
+        raise Wrong(error.details() or str(error.code()), error.code()) from None
+    return msgspec.msgpack.decode(data, type=PAIRS[kind])
+
+
+def handlers(access: Access, answers: dict[type[msgspec.Struct], Answer]) -> Sequence[grpc.GenericRpcHandler]:
+    methods = {
+        kind.__name__: grpc.unary_unary_rpc_method_handler(_answering(access, kind, act))
+        for kind, act in answers.items()
+    }
+    return [grpc.method_handlers_generic_handler(SERVICE, methods)]
+
+
+def _answering(access: Access, kind: type[msgspec.Struct], act: Answer) -> Callable[..., Awaitable[bytes]]:
+    decoder = msgspec.msgpack.Decoder(kind)
+
+    async def answer(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        shown = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
+        if not access.accepts(shown):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong or missing")
+        try:
+            return msgspec.msgpack.encode(await act(decoder.decode(data)))
+        except Wrong as wrong:
+            await context.abort(wrong.code, str(wrong))
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"this is no {kind.__name__}: {error}")
+        raise AssertionError("abort raises")
+
+    return answer

@@ -1,0 +1,107 @@
+"""Processes that are started here, watched here, and end with us whatever happens.
+
+A child gets a pipe as its standard input and ends when that closes, so it does not outlive its parent, even one that is
+killed. What it says goes into a file, whose end is shown when the child dies before its time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).parents[1]
+TAIL = 2000  # characters of a dead child's words that are shown
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "no_proxy")
+
+
+class Child:
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.name, self.process, self.log = name, process, log
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def tail(self) -> str:
+        try:
+            return self.log.read_text(encoding="utf-8", errors="replace")[-TAIL:].strip()
+        except OSError:
+            return ""
+
+    def ask_to_end(self) -> None:
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            self.process.stdin.close()
+
+
+class Children:
+    """`folder`: for what they say."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._all: list[Child] = []
+        self._lock = threading.Lock()
+
+    def start(
+        self, name: str, module: str, arguments: Sequence[str], env: Mapping[str, str] | None = None, *,
+        stdout: int | IO[bytes] | None = None,
+    ) -> Child:  # fmt: skip
+        """`python -m module arguments`, with `env` on top of ours. stdout: PIPE, to read what it answers."""
+        log = self._folder / f"{name.replace('/', '-')}.log"
+        with log.open("ab") as words:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=stdout or words, stderr=words,
+                env=environment(env or {}), start_new_session=True,  # Ctrl-C is for us alone
+            )  # fmt: skip
+        child = Child(name, process, log)
+        with self._lock:
+            self._all.append(child)
+        return child
+
+    def end(self, child: Child, grace: float = 3.0) -> None:
+        child.ask_to_end()
+        try:
+            child.process.wait(grace)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            child.process.wait()
+        if child.process.stdout is not None:
+            child.process.stdout.close()
+        with self._lock:
+            if child in self._all:
+                self._all.remove(child)
+
+    def end_all(self, grace: float = 3.0) -> None:
+        with self._lock:
+            everyone = list(self._all)
+        for child in everyone:
+            child.ask_to_end()
+        for child in everyone:
+            self.end(child, grace)
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Ours, without proxies (no connection of ours wants one), and with our own code on its path."""
+    found = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
+    path = found.get("PYTHONPATH")
+    found["PYTHONPATH"] = str(ROOT) if not path else f"{path}{os.pathsep}{ROOT}"
+    return found | dict(more)
+
+
+def end_with_parent() -> None:
+    """For a child: end when the standard input closes."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(4096):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

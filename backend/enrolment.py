@@ -1,0 +1,120 @@
+"""Who has which host number: agents ask by name, and keep their number when they come back.
+
+An agent that is there cannot be replaced by another of its name; one that has gone, or was started anew, can. What an
+agent says that it has must be what the cluster has been said to have. Neighbours: `server`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+
+import grpc
+
+from core.topology import Cluster, Island
+
+from .calls import Enrol, Wrong
+
+TAKEN = grpc.StatusCode.ALREADY_EXISTS
+
+
+class Enrolment:
+    """`connected(host)`: whether its process has a stream to us now."""
+
+    def __init__(self, cluster: Cluster, connected: Callable[[int], bool]) -> None:
+        self._cluster, self._connected = cluster, connected
+        self._agents: dict[int, Enrol] = {}  # by host, the last that had the number
+
+    def enrol(self, request: Enrol) -> int:
+        """Its number. Raises Wrong."""
+        known = [host for host, agent in self._agents.items() if agent.name == request.name]
+        if known and self._connected(known[0]) and self._agents[known[0]].start != request.start:
+            at = self._agents[known[0]].address
+            raise Wrong(
+                f"an agent named {request.name!r} is here already, at {at}: give this one another --name, or end "
+                "that one",
+                TAKEN,
+            )
+        if known and request.host in (-1, known[0]):
+            self._fits(request, self._cluster.island_of_host(known[0]))
+            self._agents[known[0]] = request
+            return known[0]
+        host = self._asked(request) if request.host >= 0 else self._free(request)
+        self._fits(request, self._cluster.island_of_host(host))
+        self._agents[host] = request
+        return host
+
+    def _asked(self, request: Enrol) -> int:
+        if request.host >= self._cluster.hosts:
+            raise Wrong(f"there is no host {request.host}: the cluster has hosts 0-{self._cluster.hosts - 1}")
+        island = self._cluster.island_of_host(request.host)
+        if request.island and request.island != island.name:
+            raise Wrong(f"host {request.host} is one of island {island.name!r}, not of {request.island!r}")
+        if self._taken(request.host, request):
+            raise Wrong(
+                f"host {request.host} is here already: agent {self._agents[request.host].name!r} at "
+                f"{self._agents[request.host].address}",
+                TAKEN,
+            )
+        return request.host
+
+    def _free(self, request: Enrol) -> int:
+        islands = [self._island(request.island)] if request.island else list(self._cluster.islands)
+        for island in islands:
+            for host in range(island.base_host, island.base_host + island.hosts):
+                if host not in self._agents and island.per_host == request.devices:
+                    return host
+        for island in islands:  # none that was never taken: one whose agent has gone
+            for host in range(island.base_host, island.base_host + island.hosts):
+                if not self._taken(host, request) and island.per_host == request.devices:
+                    return host
+        where = f"island {request.island!r}" if request.island else "the cluster"
+        raise Wrong(
+            f"{where} has no free host with {request.devices} devices: {self._cluster.describe()}. Start the "
+            "controller with more hosts, or end an agent",
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+        )
+
+    def _island(self, name: str) -> Island:
+        names = [island.name for island in self._cluster.islands]
+        if name not in names:
+            near = get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(map(repr, names))}"
+            raise Wrong(f"no island is called {name!r}; {hint}", grpc.StatusCode.NOT_FOUND)
+        return self._cluster.island(name)
+
+    def _taken(self, host: int, request: Enrol) -> bool:
+        agent = self._agents.get(host)
+        return agent is not None and agent.start != request.start and self._connected(host)
+
+    def _fits(self, request: Enrol, island: Island) -> None:
+        if request.devices != island.per_host:
+            raise Wrong(
+                f"agent {request.name!r} has {request.devices} devices, and hosts of island {island.name!r} have "
+                f"{island.per_host}"
+            )
+        others = {agent.platform for host, agent in self._agents.items() if self._of(island, host)}
+        if others and request.platform not in others:
+            raise Wrong(
+                f"agent {request.name!r} has {request.platform} devices, and island {island.name!r} has "
+                f"{', '.join(sorted(others))}: one program cannot run on both"
+            )
+
+    @staticmethod
+    def _of(island: Island, host: int) -> bool:
+        return island.base_host <= host < island.base_host + island.hosts
+
+    # --- what is known --------------------------------------------------------------------------------------------
+
+    def platform_of(self, island: int) -> str:
+        for host, agent in self._agents.items():
+            if self._of(self._cluster.islands[island], host):
+                return agent.platform
+        return ""
+
+    def platforms(self) -> tuple[str, ...]:
+        """For which clients lower their code."""
+        return tuple(sorted({agent.platform for agent in self._agents.values()} - {"timed"}))
+
+    def agents(self) -> dict[int, Enrol]:
+        return dict(self._agents)

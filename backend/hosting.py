@@ -1,0 +1,161 @@
+"""Agents as a program, `python -m backend.hosting --controller HOST:PORT`: a host of real devices, or many timed ones.
+
+It ends when it is told to (SIGTERM: drained first), or when its parent does (`--with-parent`). One that the controller
+has dismissed, because it was gone too long, begins anew by itself, as another process image under the same id.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .access import Access, Refused, read
+from .agent import Agent
+from .calls import Wrong
+from .children import end_with_parent
+from .devices import Devices
+
+PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
+GRACE = 20.0  # seconds to be drained in
+AGAIN = 3  # exit status inside: begin anew
+
+
+def options() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="seaway agent", description="A host of a Seaway cluster: its devices, for all its clients."
+    )
+    add = found.add_argument
+    add("--controller", required=True, metavar="HOST:PORT", help="where the controller listens")
+    add("--name", default="", help="the same each time this host starts; default: from the host's name")
+    add("--island", default="", help="which island it belongs to; default: any that has room")
+    add("--host", type=int, default=-1, help="which number it wants; default: any of its island")
+    add(
+        "--bind", default="127.0.0.1:0", metavar="ADDRESS:PORT", help="where other hosts and clients reach it"
+    )
+    add(
+        "--platform",
+        default="auto",
+        choices=PLATFORMS,
+        help="devices: what JAX finds, or `timed`, which only take time",
+    )
+    add("--devices", type=int, default=0, help="devices of this host, where that is a choice (cpu, timed)")
+    add("--hosts", type=int, default=1, help="timed: so many hosts in this process")
+    add(
+        "--memory",
+        type=int,
+        default=0,
+        help="bytes of each device that programs may use; 0: what the platform says",
+    )
+    add("--cache", default="", metavar="FOLDER", help="compiled code is kept here between starts")
+    add("--token-file", default="", help="a file with the cluster's token")
+    for each in ("ca", "cert", "key"):
+        add(f"--{each}", default="", help="PEM file, for mutual TLS")
+    add("--with-parent", action="store_true", help="end when the standard input closes")
+    add("--verbose", action="store_true", help="log what happens")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    chosen = options().parse_args(words)
+    logging.basicConfig(
+        level=logging.INFO if chosen.verbose else logging.WARNING,
+        format="%(asctime)s %(name)s %(levelname)s %(message)s",
+    )
+    if chosen.with_parent:
+        end_with_parent()
+    code = 1
+    try:
+        access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
+        prepare(chosen)
+        code = asyncio.run(serve(chosen, access))
+    except (Refused, Wrong) as error:
+        print(f"seaway agent: {error}", file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        code = 130
+    if code == AGAIN:
+        os.execv(sys.executable, [sys.executable, "-m", "backend.hosting", *words])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a member of a collective world that exits in order would wait for the others
+
+
+def prepare(chosen: argparse.Namespace) -> None:
+    """What JAX must find in the environment before it is imported."""
+    if chosen.platform in ("timed", "auto", "cuda", "tpu") and not (
+        chosen.platform == "auto" and chosen.devices
+    ):
+        if chosen.platform in ("cuda", "tpu"):
+            os.environ["JAX_PLATFORMS"] = chosen.platform
+        return
+    count = chosen.devices or 1
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("NPROC", str(max(32, 2 * count)))  # else more than 32 collectives under way hang
+    flags = f"--xla_force_host_platform_device_count={count} --xla_cpu_collective_timeout_seconds=20"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+
+
+def devices_of(chosen: argparse.Namespace) -> Devices:
+    if chosen.platform == "timed":
+        from .timed import TimedDevices
+
+        return TimedDevices(chosen.devices or 1, chosen.memory)
+    from .pjrt import PjrtDevices
+
+    return PjrtDevices(memory=chosen.memory, cache=Path(chosen.cache) if chosen.cache else None)
+
+
+async def serve(chosen: argparse.Namespace, access: Access) -> int:
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[str] = loop.create_future()
+
+    def ended(reason: str) -> None:
+        loop.call_soon_threadsafe(lambda: None if over.done() else over.set_result(reason))
+
+    count = chosen.hosts if chosen.platform == "timed" else 1
+    agents = [_agent(chosen, access, ended, number if count > 1 else -1) for number in range(count)]
+    for agent in agents:
+        await agent.start()
+    leaving = _leave_when_told(loop, agents)
+    print(f"hosts {', '.join(str(agent.host.host) for agent in agents)} at {agents[0].address}", flush=True)
+    reason = await over
+    for agent in agents:
+        await agent.stop()
+    if leaving.is_set():
+        return 0
+    print(f"seaway agent: dismissed: {reason}; beginning anew", file=sys.stderr)
+    return AGAIN
+
+
+def _agent(chosen: argparse.Namespace, access: Access, ended: Callable[[str], None], number: int) -> Agent:
+    name = chosen.name if number < 0 or not chosen.name else f"{chosen.name}-{number}"
+    host = chosen.host if chosen.host < 0 or number < 0 else chosen.host + number
+    return Agent(
+        chosen.controller, devices_of(chosen), name=name, island=chosen.island, host=host, access=access,
+        bind=chosen.bind, over=ended,
+    )  # fmt: skip
+
+
+def _leave_when_told(loop: asyncio.AbstractEventLoop, agents: Sequence[Agent]) -> asyncio.Event:
+    leaving = asyncio.Event()
+
+    def leave() -> None:
+        if not leaving.is_set():
+            leaving.set()
+            for agent in agents:
+                agent.leave("it was told to end")
+            loop.call_later(GRACE, os._exit, 1)
+
+    loop.add_signal_handler(signal.SIGTERM, leave)
+    return leaving
+
+
+if __name__ == "__main__":
+    sys.exit(main())

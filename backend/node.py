@@ -1,0 +1,349 @@
+"""A machine on the network: its endpoint in an asyncio loop, its streams to others, its one timer, its lock.
+
+    user's thread, device threads --feed, post--> Node --Write--> outbox --sender--> gRPC stream
+    gRPC stream --reader--> PacketCame --> Node --other effects--> perform
+
+Any thread may `feed`: the machine is touched under `lock` only. Connections live in the loop. A stream is one gRPC call
+that either end may have begun; who dials whom is the endpoint's affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+import msgspec
+
+from core import effects as e
+from core import wire
+from core.dataplane import Chunk
+from core.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, Hang, Hello, PacketCame, Write
+from core.peers import CONTROLLER
+
+from . import parcels
+from .access import OPTIONS, Access
+from .parcels import Address, Packet
+
+STREAM = "/seaway.Node/Stream"
+RETRY = 0.05  # seconds between attempts to reach a peer, at first
+RETRY_MOST = 1.0
+REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+
+Read = Callable[[], Awaitable[Any]]
+Put = Callable[[bytes], Awaitable[Any]]
+Load = Callable[[], bytes]
+
+
+class Names(Protocol):
+    """How a process calls itself and others on streams: what a driver knows and core does not."""
+
+    def mine(self, peer: int) -> tuple[str, str]:
+        """As whom we come to a peer that we dial, and the proof of it."""
+
+    def name_of(self, peer: int) -> str:
+        """By what name a peer that we dial stands in the directory."""
+
+    def peer_of(self, name: str, proof: str) -> int | None:
+        """Who comes; None if that cannot be."""
+
+    def beside(self, peer: int, message: msgspec.Struct) -> list[parcels.Any]:
+        """What is to go ahead of a message, on the same stream."""
+
+
+class Outbox:
+    """What one connection has still to carry. Filled from any thread, emptied by its sender in the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._items: deque[tuple[parcels.Any, Load | None] | None] = deque()
+        self._filled = asyncio.Event()
+        self._waiting = False
+
+    def put(self, parcel: parcels.Any | None, load: Load | None = None) -> None:
+        """None: the end."""
+        self._items.append(None if parcel is None else (parcel, load))
+        if self._waiting:
+            self._waiting = False
+            if threading.get_ident() == getattr(self._loop, "_thread_id", None):
+                self._filled.set()
+            else:
+                self._loop.call_soon_threadsafe(self._filled.set)
+
+    async def take(self) -> list[parcels.Any]:
+        """As many as a message holds, their contents loaded; none at the end."""
+        while not self._items:
+            self._filled.clear()
+            self._waiting = True
+            if self._items:  # came between the two lines above
+                self._waiting = False
+                break
+            await self._filled.wait()
+        found: list[parcels.Any] = []
+        size = 0
+        while self._items and len(found) < parcels.MANY and size < parcels.BATCH:
+            item = self._items.popleft()
+            if item is None:
+                self._items.appendleft(None)
+                break
+            parcel, load = item
+            if load is not None and isinstance(parcel, Packet):
+                contents = await self._loop.run_in_executor(None, load)
+                parcel = Packet(parcel.packet, contents)
+            size += len(parcel.packet) + len(parcel.contents) if isinstance(parcel, Packet) else 64
+            found.append(parcel)
+        return found
+
+
+class Node:
+    """`perform` carries out what is no affair of connections, under the lock. `contents`: how to get the bytes of a
+    chunk that leaves; it is called in a copying thread."""
+
+    def __init__(
+        self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
+        contents: Callable[[Chunk], Load] = lambda chunk: bytes, failed: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self.endpoint, self._perform, self._contents = endpoint, perform, contents
+        self.names, self.access, self._failed = names, access, failed
+        self.lock = threading.RLock()
+        self.loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self.loop._thread_id = self._thread  # type: ignore[attr-defined]  # asyncio's own name for it
+        self.directory: dict[str, str] = {}
+        self.passes: dict[str, str] = {}  # that we have been given: name -> proof
+        self.cargo = b""
+        self.carried = [0, 0]  # bytes of contents: taken, sent
+        self._announced: dict[str, str] = {}
+        self._outboxes: dict[int, Outbox] = {}
+        self._wanted: dict[int, asyncio.Task[None]] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due: int | None = None
+        self._encoded: tuple[msgspec.Struct | None, bytes] = (None, b"")
+        self.stopped = False
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    def serve(self, server: grpc.aio.Server) -> None:
+        """Take streams of others that come to this server."""
+        handler = grpc.stream_stream_rpc_method_handler(self._accept)
+        _, service, method = STREAM.split("/")
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
+
+    def start(self) -> None:
+        with self.lock:
+            self._obey(self.endpoint.start(self.now()))
+
+    async def stop(self) -> None:
+        self.stopped = True
+        if self._timer:
+            self._timer.cancel()
+        tasks = [*self._tasks, *self._wanted.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for channel in self._channels.values():
+            await channel.close()
+
+    def task(self, work: Any) -> asyncio.Task[Any]:
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failed(task.exception())  # type: ignore[arg-type]
+
+    @staticmethod
+    def now() -> int:
+        return time.monotonic_ns()
+
+    # --- the machine ----------------------------------------------------------------------------------------
+
+    def post(self, event: e.Effect) -> None:
+        if not self.stopped:
+            self.loop.call_soon_threadsafe(self.feed, event)
+
+    def feed(self, event: e.Effect) -> None:
+        if self.stopped:
+            return
+        try:
+            with self.lock:
+                self._obey(self.endpoint.handle(event, self.now()))
+        except Exception as error:
+            self._failed(error)
+
+    def _obey(self, effects: list[e.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Write():
+                    self._write(effect)
+                case Dial(peer):
+                    self._in_loop(self._want, peer)
+                case Hang(peer):
+                    self._in_loop(self._hang, peer)
+                case _:
+                    self._perform(effect)
+        due = self.endpoint.next_wakeup()
+        if due is not None and due != self._due:
+            self._due = due
+            self._in_loop(self._arm, due)
+
+    def _in_loop(self, act: Callable[..., Any], *arguments: Any) -> None:
+        if threading.get_ident() == self._thread:
+            act(*arguments)
+        else:
+            self.loop.call_soon_threadsafe(act, *arguments)
+
+    def _arm(self, due: int) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if not self.stopped:
+            self._timer = self.loop.call_later(max(0, due - self.now()) / 1e9, self._ring)
+
+    def _ring(self) -> None:
+        self._due = None
+        self.feed(e.Wakeup())
+
+    def _write(self, write: Write) -> None:
+        outbox, packet = self._outboxes.get(write.peer), write.packet
+        if outbox is None:
+            return  # a connection just lost: its ConnectionDown is on the way
+        if isinstance(packet, Hello) or packet.message is None:
+            outbox.put(Packet(wire.encode_packet(packet)))
+            return
+        message = packet.message
+        for parcel in self.names.beside(write.peer, message):
+            outbox.put(parcel)
+        if self._encoded[0] is not message:
+            self._encoded = message, wire.encode(message)
+        load = self._contents(message) if isinstance(message, Chunk) else None
+        if isinstance(message, Chunk):
+            self.carried[1] += message.nbytes
+        outbox.put(Packet(wire.encode_packet(packet, self._encoded[1])), load)
+
+    def connected(self, peer: int) -> bool:
+        return peer in self._outboxes
+
+    # --- streams --------------------------------------------------------------------------------------------
+
+    def announce(self, name: str, address: str) -> None:
+        """To all, now and later."""
+        with self.lock:
+            self.directory[name] = self._announced[name] = address
+            for outbox in self._outboxes.values():
+                outbox.put(Address(name, address))
+
+    def _want(self, peer: int) -> None:
+        if peer not in self._wanted and not self.stopped:
+            self._wanted[peer] = self.loop.create_task(self._dial(peer))
+
+    def _hang(self, peer: int) -> None:
+        self._wanted.pop(peer, None)
+        outbox = self._outboxes.get(peer)
+        if outbox is not None:
+            outbox.put(None)
+
+    async def _accept(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        said = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
+        if not self.access.accepts(said):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong or missing")
+        peer = self.names.peer_of(said.get("name", ""), said.get("proof", ""))
+        if peer is None:
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED, f"nobody here is called {said.get('name', '')!r}"
+            )
+        assert peer is not None
+        await self._talk(peer, context.read, context.write)
+
+    async def _dial(self, peer: int) -> None:
+        pause = RETRY
+        while self._wanted.get(peer) is asyncio.current_task() and not self.stopped:
+            address = self.directory.get(self.names.name_of(peer))
+            begun = time.monotonic()
+            if address:
+                name, proof = self.names.mine(peer)
+                shown = (("name", name), ("proof", proof), *self.access.shown())
+                call = self._channel(address).stream_stream(STREAM)(metadata=shown)
+                try:
+                    await call.wait_for_connection()
+                    await self._talk(peer, call.read, call.write)
+                except grpc.aio.AioRpcError as error:
+                    if peer == CONTROLLER and error.code() in REFUSED:
+                        self._failed(PermissionError(f"{address} refuses us: {error.details()}"))
+                finally:
+                    call.cancel()
+            pause = RETRY if time.monotonic() - begun > RETRY_MOST else min(2 * pause, RETRY_MOST)
+            await asyncio.sleep(pause)
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        found = self._channels.get(address)
+        if found is None:
+            found = self._channels[address] = self.access.channel(address)
+        return found
+
+    async def _talk(self, peer: int, read: Read, put: Put) -> None:
+        """The life of one connection, whoever dialled."""
+        outbox = Outbox(self.loop)
+        with self.lock:
+            self._outboxes[peer] = outbox
+            for name, address in self._announced.items():
+                outbox.put(Address(name, address))
+        self.feed(ConnectionUp(peer))
+        ends = [
+            asyncio.ensure_future(self._send(put, outbox)),
+            asyncio.ensure_future(self._read(peer, read, outbox)),
+        ]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
+            with self.lock:
+                current = self._outboxes.get(peer) is outbox
+                if current:
+                    del self._outboxes[peer]
+            if current:
+                self.feed(ConnectionDown(peer))
+
+    @staticmethod
+    async def _send(put: Put, outbox: Outbox) -> None:
+        while batch := await outbox.take():
+            await put(parcels.encode(batch))
+
+    async def _read(self, peer: int, read: Read, outbox: Outbox) -> None:
+        while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:
+            try:
+                for parcel in parcels.decode(data):
+                    self._take(peer, parcel)
+            except wire.Unreadable as error:
+                self.feed(e.Malformed(peer, str(error)))
+                return
+
+    def _take(self, peer: int, parcel: parcels.Any) -> None:
+        if isinstance(parcel, Packet):
+            packet = wire.decode_packet(parcel.packet)
+            with self.lock:
+                self.cargo = parcel.contents
+                self.carried[0] += len(parcel.contents)
+                self.feed(PacketCame(peer, packet))
+                self.cargo = b""
+        elif peer != CONTROLLER:
+            self.feed(e.Malformed(peer, f"only the controller says a {type(parcel).__name__}"))
+        elif isinstance(parcel, Address):
+            self.directory[parcel.name] = parcel.address
+        else:
+            self.passes[parcel.name] = parcel.proof
+
+
+def new_server() -> grpc.aio.Server:
+    return grpc.aio.server(options=OPTIONS)

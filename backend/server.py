@@ -1,0 +1,188 @@
+"""The controller as a process: core's machine on a node, hosts enrolled, code kept, worlds formed, questions answered.
+
+    agents --Enrol--> Hosts (who has which number)        clients --About, Keep--> blobs
+    streams <--> Node <--> core.controller --FormWorld--> worlds --> coordination processes
+
+It may live in a process of its own (`python -m seaway controller`) or in a thread of a user's (`sw.local`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+
+from core import effects as e
+from core import messages as m
+from core import peers
+from core.controller import Config, Controller
+from core.endpoint import for_controller
+from core.policy import Fifo, Policy
+from core.topology import Cluster
+from core.trace import Trace
+
+from . import access, calls, parcels
+from .access import Access
+from .blobs import Blobs
+from .calls import Wrong
+from .children import Children
+from .enrolment import Enrolment
+from .node import Node, new_server
+from .status import status_of
+from .worlds import Worlds
+
+S = 1_000_000_000
+LEASE = 10 * S
+BEAT = S
+log = logging.getLogger("seaway.controller")
+
+
+class Names:
+    """As `node.Names`, for the controller: it dials nobody."""
+
+    def __init__(self, hosts: int, secret: bytes) -> None:
+        self._hosts, self._secret = hosts, secret
+        self._clients: dict[str, int] = {}  # by what they call themselves until they have a number
+
+    def mine(self, peer: int) -> tuple[str, str]:
+        raise AssertionError("the controller dials nobody")
+
+    def name_of(self, peer: int) -> str:
+        raise AssertionError("the controller dials nobody")
+
+    def peer_of(self, name: str, proof: str) -> int | None:
+        kind, _, number = name.partition("/")
+        if kind == "host" and number.isdigit() and int(number) < self._hosts:
+            return int(number) if access.proves(self._secret, name, proof) else None
+        if kind == "who" and len(number) >= 32:
+            return self._clients.setdefault(number, self._hosts + len(self._clients))
+        return None
+
+    def beside(self, peer: int, message: msgspec.Struct) -> list[parcels.Any]:
+        """A client learns its number, and with it the proof of it."""
+        if peer < self._hosts:
+            return []
+        notes = message.notes if isinstance(message, m.Notes) else (message,)
+        return [
+            parcels.Pass(name, access.proof(self._secret, name))
+            for note in notes
+            if isinstance(note, m.Opened)
+            for name in (f"client/{note.client}",)
+        ]
+
+
+class Server:
+    """`bind`: where to listen, "127.0.0.1:0" any free port of this machine alone. Use within an asyncio loop."""
+
+    def __init__(
+        self, cluster: Cluster, *, folder: Path, policy: Callable[[], Policy] = Fifo, config: Config | None = None,
+        access: Access | None = None, bind: str = "127.0.0.1:0", lease: int = LEASE, beat: int = BEAT,
+        incarnation: int = 0, secret: bytes = b"", platform: str = "cpu", trace: Trace | None = None,
+    ) -> None:  # fmt: skip
+        self.cluster, self.access, self._bind = cluster, access or Access(), bind
+        self.access.may_bind(bind)
+        self.lease, self.beat, self.platform = lease, beat, platform
+        self.trace = trace if trace is not None else Trace()
+        self.secret = secret or secrets.token_bytes(32)
+        self.controller = Controller(
+            cluster, policy, config or Config(), incarnation=incarnation, trace=self.trace
+        )
+        identity = secrets.randbits(30) + 1
+        endpoint = for_controller(self.controller, identity, lease)
+        names = Names(cluster.hosts, self.secret)
+        self.node = Node(endpoint, self._perform, names, access=self.access, failed=self._fail)
+        self.children = Children(folder)
+        self.worlds = Worlds(
+            self.children, bind.rpartition(":")[0] or "127.0.0.1",
+            lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
+        )  # fmt: skip
+        self.enrolment = Enrolment(cluster, self._connected)
+        self.blobs = Blobs()
+        self.told: list[str] = []  # what the controller has had to say, the last of it
+        self.failure: asyncio.Future[None] = self.node.loop.create_future()
+        self.address = ""
+        self._grpc = new_server()
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> str:
+        """Where it can be reached."""
+        self.node.serve(self._grpc)
+        answers: dict[type[msgspec.Struct], calls.Answer] = {
+            calls.Enrol: self._enrol, calls.About: self._about, calls.Keep: self._keep, calls.Find: self._find,
+            calls.Status: self._status,
+        }  # fmt: skip
+        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers))
+        port = self.access.bind(self._grpc, self._bind)
+        await self._grpc.start()
+        self.address = f"{self._bind.rpartition(':')[0]}:{port}"
+        self.node.start()
+        return self.address
+
+    async def stop(self) -> None:
+        await self.node.stop()
+        await self._grpc.stop(0.2)
+        await asyncio.to_thread(self.children.end_all)
+
+    def _fail(self, error: BaseException) -> None:
+        log.error("the controller failed: %s", error, exc_info=error)
+        if not self.failure.done():
+            self.failure.set_exception(error)
+
+    # --- what core commands -----------------------------------------------------------------------------------
+
+    def _perform(self, effect: Any) -> None:
+        match effect:
+            case e.FormWorld():
+                self.node.loop.call_soon_threadsafe(self.node.task, self.worlds.form(effect))
+            case e.Tell(text):
+                log.info("%s", text)
+                self.told = [*self.told[-99:], text]
+            case _:
+                raise NotImplementedError(effect)
+
+    # --- what is asked ------------------------------------------------------------------------------------------
+
+    def _connected(self, host: int) -> bool:
+        return self.node.connected(host)
+
+    async def _enrol(self, request: calls.Enrol) -> calls.Enrolled:
+        host = self.enrolment.enrol(request)
+        log.info("agent %r is host %d, at %s", request.name, host, request.address)
+        self.node.announce(f"host/{host}", request.address)
+        return calls.Enrolled(host, self.cluster, self.secret, self.lease, self.beat)
+
+    async def _about(self, request: calls.About) -> calls.Described:
+        platforms = self.enrolment.platforms() or (self.platform,)
+        return calls.Described(self.cluster, platforms, self.lease, request.version)
+
+    async def _keep(self, request: calls.Keep) -> calls.Kept:
+        try:
+            return calls.Kept(self.blobs.keep(request.code))
+        except ValueError as error:
+            raise Wrong(str(error), grpc.StatusCode.RESOURCE_EXHAUSTED) from None
+
+    async def _find(self, request: calls.Find) -> calls.Found:
+        code = self.blobs.find(request.hash)
+        if code is None:
+            raise Wrong(f"no client has left code {request.hash[:12]}", grpc.StatusCode.NOT_FOUND)
+        return calls.Found(code)
+
+    async def _status(self, request: calls.Status) -> calls.Report:
+        with self.node.lock:
+            return calls.Report(msgspec.json.encode(status_of(self)))
+
+    # --- for whoever runs it ------------------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        """All islands run."""
+        return all(book.phase == "running" for book in self.controller.books.islands)
+
+    def is_client(self, peer: int) -> bool:
+        return peers.is_client(peer) or peer >= self.cluster.hosts

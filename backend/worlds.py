@@ -1,0 +1,69 @@
+"""The collective worlds of islands: a coordination process for each epoch, so that nobody's death takes others along.
+
+The service of an old epoch stays until the next but one has formed: its members may still be leaving it.
+Neighbours: `server`, which hears FormWorld; `coordination`, the process; `children`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Callable
+
+from core import effects as e
+from core import spans
+from core.messages import Blame
+
+from .children import Child, Children
+
+PATIENCE = 30.0  # seconds for the service to say its port
+
+
+def world_name(island: int, epoch: int) -> str:
+    return f"world/{island}/{epoch}"
+
+
+class Worlds:
+    """`bind`: where services listen; `collective`: whether an island's hosts need one at all (not if they have no
+    devices that talk). `announce(name, address)`, and then `post` WorldUp."""
+
+    def __init__(
+        self, children: Children, bind: str, collective: Callable[[int], bool],
+        announce: Callable[[str, str], None], post: Callable[[e.Effect], None],
+    ) -> None:  # fmt: skip
+        self._children, self._bind, self._collective = children, bind, collective
+        self._announce, self._post = announce, post
+        self._services: dict[int, list[Child]] = {}
+
+    async def form(self, command: e.FormWorld) -> None:
+        island, epoch = command.island, command.epoch
+        members = spans.count(command.members)
+        name = world_name(island, epoch)
+        try:
+            address = ""
+            if members > 1 and self._collective(island):
+                address = await asyncio.to_thread(self._serve, island, name, members)
+        except Exception as error:
+            self._post(e.WorldFailed(island, epoch, Blame("world", str(error))))
+            return
+        self._announce(name, address)
+        self._post(e.WorldUp(island, epoch))
+
+    def _serve(self, island: int, name: str, members: int) -> str:
+        arguments = ["--members", str(members), "--bind", self._bind]
+        child = self._children.start(name, "backend.coordination", arguments, stdout=subprocess.PIPE)
+        services = self._services.setdefault(island, [])
+        services.append(child)
+        while len(services) > 2:
+            self._children.end(services.pop(0))
+        assert child.process.stdout is not None
+        line = child.process.stdout.readline().strip()
+        if not line.isdigit():
+            raise RuntimeError(
+                f"the coordination service of {name} did not start: {child.tail() or 'it said nothing'}"
+            )
+        return f"{self._bind}:{int(line)}"
+
+    @property
+    def running(self) -> int:
+        return sum(child.alive for services in self._services.values() for child in services)

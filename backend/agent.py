@@ -31,7 +31,7 @@ from . import access, calls, parcels
 from .access import Access
 from .blobs import Blobs
 from .calls import Wrong
-from .cargo import Sink, Source
+from .cargo import Misfit, Sink, Source
 from .devices import Devices, World
 from .node import Load, Node, new_server
 from .worlds import world_name
@@ -211,8 +211,7 @@ class Agent:
             case e.Fill(chunk=chunk):
                 sink = self._sinks.get(chunk.transfer)
                 if sink is not None:
-                    local = self._local.pop((chunk.transfer, chunk.piece, chunk.offset), None)
-                    sink.fill(chunk, self.node.cargo if local is None else local)
+                    self._fill(sink, chunk)
             case e.Received(transfer=transfer, blame=blame):
                 filled, target = self._sinks.pop(transfer, None), self._filling.pop(transfer, -1)
                 if blame is None and filled is not None and filled.layout is not None:
@@ -221,6 +220,13 @@ class Agent:
                 self._sources.pop(transfer, None)
             case _:
                 pass
+
+    def _fill(self, sink: Sink, chunk: Chunk) -> None:
+        local = self._local.pop((chunk.transfer, chunk.piece, chunk.offset), None)
+        try:
+            sink.fill(chunk, self.node.cargo if local is None else local)
+        except Misfit as misfit:  # its sender lies, or is another version: nobody else is to suffer
+            self.node.post(e.Malformed(peers.peer_of(chunk.sender), str(misfit)))
 
     def _contents(self, chunk: Chunk) -> Load:
         """A chunk may be sent again when its receiver has all, and its source is gone: nobody reads it."""

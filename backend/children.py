@@ -66,6 +66,10 @@ class Children:
             self._all.append(child)
         return child
 
+    def all(self) -> list[Child]:
+        with self._lock:
+            return list(self._all)
+
     def end(self, child: Child, grace: float = 3.0) -> None:
         child.ask_to_end()
         try:
@@ -80,8 +84,7 @@ class Children:
                 self._all.remove(child)
 
     def end_all(self, grace: float = 3.0) -> None:
-        with self._lock:
-            everyone = list(self._all)
+        everyone = self.all()
         for child in everyone:
             child.ask_to_end()
         for child in everyone:

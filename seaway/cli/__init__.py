@@ -10,9 +10,9 @@ from core.errors import Impossible
 
 from .. import __version__
 from ..errors import SeawayError
-from . import simulate
+from . import cluster, simulate, status
 
-COMMANDS = (simulate,)
+COMMANDS = (simulate, cluster, status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,171 @@
+"""The controller as a program: `python -m backend.controlling`, until SIGTERM, or Ctrl-C, or its parent's end.
+
+What must outlive the process lies in `--state`: how often it has started, so that ids of an earlier start are never
+mistaken for its own, and the secret by which agents know it. Clients and agents come back by themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core import policy as policies
+from core.controller import Config
+from core.errors import Impossible
+from core.policy import Policy
+from core.presets import small
+from core.topology import Cluster
+
+from .access import Refused, read
+from .children import end_with_parent
+from .server import LEASE, Server
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--cluster", default="", metavar="FILE", help="a TOML file with the cluster's islands; or:")
+    add("--islands", type=int, default=1, help="islands (1)")
+    add("--hosts", type=int, default=1, help="hosts of each island (1)")
+    add("--devices-per-host", type=int, default=1, help="devices of each host (1)")
+    add(
+        "--policy",
+        default="fifo",
+        help=f"{', '.join(policies.POLICIES)}, with options as stride:lead=3; or module:Class",
+    )
+
+
+def options() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="seaway controller", description="The one controller of a Seaway cluster."
+    )
+    add_cluster_options(found)
+    add = found.add_argument
+    add(
+        "--bind",
+        default="127.0.0.1:29000",
+        metavar="ADDRESS:PORT",
+        help="where to listen; port 0: any (%(default)s)",
+    )
+    add("--window", type=int, default=Config().window, help="gangs ahead on a device (%(default)s)")
+    add("--fanout", type=int, default=Config().fanout, help="hosts that one process writes to (%(default)s)")
+    add(
+        "--lease",
+        type=float,
+        default=LEASE / 1e9,
+        help="seconds of silence after which a process is gone (%(default)s)",
+    )
+    add("--state", default="", metavar="FOLDER", help="what must outlive this process; default: nothing does")
+    add("--token-file", default="", help="a file with the cluster's token")
+    for each in ("ca", "cert", "key"):
+        add(f"--{each}", default="", help="PEM file, for mutual TLS")
+    add("--with-parent", action="store_true", help="end when the standard input closes")
+    add("--verbose", action="store_true", help="log what happens")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = options().parse_args(arguments)
+    level = logging.INFO if chosen.verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    if chosen.with_parent:
+        end_with_parent()
+    try:
+        return asyncio.run(serve(chosen))
+    except (Refused, Impossible) as error:
+        print(f"seaway controller: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+async def serve(chosen: argparse.Namespace) -> int:
+    access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
+    config = Config(window=chosen.window, fanout=chosen.fanout)
+    state = remembered(Path(chosen.state) if chosen.state else None)
+    with tempfile.TemporaryDirectory(prefix="seaway-") as folder:
+        server = Server(
+            cluster_of(chosen), folder=Path(folder), policy=policy_of(chosen.policy), config=config, access=access,
+            bind=chosen.bind, lease=round(chosen.lease * 1e9), incarnation=state.starts, secret=state.secret,
+        )  # fmt: skip
+        address = await server.start()
+        print(f"controller at {address}: {server.cluster.describe()}", flush=True)
+        told = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.wait()), server.failure]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            return 1 if server.failure.done() else 0
+        finally:
+            await server.stop()
+
+
+def cluster_of(chosen: argparse.Namespace) -> Cluster:
+    if not chosen.cluster:
+        for name in ("islands", "hosts", "devices_per_host"):
+            if getattr(chosen, name) < 1:
+                raise Impossible(f"--{name.replace('_', '-')} {getattr(chosen, name)}: at least 1")
+        return small(chosen.hosts, chosen.devices_per_host, chosen.islands)
+    try:
+        return Cluster.from_table(tomllib.loads(Path(chosen.cluster).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise Impossible(f"cannot read {chosen.cluster}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Impossible(f"{chosen.cluster} is no TOML: {error}") from None
+
+
+def policy_of(text: str) -> Callable[[], Policy]:
+    """By name; or a class or function of a module of whoever deploys: clients cannot bring code here."""
+    module, colon, name = text.partition(":")
+    if not colon or module.split(".")[0] in policies.POLICIES:
+        policies.named(text)  # says now what is wrong with it
+        return lambda: policies.named(text)
+    try:
+        made: Callable[[], Policy] = getattr(import_module(module), name)
+    except ImportError as error:
+        raise Impossible(f"--policy {text}: {error}") from None
+    except AttributeError:
+        raise Impossible(f"--policy {text}: module {module!r} has no {name!r}") from None
+    if not isinstance(made(), Policy):
+        raise Impossible(
+            f"--policy {text}: makes a {type(made()).__name__}, not a policy (core.policy.Policy)"
+        )
+    return made
+
+
+class State(NamedTuple):
+    starts: int
+    secret: bytes
+
+
+def remembered(folder: Path | None) -> State:
+    """And one start more is remembered, before anybody hears from it."""
+    if folder is None:
+        return State(0, b"")
+    path = folder / "controller.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        starts, secret = int(known.get("starts", -1)) + 1, str(known.get("secret") or secrets.token_hex(32))
+        fresh = path.with_suffix(".new")
+        fresh.touch(mode=0o600)
+        fresh.write_text(json.dumps({"starts": starts, "secret": secret}), encoding="utf-8")
+        os.replace(fresh, path)
+        return State(starts, bytes.fromhex(secret))
+    except (OSError, ValueError, AttributeError) as error:
+        raise Refused(f"--state {folder}: {error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""JAX's coordination service as a process of its own, so that no host's death takes the others of its island along.
+
+`python -m backend.coordination --members N` prints its port and serves until its standard input closes. JAX offers no
+public way to run the service apart from member 0; what is used of its inside is in `serve`, and nowhere else.
+
+The service speaks plain gRPC and knows no tokens (see docs/security.md): bind it to an address that only members reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+HEARTBEAT_S = 10  # after so long without a word from a member, it is gone
+SHUTDOWN_S = 1  # members leave when they like: nobody waits for the others
+REGISTER_S = 600  # how long the first members wait for the last
+
+
+def options() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="python -m backend.coordination",
+        description="The coordination service of one collective world. Prints its port; ends with its standard input.",
+    )
+    found.add_argument("--members", type=int, required=True, help="how many processes will join")
+    found.add_argument(
+        "--bind", default="127.0.0.1", metavar="ADDRESS", help="where to listen: an address, or address:port"
+    )
+    found.add_argument(
+        "--heartbeat", type=int, default=HEARTBEAT_S, help="seconds until a silent member is gone"
+    )
+    return found
+
+
+def hold_port(bind: str) -> tuple[socket.socket, str, int]:
+    """The service cannot say which port it was given: so hold one, which both may bind."""
+    address, colon, port = bind.rpartition(":")
+    if not colon or bind.endswith("]"):
+        address, port = bind, "0"
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    held = socket.socket(family)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind((address.strip("[]"), int(port)))
+    return held, address, held.getsockname()[1]
+
+
+def serve(address: str, members: int, heartbeat: int) -> Any:
+    from jaxlib import _jax
+
+    return _jax.get_distributed_runtime_service(
+        address, members, heartbeat_timeout=heartbeat, cluster_register_timeout=REGISTER_S,
+        shutdown_timeout=SHUTDOWN_S, recoverable=True,
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = options().parse_args(arguments)
+    if chosen.members < 1:
+        print(f"coordination: --members {chosen.members}: a world has at least one", file=sys.stderr)
+        return 2
+    try:
+        held, address, port = hold_port(chosen.bind)
+    except (OSError, ValueError) as error:
+        print(f"coordination: --bind {chosen.bind}: {error}", file=sys.stderr)
+        return 2
+    service = serve(f"{address}:{port}", chosen.members, chosen.heartbeat)
+    held.close()
+    print(port, flush=True)
+    ended = threading.Event()
+    threading.Thread(target=_wait_for_parent, args=(ended,), daemon=True).start()
+    with suppress(KeyboardInterrupt):  # a terminal's Ctrl-C reaches the whole family; who started us ends us
+        ended.wait()
+    del service
+    os._exit(0)  # its threads may still wait for members that will never answer
+
+
+def _wait_for_parent(ended: threading.Event) -> None:
+    sys.stdin.buffer.read()
+    ended.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""`seaway status`: how a cluster is, as a table or as JSON, once or again and again."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from typing import Any
+
+from backend.access import Access, Refused, read
+from backend.calls import Report, Status, Wrong, ask
+
+from ..errors import SeawayError
+
+EVERY = 1.0  # seconds between looks of a live table
+PATIENCE = 5.0  # seconds for an answer
+
+
+def add(commands: Any) -> None:
+    status = commands.add_parser("status", help="how a cluster is: islands, hosts, clients, what is late")
+    status.add_argument(
+        "address", nargs="?", default="127.0.0.1:29000", help="of the controller (%(default)s)"
+    )
+    status.add_argument("--json", action="store_true", help="as JSON, for scripts")
+    status.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    status.add_argument("--token-file", default="", help="a file with the cluster's token")
+    for each in ("ca", "cert", "key"):
+        status.add_argument(f"--{each}", default="", help="PEM file, for mutual TLS")
+    status.set_defaults(run=_status)
+
+
+def _status(given: argparse.Namespace) -> int:
+    try:
+        access = read(given.token_file, given.ca, given.cert, given.key)
+    except Refused as refused:
+        raise SeawayError(str(refused)) from None
+    while True:
+        found = look(given.address.removeprefix("grpc://"), access)
+        print(json.dumps(found, indent=1) if given.json else table(found), flush=True)
+        if not given.watch:
+            return 0
+        time.sleep(EVERY)
+        print()
+
+
+def look(address: str, access: Access) -> dict[str, Any]:
+    """What the controller says. Raises SeawayError where none answers."""
+
+    async def ask_for_it() -> dict[str, Any]:
+        channel = access.channel(address)
+        try:
+            report: Report = await ask(channel, access, Status(), timeout=PATIENCE)
+        finally:
+            await channel.close()
+        found: dict[str, Any] = json.loads(report.json)
+        return found
+
+    try:
+        return asyncio.run(ask_for_it())
+    except Wrong as wrong:
+        raise SeawayError(f"no controller answers at {address}: {wrong}") from None
+
+
+def table(found: dict[str, Any]) -> str:
+    lines = [f"{'island':<12}{'phase':<10}{'epoch':>6}{'hosts':>9}{'devices':>9}{'under way':>11}  late"]
+    lines += [_island(island) for island in found["islands"]]
+    lines.append(f"{'client':<8}{'name':<16}{'weight':>7}{'programs':>10}{'runs':>7}")
+    lines += [
+        f"{each['client']:<8}{each['name']:<16}{each['weight']:>7}{each['programs']:>10}{each['runs']:>7}"
+        for each in found["clients"]
+    ]
+    through = found["contents_through_controller"]
+    lines.append(
+        f"{found['buffers']} buffers; {through} bytes of contents have passed through the controller"
+    )
+    return "\n".join([*lines, *(f"  {text}" for text in found["said"][-3:])])
+
+
+def _island(island: dict[str, Any]) -> str:
+    here = sum(host["connected"] for host in island["hosts"])
+    hosts = f"{here}/{len(island['hosts'])}"
+    late = "; ".join(f"{each['program']} {each['node']} on hosts {each['hosts']}" for each in island["late"])
+    named = f"{island['name']:<12}{island['phase']:<10}{island['epoch']:>6}{hosts:>9}"
+    return f"{named}{island['devices']:>9}{island['under_way']:>11}  {late}"

@@ -1,0 +1,135 @@
+"""A cluster in one process and loop: the controller's server, hosts of timed devices, clients; over real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from backend.access import Access
+from backend.agent import Agent
+from backend.remote import Head, Remote
+from backend.server import Server
+from backend.timed import TimedDevices
+from core import effects as e
+from core.client import Client
+from core.presets import small
+from core.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
+from core.session import Blocked
+
+S = 1_000_000_000
+PATIENCE = 20.0  # seconds; then what is waited for will never be
+COST = 1_000_000
+
+
+class User:
+    """A client whose calls are awaited."""
+
+    def __init__(self, server: Server, name: str, access: Access | None = None) -> None:
+        self.failures: list[BaseException] = []
+        self.heard: list[e.Effect] = []
+        self.head = Head(server.address, access or server.access)
+        self.remote = Remote(
+            Client(name),
+            server.cluster,
+            server.lease,
+            self.head,
+            heard=self.heard.append,
+            failed=self.failures.append,
+        )
+        self.remote.node.start()
+
+    def call(self, act: Callable[[Client, int], Any]) -> Any:
+        answer = self.remote.act(act)
+        assert not isinstance(answer, Blocked), answer
+        return answer
+
+    async def until(self, over: Callable[[e.Effect], bool]) -> Any:
+        return await until(lambda: next(filter(over, self.heard), None))
+
+    async def ended(self, run: int) -> e.RunEnded:
+        found: e.RunEnded = await self.until(
+            lambda effect: isinstance(effect, e.RunEnded) and effect.run == run
+        )
+        return found
+
+    async def stop(self) -> None:
+        await self.remote.stop()
+        await self.head.close()
+
+
+async def until(found: Callable[[], Any]) -> Any:
+    """What it finds, as soon as that is true."""
+    async with asyncio.timeout(PATIENCE):
+        while not (answer := found()):
+            await asyncio.sleep(0.005)
+    return answer
+
+
+class Cluster:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.agents: dict[int, Agent] = {}
+        self.users: list[User] = []
+        self.over: dict[int, str] = {}  # hosts that have ended by themselves, and why
+
+    async def agent(self, host: int = -1, **options: Any) -> Agent:
+        devices = TimedDevices(options.pop("devices", self.server.cluster.islands[0].per_host))
+        ended: list[str] = []
+        agent = Agent(
+            self.server.address, devices, name=options.pop("name", f"host-{host}"), host=host,
+            access=options.pop("access", self.server.access), over=ended.append, **options,
+        )  # fmt: skip
+        number = await agent.start()
+        self.agents[number] = agent
+        return agent
+
+    def user(self, name: str = "ann", **options: Any) -> User:
+        user = User(self.server, name, **options)
+        self.users.append(user)
+        return user
+
+    async def ready(self) -> None:
+        await until(self.server.ready)
+
+    async def stop(self) -> None:
+        for user in self.users:
+            await user.stop()
+        for agent in self.agents.values():
+            await agent.stop()
+        await self.server.stop()
+
+
+@asynccontextmanager
+async def cluster(
+    folder: Path, hosts: int = 2, per_host: int = 2, islands: int = 1, agents: bool = True, **options: Any
+) -> AsyncIterator[Cluster]:
+    server = Server(small(hosts, per_host, islands), folder=folder, **options)
+    await server.start()
+    found = Cluster(server)
+    try:
+        if agents:
+            for host in range(hosts * islands):
+                await found.agent(host)
+            await found.ready()
+        yield found
+    finally:
+        await found.stop()
+
+
+def chain(length: int, devices: int, size: int = 8, island: str = "") -> Program:
+    """Each step takes what the one before has made."""
+    value = Value((size,), "float32", 0, Sharding(((0,),)))
+    return Program(
+        name="chain",
+        slices=(SliceSpec("all", devices, island=island),),
+        computations=(Computation("step", "step", COST),),
+        args=(value,),
+        nodes=tuple(
+            Node("step", 0, 0, (Arg(0) if at == 0 else Out(at - 1),), (value,), (value,))
+            for at in range(length)
+        ),
+        results=(Out(length - 1),),
+    )

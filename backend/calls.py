@@ -26,7 +26,8 @@ SERVICE = "seaway.Cluster"
 class Enrol(msgspec.Struct, frozen=True):
     """name: of the agent, the same each time it starts. start: of this process, another each time.
 
-    host: the number that it wants; -1 any of its island. island: "" any that has room."""
+    host: the number that it wants; -1 any of its island. rank: or the number within its island, which it then names.
+    island: "" any that has room."""
 
     name: str
     start: int
@@ -37,6 +38,7 @@ class Enrol(msgspec.Struct, frozen=True):
     memory: int
     island: str = ""
     host: int = -1
+    rank: int = -1
 
 
 class Enrolled(msgspec.Struct, frozen=True):

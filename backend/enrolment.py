@@ -10,6 +10,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 
 import grpc
+import msgspec
 
 from core.topology import Cluster, Island
 
@@ -27,6 +28,8 @@ class Enrolment:
 
     def enrol(self, request: Enrol) -> int:
         """Its number. Raises Wrong."""
+        if request.rank >= 0 and request.host < 0:
+            request = self._ranked(request)
         known = [host for host, agent in self._agents.items() if agent.name == request.name]
         if known and self._connected(known[0]) and self._agents[known[0]].start != request.start:
             at = self._agents[known[0]].address
@@ -43,6 +46,18 @@ class Enrolment:
         self._fits(request, self._cluster.island_of_host(host))
         self._agents[host] = request
         return host
+
+    def _ranked(self, request: Enrol) -> Enrol:
+        islands = self._cluster.islands
+        if not request.island and len(islands) > 1:
+            names = ", ".join(repr(island.name) for island in islands)
+            raise Wrong(f"host {request.rank} of which island? --island is one of {names}")
+        island = self._island(request.island) if request.island else islands[0]
+        if request.rank >= island.hosts:
+            raise Wrong(
+                f"island {island.name!r} has hosts 0-{island.hosts - 1}, and this is to be its host {request.rank}"
+            )
+        return msgspec.structs.replace(request, island=island.name, host=island.base_host + request.rank)
 
     def _asked(self, request: Enrol) -> int:
         if request.host >= self._cluster.hosts:
@@ -114,7 +129,7 @@ class Enrolment:
 
     def platforms(self) -> tuple[str, ...]:
         """For which clients lower their code."""
-        return tuple(sorted({agent.platform for agent in self._agents.values()} - {"timed"}))
+        return tuple(sorted({agent.platform for agent in self._agents.values()}))
 
     def agents(self) -> dict[int, Enrol]:
         return dict(self._agents)

@@ -20,6 +20,7 @@ from .agent import Agent
 from .calls import Wrong
 from .children import end_with_parent
 from .devices import Devices
+from .tpu import Seat, seat
 
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
 GRACE = 20.0  # seconds to be drained in
@@ -35,6 +36,12 @@ def options() -> argparse.ArgumentParser:
     add("--name", default="", help="the same each time this host starts; default: from the host's name")
     add("--island", default="", help="which island it belongs to; default: any that has room")
     add("--host", type=int, default=-1, help="which number it wants; default: any of its island")
+    add(
+        "--rank",
+        type=int,
+        default=-1,
+        help="or its number within its island; default: as TPU_WORKER_ID says, if set",
+    )
     add(
         "--bind", default="127.0.0.1:0", metavar="ADDRESS:PORT", help="where other hosts and clients reach it"
     )
@@ -135,11 +142,13 @@ async def serve(chosen: argparse.Namespace, access: Access) -> int:
 
 
 def _agent(chosen: argparse.Namespace, access: Access, ended: Callable[[str], None], number: int) -> Agent:
+    place = seat() if chosen.platform in ("auto", "tpu") and chosen.host < 0 else Seat()
+    rank = chosen.rank if chosen.rank >= 0 else place.rank
     name = chosen.name if number < 0 or not chosen.name else f"{chosen.name}-{number}"
     host = chosen.host if chosen.host < 0 or number < 0 else chosen.host + number
     return Agent(
-        chosen.controller, devices_of(chosen), name=name, island=chosen.island, host=host, access=access,
-        bind=chosen.bind, over=ended,
+        chosen.controller, devices_of(chosen), name=name, island=chosen.island or place.island, host=host, rank=rank,
+        access=access, bind=chosen.bind, over=ended,
     )  # fmt: skip
 
 

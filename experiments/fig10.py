@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import table2
 from .framework import Option, Point, Values
-from .framework.figures import BLUE, GREEN, ORANGE, SKY
+from .framework.figures import BLACK, BLUE, GREEN, ORANGE
 from .models.schedules import SCHEDULES
 from .training import rows
 from .training.timeline import intervals
@@ -50,7 +50,9 @@ def measure(point: Point) -> dict[str, Any]:
 
 def draw(frame: pd.DataFrame, axes: Any, intervals: pd.DataFrame) -> None:
     above, below = axes
+    above.get_gridspec().set_height_ratios((1, 2.4))
     table2.draw(frame.assign(paper=float("nan"), fitted=False), above)
+    above.set_yticks(range(len(frame)), [_where(row) for row in rows.listed(frame)])
     shown = frame.reset_index(drop=True)
     at = list(shown["islands"]).index(max(shown["islands"]))
     mine = intervals[intervals["row"] == at]
@@ -62,16 +64,22 @@ def draw(frame: pd.DataFrame, axes: Any, intervals: pd.DataFrame) -> None:
         )
     _islands(below, shown.loc[at], float(mine["end_s"].max()))
     below.set_ylabel("stage")
-    below.set_xlabel(f"seconds of one step, {max(shown['islands'])} islands; what is white is a bubble")
+    below.set_xlabel(f"seconds of one step; what is white is a bubble, black lines are between the "
+                     f"{max(shown['islands'])} islands")  # fmt: skip
     below.set_ylim(max(mine["slice"]) + 0.6, -0.6)
     below.grid(visible=False)
     below.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
+def _where(row: Any) -> str:
+    each = f"{row.cores // row.islands} cores"
+    return f"{row.islands} islands of {each}" if row.islands > 1 else f"one island of {each}"
+
+
 def _islands(axes: Any, row: Any, until: float) -> None:
     """Lines where a pipeline leaves an island."""
     for island in range(1, row["islands"]):
-        axes.axhline(island * row["stages"] / row["islands"] - 0.5, color=SKY, linewidth=1.2)
+        axes.axhline(island * row["stages"] / row["islands"] - 0.5, color=BLACK, linewidth=0.8)
     axes.set_xlim(0, until)
 
 
@@ -102,6 +110,16 @@ def conclusions(frame: pd.DataFrame) -> dict[str, float]:
         / one.tokens_per_s
         for one, other in pairs(frame)
     }
+
+
+def printed_numbers(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The paper's figure shows no difference."""
+    return [
+        {
+            "what": f"{name}, throughput", "paper": 1.0, "predicted": ratio, "error": ratio - 1, "fitted": False,
+        }
+        for name, ratio in conclusions(frame).items()
+    ]  # fmt: skip
 
 
 def findings(frame: pd.DataFrame) -> str:

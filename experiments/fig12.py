@@ -57,10 +57,9 @@ def measure(point: Point) -> dict[str, Any]:
 
 
 def label(row: Any) -> str:
-    where = (
-        f"{row.islands} islands of {row.cores // row.islands}" if row.islands > 1 else f"one of {row.cores}"
-    )
-    return f"{row.model.removeprefix('LM-')}, {where}"
+    each = f"{row.cores // row.islands:,} cores"
+    where = f"{row.islands} islands of {each}" if row.islands > 1 else f"one island of {each}"
+    return f"{row.model.removeprefix('LM-')}\n{where}"
 
 
 def draw(frame: pd.DataFrame, axes: Any) -> None:
@@ -71,10 +70,12 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
     for one, other in pairs(frame):
         at = next(place for place, row in enumerate(known) if row.Index == other.Index)
         ratio = other.tokens_per_s / one.tokens_per_s
-        note(axes, 0, at, f"{ratio:.1%} of one island; {other.moved_gb:,.0f} GB cross", dx=6, dy=-3)
+        said = f" (paper: {other.paper_gb:,.0f})" if rows.known(other.paper_gb) else ""
+        note(axes, 0, at, f"{ratio:.1%} of one island; {other.moved_gb:,.0f} GB cross{said}", dx=6, dy=-3)
     axes.set_yticks(range(len(known)), [label(row) for row in known])
     axes.invert_yaxis()
     axes.margins(x=0.14)
+    axes.grid(visible=False, axis="y")
     axes.set_xlabel("thousand tokens a second")
 
 

@@ -89,15 +89,19 @@ def draw(frame: pd.DataFrame, axes: Any, curves: pd.DataFrame) -> None:
     for number, (cluster, mine) in enumerate(frame.groupby("cluster", sort=False)):
         mine = mine.drop_duplicates("hosts").sort_values("hosts")
         per_host = mine["cores"].iloc[0] // mine["hosts"].iloc[0]
+        wide = (
+            {"linewidth": 5.0, "markersize": 9.0, "alpha": 0.5} if not number else {}
+        )  # they lie on each other
         line(
-            axes[1], mine["hosts"], mine["smallest_ms"], f"set-up {cluster}, {per_host} cores a host", number
-        )
+            axes[1], mine["hosts"], mine["smallest_ms"], f"set-up {cluster}, {per_host} cores a host", number,
+            color=(BLUE, GREEN)[number % 2], **wide,
+        )  # fmt: skip
         for _, row in mine[mine["paper"].notna()].iterrows():
             printed(axes[1], row["hosts"], row["paper"], f"paper: {row['paper']:g} ms", dx=-10, dy=4)
     doublings(axes[1], frame["hosts"])
     axes[1].set_xlabel("hosts")
-    axes[1].set_ylabel("smallest computation that hides the controller, ms")
-    axes[1].set_title("between and beyond")
+    axes[1].set_ylabel("smallest computation, ms")
+    axes[1].set_title("the smallest that hides the controller")
     axes[1].legend(loc="upper left")
 
 
@@ -116,6 +120,8 @@ def _draw_curves(frame: pd.DataFrame, axes: Any, curves: pd.DataFrame) -> None:
         axes.plot(mine["compute_ms"], mine["computations_per_s"], color=colour, marker=MARKERS[number],
                   markeredgecolor="white", label=f"Pathways, {name}")  # fmt: skip
         axes.axvline(row["smallest_ms"], color=colour, linewidth=0.9, linestyle=":")
+        axes.annotate(f"{row['smallest_ms']:.3g} ms", (row["smallest_ms"], 1.0), (3, -2), va="top", fontsize=8,
+                      xycoords=("data", "axes fraction"), textcoords="offset points")  # fmt: skip
     axes.set_xscale("log")
     log_y(axes)
     axes.xaxis.set_major_formatter(axes.yaxis.get_major_formatter())

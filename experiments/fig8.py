@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .framework import Option, Point, Values, grid
-from .framework.figures import FAR, QUIET, doublings, line
+from .framework.figures import FAR, QUIET, beside, doublings, line
 from .micro import common
 from .micro.clients import rate
 from .micro.programs import plain
@@ -72,7 +72,7 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
         f"clients, each calling chains of {first['nodes']} on {first['hosts']} hosts ({first['cores']} cores)"
     )
     axes.set_ylabel("computations a second, all together")
-    axes.legend(ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    beside(axes)
 
 
 def conclusions(frame: pd.DataFrame) -> dict[str, float]:

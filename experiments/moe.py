@@ -20,7 +20,7 @@ from core.resharding import Hosts
 from sim.kernels import Kernel
 
 from .framework import Option, Point, Values, grid
-from .framework.figures import doublings, line
+from .framework.figures import beside, doublings, line
 from .micro import common
 from .micro.clients import Failed, Loop, simulation
 from .micro.programs import Task
@@ -166,18 +166,20 @@ def padded(point: Point) -> tuple[Value, Value]:
 
 def draw(frame: pd.DataFrame, axes: Any) -> None:
     for panel, column, label in (
-        (axes[0], "tokens_per_s", "tokens a second"),
-        (axes[1], "experts_busy", "experts busy"),
+        (axes[0], "tokens_per_s", "million tokens a second"),
+        (axes[1], "experts_busy", "experts busy (padded: the same for any skew)"),
     ):
-        for number, ((routing, skew), mine) in enumerate(frame.groupby(["routing", "skew"], sort=False)):
+        skews = sorted(set(frame["skew"]))
+        for (routing, skew), mine in frame.groupby(["routing", "skew"], sort=False):
             mine = mine.drop_duplicates("microbatches").sort_values("microbatches")
-            line(panel, mine["microbatches"], mine[column], f"{routing}, skew {skew:g}", number,
+            values = mine[column] / (1e6 if column == "tokens_per_s" else 1.0)
+            line(panel, mine["microbatches"], values, f"{routing}, skew {skew:g}", skews.index(skew),
                  linestyle="-" if routing == "sparse" else "--")  # fmt: skip
         doublings(panel, frame["microbatches"], log=False)
         panel.set_ylim(bottom=0)
         panel.set_xlabel("micro-batches in a call")
         panel.set_ylabel(label)
-    axes[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    beside(axes[1])
 
 
 def findings(frame: pd.DataFrame) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from core.policy import POLICIES
 
 from .framework import Option, Point, Values, grid
-from .framework.figures import doublings, line
+from .framework.figures import beside, doublings, line
 from .micro import common
 from .micro.clients import Failed, Loop, Tally, simulation
 from .micro.programs import chain, plain
@@ -139,7 +139,7 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
             panel.set_ylim(0, 1.05)
         panel.set_ylabel(label)
         panel.set_xlabel("clients")
-    axes.flat[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    beside(axes.flat[1])
 
 
 def findings(frame: pd.DataFrame) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from sim.hardware import load
 
 from .framework import BadOption, Option, Point, Values, grid
-from .framework.figures import doublings, line, log_y
+from .framework.figures import beside, doublings, line, log_y
 from .micro import common
 from .micro.clients import Failed, Loop, Tally, simulation
 from .micro.programs import chain, plain
@@ -89,7 +89,8 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
     }
     for panel, (column, label) in zip(axes, labels.items(), strict=True):
         groups = frame.groupby(["profile", "islands"], sort=True)
-        for number, ((profile, islands), mine) in enumerate(groups):
+        several = sorted(set(frame["islands"]))
+        for (profile, islands), mine in groups:
             mine = mine.drop_duplicates("hosts").sort_values("hosts")
             name = f"{profile}, {islands} island{'s' * (str(islands) != '1')}"
             line(
@@ -97,14 +98,14 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
                 mine["hosts"],
                 mine[column],
                 name,
-                number,
+                several.index(islands),
                 linestyle="--" if profile == "seaway" else "-",
             )
         doublings(panel, frame["hosts"])
         log_y(panel)
         panel.set_xlabel("hosts of an island")
         panel.set_ylabel(label)
-    axes[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    beside(axes[1])
 
 
 def findings(frame: pd.DataFrame) -> str:

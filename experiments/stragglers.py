@@ -146,7 +146,7 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
 
     steady, faults = frame[frame["fault"] == "none"], frame[frame["fault"] != "none"]
     axes[0].barh([_label(row) for _, row in steady.iterrows()], steady["of_ideal"], color=BLUE, height=0.6)
-    axes[0].set_xlim(0, 1.08)
+    axes[0].set_xlim(0, 1.14)
     axes[0].set_xlabel("throughput, of that of healthy devices never idle")
     for at, value in enumerate(steady["of_ideal"]):
         axes[0].annotate(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .framework import Option, Point, Values, error, grid
-from .framework.figures import BLUE, GREEN, ORANGE, PINK, SKY, printed
+from .framework.figures import BLUE, GREEN, ORANGE, PINK, SKY, beside, printed
 from .models.schedules import SCHEDULES
 from .models.shapes import MODELS
 from .pricing import jobs
@@ -128,9 +128,10 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
     names = [label(row) + (f", {row.length}" if several else "") for row in rows.listed(frame)]
     axes.set_yticks(range(len(frame)), names)
     axes.invert_yaxis()
-    axes.margins(x=0.16)
+    axes.set_xlim(0, 1.16 * float(frame["step_s"].max()))
+    axes.grid(visible=False, axis="y")
     axes.set_xlabel("seconds a step; beside the bars, tokens a second")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    beside(axes, handlelength=1.1)
 
 
 def conclusions(frame: pd.DataFrame) -> dict[str, float]:

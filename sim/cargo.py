@@ -11,6 +11,7 @@ from typing import Any
 
 from core.dataplane import Chunk, Offer
 from core.topology import Cluster
+from core.trace import Trace
 
 from .clock import Clock
 from .lanes import Port
@@ -54,9 +55,11 @@ class Cargo:
     """`arrive(receiver, sender, number, message)`: in turn with what else comes from that sender."""
 
     def __init__(
-        self, clock: Clock, cluster: Cluster, roads: Roads, arrive: Callable[[Name, Name, int, Any], None]
-    ) -> None:
+        self, clock: Clock, cluster: Cluster, roads: Roads, arrive: Callable[[Name, Name, int, Any], None],
+        trace: Trace,
+    ) -> None:  # fmt: skip
         self._clock, self._cluster, self._roads, self._arrive = clock, cluster, roads, arrive
+        self._trace = trace
         self._ports: dict[tuple[str, Name], Port] = {}
         self._lives: dict[Name, int] = {}
         self.moved: dict[tuple[Name, Name], int] = {}  # bytes by (sender, receiver)
@@ -73,6 +76,8 @@ class Cargo:
     def _leave(
         self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any, nbytes: int
     ) -> None:  # fmt: skip
+        if isinstance(message, Chunk):
+            self._trace.left(message.transfer, self._clock.now)
         roads, order = self._roads, (receiver, number)
         after = (life, sender, receiver, number, message)
         if sender == receiver:
@@ -120,6 +125,8 @@ class Cargo:
         if wait:
             self._clock.at(self._clock.now + wait, self._land, 0, life, sender, receiver, number, message)
         elif life == (self._lives.get(sender, 0), self._lives.get(receiver, 0)):
+            if isinstance(message, Chunk):
+                self._trace.came(message.transfer, self._clock.now)
             self._arrive(receiver, sender, number, message)
 
     def _port(self, kind: str, name: Name) -> Port:

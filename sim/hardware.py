@@ -20,9 +20,10 @@ from .ici import collective_time, kernel_time
 from .layout import OVERRIDES as OF_ISLANDS
 from .layout import fill
 from .named import named
+from .placing import Shared, placed
 from .reading import Table, figure, known_keys, nearest, packaged, subtable, toml, whole
 
-__all__ = ["Chip", "Dcn", "Machine", "Setup", "collective_time", "kernel_time", "load"]
+__all__ = ["Chip", "Dcn", "Machine", "Setup", "Shared", "collective_time", "kernel_time", "load"]
 
 
 class Dcn(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     machines: tuple[Machine, ...]  # by island
     dcn: Dcn
     note: str = ""
+    shared: tuple[Shared, ...] = ()  # machines of several processes; who stands in none has one to itself
 
     @property
     def machine(self) -> Machine:
@@ -50,10 +52,11 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
     def figures(self) -> Iterator[tuple[str, str, int, str]]:
         """Every figure in it: of what (a chip, "host", "DCN"), which, how much in its base unit, and the source."""
-        parts: dict[str, Chip | Machine | Dcn] = {chip.name: chip for chip in self.chips}
+        parts: dict[str, Chip | Machine | Dcn | Shared] = {chip.name: chip for chip in self.chips}
         parts |= {
             f"{chip.name} host": machine for chip, machine in zip(self.chips, self.machines, strict=True)
         }
+        parts |= {f"shared machine {at}": machine for at, machine in enumerate(self.shared)}
         for of, part in [*parts.items(), ("DCN", self.dcn)]:
             for key, source in part.sources.items():
                 yield of, key, getattr(part, key), source
@@ -62,18 +65,21 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         """For people: what there is, and what of it is assumed."""
         assumed = [f"{of} {key}" for of, key, _, source in self.figures() if source.startswith("assumed")]
         lines = [f"{self.name}: {self.note}" if self.note else self.name, self.cluster.describe()]
+        lines += [machine.describe() for machine in self.shared[:SHOWN]]
+        lines += [f"... and {len(self.shared) - SHOWN} more"] if len(self.shared) > SHOWN else []
         lines += [f"assumed: {', '.join(assumed)}"] if assumed else []
         return "\n".join(lines)
 
 
-KEYS = ("name", "note", "island", "machine", "dcn", "chip", *CLUSTER_KEYS)
-OVERRIDES = ("islands", *OF_ISLANDS, "machine", "dcn", "chip")
+KEYS = ("name", "note", "island", "machine", "dcn", "chip", "shared", *CLUSTER_KEYS)
+OVERRIDES = ("islands", *OF_ISLANDS, "machine", "dcn", "chip", "shared")
+SHOWN = 8  # shared machines, when described
 DCN_UNITS = {"latency": "time", "bandwidth": "rate", "jitter": "time"}
 
 
 def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
     """A set-up by name, from a TOML file or from a table. Overrides hold for each of its islands (`hosts`,
-    `per_host`, `torus`, ...); `islands` says how many alike ones there are."""
+    `per_host`, `torus`, ...); `islands` says how many alike ones there are, `shared` who shares a machine."""
     who, table = _table(what)
     known_keys(who, table, KEYS)
     for key in overrides:
@@ -99,6 +105,7 @@ def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
         machines=machines,
         dcn=dcn,
         note=_note(table, overrides),
+        shared=placed(who, overrides.get("shared", table.get("shared", ())), cluster, machines, _stated(who)),
     )
 
 

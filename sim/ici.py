@@ -47,9 +47,11 @@ def kernel_time(kernel: Kernel, place: Place, island: Island, chip: Chip) -> int
 
 @lru_cache(maxsize=65_536)
 def collective_time(collective: Collective, place: Place, island: Island, chip: Chip) -> int:
-    """Nanoseconds, as often as the kernel has it. Of groups that lie differently the slowest counts."""
+    """Nanoseconds, as often as the kernel has it, without what work beside it hides. Of groups that lie differently
+    the slowest counts."""
     groups = groups_of(place, collective.groups)
-    return collective.count * max(_of_group(collective, group, place, island, chip) for group in groups)
+    longest = max(_of_group(collective, group, place, island, chip) for group in groups)
+    return collective.count * max(0, longest - collective.hidden)
 
 
 def _of_group(collective: Collective, group: Group, place: Place, island: Island, chip: Chip) -> int:

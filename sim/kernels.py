@@ -16,12 +16,18 @@ Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "perm
 
 class Collective(msgspec.Struct, frozen=True):
     """`groups`: one group as nested (size, stride) over the gang's logical devices, major first; () is one group
-    of them all. `[256,8]<=[2048]` in HLO is ((8, 1),); groups along the major axis of the same mesh, ((256, 8),)."""
+    of them all. `[256,8]<=[2048]` in HLO is ((8, 1),); groups along the major axis of the same mesh, ((256, 8),).
+
+    `hidden`: nanoseconds of the kernel's own work that its compiler scheduled beside it, each time, for it alone. What
+    it costs is what is left: max(0, its time on the links - hidden). Assumed is that computing and communicating
+    do not slow each other down.
+    """
 
     kind: Kind
     nbytes: int  # of the operand, on each device
     groups: tuple[tuple[int, int], ...] = ()
     count: int = 1
+    hidden: int = 0
 
 
 class Kernel(msgspec.Struct, frozen=True):

@@ -1,8 +1,9 @@
 """What is done one after another: a thread of a process, and a port that carries one thing at a time.
 
 A `Lane` serves events in the order (arrival, source, number): it takes each for its cost, and then for as long
-as what came of it costs; where cores are short (`cores`), it has one for all of that time. What is known ahead to come of which nothing follows but its cost, a swarm of reports
-say, is told by `absorb`: it is worked off in its place, all at once. A `Port` is a lane for bytes.
+as what came of it costs; where cores are short (`cores`), it has one for all of that time. What is known ahead to
+come of which nothing follows but its cost, a swarm of reports say, is told by `absorb`: it is worked off in its
+place, all at once. A `Port` is a lane for bytes.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
 """A client's process: the user's Python thread, which calls, and the library's, which reads what comes.
 
-A call takes host time, and the next one begins when it is over: `call` runs the simulation until then, and
-whoever drives several clients waits for `due` in his own way and then calls `act`. What the client machine has
-to say to its user goes to `on_effect`.
+A call takes host time, and the next one begins when it is over: `call` runs the simulation until then; a SimPy
+process says `yield from client.turn()` and then calls `act`; and whoever drives several clients waits until `due`
+and `free_at` are past in his own way. Where cores are short nobody knows ahead when that is: what they say then is
+the soonest, and may be later when asked again. What the client machine has to say to its user goes to `on_effect`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import simpy
 
 from core import effects as e
 from core import peers
@@ -16,6 +19,7 @@ from core.client import Client
 from core.clientside import ClientSide
 from core.session import Limits
 
+from .cores import CALL, READ, Share
 from .lanes import Lane
 from .network import CONTROLLER
 from .processes import DATA, Process
@@ -43,8 +47,12 @@ class SimClient(Process):
         self.title = name
         self.weight = weight
         self.on_effect: Callable[[e.Effect], None] = lambda effect: None
-        self.free_at = 0  # its Python thread
-        self._lane = Lane(sim.clock, self.serve)
+        self._free_at = 0  # its Python thread
+        cores = sim.machines.of_client(name)
+        self._lane = Lane(sim.clock, self.serve, None if cores is None else cores.share(self, READ))
+        self._turn: Turn | None = None
+        if cores is not None and sim.profile.client_call:
+            self._turn = Turn(self, cores.share(self, CALL))
 
     @property
     def number(self) -> int:
@@ -53,19 +61,45 @@ class SimClient(Process):
     @property
     def due(self) -> int:
         """When a call that is begun now would be made: the thread must be free, and a call takes host time."""
-        return max(self.sim.now, self.free_at) + self.sim.profile.client_call
+        if self._turn:
+            self._turn.begin()
+            return self._turn.soonest
+        return max(self.sim.now, self._free_at) + self.sim.profile.client_call
+
+    @property
+    def free_at(self) -> int:
+        """Its Python thread, from what it does."""
+        if self._turn and self._turn.under_way:
+            return self._turn.soonest
+        return self._free_at
+
+    def turn(self) -> Iterator[simpy.Event]:
+        """For a user who is a SimPy process: wait until a call is due."""
+        if self._turn:
+            self._turn.begin()
+            if self._turn.under_way:
+                yield self._turn.come
+        else:
+            yield self.sim.env.timeout(self.due - self.sim.now)
 
     def call(self, act: Callable[[Client, int], T]) -> T:
         """For a user who drives the simulation alone: run until the call is due, and make it."""
-        self.sim.run(until=self.due)
+        turn = self._turn
+        if turn:
+            turn.begin()
+            self.sim.run(until=lambda: not turn.under_way)
+        else:
+            self.sim.run(until=self.due)
         return self.act(act)
 
     def act(self, act: Callable[[Client, int], T]) -> T:
         """`act` calls the client machine, now. It may return `Blocked`: then nothing has happened; try again
         after `Unblocked`."""
         now = self.sim.now
+        if self._turn:
+            self._turn.take()
         result = act(self.side.client, now)
-        self.free_at = self.carry_out(self.side.handle(e.Called(), now), now)
+        self._free_at = self.carry_out(self.side.handle(e.Called(), now), now)
         self.arm()
         return result
 
@@ -93,3 +127,44 @@ class SimClient(Process):
                 case _:
                     self.on_effect(effect)
         return at
+
+
+class Turn:
+    """Where cores are short: the next call of a client's Python thread has a core for as long as it takes."""
+
+    def __init__(self, client: SimClient, share: Share) -> None:
+        self._client, self._share = client, share
+        self._begun = -1  # when it got its core; -1: it waits for one
+        self._calls = 0
+        self.under_way = False
+        self._due = False  # its time has been paid, and nobody has called yet
+        self.come = client.sim.env.event()
+
+    def begin(self) -> None:
+        if not self.under_way and not self._due:
+            self.under_way, self._begun = True, -1
+            self.come = self._client.sim.env.event()
+            self._calls += 1
+            self._share.ask((0, self._calls), self._have_core)
+
+    @property
+    def soonest(self) -> int:
+        """When it is due, or not sooner than this."""
+        sim = self._client.sim
+        if not self.under_way:
+            return sim.now
+        return (self._begun if self._begun >= 0 else sim.now) + sim.profile.client_call
+
+    def _have_core(self) -> None:
+        sim = self._client.sim
+        self._begun = sim.now
+        sim.clock.at(sim.now + sim.profile.client_call, self._is_due)
+
+    def _is_due(self) -> None:
+        self._share.give_back(self._client.sim.now)
+        self.under_way, self._due = False, True
+        self.come.succeed()
+
+    def take(self) -> None:
+        """The call is made."""
+        self._due = False

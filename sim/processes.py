@@ -23,7 +23,8 @@ from core.dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from core.host import Host
 from core.plan import Plan
 
-from .lanes import Lane
+from .cores import READ, Share, rank
+from .lanes import Lane, Order
 from .network import CONTROLLER
 from .weights import is_quiet
 
@@ -68,12 +69,14 @@ class Process:
         if isinstance(message, m.Reports):
             for report in message.reports:
                 one = m.Reports(message.island, message.epoch, message.tree, (report,))
-                dear = 0 if is_quiet(report) else sim.writing(one)
-                sim.network.send_report(self.name, to, one, at + dear)
+                self.say(to, one, at, 0 if is_quiet(report) else sim.writing(one))
             return at
         at += sim.writing(message)
         sim.network.send(self.name, to, message, sim.weights.of(message), at)
         return at
+
+    def say(self, to: int, report: m.Reports, at: int, cost: int) -> None:
+        self.sim.network.send_report(self.name, to, report, at + cost)
 
     def arm(self) -> None:
         at = self.machine.next_wakeup()
@@ -90,22 +93,32 @@ class Process:
 class ControllerProcess(Process):
     def __init__(self, sim: Simulation, machine: Controller) -> None:
         super().__init__(sim, CONTROLLER, machine)
-        self.lane = Lane(sim.clock, self.serve)
-        self._gone: dict[int, None] = {}  # whose connection is over: what is said to them is lost
+        cores = sim.machines.controller
+        self.lane = Lane(sim.clock, self.serve, None if cores is None else cores.share(self, READ))
+        # Whose connection is over: what is said to them is lost, until the machine is told what came by the next one.
+        self._gone: dict[int, e.Effect | None] = {}
 
     def come(self, sender: int, number: int, message: Any) -> None:
-        self._gone.pop(sender, None)
         event = e.Came(self.sim.connection(sender), message)
+        if self._gone and self._gone.get(sender, event) is None:
+            self._gone[sender] = event
         if isinstance(message, m.Reports) and is_quiet(message.reports[0]):
             self.serve(event, self.sim.now)
         else:
-            self.lane.put((_rank(sender), number), self.sim.taking(message), event)
+            self.lane.put((rank(sender), number), self.sim.taking(message), event)
+
+    def serve(self, event: e.Effect, now: int) -> int:
+        if self._gone and isinstance(event, e.Came):
+            name = self.sim.process_of(event.peer)
+            if self._gone.get(name) is event:
+                del self._gone[name]
+        return super().serve(event, now)
 
     def lose(self, sender: int, reason: str) -> None:
         """The lease of a peer has run out."""
         if self.alive:
             self._gone[sender] = None
-            self.lane.put((_rank(sender), 1 << 62), 0, e.Disconnected(self.sim.connection(sender), reason))
+            self.lane.put((rank(sender), 1 << 62), 0, e.Disconnected(self.sim.connection(sender), reason))
 
     def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
         sim = self.sim
@@ -157,8 +170,9 @@ class HostProcess(Process):
         self._lanes: dict[Any, Lane] = {}
         self._enqueue_free = self._write_free = 0
         self._prepared: dict[int, int] = {}  # gangs whose host work is done ahead -> when it is done
+        self._given_up: dict[int, None] = {}  # gangs that are not to come to the devices any more
         self._acts: dict[type, Callable[[Any, int], int]] = {
-            e.Send: self._send, e.Launch: self._launch, e.Prepare: self._prepare, e.CompileCode: self._compile,
+            e.Send: self._send, e.Launch: self.launch, e.Prepare: self.prepare, e.CompileCode: self._compile,
             e.Reform: self._reform, e.Abandon: self._abandon, e.Stop: self._stop, e.CountRows: self._count,
             e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.Tell: self._say, e.Close: self._close,
         }  # fmt: skip
@@ -166,8 +180,8 @@ class HostProcess(Process):
     def come(self, sender: int, number: int, message: Any) -> None:
         sim, event = self.sim, e.Came(self.sim.to_hosts(sender), message)
         if isinstance(message, m.Reports):
-            dear = 0 if is_quiet(message.reports[0]) else sim.taking(message)
-            sim.clock.at(sim.now + dear, self._hear, event)
+            quiet = is_quiet(message.reports[0])
+            self.take_report((sender, number), 0 if quiet else sim.taking(message), event)
         elif isinstance(message, DATA):
             self._lane(DATA, sender).put((sender, number), sim.taking_contents(message), event)
         else:
@@ -175,7 +189,10 @@ class HostProcess(Process):
             cost = sim.taking(message) + steps * sim.profile.relay_step
             self._lane(m.Ordered, sender).put((sender, number), cost, event)
 
-    def _hear(self, event: e.Effect) -> None:
+    def take_report(self, order: Order, cost: int, event: e.Effect) -> None:
+        self.sim.clock.at(self.sim.now + cost, self.hear, event)
+
+    def hear(self, event: e.Effect) -> None:
         self.serve(event, self.sim.now)
 
     def tell(self, event: e.Effect) -> None:
@@ -190,13 +207,21 @@ class HostProcess(Process):
     def lose(self, sender: int, reason: str) -> None:
         if self.alive:
             gone = e.Disconnected(self.sim.to_hosts(sender), reason)
-            self.sim.clock.at(self.sim.now, self._hear, gone)
+            self.sim.clock.at(self.sim.now, self.hear, gone)
 
     def _lane(self, kind: Any, source: int) -> Lane:
         lane = self._lanes.get((kind, source))
         if lane is None:
-            lane = self._lanes[kind, source] = Lane(self.sim.clock, self.serve)
+            lane = self._lanes[kind, source] = Lane(self.sim.clock, self.serve, self.share(kind))
         return lane
+
+    def share(self, kind: Any) -> Share | None:
+        """Of the machine's cores, for a thread that does this; None: there is always one."""
+        return None
+
+    def write_contents(self, order: Order, cost: int, send: Callable[[int], None]) -> None:
+        """A pool of threads does, and holds nothing else up."""
+        send(self.sim.now + cost)
 
     # --- what its machine says ------------------------------------------------------------------------------
 
@@ -217,16 +242,19 @@ class HostProcess(Process):
             for peer in effect.peers:
                 at = self.send(peer, effect.message, at)
             return at
+        self.pass_on(effect, at)
+        return at
+
+    def pass_on(self, effect: e.Send, at: int) -> None:
         self._write_free = max(self._write_free, at)
         for peer in effect.peers:
             self._write_free = self.send(peer, effect.message, self._write_free)
-        return at
 
-    def _prepare(self, effect: e.Prepare, at: int) -> int:
+    def prepare(self, effect: e.Prepare, at: int) -> int:
         self._prepared[effect.seq] = at + self.sim.profile.prepare
         return at
 
-    def _launch(self, effect: e.Launch, at: int) -> int:
+    def launch(self, effect: e.Launch, at: int) -> int:
         sim, profile = self.sim, self.sim.profile
         prepared = self._prepared.pop(effect.seq, None)
         if prepared is None:
@@ -235,11 +263,11 @@ class HostProcess(Process):
             self._enqueue_free = max(self._enqueue_free, at, prepared) + profile.enqueue
         plan = self.plan_of(effect.run)
         arrival = self._enqueue_free + sim.times.pcie_latency
-        sim.clock.at(arrival, self._launched, effect, plan)
+        sim.clock.at(arrival, self.launched, effect, plan)
         return at
 
-    def _launched(self, effect: e.Launch, plan: Plan) -> None:
-        if self.alive:
+    def launched(self, effect: e.Launch, plan: Plan) -> None:
+        if self.alive and effect.seq not in self._given_up:
             self.sim.fabric.launch(self.name, effect, plan)
 
     def plan_of(self, run: int) -> Plan:
@@ -252,13 +280,18 @@ class HostProcess(Process):
         return at
 
     def _reform(self, effect: e.Reform, at: int) -> int:
-        self.sim.fabric.abandon(self.name, effect.abandon)
+        self._give_up(effect.abandon)
         self.sim.worlds.come(self.name, effect, at)
         return at
 
     def _abandon(self, effect: e.Abandon, at: int) -> int:
-        self.sim.fabric.abandon(self.name, effect.seqs)
+        self._give_up(effect.seqs)
         return at
+
+    def _give_up(self, seqs: tuple[int, ...]) -> None:
+        """Some may be on their way to the devices, and would wait there for ever."""
+        self._given_up |= dict.fromkeys(seqs)
+        self.sim.fabric.abandon(self.name, seqs)
 
     def _stop(self, effect: e.Stop, at: int) -> int:
         self.sim.clock.at(at, self.sim.trouble.stopped, self, effect.reason)
@@ -281,11 +314,6 @@ class HostProcess(Process):
     def _close(self, effect: e.Close, at: int) -> int:
         self.sim.tell(f"host {self.name} closes peer {effect.peer}: {effect.reason}")
         return at
-
-
-def _rank(sender: int) -> int:
-    """Of what comes at the same nanosecond: hosts first, in their order; then clients, in theirs."""
-    return sender if sender >= 0 else (1 << 40) - sender
 
 
 def is_client(name: int) -> bool:

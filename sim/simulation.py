@@ -13,6 +13,7 @@ The same arguments give the same trace, to the byte.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -34,15 +35,18 @@ from core.tree import fanout_for
 
 from . import noise as chance
 from .boot import boot
-from .cargo import CARRIED_BYTES, Cargo, Roads
+from .cargo import CARRIED_BYTES, Cargo, Roads, number_of
 from .clock import Clock
 from .cohort import CohortIsland
+from .cores import Machines
+from .crowded import CrowdedHost
 from .devices import Fabric
 from .errors import Stuck
 from .faults import Fault, divided
 from .hardware import Setup
 from .ici import kernel_time
 from .kernels import Kernel
+from .lanes import Order
 from .network import CONTROLLER, Network, report_number
 from .noise import Noise
 from .people import SimClient
@@ -50,7 +54,7 @@ from .processes import CARRIED, ControllerProcess, HostProcess, is_client
 from .profiles import Profile
 from .routes import even_rows
 from .trouble import Trouble
-from .weights import Weights
+from .weights import Weights, moves_nothing
 from .worlds import Worlds
 
 MIB = 1 << 20
@@ -104,21 +108,22 @@ class Simulation:
         byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
         jitter = self.noise.latency + dcn.jitter
         self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
-        self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive)
+        self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.price,
             self._sizes, self.tell_host,
         )  # fmt: skip
+        self.machines = Machines(setup, self.clock)
         self.trouble = Trouble(self)
         self.worlds = Worlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
-        self.config = config or Config(fanout=self._fanout(), bounds=Config().bounds)
+        self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
         self.controller = Controller(self.cluster, policy, self.config, trace=self.trace)
         self.controller_process = ControllerProcess(self, self.controller)
         faults = list(faults)
         exact = (
             dict.fromkeys(range(len(self.cluster.islands)))
             if fidelity == "exact"
-            else divided(faults, self.cluster)
+            else divided(faults, self.cluster) | self.machines.islands
         )
         self.islands: dict[int, CohortIsland] = {}  # those that are simulated as cohorts
         self.lone_hosts: dict[int, HostProcess] = {}  # those of the others
@@ -138,12 +143,6 @@ class Simulation:
     def _beat(self, island: CohortIsland) -> None:
         island.beat()
         self.clock.at(self.now + self.times.beat, self._beat, island)
-
-    def _fanout(self) -> int:
-        wanted, largest = self.profile.fanout, max(island.hosts for island in self.cluster.islands)
-        if isinstance(wanted, int):
-            return wanted
-        return largest if wanted == "flat" else fanout_for(largest)
 
     def _roads(self) -> Roads:
         dcn, chip, island = self.setup.dcn, self.setup.chips[0], self.cluster.islands[0]
@@ -170,7 +169,8 @@ class Simulation:
             pool=self.pool,
             chunk=self.chunk,
         )
-        return HostProcess(self, host, machine)
+        cores = self.machines.of_host(host)
+        return HostProcess(self, host, machine) if cores is None else CrowdedHost(self, host, machine, cores)
 
     # --- time -----------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class Simulation:
             clock.step()
 
     def why_stuck(self) -> str:
-        waits = "; ".join(text for _, text in self.told[-3:])
+        waits = "; ".join(list(dict.fromkeys(text for _, text in self.told[-30:]))[-3:])
         return f"nothing more can happen at {clock_text(self.now)}" + (
             f"; last heard: {waits}" if waits else ""
         )
@@ -248,7 +248,8 @@ class Simulation:
         return self._numbered[-1 - peer] if is_client(peer) else peer
 
     def _arrive(self, receiver: int, sender: int, number: int, message: Any) -> None:
-        self.last_seen = self.clock.now
+        if not moves_nothing(message):
+            self.last_seen = self.clock.now
         if is_client(sender) and receiver >= 0 and (sender, receiver) not in self.met:
             self._meet(sender, receiver)
         process = self.process(receiver)
@@ -262,13 +263,12 @@ class Simulation:
             self.send_contents(host, client, message, self.now)
 
     def tell_host(self, host: int, event: e.Effect) -> None:
-        """By PCIe."""
+        """By PCIe, and whoever has taken this one's place by then is not told."""
         self.last_seen = self.now
-        self.clock.at(self.now + self.times.pcie_latency, self._tell_at_once, host, event)
+        self.clock.at(self.now + self.times.pcie_latency, self.lone_hosts[host].tell, event)
 
     def _tell_at_once(self, host: int, event: e.Effect) -> None:
-        process = self.lone_hosts[host]
-        process.tell(event)
+        self.lone_hosts[host].tell(event)
 
     def tell(self, text: str) -> None:
         self.told.append((self.now, text))
@@ -324,11 +324,21 @@ class Simulation:
         elif isinstance(message, CARRIED):
             nbytes = getattr(message, "nbytes", CARRIED_BYTES)
             dear = sender >= 0 and self.by_host(sender, receiver)
-            self.cargo.send(
-                sender, receiver, message, nbytes, at + (self.profile.transfer_chunk if dear else 0)
+            send = partial(self.cargo.send, sender, receiver, message, nbytes)
+            self._write(
+                sender, (receiver, number_of(message)), self.profile.transfer_chunk if dear else 0, send
             )
         else:
-            self.network.send(sender, receiver, message, 0, at + (self.profile.send if sender >= 0 else 0))
+            order = (receiver, getattr(message, "transfer", 0))
+            send = partial(self.network.send, sender, receiver, message, 0)
+            self._write(sender, order, self.profile.send if sender >= 0 else 0, send)
+
+    def _write(self, sender: int, order: Order, cost: int, send: Callable[[int], None]) -> None:
+        host = self.lone_hosts.get(sender)
+        if host is None:
+            send(self.now + cost)
+        else:
+            host.write_contents(order, cost, send)
 
     def taking_contents(self, message: Any) -> int:
         """Host time of a word of the data plane."""
@@ -377,6 +387,14 @@ def _leading(layout: Layout) -> int:
         return 0
     parts = layout.sharding.parts(layout.mesh)
     return -(-layout.shape[0] // parts[0]) if parts else layout.shape[0]
+
+
+def fanout_of(profile: Profile, cluster: Cluster) -> int:
+    """Whom the controller writes to, with this profile: how wide its trees of hosts are."""
+    wanted, largest = profile.fanout, max(island.hosts for island in cluster.islands)
+    if isinstance(wanted, int):
+        return wanted
+    return largest if wanted == "flat" else fanout_for(largest)
 
 
 def clock_text(now: int) -> str:

@@ -97,6 +97,7 @@ class Trouble:
         """It comes back as another process, with nothing."""
         if self._alone(host).alive:
             self.crash_host(host)
+        self._leaving.pop(host, None)
         for partner in self._unaware.pop(host, []):
             self._sim.process(partner).lose(host, "it began anew")
         process = self._sim.lone_hosts[host] = self._sim.new_host(host)

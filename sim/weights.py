@@ -56,3 +56,11 @@ class Weights:
 def is_quiet(report: m.Report) -> bool:
     """What travels in idle moments, and costs nobody anything: heartbeats, and what nobody's gang waits for."""
     return isinstance(report, m.Beat | m.Compiled | m.Arrived)
+
+
+def moves_nothing(message: Any) -> bool:
+    """Heartbeats, and news of who still waits: they come for ever, and nobody goes on because of them."""
+    if isinstance(message, m.Reports):
+        return all(isinstance(report, m.Beat) for report in message.reports)
+    notes = message.notes if isinstance(message, m.Notes) else (message,)
+    return all(isinstance(note, m.Waiting | m.Stalled) for note in notes)

@@ -6,6 +6,8 @@ Every series has a colour and a marker of its own; what the paper prints is a ho
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,11 @@ from seaway.trace import style
 from seaway.trace.style import BLACK, BLUE, GREEN, MARKERS, ORANGE, OTHER, PINK, QUIET, RED, SKY
 
 __all__ = [
-    "BLACK", "BLUE", "FAR", "GREEN", "MARKERS", "ORANGE", "OTHER", "PINK", "QUIET", "RED", "SKY", "doublings", "line",
-    "log_y", "new", "note", "printed", "save", "styled",
+    "BLACK", "BLUE", "FAR", "GREEN", "MARKERS", "ORANGE", "OTHER", "PINK", "QUIET", "RED", "SKY", "beside", "doublings",
+    "line", "log_y", "new", "note", "printed", "save", "styled",
 ]  # fmt: skip
 
+TIGHT = 0.068  # of the axis: labels that are nearer are moved apart
 FAR = (BLUE, RED, GREEN, ORANGE, PINK, SKY, BLACK)  # as COLORS; the first two stand farther apart
 styled = style.applied
 
@@ -48,21 +51,42 @@ def printed(axes: Any, x: float, y: float, text: str, *, dx: int = 8, dy: int = 
     note(axes, x, y, text, dx=dx, dy=dy)
 
 
-def note(axes: Any, x: float, y: float, text: str, *, dx: int = 8, dy: int = 6, color: str = BLACK) -> None:
-    """Words beside a point."""
-    side = "left" if dx >= 0 else "right"
+def beside(axes: Any, **more: Any) -> None:
+    """The key, right of the axes, with lines long enough to tell dashes apart."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), **{"handlelength": 2.6, **more})
+
+
+def note(
+    axes: Any,
+    x: float,
+    y: float,
+    text: str,
+    *,
+    dx: int = 8,
+    dy: int = 6,
+    color: str = BLACK,
+    center: bool = False,
+) -> None:
+    """Words beside a point, or over it."""
+    side = "center" if center else "left" if dx >= 0 else "right"
     axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", fontsize=8, ha=side, zorder=6, color=color,
                   bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85})  # fmt: skip
 
 
 def doublings(axes: Any, values: Iterable[float], log: bool = True) -> None:
     """A logarithmic x axis that names the very values measured; and `log` makes y logarithmic too."""
-    from matplotlib.ticker import FixedLocator, NullLocator
+    from matplotlib.ticker import NullLocator
 
+    known = sorted(set(values))
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(sorted(set(values))))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(_plain())
+    shown = _plain()
+    labels = axes.set_xticks(known, [shown(value) for value in known]) and axes.get_xticklabels()
+    for at, (one, after) in enumerate(pairwise(known)):
+        if log2(after / one) < TIGHT * log2(known[-1] / known[0]):  # they would touch
+            labels[at].set_ha("right")
+            labels[at + 1].set_ha("left")
     if log:
         log_y(axes)
 

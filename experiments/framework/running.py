@@ -18,7 +18,7 @@ from . import catalogue, figures, tables
 from .catalogue import EXPERIMENTS, Experiment
 from .options import Values, command, read_all
 from .profiles import describe
-from .sensitivity import sensitivity
+from .sensitivity import moved, variants
 from .sweeping import gather
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def run(
     experiment = catalogue.load(name)
     chosen = read_all(experiment.OPTIONS, {**(asked or {}), **more})
     points = catalogue.named(name, experiment.points(chosen))
-    found = gather(points, executor, jobs=jobs, title=name if progress else "")
+    again = variants(experiment, chosen) if sensitive else []
+    everything = gather([*points, *again], executor, jobs=jobs, title=name if progress else "")
+    found, changed = everything.part(0, len(points)), everything.part(len(points), everything.total)
     wanted = tuple(getattr(experiment, "EXTRA", ()))
     rows = [
         {key: value for key, value in found.rows[at].items() if key != "experiment"}
@@ -63,11 +65,14 @@ def run(
     failed = [f"{_short(points[at])}: {why}" for at, why in sorted(found.failed.items())]
     result = Result(name, frame, extra=extra, failed=failed, stopped=found.stopped)
     if rows:
-        moved = None
-        if sensitive and found.complete:
-            moved = sensitivity(experiment, chosen, executor, jobs, progress)
-        result.text = _report(experiment, chosen, result, moved)
+        table = None
+        if again and found.complete and changed.complete:
+            table = moved(experiment, chosen, changed.rows.values())
+        result.text = _report(experiment, chosen, result, table)
         result.figure = _drawn(experiment, result)
+    elif failed:
+        told = [f"# {name}: {EXPERIMENTS[name]}", "", "NOTHING could be measured.", ""]
+        result.text = "\n".join([*told, *(f"failed: {why}" for why in failed)]) + "\n"
     if out is not None and rows:
         _write(result, Path(out))
     return result

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 from .catalogue import Experiment, named
-from .options import Values, read_all
+from .options import Point, Values, read_all
 from .profiles import profile_of
 from .sweeping import gather
 from .tables import tidy
@@ -24,26 +24,36 @@ def sensitivity(
 ) -> pd.DataFrame | None:  # fmt: skip
     """A row a conclusion and change: its value as fitted, its value then, and the ratio. None: it has no
     conclusions in numbers, or rests on nothing that was fitted."""
-    conclusions = getattr(experiment, "conclusions", None)
-    narrowed = getattr(experiment, "SENSITIVITY", None)
-    if conclusions is None or narrowed is None or "profile" not in chosen:
-        return None
-    base = str(chosen["profile"][0])
-    fitted = list(profile_of(base).fitted)
-    variants = [base] + [_changed(base, field, factor) for field in fitted for factor in FACTORS]
-    if len(variants) == 1:
-        return None
-    options = read_all(experiment.OPTIONS, {**chosen, **narrowed})
-    points = [
-        {**point, "profile": variant}
-        for variant in variants
-        for point in experiment.points({**options, "profile": (base,)})
-    ]
+    points = variants(experiment, chosen)
     title = f"{experiment.NAME}, fitted values x 1/2 and x 2" if progress else ""
-    found = gather(named(experiment.NAME, points), executor, jobs=jobs, title=title)
-    if not found.complete:
-        return None
-    values = {variant: _of(found.rows.values(), variant, conclusions) for variant in variants}
+    found = gather(points, executor, jobs=jobs, title=title)
+    return moved(experiment, chosen, found.rows.values()) if points and found.complete else None
+
+
+def variants(experiment: Experiment, chosen: Mapping[str, Values]) -> list[Point]:
+    """What is to be measured for it; nothing, if it cannot be told."""
+    narrowed = getattr(experiment, "SENSITIVITY", None)
+    if getattr(experiment, "conclusions", None) is None or narrowed is None or "profile" not in chosen:
+        return []
+    base = str(chosen["profile"][0])
+    changed = [_changed(base, field, factor) for field in profile_of(base).fitted for factor in FACTORS]
+    if not changed:
+        return []
+    points = experiment.points({**read_all(experiment.OPTIONS, {**chosen, **narrowed}), "profile": (base,)})
+    return named(
+        experiment.NAME, [{**point, "profile": each} for each in (base, *changed) for point in points]
+    )
+
+
+def moved(
+    experiment: Experiment, chosen: Mapping[str, Values], rows: Iterable[Mapping[str, Any]]
+) -> pd.DataFrame:
+    """From the rows of all variants."""
+    conclusions: Any = experiment.conclusions  # type: ignore[attr-defined]
+    base, found = str(chosen["profile"][0]), list(rows)
+    fitted = list(profile_of(base).fitted)
+    names = [base] + [_changed(base, field, factor) for field in fitted for factor in FACTORS]
+    values = {each: _of(found, each, conclusions) for each in names}
     return tidy([
         {
             "fitted": field, "factor": factor, "conclusion": name, "value": value,

@@ -16,9 +16,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
@@ -49,6 +51,14 @@ class Gathered:
     rows: dict[int, Row] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     stopped: bool = False
+
+    def part(self, first: int, end: int) -> Gathered:
+        """Of its points from `first` to before `end`, numbered from 0."""
+        inside = range(first, end)
+        return Gathered(
+            end - first, {at - first: self.rows[at] for at in inside if at in self.rows},
+            {at - first: self.failed[at] for at in inside if at in self.failed}, self.stopped,
+        )  # fmt: skip
 
     @property
     def complete(self) -> bool:
@@ -90,7 +100,9 @@ def gather(
     found = Gathered(len(points))
     jobs = min(len(points), jobs or cores())
     here = executor is None and (jobs <= 1 or _only_here(measure))
-    with tqdm(total=len(points), desc=title, delay=QUIET, disable=not title, unit="point") as bar:
+    with tqdm(
+        total=len(points), desc=title, delay=QUIET, disable=not (title and _seen()), unit="point"
+    ) as bar:
         try:
             if here:
                 _one_by_one(points, measure, found, bar)
@@ -129,17 +141,18 @@ def _spread(
     done: SimpleQueue[tuple[int, Future[Row]]] = SimpleQueue()
     futures: list[Future[Row]] = []
     try:
-        for at, point in enumerate(points):
-            future = executor.submit(measured, point, measure)
-            futures.append(future)
-            future.add_done_callback(lambda future, at=at: done.put((at, future)))  # type: ignore[misc]
+        with _unseen_main() if measure is None else nullcontext():
+            for at, point in enumerate(points):
+                future = executor.submit(measured, point, measure)
+                futures.append(future)
+                future.add_done_callback(lambda future, at=at: done.put((at, future)))  # type: ignore[misc]
         for _ in points:
             at, future = done.get()
             error = future.exception()
             if error is None:
                 found.rows[at] = future.result()
             else:
-                found.failed[at] = f"{type(error).__name__}: {error}"
+                found.failed[at] = f"{type(error).__name__}: {error}{_unguarded(error)}"
             bar.update()
     except BaseException:
         for future in futures:
@@ -147,15 +160,41 @@ def _spread(
         raise
 
 
+def _seen() -> bool:
+    """Whether a bar can be drawn over itself: in a log each of its states would be a line."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
 def _only_here(measure: Measure | None) -> bool:
     """A function of a notebook or of standard input has no file from which another process could read it."""
     if measure is None or getattr(measure, "__module__", "") != "__main__":
         return False
-    if hasattr(sys.modules["__main__"], "__file__"):
+    if os.path.exists(getattr(sys.modules["__main__"], "__file__", "")):  # of standard input it is "<stdin>"
         return False
-    print("`measure` is defined in a notebook, so all points run in this process, one by one; put it into a "
-          "module to use several", file=sys.stderr)  # fmt: skip
+    print("`measure` is defined in a notebook or on standard input, so all points run in this process, one by one; "
+          "put it into a module to use several", file=sys.stderr)  # fmt: skip
     return True
+
+
+@contextmanager
+def _unseen_main() -> Iterator[None]:
+    """Processes that are spawned meanwhile do not run the user's file, of which they need nothing: it may be standard
+    input, which is read only once, or a script that would start the same sweep in each of them."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+def _unguarded(error: BaseException) -> str:
+    if not isinstance(error, BrokenProcessPool):
+        return ""
+    return (
+        " A script that calls `sweep` with its own `measure` is run again by each process: begin its last part with "
+        '`if __name__ == "__main__":`, or take jobs=1'
+    )
 
 
 def cores() -> int:

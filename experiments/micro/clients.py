@@ -136,7 +136,7 @@ class Loop:
     def _call(self, act: Callable[[Client, int], Any]) -> Generator[simpy.Event, Any, Any]:
         """At this client's own time; again, if the answer is that there is no room."""
         while True:
-            yield self.sim.env.timeout(self.client.due - self.sim.now)
+            yield from self.client.turn()
             found = self.client.act(act)
             if not isinstance(found, Blocked):
                 return found

@@ -7,7 +7,10 @@ prices the job now, where it is installed. Else a roofline is all there is, and 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -57,23 +60,46 @@ def file_of(key: str) -> Path:
 
 @cache
 def committed(path: Path) -> dict[str, Cost]:
-    if not path.exists():
-        return {}
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, Cost])
+    return _read(path)
 
 
 def commit(job: Job, again: bool = False) -> Cost:
-    """Into the book, unless it is there."""
+    """Into the book, unless it is there. Several processes may write at once: what took minutes is not lost."""
     path = file_of(job.key)
     committed.cache_clear()
-    known = dict(committed(path))
-    if again or job.key not in known:
-        known[job.key] = compiled(job)
-        path.parent.mkdir(exist_ok=True)
-        lines = [f"{msgspec.json.encode(key).decode()}: {_line(known[key])}" for key in sorted(known)]
-        path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-        committed.cache_clear()
-    return known[job.key]
+    if not again and job.key in committed(path):
+        return committed(path)[job.key]
+    found = compiled(job)
+    with _alone(path.parent):
+        _write(path, _read(path) | {job.key: found})  # read again: another may have written meanwhile
+    committed.cache_clear()
+    return found
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Nobody else writes to the book meanwhile. The lock is the folder's, so it leaves no file behind."""
+    import fcntl  # here, since there is none on Windows, where only reading works
+
+    folder.mkdir(exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> dict[str, Cost]:
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Cost]) if path.exists() else {}
+
+
+def _write(path: Path, costs: dict[str, Cost]) -> None:
+    """All of it or nothing, for those who read meanwhile."""
+    lines = [f"{msgspec.json.encode(key).decode()}: {_line(costs[key])}" for key in sorted(costs)]
+    whole = path.with_suffix(".tmp")
+    whole.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    os.replace(whole, path)
 
 
 def _line(found: Cost) -> str:

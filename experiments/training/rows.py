@@ -6,6 +6,7 @@ not print that; it is committed in experiments/data. Everything else is predicte
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from math import isfinite
@@ -23,7 +24,7 @@ from ..models.shapes import MODELS, Decoder, flops_per_token
 from ..pricing import book, jobs
 from . import setups
 from .ablation import PARTS, ablation
-from .drive import Trained, train
+from .drive import Failed, Trained, train
 from .exchange import Islands, islands
 from .pipelines import Pipeline, pipeline
 from .steps import Pricing, Step, spmd
@@ -42,7 +43,9 @@ PROFILE = Option(
     "profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us"
 )
 SEED = Option("seed", 0, "of all that is drawn")
-STEPS = Option("steps", 3, "training steps; the first does not count", least=2, several=False)
+STEPS = Option(
+    "steps", 2, "training steps; the first fills pipelines and does not count", least=2, several=False
+)
 IN_PARTS = Option(
     "parts", True, "run each row again without control and transfers, to say what its time is made of"
 )
@@ -214,6 +217,12 @@ def fit(length: int, tolerance: float = 1e-5) -> Fit:
 
 
 def commit_fits(lengths: Iterable[int]) -> None:
-    known = {str(length): fit(length) for length in sorted(lengths)}
+    """For each length at which the seed row fits into memory; the others go by the nearest of these."""
+    known = {}
+    for length in sorted(lengths):
+        try:
+            known[str(length)] = fit(length)
+        except Failed as error:
+            print(f"no fit at {length} tokens a sequence: {error}", file=sys.stderr)
     FITTED.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
     fits.cache_clear()

@@ -60,7 +60,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
             name=self.name,
             duration=self.duration,
             collectives=tuple(
-                Collective(one.kind, one.nbytes, one.groups, one.count) for one in self.collectives
+                Collective(one.kind, one.nbytes, one.groups, one.count, one.hidden)
+                for one in self.collectives
             ),
             temp=self.memory.temp,
             flops=self.flops,
@@ -76,12 +77,16 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, duration=self.estimates[estimate], used=estimate)
 
     def scaled(self, factor: float) -> Cost:
-        """Its own time times `factor`: an efficiency that was measured or fitted. Collectives stay."""
+        """Its own time times `factor`: an efficiency that was measured or fitted. Collectives stay, and have so much
+        more of it, or less, to hide behind."""
         if not factor > 0:
             raise CostError(f"a cost is scaled by a positive number, not {factor!r}")
         duration = max(1, round(self.duration * factor))
+        exchanges = tuple(
+            msgspec.structs.replace(one, hidden=round(one.hidden * factor)) for one in self.collectives
+        )
         return msgspec.structs.replace(
-            self, duration=duration, notes=(*self.notes, f"time scaled by {factor:g}")
+            self, duration=duration, collectives=exchanges, notes=(*self.notes, f"time scaled by {factor:g}")
         )
 
     @classmethod

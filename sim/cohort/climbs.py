@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core import messages as m
+from core import spans
 from core.gather import Gather
 from core.spans import Spans
 
@@ -25,7 +26,7 @@ Key = tuple[type, int]
 
 
 class Climb:
-    """Of one report: at each host, from how many it is still awaited, and what has come."""
+    """Of one report: at each host, of how many hosts it is still awaited, and what has come."""
 
     __slots__ = ("left", "said")
 
@@ -58,8 +59,6 @@ class Climbs:
             for row in taking_part.tolist():
                 while row >= 0:
                     found[row] = found.get(row, 0) + 1
-                    if found[row] > 1:
-                        break  # its own relays wait for it already
                     row = island.tree.parent(row)
             self._shapes[key] = found
         return found
@@ -69,7 +68,7 @@ class Climbs:
         if gather is None:
             gather = climb.said[row] = Gather()
         gather.put(report, report.hosts)
-        climb.left[row] -= 1
+        climb.left[row] -= spans.count(report.hosts)
         if climb.left[row]:
             return
         del climb.said[row]

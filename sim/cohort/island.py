@@ -422,11 +422,9 @@ class CohortIsland:
     def _quietly(self, part: Part, report: Any, when: Ints | int) -> None:
         """Costs nobody anything: it is there when the last of it has come up."""
         sim = self.sim
-        latest = when if isinstance(when, int) else int(when.max())
-        depth = 1 + len(self.tree.route(part.members).levels)
         route = self.tree.route(part.members)
-        at = max(sim.now, latest) + depth * sim.network.latency
-        sim.clock.at(at, self._to_controller_now, route.root_spans, report)
+        at = int((when + self.tree.depths[part.rows] * sim.network.latency).max())
+        sim.clock.at(max(at, sim.now), self._to_controller_now, route.root_spans, report)
 
     def _to_controller_now(self, roots: Spans, report: Any) -> None:
         message = m.Reports(self.island.index, self.epoch, self.tree_number, (report,))

@@ -70,6 +70,9 @@ class Tree:
             if not below:
                 break
             self._levels.append(np.array(below, dtype=np.intp))
+        self.depths = np.zeros(island.hosts, dtype=np.int64)  # connections to the controller
+        for number, level in enumerate(self._levels, 1):
+            self.depths[level] = number
         self._routes: dict[Spans, Route] = {}
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pandas as pd
@@ -53,6 +54,24 @@ def test_fig5_a_chain_beats_jax_one_by_one_on_few_hosts_only(dispatch: pd.DataFr
         dispatch, system="jax", mode="opbyop", hosts=128
     )
     assert 64 < fig5.crossings(dispatch)["C = JAX-O"] < 512
+
+
+def test_fig5_what_decides_where_fused_programs_fall_behind() -> None:
+    """A call is written to every host before JAX's would be over. Cheaper writing, or a slower network within the
+    island, moves it to where the paper has it; how many calls are under way does not."""
+
+    def reach(**asked: object) -> float:
+        shown = frame(
+            "fig5", system=("pathways", "jax"), mode="fused", hosts=(64, 128, 192, 256, 320), **asked
+        )
+        text = fig5.findings(shown)
+        assert "What decides it: a call of -F is written to every host" in text
+        return fig5.crossings(shown).get("F = JAX-F", inf)
+
+    assert reach() < 400
+    assert reach() < reach(ahead=8) < 800
+    assert 800 < reach(profile="paper:send*0.5") < 1300
+    assert 800 < reach(hop_us=2.0) < 1300
 
 
 def test_fig5_letting_the_client_run_on_helps() -> None:
@@ -184,3 +203,12 @@ def test_what_cannot_be_is_refused() -> None:
     assert not fig8.points({**{o.name: o.values for o in fig8.OPTIONS}, "clients": ()})
     assert fig9.FULL == 1.0
     assert fig11.NAME == "fig11"
+
+
+def test_a_run_tells_how_far_its_conclusions_move_and_keeps_its_own_rows() -> None:
+    result = run("fig9", clients=(1, 2), jobs=1, progress=False)
+    assert list(result.frame["clients"]) == [1, 2]
+    assert list(result.frame["profile"]) == ["paper", "paper"]
+    assert set(result.extra["trace"]["row"]) == {0, 1}
+    assert "Each conclusion again, with each fitted value halved and doubled:" in result.text
+    assert "| conclusion | as fitted | client_call x0.5 |" in result.text

@@ -95,6 +95,14 @@ def test_what_fails_is_told_and_the_rest_is_written(
     assert list(pd.read_csv(tmp_path / "toy.csv")["hosts"]) == [2]
 
 
+def test_where_all_fails_the_reasons_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["toy", "--hosts", "13", "--out", str(tmp_path), "--jobs", "1"]) == 1
+    said = capsys.readouterr().out
+    assert "NOTHING could be measured." in said
+    assert "failed: hosts=13, seed=0, policy=fifo: ValueError: thirteen hosts fell over" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

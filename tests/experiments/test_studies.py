@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import fidelity, moe, scale, stragglers
+from experiments import fidelity, moe, scale, stragglers, summary
 from experiments.bench import simulator
 from experiments.bench.naive import COMPUTE, JITTER, LATENCY, NIC, PCIE, Counted, Naive
 from experiments.framework import BadOption, run
 from experiments.framework.options import read_all
 from experiments.framework.shapes import crossing
+
+ROOT = Path(__file__).parents[2]
 
 
 def frame(name: str, **options: object) -> Any:
@@ -133,6 +135,52 @@ def test_the_table_of_printed_numbers_says_which_were_fitted(tmp_path: Path) -> 
     assert pd.read_parquet(tmp_path / "fidelity.parquet").equals(found)
 
 
+def test_numbers_that_rest_on_assumptions_are_listed_and_not_counted() -> None:
+    """Table 1 claims that two systems are equal; how fast either is does not follow from what is printed."""
+    same = {
+        "cores": 32, "batch": 128, "length": 512, "targets": 128, "split": 1, "efficiency": 1.0, "profile": "paper",
+        "model": "T5-Base", "paper": 618e3, "error": 0.5,
+    }  # fmt: skip
+    rows = [
+        same | {"system": "jax", "tokens_per_s": 100e3},
+        same | {"system": "pathways", "tokens_per_s": 99e3},
+    ]
+    text = fidelity.text(fidelity.table({"table1": pd.DataFrame(rows)}))
+    assert text.count("| rests on assumptions |") == 2
+    assert "| table1 | T5-Base, cores 32: Pathways / JAX | 1 | 0.99 | -1.0% |" in text
+    assert (
+        "1 of 3 numbers are predicted, nothing being fitted to them: median error 1.0%, largest 1.0%; 2 more"
+        in text
+    )
+
+
+QUICK: dict[str, dict[str, object]] = {
+    "fig5": {"system": ("pathways", "jax"), "hosts": (32, 64, 96)}, "fig6": {"hosts": (16, 512), "curve": 0},
+    "fig9": {"clients": 8}, "table1": {"model": "T5-Base", "parts": False}, "table2": {"stages": 1, "parts": False},
+}  # fmt: skip
+
+
+def test_the_summary_is_what_is_computed() -> None:
+    """The lines that are quick to compute; the README has the same ones."""
+    found = summary.lines(fidelity.table({name: frame(name, **asked) for name, asked in QUICK.items()}))
+    assert len(found) == 7
+    kept = summary.KEPT.read_text().splitlines()
+    assert [line for line in found if line not in kept] == []
+
+
+@pytest.mark.full
+def test_all_of_the_summary_is_what_is_computed() -> None:
+    assert summary.text(fidelity.run(progress=False)) == summary.KEPT.read_text()
+
+
+def test_the_readme_has_the_summary() -> None:
+    """Between marks, so that whoever changes a number knows what to paste."""
+    _, begun, rest = (ROOT / "README.md").read_text().partition("<!-- summary -->\n")
+    if not begun:
+        pytest.skip("the README has no <!-- summary --> mark")
+    assert rest.partition("<!-- end of summary -->")[0].strip() == summary.KEPT.read_text().strip()
+
+
 def test_another_profile_is_not_fitted() -> None:
     found = fidelity.table({"fig6": frame("fig6", cluster="B", hosts=16, curve=0, profile="seaway")})
     assert not found["fitted"].any()
@@ -168,7 +216,7 @@ def test_both_fidelities_agree_where_the_benchmark_looks() -> None:
 
 
 def test_the_benchmark_leaves_start_up_out() -> None:
-    found = simulator.ours(16, 1, 30, "cohort")
+    found = simulator.ours(16, 1, 30, "paper")
     assert found["spent"] > 0
     assert found["bytes"] < 100
     assert simulator.naive(16, 5)["events"] > 200

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import Future, ThreadPoolExecutor
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments.framework import PointFailed, sweep
+from experiments.framework import PointFailed, sweep, sweeping
 from experiments.framework.sweeping import gather
 
 from .measures import fails_at_two, slow_first, square
@@ -132,3 +133,79 @@ def test_ctrl_c_ends_the_processes_too(tmp_path: Path) -> None:
     assert said in ("kept [0] True\n", "kept [] True\n")  # the first point's row may be on its way
     assert errors.startswith("stopped: ")
     assert errors.endswith(" of 2 points are kept\n")
+
+
+# --- who has no file, and who has one without a guard ---------------------------------------------------------
+
+
+def told(words: list[str], text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, *words], input=text, cwd=folder, env=environment, capture_output=True,
+                          text=True, timeout=60, check=False)  # fmt: skip
+
+
+FIGURE = """
+from experiments.framework import run
+result = run("fig5", system="jax", mode="opbyop", hosts=[2, 8], jobs=2, sensitive=False)
+print(list(result.frame["hosts"]), result.failed)
+"""
+
+
+def test_an_experiment_runs_from_standard_input(tmp_path: Path) -> None:
+    done = told(["-"], FIGURE, tmp_path)
+    assert done.stdout == "[2, 8] []\n", done.stderr
+
+
+@pytest.mark.full
+def test_an_experiment_runs_from_a_script_without_a_guard(tmp_path: Path) -> None:
+    """Which each process would otherwise run again: one line is printed, by one process."""
+    (tmp_path / "mine.py").write_text(FIGURE)
+    done = told(["mine.py"], "", tmp_path)
+    assert done.stdout == "[2, 8] []\n", done.stderr
+
+
+OWN = """
+from experiments.framework import sweep
+def measure(point):
+    return {"square": point["x"] ** 2}
+print(list(sweep([{"x": 1}, {"x": 2}], measure=measure, jobs=2)["square"]))
+"""
+
+
+def test_a_measure_from_standard_input_runs_in_its_own_process_and_says_so(tmp_path: Path) -> None:
+    done = told(["-"], OWN, tmp_path)
+    assert done.stdout == "[1, 4]\n", done.stderr
+    assert done.stderr.startswith(
+        "`measure` is defined in a notebook or on standard input, so all points run in"
+    )
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.full
+def test_a_measure_of_a_script_without_a_guard_fails_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    done = told(["mine.py"], "", tmp_path)
+    assert done.returncode == 1
+    assert 'begin its last part with `if __name__ == "__main__":`' in done.stderr
+
+
+class Terminal(StringIO):
+    def __init__(self, is_one: bool) -> None:
+        super().__init__()
+        self.is_one = is_one
+
+    def isatty(self) -> bool:
+        return self.is_one
+
+
+@pytest.mark.parametrize("is_one", [True, False])
+def test_progress_is_drawn_on_a_terminal_and_nowhere_else(
+    is_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = Terminal(is_one)
+    monkeypatch.setattr(sys, "stderr", error)
+    monkeypatch.setattr(sweeping, "QUIET", 0.0)
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    gather(POINTS, measure=square, jobs=1, title="squares")
+    assert ("squares: " in error.getvalue()) == is_one
+    assert bool(error.getvalue()) == is_one

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -20,7 +22,7 @@ from experiments.pricing import book, jobs
 from experiments.pricing.jobs import Job
 from experiments.training import rows, setups
 from experiments.training.ablation import ablation, computing
-from experiments.training.drive import train
+from experiments.training.drive import Failed, train
 from experiments.training.exchange import Islands, islands
 from experiments.training.pipelines import Pipeline, pipeline
 from experiments.training.steps import Pricing, Step, spmd
@@ -64,17 +66,63 @@ def point(module: Any, **asked: object) -> dict[str, Any]:
 # --- the book of costs
 
 
-def test_all_that_the_tables_print_is_in_the_book() -> None:
-    for listed in (
-        pricing.table2,
-        pricing.table1,
-    ):  # some of figure 12's islands are priced by roofline so far
-        for job in listed():
-            found = book.committed(book.file_of(job.key)).get(job.key)
-            assert found is not None, f"not committed: {job.key}"
-            assert found.source == "tpu-compiler"
-            assert {"jax", "libtpu"} <= set(found.versions)
-            assert found.target == job.topology
+@pytest.mark.parametrize("listed", [pricing.table1, pricing.table2, pricing.fig12, pricing.sweeps])
+def test_all_that_is_printed_is_in_the_book(listed: Callable[[], Iterator[Job]]) -> None:
+    for job in listed():
+        found = book.committed(book.file_of(job.key)).get(job.key)
+        assert found is not None, f"not committed: {job.key}; run `python -m experiments.pricing`"
+        assert found.source == "tpu-compiler"
+        assert {"jax", "libtpu"} <= set(found.versions)
+        assert found.target == job.topology
+
+
+def test_the_rows_of_figures_10_and_12_ask_for_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `python -m experiments` asks for by default is what the book is made to hold."""
+
+    def unknown(job: Job) -> Cost:
+        raise AssertionError(f"priced now: {job.key}")
+
+    monkeypatch.setattr(book, "compiled", unknown)
+    monkeypatch.setattr(book, "roofline", unknown)
+    for point in fig12.points(read_all(fig12.OPTIONS, {})):
+        each, alone = point["cores"] // point["islands"], point["batch"] // point["islands"]
+        for costed in jobs.segments(
+            point["model"], each, point["segments"], alone, point["length"], point["islands"]
+        ):
+            assert all(book.cost(job).duration for job in costed.jobs)
+    for point in fig10.points(read_all(fig10.OPTIONS, {})):
+        cores = point["cores"] // point["stages"]
+        batch = point["batch"] // point["microbatches"]
+        for costed in jobs.stages(point["model"], cores, point["stages"], batch, point["length"]):
+            assert all(book.cost(job).duration for job in costed.jobs)
+
+
+def test_two_who_write_into_the_book_at_once_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one computation is priced, which takes minutes, another process commits what it has priced."""
+    monkeypatch.setattr(book, "DATA", tmp_path / "data")
+    first, second = (jobs.step("LM-3B", 128, 2048, length) for length in (16, 32))
+
+    def compiled(job: Job) -> Cost:
+        if job.key == first.key:
+            book.commit(second)
+        return Cost.stated(7, job.key)
+
+    monkeypatch.setattr(book, "compiled", compiled)
+    book.commit(first)
+    assert set(book.committed(book.file_of(first.key))) == {first.key, second.key}
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["costs-lm-3b.json"]
+
+
+def test_the_book_is_written_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads stand for processes: the lock is of an open file, and each opens its own."""
+    monkeypatch.setattr(book, "DATA", tmp_path)
+    monkeypatch.setattr(book, "compiled", lambda job: Cost.stated(7, job.key))
+    asked = [jobs.step("LM-3B", 128, 2048, 16 * length) for length in range(1, 17)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(book.commit, asked))
+    assert set(book.committed(book.file_of(asked[0].key))) == {job.key for job in asked}
 
 
 def test_everything_in_the_book_fits_into_the_memory_of_a_core() -> None:
@@ -222,6 +270,23 @@ def test_the_fit_is_one_row_of_table_2_and_its_error_is_nothing() -> None:
     assert row["fitted"]
     assert row["paper"] == 133.7e3
     assert abs(row["error"]) < 0.002
+
+
+def test_a_length_at_which_the_fitted_row_does_not_fit_is_left_out_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fit(length: int) -> rows.Fit:
+        if length > 1024:
+            raise Failed("[no-memory] it needs 19.0 GiB")
+        return rows.Fit(0.5, {"length": length}, 1.0, {})
+
+    monkeypatch.setattr(rows, "fit", fit)
+    monkeypatch.setattr(rows, "FITTED", tmp_path / "efficiency.json")
+    rows.fits.cache_clear()
+    rows.commit_fits((2048, 512, 1024))
+    assert list(rows.fits()) == [512, 1024]
+    rows.fits.cache_clear()
+    assert capsys.readouterr().err == "no fit at 2048 tokens a sequence: [no-memory] it needs 19.0 GiB\n"
 
 
 def test_one_computation_on_all_cores_is_predicted_with_the_same_factor() -> None:

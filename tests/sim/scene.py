@@ -45,6 +45,7 @@ class Scene(msgspec.Struct):
     clients: int
     acts: int
     troubles: list[tuple[int, str, int]]  # (when, what, whom)
+    shared: list[dict[str, object]] = []  # who is placed together
 
 
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
@@ -83,6 +84,19 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
         seed, hosts, per_host, islands, rng.randrange(len(POLICIES)), fanout, noise, slices, made,
         rng.randint(1, 4), rng.randint(3, 12), befall,
     )  # fmt: skip
+
+
+def draw_shared(drawn: Scene) -> list[dict[str, object]]:
+    """Some hosts, perhaps of both islands, perhaps with the controller and clients, on machines of few cores."""
+    rng = Random(f"shared {drawn.seed}")
+    hosts = list(range(drawn.hosts * drawn.islands))
+    rng.shuffle(hosts)
+    several = rng.randint(1, min(3, len(hosts)))
+    first: dict[str, object] = {"cores": rng.choice((1, 2, 4)), "hosts": sorted(hosts[:several])}
+    second: dict[str, object] = {"cores": rng.choice((1, 2)), "controller": True}
+    if rng.random() < 0.5:
+        second["clients"] = rng.choice((True, ["c0"]))
+    return rng.choice(([first], [second], [first, second], [{**first, **second}]))
 
 
 class User:
@@ -151,7 +165,7 @@ class User:
 
     def call(self, act: Callable[[Client, int], Any]) -> Any:
         while True:
-            yield self.sim.env.timeout(self.client.due - self.sim.now)
+            yield from self.client.turn()
             result = self.client.act(act)
             if not isinstance(result, Blocked):
                 return result
@@ -171,7 +185,7 @@ def _whole(value: Any) -> Any:
 
 
 def setup(scene: Scene) -> Setup:
-    return load("B", hosts=scene.hosts, per_host=scene.per_host, islands=scene.islands)
+    return load("B", hosts=scene.hosts, per_host=scene.per_host, islands=scene.islands, shared=scene.shared)
 
 
 def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sim.noise import Noise
@@ -20,7 +20,7 @@ def assert_equal(drawn: scene.Scene, *, moves: bool) -> dict[str, Any]:
     cohort = scene.play(drawn, "cohort", moves=moves)
     for what in exact:
         assert cohort[what] == exact[what], f"seed {drawn.seed}: {what}"
-    assert exact["gangs"] or not any(exact["heard"])
+    assert exact["gangs"] or drawn.troubles or not any(exact["heard"])
     return exact
 
 
@@ -32,17 +32,25 @@ def test_gangs_take_the_same_time(seed: int) -> None:
 
 
 @given(seed=SEEDS)
+@example(seed=54346)  # codes are compiled last at a host that no other one speaks for
 @settings(max_examples=20, deadline=None)
 def test_and_so_do_contents(seed: int) -> None:
     """Puts, gets, moves between slices and islands, irregular nodes and sparse exchanges besides."""
     assert_equal(scene.draw(seed), moves=True)
 
 
-@given(seed=SEEDS)
-@settings(max_examples=8, deadline=None)
-def test_an_island_in_trouble_is_simulated_host_by_host_and_the_others_as_cohorts(seed: int) -> None:
-    drawn = scene.draw(seed, moves=False, troubles=("crash_host", "slow", "leave_host"))
-    assert_equal(drawn, moves=False)
+TROUBLES = ("crash_host", "slow", "leave_host")
+
+
+@given(seed=SEEDS, moves=st.booleans())
+@example(seed=135, moves=True)  # a cohort's hosts blame two different things for one gang
+@example(seed=157, moves=True)
+@settings(max_examples=10, deadline=None)
+def test_an_island_in_trouble_is_simulated_host_by_host_and_the_others_as_cohorts(
+    seed: int, moves: bool
+) -> None:
+    """With contents that come from the island in trouble: failures that a cohort's hosts blame on different things."""
+    assert_equal(scene.draw(seed, moves=moves, troubles=TROUBLES), moves=moves)
 
 
 @pytest.mark.parametrize("fidelity", ["exact", "cohort"])
@@ -59,7 +67,7 @@ def test_another_seed_gives_other_jitter() -> None:
 
 
 @pytest.mark.full
-@given(seed=SEEDS)
-@settings(max_examples=150, deadline=None)
-def test_on_many_more_scenes(seed: int) -> None:
-    assert_equal(scene.draw(seed), moves=True)
+@given(seed=SEEDS, trouble=st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_on_many_more_scenes(seed: int, trouble: bool) -> None:
+    assert_equal(scene.draw(seed, troubles=TROUBLES if trouble else ("slow",)), moves=True)

@@ -441,6 +441,18 @@ def test_links_that_wrap_never_make_it_longer(data: st.DataObject, kind: Kind, n
 # --- kernels, sizes and mistakes --------------------------------------------------------------------------------
 
 
+def test_of_a_collective_beside_other_work_what_is_left_counts() -> None:
+    ring = torus(8)
+    whole = take("all-gather", SHARE, ring)
+    assert take("all-gather", SHARE, ring, hidden=whole // 3) == whole - whole // 3
+    assert take("all-gather", SHARE, ring, hidden=whole // 3, count=5) == 5 * (whole - whole // 3)
+    assert take("all-gather", SHARE, ring, hidden=whole + 1, count=5) == 0, "it is never a gain"
+    line_of_8 = take("all-gather", SHARE, torus(8, wraps=False))
+    assert take("all-gather", SHARE, torus(8, wraps=False), hidden=whole) == line_of_8 - whole, (
+        "on slower links more of it is left"
+    )
+
+
 def test_a_kernel_takes_its_own_time_and_that_of_its_collectives() -> None:
     island = torus(4, 4)
     reduce, gather = Collective("all-reduce", 4096, count=3), Collective("all-gather", 512, ((4, 1),))

@@ -88,3 +88,24 @@ def test_faults_are_drawn_from_a_seed() -> None:
 def test_a_fault_that_cannot_be_is_refused(bad: dict[str, int | str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Fault(**bad)  # type: ignore[arg-type]
+
+
+def test_word_from_devices_does_not_reach_who_has_taken_the_place_of_the_one_that_launched() -> None:
+    """It is under way over PCIe while the host begins anew."""
+    plain = simulation(Fault(10**12, "crash_host", 1))
+    ends_of(plain, plain.client("a"))
+    (first, *_) = plain.trace.rows("gangs")
+    within = first["ended"] + plain.times.pcie_latency // 2
+    sim = simulation(Fault(within, "return_host", 1))
+    (ended,) = ends_of(sim, sim.client("a"))
+    assert ended.blame is not None
+    assert ended.blame.code == "host-lost"
+
+
+def test_a_host_that_left_and_came_back_restarts_when_it_is_dismissed() -> None:
+    sim = simulation(Fault(MS, "leave_host", 2), Fault(2 * MS, "return_host", 2))
+    sim.run(until=3 * MS)
+    sim.trouble.stopped(sim.lone_hosts[2], "it began anew")
+    assert not sim.lone_hosts[2].alive
+    sim.run(until=5 * MS)
+    assert sim.lone_hosts[2].alive

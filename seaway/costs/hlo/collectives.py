@@ -38,7 +38,9 @@ class Exchange(msgspec.Struct, frozen=True):
     groups: Nested
     group_size: int
     count: int = 1
-    hidden: int = 0  # nanoseconds of other work, scheduled between its start and its end, each time
+    hidden: int = (
+        0  # nanoseconds of other work for it alone, scheduled between its start and its end, each time
+    )
     regular: bool = True  # whether `groups` describes all its groups exactly
 
 

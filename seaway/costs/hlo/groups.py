@@ -1,9 +1,12 @@
 """Which devices exchange with each other, in the three ways in which HLO writes it.
 
-    {{0,1},{2,3}}                    listed
-    [256,8]<=[2048]                  2048 devices, cut into 256 groups of 8
-    [8,256]<=[256,8]T(1,0)           the same devices, laid out 256 by 8, transposed, then cut
-    mesh['a'=8,'b'=4] {'a'}          one group for each place on the axes that are not named
+    {{0,1},{2,3}}                                     listed
+    [256,8]<=[2048]                                   2048 devices, cut into 256 groups of 8
+    [8,256]<=[256,8]T(1,0)                            the same devices, laid out 256 by 8, transposed, then cut
+    mesh['a'=8,'b'=4] {'a'}                           one group for each place on the axes that are not named
+    mesh['a'=4,'b'=2], device_ids=(6,7,...) {'a'}     the devices at the mesh's places, major axis first: listed,
+    mesh['a'=16,'b'=64], device_ids=([64,16]T(1,0)) {'a'}    or all of them, laid out 64 by 16, transposed
+    mesh['a'=8] {'a':(2)4}                            of an axis, the part of 4 that 2 parts come before
 
 A group is described as nested (size, stride), major first: ((8, 1),) are eight neighbours, ((256, 8),) is every
 eighth of 2048, and () is all devices. Devices are numbered as the program's mesh numbers them.
@@ -19,7 +22,9 @@ from numpy.typing import NDArray
 
 LISTED = re.compile(r"\{(\{.*?\})?\}")
 IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
-MESH = re.compile(r"(?:@?\w+\s*)?mesh\[([^\]]*)\](?:\s*,?\s*device_ids=\(([^)]*)\))?\s*\{([^}]*)\}")
+LAID_OUT = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
+IDS = r"\s*,?\s*device_ids=\((\[[\d,]+\](?:T\([\d,]+\))?|[\d,\s]*)\)"
+MESH = re.compile(r"mesh\[([^\]]*)\](?:" + IDS + r")?\s*\{([^}]*)\}")
 AXIS = re.compile(r"['\"]?([^'\"=:,\s]+)['\"]?\s*=\s*(\d+)")
 NAMED = re.compile(r"['\"]?([^'\"=:,\s]+)['\"]?(?::\((\d+)\)(\d+))?")
 ATTRIBUTE = re.compile(
@@ -60,22 +65,29 @@ def _ints(text: str) -> list[int]:
 
 
 def _iota(match: re.Match[str]) -> Groups:
-    shape, dims = _ints(match[1]), _ints(match[2])
-    ids = np.arange(prod(dims), dtype=np.int64).reshape(dims)
-    if match[3]:
-        ids = ids.transpose(_ints(match[3]))
-    return ids.reshape(shape[0], prod(shape[1:]))
+    shape = _ints(match[1])
+    return _laid_out(match[2], match[3]).reshape(shape[0], prod(shape[1:]))
+
+
+def _laid_out(dims: str, order: str | None) -> Groups:
+    """All devices, in the order that a layout and the transposition of its axes give."""
+    sizes = _ints(dims)
+    ids = np.arange(prod(sizes), dtype=np.int64).reshape(sizes)
+    return (ids.transpose(_ints(order)) if order else ids).reshape(-1)
 
 
 def _mesh(match: re.Match[str]) -> Groups:
     """Axes may be cut: `'a':(2)4` is the part of 4 of an axis of which 2 come before it."""
     sizes = {name: int(size) for name, size in AXIS.findall(match[1])}
-    ids = np.arange(prod(sizes.values()), dtype=np.int64)
-    if match[2]:
-        ids = np.array(_ints(match[2].replace(" ", "")), dtype=np.int64)
     wanted = [
-        (name, int(before or 1), int(size or sizes[name])) for name, before, size in NAMED.findall(match[3])
+        (name, int(before or 1), int(size or sizes.get(name, 0)))
+        for name, before, size in NAMED.findall(match[3])
     ]
+    if unknown := [name for name, _, _ in wanted if name not in sizes]:
+        raise BadGroups(
+            f"replica groups {match[0]!r} go along {unknown[0]!r}, which is no axis of their mesh"
+        )
+    ids = _ids(match[2], prod(sizes.values()), match[0])
     dims: list[int] = []
     chosen: dict[tuple[str, int], int] = {}
     for name, size in sizes.items():
@@ -87,9 +99,24 @@ def _mesh(match: re.Match[str]) -> Groups:
             dims.append(part)
             cut = before * part
         dims.append(size // cut)
+    if prod(dims) != len(ids):
+        raise BadGroups(f"replica groups {match[0]!r} cut an axis into parts that do not make it up")
     inside = [chosen[name, before] for name, before, _ in wanted]
     outside = [axis for axis in range(len(dims)) if axis not in inside]
     return ids.reshape(dims).transpose(outside + inside).reshape(-1, prod(dims[axis] for axis in inside))
+
+
+def _ids(text: str | None, places: int, whole: str) -> Groups:
+    """The device at each place of a mesh."""
+    if text is None:
+        return np.arange(places, dtype=np.int64)
+    layout = LAID_OUT.fullmatch(text)
+    ids = (
+        _laid_out(layout[1], layout[2]) if layout else np.array(_ints(text.replace(" ", "")), dtype=np.int64)
+    )
+    if len(ids) != places:
+        raise BadGroups(f"replica groups {whole!r} have {len(ids)} devices for {places} places of their mesh")
+    return ids
 
 
 def rings(pairs: list[tuple[int, int]]) -> list[list[int]]:

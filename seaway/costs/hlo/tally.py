@@ -105,10 +105,11 @@ class _Walk:
             before = total.blend
             found = chains.found.get(op.name)
             if found is not None:
-                chains.meet(op, found, total.blend, total)
+                chains.meet(op, found, total)
             if found is None or found.part == "link":
                 self._op(computation, op, known, total, lane)
-            chains.work += total.blend - before
+            chains.worked(total.blend - before)
+        chains.finish(total)
         if computation.entry and not self.fused:
             total.add(self._ends(computation))
         return total
@@ -199,33 +200,49 @@ class _Lanes:
 
 
 class _Chains:
-    """The collectives of one computation: each counted where it starts, with the work until it ends."""
+    """The collectives of one computation: each counted where it starts, with the work until it ends.
+
+    They share the links, so a nanosecond of work hides one nanosecond of them at most: of those that are under way
+    at once, each is given an equal part of it.
+    """
 
     def __init__(self, found: Iterable[tuple[str, Found]]) -> None:
         self.found = dict(found)
         self.first: dict[str, str] = {}
         self.last: dict[str, str] = {}
-        self.began: dict[str, tuple[float, Exchange]] = {}
-        self.work = 0.0
+        self.under_way: dict[str, Exchange] = {}
+        self.hidden: dict[str, float] = {}
         for name, one in self.found.items():
             if one.part == "link":
                 self.first.setdefault(one.key, name)
                 self.last[one.key] = name
 
-    def meet(self, op: Op, found: Found, now: float, total: Tally) -> None:
+    def worked(self, time: float) -> None:
+        for key in self.under_way:
+            self.hidden[key] += time / len(self.under_way)
+
+    def meet(self, op: Op, found: Found, total: Tally) -> None:
         exchange = found.exchange
         if found.part == "whole" and exchange is not None:
-            self._count(exchange, 0.0, total)
+            _count(exchange, 0.0, total)
         elif found.part == "start" or self.first.get(found.key) == op.name:
             if exchange is not None:
-                self.began[found.key] = (self.work, exchange)
+                self.under_way[found.key], self.hidden[found.key] = exchange, 0.0
         if found.part == "done" or (self.last.get(found.key) == op.name):
-            if found.key in self.began:
-                began, exchange = self.began.pop(found.key)
-                self._count(exchange, self.work - began, total)
+            self._end(found.key, total)
 
-    def _count(self, exchange: Exchange, hidden: float, total: Tally) -> None:
-        if exchange.group_size < 2:
-            return
-        one = msgspec.structs.replace(exchange, hidden=round(hidden))
-        total.exchanges[one] = total.exchanges.get(one, 0) + 1
+    def finish(self, total: Tally) -> None:
+        """Whatever ends elsewhere: in the next round of a loop, say."""
+        for key in list(self.under_way):
+            self._end(key, total)
+
+    def _end(self, key: str, total: Tally) -> None:
+        if key in self.under_way:
+            _count(self.under_way.pop(key), self.hidden.pop(key), total)
+
+
+def _count(exchange: Exchange, hidden: float, total: Tally) -> None:
+    if exchange.group_size < 2:
+        return
+    one = msgspec.structs.replace(exchange, hidden=round(hidden))
+    total.exchanges[one] = total.exchanges.get(one, 0) + 1

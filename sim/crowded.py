@@ -1,0 +1,141 @@
+"""A host's agent on a machine whose cores are short: the same threads and pools, each of which waits for a core.
+
+What `processes` works out ahead (when the threads that pass on and enqueue are free, when a pool has done its work)
+happens here step by step, since nobody knows ahead how long it has to wait. With cores enough it is the same, to
+the nanosecond.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from core import effects as e
+from core import messages as m
+from core.host import Host
+from core.plan import Plan
+
+from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS, WRITE, Cores, Share
+from .lanes import Lane, Order
+from .network import report_number
+from .processes import DATA, HostProcess
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+THREADS: dict[Any, int] = {m.Ordered: READ, DATA: CONTENTS, e.Finished: COMPLETE}
+
+
+class Launching:
+    """A launch on its way to the thread that enqueues: behind all before it, and when it is prepared."""
+
+    __slots__ = ("effect", "plan", "prepared")
+
+    def __init__(self, effect: e.Launch, plan: Plan, prepared: bool) -> None:
+        self.effect, self.plan = effect, plan
+        self.prepared = prepared  # ahead; else the thread that enqueues prepares it too
+
+
+class CrowdedHost(HostProcess):
+    def __init__(self, sim: Simulation, host: int, machine: Host, cores: Cores) -> None:
+        super().__init__(sim, host, machine)
+        self._cores = cores
+        clock = sim.clock
+        self._pass_on = Lane(clock, self._pass, self._thread(PASS_ON))
+        self._enqueue = Lane(clock, self._enqueued, self._thread(ENQUEUE))
+        self._reports, self._preparing = self._thread(REPORTS), self._thread(PREPARE)
+        self._writers = self._thread(WRITE)
+        self._ahead: dict[int, bool] = {}  # gangs that are prepared ahead -> whether that is done
+        self._launches: deque[Launching] = deque()
+
+    def _thread(self, number: int) -> Share:
+        return self._cores.share(self, number)
+
+    def share(self, kind: Any) -> Share | None:
+        return self._thread(THREADS[kind])
+
+    # --- reports, contents, orders ------------------------------------------------------------------------
+
+    def take_report(self, order: Order, cost: int, event: e.Effect) -> None:
+        if cost:
+            self._reports.work(order, cost, self.hear, event)
+        else:
+            super().take_report(order, cost, event)
+
+    def say(self, to: int, report: m.Reports, at: int, cost: int) -> None:
+        if cost:
+            order = (to, report_number(report.reports[0]))
+            self._from(at, self._reports.work, order, cost, self._spoken, to, report)
+        else:
+            super().say(to, report, at, cost)
+
+    def _spoken(self, to: int, report: m.Reports) -> None:
+        if self.alive:
+            self.sim.network.send_report(self.name, to, report, self.sim.now)
+
+    def write_contents(self, order: Order, cost: int, send: Callable[[int], None]) -> None:
+        if cost:
+            self._writers.work(order, cost, self._write, send)
+        else:
+            super().write_contents(order, cost, send)
+
+    def _write(self, send: Callable[[int], None]) -> None:
+        if self.alive:
+            send(self.sim.now)
+
+    def pass_on(self, effect: e.Send, at: int) -> None:
+        message = effect.message
+        assert isinstance(message, m.Ordered)
+        self._from(at, self._pass_on.put, (0, message.number), 0, effect)
+
+    def _pass(self, effect: e.Send, now: int) -> int:
+        if self.alive:
+            for peer in effect.peers:
+                now = self.send(peer, effect.message, now)
+        return now
+
+    # --- gangs --------------------------------------------------------------------------------------------
+
+    def prepare(self, effect: e.Prepare, at: int) -> int:
+        self._ahead[effect.seq] = False
+        cost = self.sim.profile.prepare
+        self._from(at, self._preparing.work, (0, effect.seq), cost, self._prepared_ahead, effect.seq)
+        return at
+
+    def _prepared_ahead(self, seq: int) -> None:
+        self._ahead[seq] = True
+        self._go_on()
+
+    def launch(self, effect: e.Launch, at: int) -> int:
+        launching = Launching(effect, self.plan_of(effect.run), effect.seq in self._ahead)
+        self._from(at, self._begin_launch, launching)
+        return at
+
+    def _begin_launch(self, launching: Launching) -> None:
+        self._launches.append(launching)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """In the order of launches: devices run what comes first."""
+        profile = self.sim.profile
+        while self._launches:
+            first = self._launches[0]
+            seq = first.effect.seq
+            if first.prepared and not self._ahead[seq]:
+                return
+            self._launches.popleft()
+            self._ahead.pop(seq, None)
+            cost = profile.enqueue if first.prepared else profile.prepare + profile.enqueue
+            self._enqueue.put((0, seq), cost, first)
+
+    def _enqueued(self, launching: Launching, now: int) -> int:
+        arrival = now + self.sim.times.pcie_latency
+        self.sim.clock.at(arrival, self.launched, launching.effect, launching.plan)
+        return now
+
+    def _from(self, at: int, call: Callable[..., object], *args: Any) -> None:
+        if at > self.sim.now:
+            self.sim.clock.at(at, call, *args)
+        else:
+            call(*args)

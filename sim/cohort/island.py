@@ -67,6 +67,7 @@ class CohortIsland:
         hosts = island.hosts
         first = Executor(island.base_host, sim.hosts_of, incarnation=1, alike=island.host_span)
         self.parts: list[Part] = [Part(self, first, island.host_span)]
+        self._parts_by_host: dict[int, Part] = {}
         self.gangs = Gangs(sim, island, self._over, self._over_at)
         self.climbs = Climbs(self)
         self.epoch = self.tree_number = -1
@@ -216,6 +217,8 @@ class CohortIsland:
             self._tidy()
         for part in list(self.parts):
             groups = part.executor.divides(message)
+            if groups:
+                self._parts_by_host.clear()
             for group in groups[1:]:
                 other = part.split(group)
                 self.parts.append(other)
@@ -243,6 +246,7 @@ class CohortIsland:
             else:
                 kept.append(part)
         self.parts = kept
+        self._parts_by_host.clear()
 
     def told_later(self, members: Spans, event: e.Effect, cause: e.Cause, when: Ints) -> None:
         """These hosts were one part when it began."""
@@ -253,7 +257,11 @@ class CohortIsland:
                 part.tell(event, cause, when[np.searchsorted(wanted, mine)])
 
     def part_of(self, host: int) -> Part:
-        return next(part for part in self.parts if spans.contains(part.members, host))
+        found = self._parts_by_host.get(host)  # until a part is divided or taken in
+        if found is None:
+            found = next(part for part in self.parts if spans.contains(part.members, host))
+            self._parts_by_host[host] = found
+        return found
 
     def transfer(self, host: int) -> Transfer:
         """What moves contents to and from this host."""

@@ -31,9 +31,9 @@ from . import access, calls, parcels
 from .access import Access
 from .blobs import Blobs
 from .calls import Wrong
-from .cargo import Misfit, Sink, Source
+from .cargo import Misfit, Overflow, Sink, Source
 from .devices import Devices, World
-from .node import Load, Node, new_server
+from .node import Load, Node, loaded, new_server
 from .worlds import world_name
 
 log = logging.getLogger("seaway.agent")
@@ -66,18 +66,20 @@ class Agent:
 
     def __init__(
         self, controller: str, devices: Devices, *, name: str = "", island: str = "", host: int = -1,
+        rank: int = -1,
         access: Access | None = None, bind: str = "127.0.0.1:0", over: Callable[[str], None] = lambda reason: None,
     ) -> None:  # fmt: skip
         self.controller, self.devices, self.access = controller, devices, access or Access()
         self.access.may_bind(bind)
         self.name = name or f"{socket.gethostname()}/{secrets.token_hex(3)}"
-        self._island, self._wanted, self._bind, self._over = island, host, bind, over
+        self._island, self._wanted, self._rank, self._bind, self._over = island, host, rank, bind, over
         self.start_id = secrets.randbits(30) + 1
         self.address = ""
         self._grpc = new_server()
         self._code = Blobs()
         self._sources: dict[int, Source] = {}
         self._sinks: dict[int, Sink] = {}  # by buffer
+        self._counted: set[int] = set()  # transfers of sparse exchanges, whose pieces are their own
         self._filling: dict[int, int] = {}  # transfer -> buffer
         self._local: dict[tuple[int, int, int], bytes] = {}  # chunks from this host to itself
         self._acts = self._table()
@@ -92,7 +94,7 @@ class Agent:
         about = self.devices.about()
         request = calls.Enrol(
             self.name, self.start_id, self.address, about.platform, about.kind, about.devices, about.memory,
-            self._island, self._wanted,
+            self._island, self._wanted, self._rank,
         )  # fmt: skip
         self._channel = self.access.channel(self.controller)
         said: calls.Enrolled = await calls.ask(self._channel, self.access, request)
@@ -105,7 +107,8 @@ class Agent:
         )  # fmt: skip
         self.node.directory["controller"] = self.controller
         self.node.serve(self._grpc)
-        self.devices.post = self.node.post
+        self.devices.post, self.devices.hosts = self.node.post, said.cluster
+        self.devices.failed = self._devices_failed
         await self._grpc.start()
         self.node.start()
         return said.host
@@ -125,6 +128,10 @@ class Agent:
         log.error("host %s failed: %s", self.name, error, exc_info=error)
         self._end(f"{type(error).__name__}: {error}")
 
+    def _devices_failed(self, error: BaseException) -> None:
+        """From any thread of theirs."""
+        self.node.loop.call_soon_threadsafe(self._fail, error)
+
     def _end(self, reason: str) -> None:
         if not self.ended:
             self.ended = True
@@ -143,7 +150,7 @@ class Agent:
             e.MakeBuffer: devices.make,
             e.FreeBuffer: lambda effect: devices.free(effect.buffer),
             e.CompileCode: self._compile_soon,
-            e.CountRows: devices.count,
+            e.CountRows: self._count,
             e.SpillBuffer: devices.spill,
             e.RestoreBuffer: devices.restore,
             e.Abandon: lambda effect: devices.abandon(effect.seqs),
@@ -201,10 +208,11 @@ class Agent:
         match effect:
             case e.OpenSend(transfer=transfer, buffer=buffer, blame=None):
                 self._sources[transfer] = Source(
-                    effect, self.host.host, self.cluster, lambda: self.devices.shards(buffer)
-                )
+                    effect, self.host.host, self.cluster, lambda: self.devices.shards(buffer),
+                    sparse=transfer in self._counted,
+                )  # fmt: skip
             case e.Send(message=Chunk() as chunk):  # to ourselves
-                self._local[chunk.transfer, chunk.piece, chunk.offset] = self._contents(chunk)()
+                self._local[chunk.transfer, chunk.piece, chunk.offset] = loaded(self._contents(chunk))
             case e.OpenRecv(transfer=transfer, buffer=buffer):
                 self._sinks[transfer] = Sink(effect, self.host.host, self.cluster)
                 self._filling[transfer] = buffer
@@ -214,19 +222,33 @@ class Agent:
                     self._fill(sink, chunk)
             case e.Received(transfer=transfer, blame=blame):
                 filled, target = self._sinks.pop(transfer, None), self._filling.pop(transfer, -1)
-                if blame is None and filled is not None and filled.layout is not None:
-                    self.devices.fill(target, filled.layout, filled.shards())
+                if blame is None and filled is not None:
+                    self._fill_up(target, filled)
             case e.Sent(transfer=transfer):
                 self._sources.pop(transfer, None)
+                self._counted.discard(transfer)
             case _:
                 pass
 
     def _fill(self, sink: Sink, chunk: Chunk) -> None:
         local = self._local.pop((chunk.transfer, chunk.piece, chunk.offset), None)
+        contents = self.node.cargo if local is None else local
+        if chunk.nbytes and not contents:
+            return  # its sender has lost them: the sink will be found incomplete
         try:
-            sink.fill(chunk, self.node.cargo if local is None else local)
+            sink.fill(chunk, contents)
         except Misfit as misfit:  # its sender lies, or is another version: nobody else is to suffer
             self.node.post(e.Malformed(peers.peer_of(chunk.sender), str(misfit)))
+
+    def _fill_up(self, buffer: int, filled: Sink) -> None:
+        try:
+            self.devices.fill(buffer, filled.layout, filled.shards())
+        except (Overflow, Misfit) as error:  # whoever reads it is told why it has no contents
+            self.devices.spoil(buffer, str(error))
+
+    def _count(self, command: e.CountRows) -> None:
+        self._counted.add(command.transfer)
+        self.devices.count(command)
 
     def _contents(self, chunk: Chunk) -> Load:
         """A chunk may be sent again when its receiver has all, and its source is gone: nobody reads it."""

@@ -9,6 +9,7 @@ The service speaks plain gRPC and knows no tokens (see docs/security.md): bind i
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import socket
 import sys
@@ -17,9 +18,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-HEARTBEAT_S = 10  # after so long without a word from a member, it is gone
+FOREVER_S = 10**8  # heartbeats are off: who is alive, core's leases tell; see `pjrt.shield`
 SHUTDOWN_S = 1  # members leave when they like: nobody waits for the others
-REGISTER_S = 600  # how long the first members wait for the last
 
 
 def options() -> argparse.ArgumentParser:
@@ -30,9 +30,6 @@ def options() -> argparse.ArgumentParser:
     found.add_argument("--members", type=int, required=True, help="how many processes will join")
     found.add_argument(
         "--bind", default="127.0.0.1", metavar="ADDRESS", help="where to listen: an address, or address:port"
-    )
-    found.add_argument(
-        "--heartbeat", type=int, default=HEARTBEAT_S, help="seconds until a silent member is gone"
     )
     return found
 
@@ -49,11 +46,10 @@ def hold_port(bind: str) -> tuple[socket.socket, str, int]:
     return held, address, held.getsockname()[1]
 
 
-def serve(address: str, members: int, heartbeat: int) -> Any:
-    from jaxlib import _jax
-
-    return _jax.get_distributed_runtime_service(
-        address, members, heartbeat_timeout=heartbeat, cluster_register_timeout=REGISTER_S,
+def serve(address: str, members: int) -> Any:
+    inside: Any = importlib.import_module("jaxlib._jax")
+    return inside.get_distributed_runtime_service(
+        address, members, heartbeat_timeout=FOREVER_S, cluster_register_timeout=FOREVER_S,
         shutdown_timeout=SHUTDOWN_S, recoverable=True,
     )  # fmt: skip
 
@@ -68,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         print(f"coordination: --bind {chosen.bind}: {error}", file=sys.stderr)
         return 2
-    service = serve(f"{address}:{port}", chosen.members, chosen.heartbeat)
+    service = serve(f"{address}:{port}", chosen.members)
     held.close()
     print(port, flush=True)
     ended = threading.Event()

@@ -19,6 +19,7 @@ import numpy as np
 
 from core import effects as e
 from core.plan import Layout, Plan
+from core.resharding import Hosts
 
 Post = Callable[[e.Effect], None]
 Index = tuple[int, ...]  # of a shard: one number a dimension
@@ -54,6 +55,8 @@ class About:
 
 class Devices(Protocol):
     post: Post  # set by the agent
+    hosts: Hosts | None  # set by the agent: which devices each host of the cluster has
+    failed: Callable[[BaseException], None]  # set by the agent: an error of ours, in any thread
 
     def about(self) -> About: ...
 
@@ -83,6 +86,9 @@ class Devices(Protocol):
 
     def fill(self, buffer: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
         """All contents of this host's shards of it have come."""
+
+    def spoil(self, buffer: int, reason: str) -> None:
+        """What came for it cannot be used: who reads it is launched with placeholders, and ends with this reason."""
 
     def usage(self) -> Mapping[str, int]:
         """For people: bytes in buffers, how many buffers, programs outstanding, ..."""

@@ -10,6 +10,7 @@ that either end may have begun; who dials whom is the endpoint's affair.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -35,6 +36,7 @@ RETRY = 0.05  # seconds between attempts to reach a peer, at first
 RETRY_MOST = 1.0
 REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
+log = logging.getLogger("seaway.node")
 Read = Callable[[], Awaitable[Any]]
 Put = Callable[[bytes], Awaitable[Any]]
 Load = Callable[[], bytes]
@@ -93,11 +95,20 @@ class Outbox:
                 break
             parcel, load = item
             if load is not None and isinstance(parcel, Packet):
-                contents = await self._loop.run_in_executor(None, load)
-                parcel = Packet(parcel.packet, contents)
+                parcel = Packet(parcel.packet, await self._loop.run_in_executor(None, loaded, load))
             size += len(parcel.packet) + len(parcel.contents) if isinstance(parcel, Packet) else 64
             found.append(parcel)
         return found
+
+
+def loaded(load: Load) -> bytes:
+    """Contents may be gone, because whoever makes them was abandoned: then nothing is sent, which is not taken for
+    contents."""
+    try:
+        return load()
+    except Exception as error:
+        log.warning("contents that were to be sent cannot be had: %s", error)
+        return b""
 
 
 class Node:
@@ -195,7 +206,7 @@ class Node:
         due = self.endpoint.next_wakeup()
         if due is not None and due != self._due:
             self._due = due
-            self._in_loop(self._arm, due)
+            self._in_loop(self._arm)
 
     def _in_loop(self, act: Callable[..., Any], *arguments: Any) -> None:
         if threading.get_ident() == self._thread:
@@ -203,10 +214,11 @@ class Node:
         else:
             self.loop.call_soon_threadsafe(act, *arguments)
 
-    def _arm(self, due: int) -> None:
+    def _arm(self) -> None:
         if self._timer:
             self._timer.cancel()
-        if not self.stopped:
+        due = self._due  # the last that was asked for, whichever thread asked
+        if due is not None and not self.stopped:
             self._timer = self.loop.call_later(max(0, due - self.now()) / 1e9, self._ring)
 
     def _ring(self) -> None:

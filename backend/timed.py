@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from core import spans
 from core.messages import Blame
 from core.place import device_spans
 from core.plan import Gang, Layout, Plan
-from core.resharding import Shards, virtual_index
+from core.resharding import Hosts, Shards, virtual_index
 
 from .devices import About, Array, Index, Post, World
 
@@ -25,6 +25,8 @@ from .devices import About, Array, Index, Post, World
 class TimedDevices:
     def __init__(self, devices: int, memory: int = 0, compile_ns: int = 0) -> None:
         self.post: Post = lambda event: None
+        self.hosts: Hosts | None = None
+        self.failed: Callable[[BaseException], None] = lambda error: None
         self._count, self._memory, self._compile_ns = devices, memory, compile_ns
         self._loop = asyncio.get_running_loop()
         self._mine: Sequence[int] = ()
@@ -103,6 +105,9 @@ class TimedDevices:
         }
 
     def fill(self, buffer: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
+        pass
+
+    def spoil(self, buffer: int, reason: str) -> None:
         pass
 
     def usage(self) -> Mapping[str, int]:

@@ -34,6 +34,10 @@ class Atoms:
             self._atoms.append(atoms)
         return key
 
+    def known(self, devices: Spans) -> int | None:
+        """The key of these devices, if they are a place that somebody named."""
+        return self._keys.get(devices)
+
     def of(self, key: int) -> tuple[int, ...]:
         return self._atoms[key]
 

@@ -87,6 +87,9 @@ class Ledger:
     """`capacity(devices)`: bytes that each of these devices has (the least, should they differ)."""
 
     def __init__(self, atoms: Atoms, capacity: Callable[[Spans], int]) -> None:
+        self.touched: dict[
+            int, None
+        ] = {}  # atoms whose counters may have changed since somebody emptied this
         self.eased = 0  # grows whenever memory has come free: time to ask again for those who wait
         self._atoms = atoms
         self._capacity = capacity
@@ -118,14 +121,14 @@ class Ledger:
             for group in footprint.groups:
                 bound, extra = group.timeline.bounds[0], group.timeline.extras[0]
                 for atom in group.atoms:
-                    level = self._levels[atom]
+                    level = self._touch(atom)
                     level.committed += bound
                     level.floor += group.final
                     level.active += 1
                     if extra:
                         level.swap(0, extra)
         for atom, nbytes in more.items():
-            level = self._levels[atom]
+            level = self._touch(atom)
             level.arrive(nbytes)
             level.committed += nbytes
             level.floor += nbytes
@@ -187,7 +190,7 @@ class Ledger:
         if state.entered >> step & 1:
             raise Illegal(f"step {step} of run {run} enters twice")
         state.entered |= 1 << step
-        level_of, groups, timelines = state.level, footprint.groups, state.timelines
+        level_of, groups, timelines, touched = state.level, footprint.groups, state.timelines, self.touched
         for number, made, freed, scratch, position in touches:
             if freed and state.shrunk:
                 freed -= state.unneeded(step, number)
@@ -195,12 +198,14 @@ class Ledger:
             atoms = groups[number].atoms
             if not position:  # a move: its target comes at once, below what is in the queue
                 for atom in atoms:
+                    touched[atom] = None
                     levels[atom].arrive(made)
                 continue
             at[number] = position
             bounds, extras = timelines[number].bounds, timelines[number].extras
             drop, old, new = bounds[position - 1] - bounds[position], extras[position - 1], extras[position]
             for atom in atoms:
+                touched[atom] = None
                 level = levels[atom]
                 high = level.resident + made
                 level.push(seq, high + scratch)
@@ -225,7 +230,7 @@ class Ledger:
             state.level[number] -= nbytes
             state.out[number] += nbytes
             for atom in state.footprint.groups[number].atoms:
-                self._levels[atom].leave(nbytes, after)
+                self._touch(atom).leave(nbytes, after)
         self.eased += 1
 
     def shrunk(self, run: int, slot: int, nbytes: int) -> None:
@@ -243,7 +248,7 @@ class Ledger:
             new = state.timelines[number] = old.lowered(by, *state.footprint.span(slot, number))
             state.level[number] -= by
             for atom in state.footprint.groups[number].atoms:
-                level = self._levels[atom]
+                level = self._touch(atom)
                 level.resident -= by
                 level.shift -= by
                 level.committed -= old.bounds[at] - new.bounds[at]
@@ -260,7 +265,7 @@ class Ledger:
             timeline, at = state.timelines[number], state.at[number]
             unused = timeline.bounds[at] - state.out[number] - state.level[number]
             for atom in group.atoms:
-                level = self._levels[atom]
+                level = self._touch(atom)
                 level.committed -= unused
                 level.floor += state.level[number] - group.final
                 level.active -= 1
@@ -275,7 +280,7 @@ class Ledger:
         """A buffer that no admitted run owns is gone: behind gang `after`, the last that touched it, and
         all that was ordered so far."""
         for atom in self._atoms.of(key):
-            level = self._levels[atom]
+            level = self._touch(atom)
             level.leave(nbytes, after)
             level.floor -= nbytes
         self.eased += 1
@@ -306,12 +311,17 @@ class Ledger:
 
     def counters(self) -> list[tuple[Spans, int, int, int]]:
         """(devices, resident, committed with scratch, capacity), each on every one of the devices."""
-        return [
-            (self._atoms.devices(atom), level.resident, level.committed + level.extra(), level.capacity)
-            for atom, level in enumerate(self._levels)
-        ]
+        return [self.counters_of(atom) for atom in range(len(self._levels))]
+
+    def counters_of(self, atom: int) -> tuple[Spans, int, int, int]:
+        level = self._levels[atom]
+        return self._atoms.devices(atom), level.resident, level.committed + level.extra(), level.capacity
 
     # --- inside ---------------------------------------------------------------------------------------
+
+    def _touch(self, atom: int) -> Level:
+        self.touched[atom] = None
+        return self._levels[atom]
 
     def _running(self, run: int) -> _Run:
         state = self._runs.get(run)
@@ -337,7 +347,8 @@ class Ledger:
         counters."""
         for atom in range(len(self._levels), new):
             self._levels.append(Level(self._capacity(self._atoms.devices(atom))))
-        level = self._levels[old]
+        self.touched[new] = None
+        level = self._touch(old)
         level.capacity = self._capacity(self._atoms.devices(old))
         self._levels.append(level.copy(self._capacity(self._atoms.devices(new))))
 

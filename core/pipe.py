@@ -3,6 +3,10 @@
 A call leaves at once while fewer than `width` messages are in flight; a message is in flight until a note
 answers one of its calls, and for `linger` at most. Other calls gather, and leave when a message lands, up to
 `batch` of them in one.
+
+Each time that `width` messages have lingered and nothing was answered, the next may linger twice as long, up to
+`MOST` times `linger`. Clients that call faster than the controller takes a message would else bury it under
+messages of a call or two, and what hosts have to say, on which the next gang waits, would stand in that queue.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from .messages import Call, Calls, Get, Put, Release, Submit
+
+MOST = 32  # times `linger`: no call waits longer for others to gather
 
 Answer = tuple[str, int]  # what a note answers: ("run", its name), ("put", buffer), ("get", request)
 
@@ -21,6 +27,7 @@ class Pipe:
         self._linger = linger
         self._batch = batch
         self._messages = 0
+        self._unheard = 0  # messages that have lingered since anything was answered
         self._flying: dict[int, int] = {}  # message -> until when at most; in the order in which they left
         self._answers: dict[Answer, int] = {}  # -> the message that its call left in
         self.gathered: deque[Call] = deque()
@@ -36,6 +43,7 @@ class Pipe:
         """What may leave now."""
         while self._flying and next(iter(self._flying.values())) <= now:
             del self._flying[next(iter(self._flying))]
+            self._unheard += 1
         while self.gathered and len(self._flying) < self._width:
             yield self._message(now)
 
@@ -46,7 +54,7 @@ class Pipe:
 
     def _message(self, now: int) -> Call | Calls:
         self._messages += 1
-        self._flying[self._messages] = now + self._linger
+        self._flying[self._messages] = now + self._linger * min(1 << self._unheard // self._width, MOST)
         calls = [self.gathered.popleft() for _ in range(min(len(self.gathered), self._batch))]
         for call in calls:
             answer = _answer(call)
@@ -58,9 +66,11 @@ class Pipe:
         message = self._answers.pop((what, name), None)
         if message is not None:
             self._flying.pop(message, None)
+            self._unheard = 0
 
     def anew(self) -> None:
         """Another connection: nothing is in flight, and what was is lost."""
+        self._unheard = 0
         self._flying.clear()
         self._answers.clear()
 

@@ -17,7 +17,9 @@ becomes free, for ever. So: when a gang enters though the policy would rather ha
 of the same devices, and that is kept out because *some* of its own have no room, it *passes* it. When a
 place has been passed `max_passes` times since it was last served, no such gang enters before it any more.
 What the policy prefers anyway, say a higher priority, does not pass: the bound is on what the shape of a
-gang costs it, not on what the policy decided.
+gang costs it, not on what the policy decided. And when that enters, whatever was held back for the place goes on,
+and the count begins anew: to keep devices free for a gang that the policy itself puts behind others, on other
+devices, would idle them for nothing.
 
 **Late inputs.** A gang may be offered before its inputs exist (`ripe=False`: they come from another island, and
 what makes them has not finished). Entered early, it starts the moment they arrive: that is what asynchronous
@@ -206,17 +208,21 @@ class Scheduler:
         if len(domain.lanes) == 1:
             return True
         lane = self._lanes.known[ticket.place]
-        blocked = [each.ripe for each in lane.near.values() if each.ripe and _kept_out(each, lane)]
-        if not blocked:
-            return True
-        preferred = self._ask(Ready(domain.id, [lane.ripe, *blocked]), now)
-        if preferred.place == lane.key:
-            return True
-        passed = self._lanes.known[preferred.place]
-        if passed.passes >= self.max_passes:
-            self._lanes.bar(lane, passed)
-            return False
-        passed.passes += 1
+        near = [each for each in lane.near.values() if each.ripe]
+        blocked = [each for each in near if _kept_out(each, lane)]
+        if blocked:
+            preferred = self._ask(Ready(domain.id, [lane.ripe, *(each.ripe for each in blocked)]), now)
+            if preferred.place != lane.key:
+                passed = self._lanes.known[preferred.place]
+                if passed.passes >= self.max_passes:
+                    self._lanes.bar(lane, passed)
+                    return False
+                passed.passes += 1
+                return True
+        for other in near:  # the policy itself puts them behind: what is held back for them waits for nothing
+            other.passes = 0
+            if other.holds:
+                self._lanes.release(other)
         return True
 
     def _enter(self, ticket: Ticket, domain: Domain, now: int) -> None:

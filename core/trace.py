@@ -56,7 +56,7 @@ class Trace:
         self.places: dict[int, TracedPlace] = {}
         self.clients = Table(client="q", label="i", weight="i", priority="i", opened="q", closed="q")
         self.runs = Table(
-            run="q", client="q", call="q", program="i", submitted="q", admitted="q", ended="q",
+            run="q", client="q", call="q", program="i", submitted="q", deadline="q", admitted="q", ended="q",
             code="i", cause="i", node="i", host="i",
         )  # fmt: skip
         self.gangs = Table(
@@ -64,8 +64,8 @@ class Trace:
             started="q", ended="q", skew="q", flags="H", hosts="q", ends="q",
         )  # fmt: skip
         self.transfers = Table(
-            seq="q", run="i", step="i", source="i", target="i", nbytes="q", entered="q", started="q",
-            ended="q", flags="H",
+            seq="q", run="i", client="q", step="i", source="i", target="i", nbytes="q", entered="q",
+            started="q", ended="q", flags="H",
         )  # fmt: skip
         self.memory = Table(at="q", place="i", resident="q", committed="q", capacity="q")
         self.arrivals = Table(
@@ -90,9 +90,10 @@ class Trace:
         """What a place's key stands for; gangs and levels name places by it."""
         self.places[key] = TracedPlace(island, devices, per_host, first)
 
-    def submitted(self, run: int, client: int, call: int, program: str, now: int) -> None:
-        """`run`: the controller's number for it; `call`: the client's own."""
-        self._begin("runs", run, client, call, self.strings.add(program), now, -1, -1, -1, -1, -1, -1)
+    def submitted(self, run: int, client: int, call: int, program: str, now: int, deadline: int = 0) -> None:
+        """`run`: the controller's number for it; `call`: the client's own. `deadline`: 0 for none."""
+        word = self.strings.add(program)
+        self._begin("runs", run, client, call, word, now, deadline or -1, -1, -1, -1, -1, -1, -1)
 
     def admitted(self, run: int, now: int) -> None:
         self._know("runs", run, admitted=now)
@@ -115,25 +116,41 @@ class Trace:
         )  # fmt: skip
 
     def transfer(
-        self, seq: int, run: int, step: str, source: int, target: int, *, nbytes: int, entered: int = -1,
-        started: int = -1, ended: int = -1, flags: int = 0,
+        self, seq: int, run: int, step: str, source: int, target: int, *, nbytes: int, client: int = -1,
+        entered: int = -1, started: int = -1, ended: int = -1, flags: int = 0,
     ) -> None:  # fmt: skip
-        """`source` and `target` are place keys; -1: a client."""
+        """`source` and `target` are place keys; -1: a client, and then `client` is its number."""
         self._begin(
-            "transfers", seq, self._open["runs"].get(run, -1), self.strings.add(step), source, target, nbytes,
-            entered, started, ended, flags, over=ended >= 0,
+            "transfers", seq, self._open["runs"].get(run, -1), client, self.strings.add(step), source, target,
+            nbytes, entered, started, ended, flags, over=ended >= 0,
         )  # fmt: skip
+
+    def left(self, seq: int, now: int) -> None:
+        """Bytes of a transfer leave: with the first of them it has started."""
+        row = self._open["transfers"].get(seq)
+        if row is not None and self.transfers.column("started")[row] < 0:
+            self._know("transfers", seq, started=now)
+
+    def came(self, seq: int, now: int) -> None:
+        """Bytes of a transfer are there: it ended with the last of them, unless more come."""
+        self._know("transfers", seq, ended=now)
 
     def update(self, seq: int, flags: int = 0, **known: int) -> None:
         """More of a gang or transfer under way: `enqueued`, `started`, `skew`, and `ended`, which closes its
-        row. `flags`: bits to set. Of what is over, or from before this trace, nothing more is wanted."""
+        row. `flags`: bits to set. Of what is over, or from before this trace, nothing more is wanted; and a time
+        that was worked out does not take the place of one that was seen."""
         name = "gangs" if seq in self._open["gangs"] else "transfers"
         row = self._open[name].get(seq)
         if row is None:
             return
+        over = "ended" in known
         if flags:
-            known["flags"] = self.tables[name].column("flags")[row] | flags
-        self._know(name, seq, over="ended" in known, **known)
+            table = self.tables[name]
+            for time in [time for time in known if flags & TIMES[time] and table.column(time)[row] >= 0]:
+                del known[time]
+                flags &= ~TIMES[time]
+            known["flags"] = table.column("flags")[row] | flags
+        self._know(name, seq, over=over, **known)
 
     def hosts(self, seq: int, enqueued: Sequence[int] | Vector) -> None:
         """When each host of an open gang, in order, had enqueued it. Its `enqueued` is the first of them."""

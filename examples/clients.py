@@ -4,6 +4,7 @@ python examples/clients.py
 """
 
 from collections import deque
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,9 @@ import seaway as sw
 step = sw.synthetic("step", devices=sw.slice(devices=512, name="all"), duration="10ms", allreduce="4B")
 
 
-def client(seconds):
-    x, ahead = np.float32(0), deque()
+def client(seconds: float) -> None:
+    x: Any = np.float32(0)
+    ahead: deque[sw.Array] = deque()
     while sw.now() < seconds:
         x = step(x)
         ahead.append(x)

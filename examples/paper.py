@@ -3,12 +3,14 @@
 python examples/paper.py
 """
 
+from typing import Any
+
 import numpy as np
 
 import seaway as sw
 
 
-def devices(n):
+def devices(n: int) -> sw.Slice:
     return sw.slice(devices=n)
 
 
@@ -18,7 +20,7 @@ c = sw.jit(lambda x: x / 2.0, devices=devices(2), name="c")
 
 
 @sw.program
-def f(v):
+def f(v: Any) -> Any:
     x = a(v)
     y = b(x)
     z = a(c(x))

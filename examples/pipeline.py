@@ -3,15 +3,21 @@
 python examples/pipeline.py
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 import seaway as sw
 
 STAGES, MICROBATCHES = 4, 16
-ACTIVATION = jax.ShapeDtypeStruct((128, 2048), jnp.bfloat16)
 
-WEIGHTS = jax.ShapeDtypeStruct((16, 2048, 2048), jnp.bfloat16)
+
+def shape(*sizes: int) -> Any:
+    return jax.ShapeDtypeStruct(sizes, jnp.bfloat16)  # type: ignore[no-untyped-call]
+
+
+ACTIVATION, WEIGHTS = shape(128, 2048), shape(16, 2048, 2048)
 
 slices = [sw.slice(devices=32, island=f"c{stage}", name=f"stage{stage}") for stage in range(STAGES)]
 forward = [
@@ -30,9 +36,10 @@ update = [
 
 
 @sw.program(donate_argnums=0)
-def train_step(weights, batches):
+def train_step(weights: list[Any], batches: list[Any]) -> list[Any]:
     """GPipe: all forwards, then all backwards, then the updates."""
-    inputs, gradients = {}, {stage: [] for stage in range(STAGES)}
+    inputs: dict[tuple[int, int], Any] = {}
+    gradients: list[list[Any]] = [[] for _ in range(STAGES)]
     for micro, x in enumerate(batches):
         for stage in range(STAGES):
             inputs[stage, micro] = x

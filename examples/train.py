@@ -3,27 +3,28 @@
 python examples/train.py
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec as P
 
 import seaway as sw
 
 mesh = sw.slice(mesh={"data": 8}, name="trainers")
 
 
-def loss_of(w, batch):
+def loss_of(w: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
     return jnp.mean((batch["x"] @ w - batch["y"]) ** 2)
 
 
-@sw.jit(devices=mesh, in_shardings=(None, P("data")), donate_argnums=0)
-def step(w, batch):
+@sw.jit(devices=mesh, in_shardings=(None, mesh.sharding("data")), donate_argnums=0)
+def step(w: jax.Array, batch: dict[str, jax.Array]) -> Any:
     loss, gradient = jax.value_and_grad(loss_of)(w, batch)
     return w - 0.1 * gradient, loss
 
 
-def train(steps):
+def train(steps: int) -> Any:
     rng = np.random.default_rng(0)
     truth = rng.normal(size=256).astype(np.float32)
     w = sw.put(np.zeros(256, np.float32), devices=mesh)

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from sim.noise import Noise
 
     from .arrays import Array, Run, block_until_ready, get
+    from .connected.connect import connect
+    from .connected.errors import NotReady, Unreachable
+    from .connected.local import local
     from .costs import Cost, roofline_costs, tpu_costs
+    from .deadlines import deadline
     from .errors import (
         Cancelled,
         NoContents,
@@ -40,6 +44,10 @@ if TYPE_CHECKING:
 # Where it lives. Each is imported when it is first used: `import seaway` is fast.
 _PUBLIC = {
     "arrays": ("Array", "Run", "block_until_ready", "get"),
+    "connected.connect": ("connect",),
+    "connected.errors": ("NotReady", "Unreachable"),
+    "connected.local": ("local",),
+    "deadlines": ("deadline",),
     "costs": ("Cost", "roofline_costs", "tpu_costs"),
     "errors": (
         "Cancelled", "Impossible", "NoContents", "NoSession", "NotNow", "ProgramError", "RunError", "SeawayError",
@@ -61,10 +69,11 @@ _HOME = {name: room for room, names in _PUBLIC.items() for name in names}
 
 __all__ = [  # what a user sees
     "Array", "Cancelled", "Cost", "Deadline", "Fifo", "Impossible", "NoContents", "NoSession", "Noise",
-    "NotNow", "Policy", "Priority", "Program", "ProgramError", "RoundRobin", "Run", "RunError",
+    "NotNow", "NotReady", "Policy", "Priority", "Program", "ProgramError", "RoundRobin", "Run", "RunError",
     "SeawayError", "Session", "SessionClosed", "Shortest", "Slice", "Stalled", "Stride", "Task", "Trace",
-    "TracedValueError", "__version__", "block_until_ready", "client", "current_session", "get", "jit",
-    "now", "now_ns", "pmap", "program", "put", "roofline_costs", "route", "simulate", "sleep", "slice", "spawn",
+    "TracedValueError", "Unreachable", "__version__", "block_until_ready", "client", "connect", "current_session",
+    "deadline", "get", "jit", "local", "now",
+    "now_ns", "pmap", "program", "put", "roofline_costs", "route", "simulate", "sleep", "slice", "spawn",
     "synthetic", "tpu_costs",
 ]  # fmt: skip
 
@@ -79,7 +88,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'seaway' has no attribute {name!r}{hint}")
     if room not in ("core.policy", "errors", "slices"):
         _house.check("sim")  # which all the others need
-    found = getattr(import_module(room if "." in room else f".{room}", __name__), name)
+    if room.startswith("connected."):
+        _house.check("backend")
+    outside = room.startswith(("core.", "sim."))
+    found = getattr(import_module(room if outside else f".{room}", __name__), name)
     globals()[name] = found
     return found
 

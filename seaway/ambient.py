@@ -19,6 +19,7 @@ class _Here(threading.local):
     def __init__(self) -> None:
         self.tracers: list[Tracer] = []
         self.callers: list[Caller | Session] = []  # sessions and clients that were entered, innermost last
+        self.dues: list[tuple[Session, int]] = []  # deadlines that were entered, by the session's clock
 
 
 _here = _Here()
@@ -73,3 +74,16 @@ def caller(what: str) -> Caller:
 
 def session(what: str) -> Session:
     return current(what).session
+
+
+def due(session: Session, at: int) -> None:
+    _here.dues.append((session, at))
+
+
+def no_longer_due() -> None:
+    _here.dues.pop()
+
+
+def due_in(session: Session) -> int:
+    """The earliest of the deadlines that a call made here has in this session; 0 if none."""
+    return min([at for of, at in _here.dues if of is session], default=0)

@@ -84,6 +84,11 @@ def _too_large(graph: Graph, leaves: Sequence[Any]) -> frozenset[int]:
 
 def _own(caller: Caller, array: Array) -> Buffer:
     buffer = array._usable("pass")
+    if buffer.caller.session is not caller.session:
+        raise NotNow(
+            f"{buffer.label} lies in another session{' that is closed' if buffer.caller.closed else ''}, and arrays do "
+            f"not leave theirs: read it there (np.asarray) and pass what was read"
+        )
     if buffer.caller is not caller:
         raise NotNow(
             f"{buffer.label} belongs to client {buffer.caller.name!r}, and {caller.name!r} calls: clients share "

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 class Run:
     """One execution of one program."""
 
-    __slots__ = ("blame", "caller", "ended_at", "looked_at", "makes", "number", "program")
+    __slots__ = ("blame", "caller", "due_at", "ended_at", "looked_at", "makes", "number", "program")
 
-    def __init__(self, caller: Caller, number: int, program: str) -> None:
+    def __init__(self, caller: Caller, number: int, program: str, due_at: int = 0) -> None:
         self.caller, self.number, self.program = caller, number, program
+        self.due_at = due_at  # its deadline, in nanoseconds of the session's clock; 0: none
         self.ended_at = -1  # nanoseconds of the session's clock
         self.blame: Blame | None = None
         self.looked_at = False  # somebody has been told of its failure
@@ -40,6 +41,13 @@ class Run:
     @property
     def done(self) -> bool:
         return self.ended_at >= 0
+
+    @property
+    def late(self) -> bool:
+        """It has missed its deadline: it ended after that, or that has passed and it has not ended."""
+        if not self.due_at:
+            return False
+        return (self.ended_at if self.done else self.caller.now()) > self.due_at
 
     def cancel(self) -> None:
         """Ask that it stop. What it has not made by then fails; whoever waits for that gets `Cancelled`."""
@@ -57,7 +65,8 @@ class Run:
     def __repr__(self) -> str:
         state = "under way" if not self.done else "ended" if self.blame is None else f"failed: {self.blame}"
         at = f" at {duration(self.ended_at)}" if self.done else ""
-        return f"<run {self.number} of {self.program!r}, {state}{at}>"
+        late = f", due at {duration(self.due_at)}: late" if self.late else ""
+        return f"<run {self.number} of {self.program!r}, {state}{at}{late}>"
 
 
 class Buffer:

@@ -41,21 +41,22 @@ log = logging.getLogger("seaway")
 
 
 class Fetch:
-    """A get under way."""
+    """A get under way. `left`: whoever waited for it was interrupted."""
 
-    __slots__ = ("blame", "buffer", "over", "request")
+    __slots__ = ("blame", "buffer", "left", "over", "request")
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer, self.request = buffer, 0
-        self.over = False
+        self.over = self.left = False
         self.blame: Blame | None = None
 
 
 class Caller:
     """A client. `with s.client("b", weight=2):` makes it the one in whose name this thread calls."""
 
-    def __init__(self, session: Session, name: str, weight: int, priority: int) -> None:
+    def __init__(self, session: Session, name: str, weight: int, priority: int, deadline: int = 0) -> None:
         self.session, self.name, self.weight, self.priority = session, name, weight, priority
+        self.deadline = deadline  # nanoseconds after its call that a run is due; 0: none
         self._port: Port = session.driver.join(name, weight, priority)
         self._port.tell = self._heard
         self._programs: dict[int, Bound] = {}
@@ -86,6 +87,15 @@ class Caller:
     def __repr__(self) -> str:
         return f"<client {self.name!r}, weight {self.weight}>"
 
+    def now(self) -> int:
+        return self._port.now()
+
+    def _due(self) -> int:
+        """When a run that is called now should have ended."""
+        own = self.now() + self.deadline if self.deadline else 0
+        asked = ambient.due_in(self.session)
+        return min(own, asked) if own and asked else own or asked
+
     def called(self, home: Slice) -> str:
         return f"slice {self.name_of(home)!r}"
 
@@ -115,7 +125,8 @@ class Caller:
             return [leaves[ref.index] for ref in graph.results if isinstance(ref, Given)]
         bound = self._programs.get(id(graph)) or self._bind(graph)
         args, contents, temporary = arguments_of(self, bound, leaves)
-        arrays = self._port.call(lambda client, now: self._submit(client, now, bound, args))
+        due = self._due()
+        arrays = self._port.call(lambda client, now: self._submit(client, now, bound, args, due))
         self._port.submitted(graph, contents, [array._buffer for array in arrays])
         for index in graph.donate_args:
             self._given_up(leaves[index], graph, index)
@@ -129,7 +140,7 @@ class Caller:
         return bound
 
     def _submit(
-        self, client: Client, now: int, bound: Bound, args: tuple[int | bytes, ...]
+        self, client: Client, now: int, bound: Bound, args: tuple[int | bytes, ...], due: int
     ) -> list[Array] | Blocked:
         self._release(client, now)
         if not bound.number:
@@ -140,8 +151,10 @@ class Caller:
                 return number
             bound.number = number
         self._tell_waited(client, now)
-        answer = client.submit(bound.number, args, now, keep=bound.keep, dispatch=self.session.dispatch)
-        return answer if isinstance(answer, Blocked) else self._results(bound.graph, answer)
+        dispatch = self.session.dispatch
+        at = due and due + now - self.now()  # by core's clock, which may have begun before the session's
+        answer = client.submit(bound.number, args, now, keep=bound.keep, dispatch=dispatch, deadline=at)
+        return answer if isinstance(answer, Blocked) else self._results(bound.graph, answer, due)
 
     def _forget_first(self, client: Client, now: int) -> None:
         """It is registered anew if it is called again."""
@@ -151,8 +164,8 @@ class Caller:
                 client.unregister(first.number, now)
                 return
 
-    def _results(self, graph: Graph, submitted: Submitted) -> list[Array]:
-        run = self._runs[submitted.run] = Run(self, submitted.run, graph.name)
+    def _results(self, graph: Graph, submitted: Submitted, due: int) -> list[Array]:
+        run = self._runs[submitted.run] = Run(self, submitted.run, graph.name, due)
         arrays: list[Array] = []
         if graph.hidden:
             return arrays
@@ -205,32 +218,44 @@ class Caller:
                 self.wait_ready([buffer])
                 buffer.fail()
                 raise unreadable
-        fetches = [self._get(buffer) for buffer in buffers if buffer.host is None]
+        fetches = [Fetch(buffer) for buffer in buffers if buffer.host is None]
+        try:
+            for fetch in fetches:
+                self._get(fetch)
+            for fetch in fetches:
+                label = fetch.buffer.label
+                self._wait(lambda fetch=fetch: fetch.over, f"the contents of {label}")  # type: ignore[misc]
+        except BaseException:
+            for fetch in fetches:
+                fetch.left = True
+                self._keep(fetch)
+            raise
         for fetch in fetches:
-            label = fetch.buffer.label
-            self._wait(lambda fetch=fetch: fetch.over, f"the contents of {label}")  # type: ignore[misc]
-        for fetch in fetches:
-            buffer = fetch.buffer
             if fetch.blame is not None:
-                buffer.blame = buffer.blame or fetch.blame
-                buffer.fail()
-            buffer.host = self._port.contents(buffer, fetch.request)
-            buffer.host.flags.writeable = False
+                fetch.buffer.blame = fetch.buffer.blame or fetch.blame
+                fetch.buffer.fail()
+            fetch.left = True
+            self._keep(fetch)
         self._waited_for(buffers)
 
-    def _get(self, buffer: Buffer) -> Fetch:
+    def _keep(self, fetch: Fetch) -> None:
+        """What has come, if it has; what comes when nobody waits for it any more is there for the next who asks."""
+        if fetch.left and fetch.over and fetch.blame is None:
+            fetch.buffer.host = self._port.contents(fetch.buffer, fetch.request)
+            fetch.buffer.host.flags.writeable = False
+
+    def _get(self, fetch: Fetch) -> None:
         self._may_call()
-        fetch = Fetch(buffer)
 
         def act(client: Client, now: int) -> int | Blocked:
             self._release(client, now)
-            request = client.get(buffer.name, now)
+            request = client.get(fetch.buffer.name, now)
             if not isinstance(request, Blocked):
                 self._fetches[request] = fetch
+                fetch.request = request
             return request
 
-        fetch.request = self._port.call(act)
-        return fetch
+        self._port.call(act)
 
     def peek(self, buffer: Buffer) -> np.ndarray[Any, Any] | None:
         """For printing: contents if they can be had; and it is ready, or failed, when this returns."""
@@ -362,6 +387,7 @@ class Caller:
         fetch = self._fetches.pop(request, None)
         if fetch is not None:
             fetch.over, fetch.blame = True, blame
+            self._keep(fetch)
 
     # --- the end ------------------------------------------------------------------------------------------
 

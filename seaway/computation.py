@@ -30,7 +30,7 @@ class Signature:
 
     kernel: what it costs, if that is known; else `work()` may estimate it. evaluate: contents from contents, on this
     machine; None where there is nothing to compute. key: of code and options, the same for the same. function: the
-    JAX function of the leaves, for whoever compiles it.
+    JAX function of the leaves, for whoever compiles it; of an irregular one, to its padded arrays and their count.
     """
 
     __slots__ = (

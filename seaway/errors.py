@@ -24,8 +24,9 @@ class NoSession(SeawayError, RuntimeError):
     def __init__(self, what: str) -> None:
         super().__init__(
             f"{what} was called outside any session, so there are no devices to run it on. Open one around it: "
-            f"`with sw.simulate('A') as s:` for 2048 simulated TPUs. (Slices, jit and @sw.program are "
-            f"declarations and need none.)"
+            f"`with sw.local(hosts=2) as s:` for devices of this machine, `with sw.connect('grpc://head:29000') as s:` "
+            f"for those of a cluster, `with sw.simulate('A') as s:` for 2048 simulated TPUs. (Slices, jit "
+            f"and @sw.program are declarations and need none.)"
         )
 
 

@@ -17,7 +17,7 @@ from .computation import Computation, Evaluate, Shape, Signature
 from .kernels import Cost, kernel_of
 from .programs import as_numbers
 from .slices import Slice, as_slice
-from .unready import counted
+from .unready import counted, padded
 
 MAPPED = 0  # a sharding written as a number: that dimension over all devices, as pmap has it
 BIG_CONSTANT = 1 << 20  # bytes; of larger ones only shape and type tell two codes apart
@@ -67,8 +67,12 @@ class JitComputation(Computation):
             irregular=self._irregular, collective=self._waits(kernel), kernel=kernel,
             key=self._key(jaxpr, expects, out_shardings, kernel), evaluate=evaluate,
             work=functools.partial(_work, jaxpr, self.slice, (*expects, *out_shardings)),
-            function=None if self._irregular else functools.partial(_called, self.fn, shape),
+            function=self._function(shape, out_avals),
         )  # fmt: skip
+
+    def _function(self, shape: Shape, bounds: Sequence[Aval]) -> Callable[..., Any]:
+        call = functools.partial(_called, self.fn, shape)
+        return padded(call, bounds) if self._irregular else call
 
     def _waits(self, kernel: Kernel | None) -> bool:
         """Whether its devices wait for one another. Unless somebody says no, or its collectives are known, they may."""

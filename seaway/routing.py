@@ -16,17 +16,16 @@ import numpy as np
 from core.program import Sharding
 from sim.kernels import Kernel
 
-from . import ambient, shardings, trees
+from . import ambient, packing, shardings, trees
 from .avals import Aval, aval
 from .computation import Signature, leaf_aval
 from .errors import NotNow
 from .graph import Graph
 from .operand import Operand
+from .packing import HEAD, WORD
 from .slices import Slice, as_slice
 from .tracing import Tracer
 
-WORD = 4  # bytes
-HEAD = 2  # words of each packed row: the shard it goes to, the row it was
 PACKING = 2_000  # nanoseconds that packing takes, and unpacking
 
 
@@ -87,15 +86,19 @@ class _Plan:
         self.source = aval((room,), "int32")
 
     def trace(self, tracer: Tracer, leaves: Sequence[Any], dest: Any) -> list[Any]:
-        pack = self._step("pack", self.home, (*self.x, self.dest), (self.packed,), self._pack)
+        pack = self._step("pack", self.home, (*self.x, self.dest), (self.packed,), self._pack, packing.pack)
         (packed,) = tracer.call(pack, [*leaves, dest])
         over = shardings.along_all(self.target, 2)
         arrived = tracer.route(self.name, packed, self.arrived, self.target, over, self._exchange)
         outputs = (*self.y, self.source)
-        unpack = self._step("unpack", self.target, (self.arrived,), outputs, self._unpack)
+        unpack = self._step(
+            "unpack", self.target, (self.arrived,), outputs, self._unpack, packing.unpacker(self.y)
+        )
         return list(tracer.call(unpack, [arrived]))
 
-    def _step(self, what: str, home: Slice, inputs: Any, outputs: Any, evaluate: Any) -> Signature:
+    def _step(
+        self, what: str, home: Slice, inputs: Any, outputs: Any, evaluate: Any, function: Any
+    ) -> Signature:
         def split(each: Aval) -> Sharding:
             return shardings.along_all(home, len(each.shape))
 
@@ -105,6 +108,7 @@ class _Plan:
             name=f"{self.name}.{what}", home=home, inputs=inputs, expects=tuple(map(split, inputs)), outputs=outputs,
             out_shardings=tuple(map(split, outputs)), out_tree=trees.flatten((0,) * len(outputs))[1],
             key=f"{what}:{key}", collective=False, kernel=Kernel(f"{self.name}.{what}", PACKING), evaluate=evaluate,
+            function=function,
         )  # fmt: skip
 
     # --- on this machine's CPU ------------------------------------------------------------------------------

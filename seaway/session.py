@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from . import ambient
 from .caller import Caller
-from .errors import SeawayError, SessionClosed
-from .kernels import nanoseconds
+from .deadlines import Time, host_time, within
+from .errors import SessionClosed
 from .port import Driver
 from .slices import Slice, whole
-from .wording import plural
+from .wording import duration, plural
 
 Dispatch = Literal["parallel", "sequential"]
 
@@ -149,13 +149,20 @@ class Session:
         """The client in whose name the session's own thread calls, unless it says otherwise."""
         return self._callers.get(self._main) or self.client(self._main)
 
-    def client(self, name: str, weight: int = 1, priority: int = 0) -> Caller:
-        """`with s.client("b", weight=2):` calls inside are in its name. It is made when it is first asked for."""
+    def client(self, name: str, weight: int = 1, priority: int = 0, deadline: Time | None = None) -> Caller:
+        """`with s.client("b", weight=2):` calls inside are in its name. It is made when it is first asked for.
+        `deadline="50ms"`: each of its runs is due so long after its call (see `sw.deadline`)."""
+        given: object = name
+        if not isinstance(given, str) or not given:
+            raise ValueError(f"client({name!r}): a client's name is a text, like 'trainer'")
+        due = within(f"client {name!r}: deadline", deadline)
         known = self._callers.get(name)
         if known is not None:
-            if (weight, priority) not in ((1, 0), (known.weight, known.priority)):
+            asked, has = (weight, priority, due), (known.weight, known.priority, known.deadline)
+            if asked not in ((1, 0, 0), has):
                 raise ValueError(
-                    f"client {name!r} is here already, with weight {known.weight} and priority {known.priority}; "
+                    f"client {name!r} is here already, with weight {known.weight}, priority {known.priority} and "
+                    f"{f'deadline {duration(known.deadline)}' if known.deadline else 'no deadline'}; "
                     f"leave them out to use it, or give the new one another name"
                 )
             return known
@@ -163,12 +170,14 @@ class Session:
             raise SessionClosed("this session is closed; open another one")
         if not whole(weight):
             raise ValueError(f"client {name!r}: weight={weight!r}: a whole number, at least 1")
-        made = self._callers[name] = Caller(self, name, weight, priority)
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise ValueError(f"client {name!r}: priority={priority!r}: a whole number; higher goes first")
+        made = self._callers[name] = Caller(self, name, weight, priority, due)
         return made
 
     def spawn(
         self, fn: Callable[..., Any], *args: Any, name: str | None = None, weight: int = 1, priority: int = 0,
-        **kwargs: Any,
+        deadline: Time | None = None, **kwargs: Any,
     ) -> Task:  # fmt: skip
         """Run `fn` beside this thread, as a client of its own. `.result()` waits for it; so does the session's end."""
         self._spawned += 1
@@ -176,7 +185,7 @@ class Session:
         called = base if name or base not in self._callers else f"{base}-{self._spawned}"
         if called in self._callers:
             raise ValueError(f"client {called!r} is here already; give the new one another name")
-        caller, task = self.client(called, weight, priority), Task(called)
+        caller, task = self.client(called, weight, priority, deadline), Task(called)
         task._session = self
 
         def work() -> None:
@@ -209,9 +218,11 @@ class Session:
 
     def sleep(self, time: float | str) -> None:
         """Host time: seconds, or "5ms"."""
+        if self.closed:
+            raise SessionClosed("this session is closed, and its time stands still; open another one")
         for caller in list(self._callers.values()):
             caller.flush()
-        self.driver.sleep(_sleeping(time))
+        self.driver.sleep(host_time("sw.sleep", time))
 
     # --- what happened ------------------------------------------------------------------------------------
 
@@ -245,22 +256,14 @@ class Session:
         raise AttributeError(f"a session has no attribute {name!r}")
 
 
-def _sleeping(time: float | str) -> int:
-    if isinstance(time, str):
-        return nanoseconds("sw.sleep", "time", time)
-    if isinstance(time, bool) or not time >= 0:
-        raise SeawayError(f"sw.sleep({time!r}): seconds, not negative, or a text like '5ms'")
-    return round(time * 1e9)
-
-
 def current_session() -> Session:
     """The one in which a call made here would run: for programs that are run in a session that others opened."""
     return ambient.session("sw.current_session")
 
 
-def client(name: str, weight: int = 1, priority: int = 0) -> Caller:
+def client(name: str, weight: int = 1, priority: int = 0, deadline: Time | None = None) -> Caller:
     """As `session.client`, of the current session."""
-    return current_session().client(name, weight, priority)
+    return current_session().client(name, weight, priority, deadline)
 
 
 def spawn(fn: Callable[..., Any], *args: Any, **options: Any) -> Task:

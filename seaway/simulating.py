@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -18,10 +19,10 @@ from sim.hardware import Setup
 from sim.noise import Noise
 from sim.profiles import Profile
 from sim.profiles import profile as profile_of
-from sim.simulation import Simulation
+from sim.simulation import Simulation, fanout_of
 
 from .costs.units import duration
-from .errors import nearest
+from .errors import Impossible, nearest
 from .session import Dispatch, Session
 from .simulated.driver import SimDriver
 from .simulated.pricing import Costs
@@ -59,7 +60,7 @@ def simulate(
     dispatch: "parallel", or "sequential" for the baseline. config: the controller's settings.
     progress: a line after two seconds; None where it can be seen.
     """
-    setup = cluster if isinstance(cluster, Setup) else hardware.load(cluster, **hardware_overrides)
+    setup = cluster if isinstance(cluster, Setup) else _setup(cluster, hardware_overrides)
     if isinstance(cluster, Setup) and hardware_overrides:
         raise ValueError(
             f"a Setup is complete; give {next(iter(hardware_overrides))!r} to sim.hardware.load()"
@@ -70,10 +71,12 @@ def simulate(
         )
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ValueError(f"seed={seed!r}: a whole number")
+    if not isinstance(profile, str | Path | Profile):
+        raise TypeError(f"profile={profile!r}: 'paper', 'seaway', the path of a TOML file, or a Profile")
+    costs_of_hosts = profile if isinstance(profile, Profile) else profile_of(profile)
     simulation = Simulation(
-        setup, policy=policy_of(policy), profile=profile if isinstance(profile, Profile) else profile_of(profile),
-        seed=seed, fidelity=fidelity, noise=_noise(noise), config=_config(config, setup, profile),
-        faults=faults,
+        setup, policy=policy_of(policy), profile=costs_of_hosts, seed=seed, fidelity=fidelity, noise=_noise(noise),
+        config=_config(config, setup, costs_of_hosts), faults=_faults(faults),
     )  # fmt: skip
     driver = SimDriver(simulation, values=values, sizes=sizes, costs=costs, seed=seed, progress=progress)
     return Session(driver, dispatch=dispatch)
@@ -90,20 +93,57 @@ def policy_of(policy: Policies) -> Callable[[], Policy]:
         pristine = copy.deepcopy(policy)
         return lambda: copy.deepcopy(pristine)
     if callable(policy):
-        return policy
+        return lambda: _made_by(policy)
     raise TypeError(
         f"policy={policy!r}: a name ({', '.join(policies.POLICIES)}), a Policy, or what makes one"
     )
 
 
+def _made_by(factory: Callable[[], Any]) -> Policy:
+    made = factory()
+    if not isinstance(made, Policy):
+        raise TypeError(
+            f"policy={factory!r} made {made!r}, which is no Policy: subclass sw.Policy, or take one of "
+            f"{', '.join(policies.POLICIES)}"
+        )
+    return made
+
+
+def _setup(cluster: Any, overrides: Mapping[str, Any]) -> Setup:
+    if not isinstance(cluster, str | Path | Mapping):
+        raise TypeError(
+            f"cluster={cluster!r}: a name like 'A' or 'v4-512', the path of a TOML file, a table, or a Setup"
+        )
+    options = [name for name in inspect.signature(simulate).parameters if name != "hardware_overrides"]
+    for key in overrides:
+        if key not in hardware.OVERRIDES and (close := nearest(key, [*options, *hardware.OVERRIDES])):
+            raise Impossible(f"sw.simulate has no option {key!r}{close}")
+    return hardware.load(cluster, **overrides)
+
+
+def _faults(given: Any) -> list[Fault]:
+    found = list(given) if isinstance(given, Iterable) else [given]
+    for fault in found:
+        if not isinstance(fault, Fault):
+            raise TypeError(f"faults={given!r}: a list of sim.faults.Fault, as Fault(at, 'crash_host', 7)")
+    return found
+
+
 def _struct(kind: type[Any], given: Any, what: str) -> Any:
     if given is None or isinstance(given, kind):
         return given
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what}={given!r}: a dict of settings, or a {kind.__name__}")
     known = [field.name for field in msgspec.structs.fields(kind)]
     for key in given:
         if key not in known:
             raise ValueError(f"{what} has no {key!r}; there is {', '.join(known)}{nearest(str(key), known)}")
-    return kind(**given)
+    try:
+        return msgspec.convert(dict(given), kind)
+    except msgspec.ValidationError as error:
+        reason, _, where = str(error).partition(" - at `$")
+        key = where.rstrip("`").lstrip(".").partition(".")[0]
+        raise ValueError(f"{what}: {f'{key}={given[key]!r}: ' if key in given else ''}{reason}") from None
 
 
 def _noise(given: Noise | Mapping[str, Any] | None) -> Noise | None:
@@ -113,5 +153,12 @@ def _noise(given: Noise | Mapping[str, Any] | None) -> Noise | None:
     return _struct(Noise, given, "noise")  # type: ignore[no-any-return]
 
 
-def _config(given: Any, setup: Setup, profile: Any) -> Config | None:
-    return _struct(Config, given, "config")  # type: ignore[no-any-return]
+def _config(given: Config | Mapping[str, Any] | None, setup: Setup, profile: Profile) -> Config | None:
+    """How wide the tree of hosts is, the profile says, unless it is given: a `Config` says all, a table need not."""
+    if isinstance(given, Mapping):
+        given = {"fanout": fanout_of(profile, setup.cluster), **given}
+    found: Config | None = _struct(Config, given, "config")
+    for key, least in (("window", 1), ("max_passes", 0), ("fanout", 1), ("max_runs", 1)):
+        if found is not None and getattr(found, key) < least:
+            raise ValueError(f"config: {key}={getattr(found, key)}: at least {least}")
+    return found

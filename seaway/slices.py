@@ -44,6 +44,10 @@ class Slice:
         """`slice.sharding("x", None)`: the NamedSharding over its mesh with this PartitionSpec."""
         from jax.sharding import NamedSharding, PartitionSpec
 
+        named = [axis for entry in spec for axis in (entry if isinstance(entry, tuple) else (entry,)) if axis]
+        for axis in named:
+            if axis not in self.axis_names:
+                raise ValueError(f"{self!r} has no axis {axis!r}; its axes: {', '.join(self.axis_names)}")
         words: Any = PartitionSpec
         return NamedSharding(self.mesh, words(*spec))
 
@@ -83,9 +87,8 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
     if not whole(count):
         raise ValueError(f"sw.slice(devices={count!r}): a slice has a whole number of devices, at least 1")
     if prod(sizes) != count:
-        shape = " x ".join(map(str, sizes))
         raise ValueError(
-            f"sw.slice(devices={count}, mesh={shape}): that mesh has {prod(sizes)} devices; leave `devices` out"
+            f"sw.slice(devices={count}, mesh={mesh!r}): that mesh has {prod(sizes)} devices; leave `devices` out"
         )
     if layout not in ("packed", "spread"):
         raise ValueError(f"sw.slice(layout={layout!r}): 'packed' (side by side) or 'spread' (over hosts)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,28 @@ def counted(
         return [_fit(np.asarray(each)[:rows], bound, name) for each, bound in zip(made, bounds, strict=True)]
 
     return bounds, arrays_tree, cut
+
+
+def padded(function: Callable[..., Any], bounds: Sequence[Aval]) -> Callable[..., Any]:
+    """For devices, whose arrays have one size: the arrays as large as their bounds, and behind them the count."""
+
+    def fitted(*leaves: Any) -> tuple[Any, ...]:
+        import jax.numpy as jnp
+
+        arrays, count = function(*leaves)
+        made = [_of_length(each, bound) for each, bound in zip(trees.leaves(arrays), bounds, strict=True)]
+        return *made, jnp.asarray(count, jnp.int32)
+
+    return fitted
+
+
+def _of_length(array: Any, bound: Aval) -> Any:
+    import jax.numpy as jnp
+
+    more = bound.shape[0] - array.shape[0]
+    if more <= 0:
+        return array[: bound.shape[0]]
+    return jnp.pad(array, ((0, more), *((0, 0) for _ in array.shape[1:])))
 
 
 def _is_count(value: Any) -> bool:

@@ -100,6 +100,7 @@ class Contents:
         )
         flight = Flight(seq, "put", island, hosts, now, buffer=ident, transfer=seq, cost=self._cost(ident))
         flight.session = session
+        books.history.with_client(flight, session, layout)
         books.flights.take_off(flight, now)
         books.holdings.hold_for_transfer(ident)  # a put that its client gives up ends all the same
         books.holdings.entered(ident, seq)
@@ -155,6 +156,7 @@ class Contents:
             seq, "get", layout.place.island, hosts, now, buffer=buffer, transfer=seq, cost=self._cost(buffer)
         )
         flight.session, flight.request = session, call.request
+        books.history.with_client(flight, session, layout)
         books.flights.take_off(flight, now)
         books.outbox.note(session.peer, Sending(call.request, seq, layout))
 

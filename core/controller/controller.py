@@ -122,6 +122,7 @@ class Controller:
                 self.books.recovery.begin(now)
         act(event, now)
         self._work(now)
+        self.books.history.levels()
         self.books.islands_room.flush(self.books.outbox.turns)
         return self.books.outbox.take()
 

@@ -40,7 +40,7 @@ class Dispatch:
     # --- in -------------------------------------------------------------------------------------------------
 
     def start(self, run: Run, now: int) -> None:
-        """Its memory is reserved: tell the hosts of it, and let its first steps in."""
+        """Its memory is reserved: let its first steps in. Hosts are told of it with the first that concerns them."""
         shape, plan = run.shape, run.plan
         assert shape is not None
         assert run.header is not None
@@ -52,12 +52,11 @@ class Dispatch:
         run.unsettled = list(shape.unsettled)
         if run.held:
             self._await_arguments(run)
-        header = run.header
         if run.literals:
-            header = run.header = msgspec.structs.replace(header, after=self._room_for_literals(run))
-        for island, hosts in shape.island_hosts.items():
-            self._books.tell_plan(shape, island)
-            self._books.outbox.run(island, header, hosts)
+            run.header = msgspec.structs.replace(run.header, after=self._room_for_literals(run))
+        run.untold = dict(shape.island_hosts)
+        if not run.left or -1 in run.made_results:  # it returns what came with the call, which is there now
+            self.tell(run)
         self._drop_unread_arguments(run)
         for slot, _ in run.made_results.get(-1, ()):  # a literal that the program returns
             if slot in shape.results_read:
@@ -68,6 +67,21 @@ class Dispatch:
             self._candidate(run, index, now)
         if not run.left:
             self._books.runs_room.over(run, now)
+
+    def tell(self, run: Run) -> None:
+        """Each island that has not been told of it, before anything that names it."""
+        for island in list(run.untold):
+            self._tell(run, island)
+
+    def _tell(self, run: Run, island: int) -> None:
+        """With its first step, and not when it is admitted: a run may wait long for the window, and a message for
+        each would go to every root of the tree, while what hosts have to say waits behind it."""
+        hosts = run.untold.pop(island, None)
+        if hosts is not None:
+            assert run.header is not None
+            assert run.shape is not None
+            self._books.tell_plan(run.shape, island)
+            self._books.outbox.run(island, run.header, hosts)
 
     def _await_arguments(self, run: Run) -> None:
         """Steps that read what has no contents yet cannot settle before that has."""
@@ -157,6 +171,7 @@ class Dispatch:
         sizes: tuple[int, ...] = ()
         if run.sizes:
             sizes = tuple(size for maker in shape.makers[index] for size in run.sizes.get(maker, ()))
+        self._tell(run, island)
         step = GangStep(seq, run.id, index, hosts, sequential, sizes, shape.donates(index, run.donated))
         books.outbox.step(island, step, hosts)
         flight = Flight(seq, "gang", island, hosts, now, run=run, step=index, cost=gang.cost)
@@ -185,6 +200,7 @@ class Dispatch:
         from_hosts = books.hosts_of(sender)
         to_hosts = run.shape.hosts[index]
         sent, received = books.next_seq(), books.next_seq()
+        self.tell(run)
         books.outbox.step(sender.island, SendStep(sent, run.id, index, from_hosts, sent), from_hosts)
         cost = target.nbytes * books.config.bounds.byte
         flight = Flight(
@@ -197,7 +213,8 @@ class Dispatch:
         flight = Flight(
             received, "recv", receiver.island, to_hosts, now, run=run, step=index, transfer=sent, cost=cost
         )
-        books.history.moved(flight, run, (books.atoms.intern(sender), run.shape.keys[index]), target)
+        keys = (books.atoms.intern(sender), run.shape.keys[index])
+        books.history.moved(flight, run, keys, (sender, receiver), target)
         books.flights.take_off(flight, now)
         run.entered[index] = ENTERED
         run.open_steps += 2

@@ -122,7 +122,8 @@ class Holdings:
         """A result, or a put, has an id and a layout: whoever reads it may be lowered now. Not `exact`: what it
         takes is a bound, until its irregular maker has run."""
         self.create(named, ident, slot.nbytes, slot.layout, exact)
-        self._wake_readers(named)
+        for each in (named, *named.others):
+            self._wake_readers(each)
 
     def _wake_readers(self, named: Named) -> None:
         for run in list(named.readers.values()):
@@ -142,16 +143,18 @@ class Holdings:
         if handle:
             self._held(ident, "client", named.session.number)
         self._held(ident, "its maker")
+        named.others = [other for other in named.others if not other.released and other.blame is None]
+        for other in named.others:  # second names from before it was taken back
+            other.buffer = ident
+            self._hold_alias(other)
 
     def take_back(self, named: Named) -> None:
         """Its run is to be lowered anew, and it with it; so are the runs that read it and have not started."""
         buffer = named.buffer
         if buffer < 0:
             return
-        for run in named.readers.values():
-            for index in [] if run.using else list(run.held):
-                if run.sources[index] is named:
-                    self.let_go(run, index)
+        for each in (named, *named.others):
+            self._unread(each)
         named.buffer = -1
         if named.alias:
             named.alias = False
@@ -159,10 +162,22 @@ class Holdings:
             if buffer in self._named:
                 self._named[buffer].read_on = [e for e in self._named[buffer].read_on if e is not named]
             return
+        for other in named.others:  # of runs that have started: they will stand for what is made elsewhere
+            other.buffer = -1
+            self._let_go(buffer, "client", other.session.number)
+            self._free(self._books.buffers.let_go((buffer,)))
+        self._aliases.pop(buffer, None)
         self.never(buffer, Blame("moved", "it is made elsewhere"))
         if buffer in self._books.buffers and self._books.buffers[buffer].handle:
             self._let_go(buffer, "client", named.session.number)
             self._free(self._books.buffers.release(named.session.number, named.name))
+
+    def _unread(self, named: Named) -> None:
+        """By runs that have not started."""
+        for run in named.readers.values():
+            for index in [] if run.using else list(run.held):
+                if run.sources[index] is named:
+                    self.let_go(run, index)
 
     def never(self, buffer: int, blame: Blame) -> None:
         """The step that was to make it never enters an order."""
@@ -176,12 +191,15 @@ class Holdings:
         named.ready = source.ready
         if named.wanted:
             self._named[named.buffer].others.append(named)
-            self._aliases[named.buffer] = self._aliases.get(named.buffer, 0) + 1
-            self._books.buffers.hold(named.buffer)
-            self._held(named.buffer, "client", named.session.number)
+            self._hold_alias(named)
         else:
             self._read_on(named)
         self._wake_readers(named)
+
+    def _hold_alias(self, named: Named) -> None:
+        self._aliases[named.buffer] = self._aliases.get(named.buffer, 0) + 1
+        self._books.buffers.hold(named.buffer)
+        self._held(named.buffer, "client", named.session.number)
 
     def entered(self, buffer: int, seq: int) -> None:
         """The step that makes it is in the order: its promise is kept, its memory is its own."""

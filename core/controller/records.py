@@ -206,7 +206,7 @@ class Run:
     __slots__ = (
         "base", "blame", "call", "donated", "ended", "entered", "gates", "header", "held", "id", "late", "left",
         "literals", "made_results", "names", "offered", "open_steps", "own", "program", "session", "shape", "sizes",
-        "sources", "spoilt", "state", "submitted", "unsettled", "users", "using", "waits",
+        "sources", "spoilt", "state", "submitted", "unsettled", "untold", "users", "using", "waits",
     )  # fmt: skip
 
     def __init__(self, ident: int, program: ProgramRecord, call: Submit, now: int) -> None:
@@ -225,6 +225,7 @@ class Run:
         self.own: dict[int, int] = {}  # slot -> buffer of a result that later steps of this run still read
         self.shape: Shape | None = None
         self.header: RunHeader | None = None
+        self.untold: dict[int, Spans] = {}  # islands (and their hosts) that have not been told of it
         self.donated: frozenset[int] = frozenset()  # arguments whose memory it really takes over
         self.using = False  # admitted: what it holds is in use, and stays on the devices
         self.gates: list[

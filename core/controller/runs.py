@@ -396,6 +396,8 @@ class Runs:
     def _give_back(self, run: Run) -> None:
         """What it reserved and did not use; of a failed run, what it made and nobody will read."""
         books = self._books
+        if run.literals:
+            books.dispatch.tell(run)  # hosts are to free them, and must know what they are
         for slot, key, nbytes in books.ledger.end(run.id):
             record = run.plan.slots[slot]
             layout = record.layout
@@ -413,6 +415,8 @@ class Runs:
         if run.blame is not None:
             assert run.shape is not None
             for island, hosts in run.shape.island_hosts.items():
+                if island in run.untold:
+                    continue
                 books.outbox.step(island, ForgetStep((run.id,)), hosts)
 
 

@@ -224,6 +224,13 @@ class Granted(Observation, frozen=True):
     nbytes: int
 
 
+class PeerLost(Observation, frozen=True):
+    """The receiver has learnt that a sender is gone: what it had promised to it is free for others."""
+
+    receiver: int
+    sender: int
+
+
 class ChunkSent(Observation, frozen=True):
     transfer: int
     sender: int

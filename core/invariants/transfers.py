@@ -9,6 +9,7 @@ from .observations import (
     Granted,
     HostLost,
     Observation,
+    PeerLost,
     TransferOpened,
     TransferOver,
 )
@@ -19,7 +20,7 @@ Lane = tuple[int, int, int]  # (transfer, sender, receiver)
 
 class Transfers(Checker):
     name = "transfers"
-    sees = (TransferOpened, Granted, ChunkSent, ChunkArrived, TransferOver, HostLost)
+    sees = (TransferOpened, Granted, ChunkSent, ChunkArrived, TransferOver, HostLost, PeerLost)
 
     def __init__(self, pool: int = 0) -> None:
         """`pool`: bytes that one receiver may have promised at a time; 0: not checked."""
@@ -52,6 +53,10 @@ class Transfers(Checker):
                 for side in [side for side in self._open if side[1] == host]:
                     self._close(side)
                 self._promised.pop(host, None)
+            case PeerLost(receiver=receiver, sender=sender):
+                promised = self._promised.get(receiver, {})
+                for lane in [lane for lane in promised if lane[1] == sender]:
+                    del promised[lane]
             case _:
                 pass
 

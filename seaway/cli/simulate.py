@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..session import Session
 
 MOST = 4096  # copies
+WEIGHTED = "stride"  # the policy that goes by weights
 
 
 def add(commands: Any) -> None:
@@ -102,8 +103,18 @@ def _weights(policy: str, clients: int | None) -> tuple[str, list[int]]:
     """`stride:1,2,4,8` is a policy and four clients' weights; what is no list of numbers are the policy's options."""
     name, _, rest = policy.partition(":")
     numbers = [part.strip() for part in rest.split(",")]
-    if not rest or not all(part.isdigit() for part in numbers):
+    if not any(part[:1].isdigit() or part[:1] == "-" for part in numbers):
         return policy, [1] * _many(clients)
+    if not all(part.isdigit() for part in numbers):
+        raise ValueError(
+            f"--policy {policy}: behind the colon stand weights, whole numbers like {name}:1,2,4, or the policy's "
+            f"options, like stride:lead=3"
+        )
+    if name != WEIGHTED and name in POLICIES:
+        raise ValueError(
+            f"--policy {policy}: {name} does not go by weights, {WEIGHTED} does; for {len(numbers)} clients alike, "
+            f"--policy {name} --clients {len(numbers)}"
+        )
     weights = [int(part) for part in numbers]
     if 0 in weights:
         raise ValueError(f"--policy {policy}: a weight is at least 1")

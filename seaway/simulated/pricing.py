@@ -41,10 +41,11 @@ class Pricing:
         self._places: dict[SliceSpec, tuple[Place, int] | None] = {}
         self._scratch: Resources | None = None
         self.kernels: dict[Signature, Kernel] = {}
-        if isinstance(costs, str) and costs not in ("estimate", "roofline"):
+        if not (isinstance(costs, Mapping) or callable(costs) or costs in ("estimate", "roofline")):
             try:
                 self._stated = kernel_of(costs, "any", ())
             except Impossible:
+                costs = str(costs)
                 raise ValueError(
                     f"costs={costs!r}: 'estimate', 'roofline', a time like '1ms', a dict by name, or a function"
                     f"{nearest(costs, ['estimate', 'roofline'])}"
@@ -70,7 +71,7 @@ class Pricing:
             return signature.kernel
         if self._stated is not None:
             return msgspec.structs.replace(self._stated, name=name)
-        if costs == "roofline" and signature.function is not None:
+        if costs == "roofline" and signature.function is not None and not signature.irregular:
             return self._roofline(signature)
         return self._estimate(signature)
 

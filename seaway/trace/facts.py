@@ -100,8 +100,12 @@ class Facts:
     @cached_property
     def run_clients(self) -> Ints:
         """By run: the row of its client."""
+        return self.client_rows(self.runs["client"])
+
+    def client_rows(self, numbers: npt.NDArray[np.integer]) -> Ints:
+        """By number: the row of that client."""
         rows = {number: row for row, number in enumerate(self.clients["client"].tolist())}
-        return np.array([rows.get(number, NONE) for number in self.runs["client"].tolist()], dtype=np.int64)
+        return np.array([rows.get(number, NONE) for number in numbers.tolist()], dtype=np.int64)
 
     def by_run(self, of_runs: npt.NDArray[np.integer], runs: npt.NDArray[np.integer]) -> Ints:
         """What is known of runs, for rows that name a run or none."""

@@ -75,6 +75,7 @@ def runs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
     rows = _within(columns["submitted"], np.where(ended < 0, facts.horizon, ended), window)
     count, device_time = _of_gangs(facts, facts.gangs["run"].astype(np.int64), len(columns["run"]), None)
     submitted, admitted, ended = columns["submitted"][rows], columns["admitted"][rows], ended[rows]
+    due = columns["deadline"][rows]
     return pd.DataFrame(
         {
             "run": columns["run"][rows],
@@ -86,6 +87,8 @@ def runs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
             "ended_us": micros(ended),
             "wait_us": _between(submitted, admitted),  # for admission
             "latency_us": _between(submitted, ended),
+            "deadline_us": micros(due),
+            "late": (due >= 0) & (np.where(ended < 0, facts.horizon, ended) > due),
             "gangs": count[rows],
             "device_us": device_time[rows] / 1_000,
             "ok": (ended >= 0) & (columns["code"][rows] < 0),
@@ -122,6 +125,7 @@ def clients(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
     ended = of_runs[of_runs["ended_us"].notna()]
     table["runs"] = _counts(ended[ended["ok"]]["client"], facts.client_names)
     table["failed_runs"] = _counts(ended[~ended["ok"]]["client"], facts.client_names)
+    table["late_runs"] = _counts(of_runs[of_runs["late"]]["client"], facts.client_names)
     latencies = {
         str(name): part for name, part in ended[ended["ok"]].groupby("client", observed=True)["latency_us"]
     }
@@ -144,7 +148,7 @@ def transfers(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "seq": columns["seq"][rows],
-            **_whose(facts, columns["run"], rows),
+            **_whose(facts, columns["run"], rows, columns["client"]),
             "step": facts.words[columns["step"][rows]],
             "source": _places(facts, columns["source"][rows]),
             "target": _places(facts, columns["target"][rows]),
@@ -204,10 +208,19 @@ def _of_gangs(facts: Facts, keys: Ints, number: int, window: tuple[int, int] | N
     return count, time
 
 
-def _whose(facts: Facts, run_rows: npt.NDArray[np.integer], rows: Ints) -> dict[str, Any]:
+def _whose(
+    facts: Facts,
+    run_rows: npt.NDArray[np.integer],
+    rows: Ints,
+    clients: npt.NDArray[np.integer] | None = None,
+) -> dict[str, Any]:
+    """`clients`: numbers of those without a run."""
     mine = run_rows[rows]
+    who = facts.by_run(facts.run_clients, mine)
+    if clients is not None:
+        who = np.where(who >= 0, who, facts.client_rows(clients[rows]))
     return {
-        "client": _clients(facts, facts.by_run(facts.run_clients, mine)),
+        "client": _clients(facts, who),
         "program": facts.words[facts.by_run(facts.runs["program"], mine)],
         "run": facts.by_run(facts.runs["run"], mine),
     }

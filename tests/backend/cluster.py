@@ -17,7 +17,7 @@ from core import effects as e
 from core.client import Client
 from core.presets import small
 from core.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
-from core.session import Blocked
+from core.session import Blocked, Submitted
 
 S = 1_000_000_000
 PATIENCE = 20.0  # seconds; then what is waited for will never be
@@ -45,6 +45,10 @@ class User:
         answer = self.remote.act(act)
         assert not isinstance(answer, Blocked), answer
         return answer
+
+    def submit(self, program: int, *args: int | bytes) -> Submitted:
+        found: Submitted = self.call(lambda client, now: client.submit(program, args, now))
+        return found
 
     async def until(self, over: Callable[[e.Effect], bool]) -> Any:
         return await until(lambda: next(filter(over, self.heard), None))

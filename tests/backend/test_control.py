@@ -15,6 +15,7 @@ from backend.calls import Enrol, Find, Keep, Status, Wrong, ask
 from backend.node import STREAM
 from core import effects as e
 from core.program import Sharding, SliceSpec, Value
+from core.session import Submitted
 
 from .cluster import chain, cluster, until
 
@@ -26,13 +27,10 @@ def test_a_program_runs_on_all_hosts(tmp_path: Path) -> None:
         async with cluster(tmp_path, hosts=4) as found:
             user = found.user()
             program = user.call(lambda client, now: client.register(chain(3, 8), now))
-            runs = [
-                user.call(lambda client, now: client.submit(program, (TINY.tobytes(),), now))
-                for _ in range(20)
-            ]
+            runs = [user.submit(program, TINY.tobytes()) for _ in range(20)]
             for each in runs:
                 assert (await user.ended(each.run)).blame is None
-            assert [agent.devices.usage()["gangs"] for agent in found.agents.values()] == [60] * 4  # type: ignore[attr-defined]
+            assert [agent.devices.usage()["gangs"] for agent in found.agents.values()] == [60] * 4
             assert found.server.node.carried == [0, 0]
 
     asyncio.run(run())
@@ -44,10 +42,9 @@ def test_a_run_needs_what_another_has_made_and_nobody_waits_in_between(tmp_path:
             user = found.user()
             program = user.call(lambda client, now: client.register(chain(1, 4), now))
             argument: int | bytes = TINY.tobytes()
-            last = None
+            last: Submitted | None = None
             for _ in range(50):
-                given = argument
-                last = user.call(lambda client, now, given=given: client.submit(program, (given,), now))
+                last = user.submit(program, argument)
                 argument = last.results[0]
             assert last is not None
             assert (await user.ended(last.run)).blame is None
@@ -87,7 +84,7 @@ def test_a_host_that_is_cut_off_for_less_than_its_lease_loses_nothing(tmp_path: 
             program = user.call(lambda client, now: client.register(chain(4, 4), now))
             runs = []
             for number in range(40):
-                runs.append(user.call(lambda client, now: client.submit(program, (TINY.tobytes(),), now)))
+                runs.append(user.submit(program, TINY.tobytes()))
                 if number % 10 == 5:
                     for outbox in list(found.server.node._outboxes.values()):
                         outbox.put(None)  # every connection of the controller ends
@@ -103,7 +100,7 @@ def test_a_host_that_dies_fails_what_it_had_by_name_and_a_new_one_takes_its_plac
         async with cluster(tmp_path, lease=1_000_000_000) as found:
             user = found.user()
             program = user.call(lambda client, now: client.register(chain(2000, 4), now))
-            first = user.call(lambda client, now: client.submit(program, (TINY.tobytes(),), now))
+            first = user.submit(program, TINY.tobytes())
             await asyncio.sleep(0.2)
             await found.agents[1].stop()
             ended = await user.ended(first.run)
@@ -113,7 +110,7 @@ def test_a_host_that_dies_fails_what_it_had_by_name_and_a_new_one_takes_its_plac
             await found.agent(1)
             await found.ready()
             short = user.call(lambda client, now: client.register(chain(2, 4), now))
-            second = user.call(lambda client, now: client.submit(short, (TINY.tobytes(),), now))
+            second = user.submit(short, TINY.tobytes())
             assert (await user.ended(second.run)).blame is None
 
     asyncio.run(run())
@@ -163,7 +160,7 @@ def test_nobody_can_speak_as_a_host_or_as_another_client(tmp_path: Path) -> None
         async with cluster(tmp_path) as found:
             user = found.user()
             program = user.call(lambda client, now: client.register(chain(1, 4), now))
-            run = user.call(lambda client, now: client.submit(program, (TINY.tobytes(),), now))
+            run = user.submit(program, TINY.tobytes())
             await user.ended(run.run)
             known = user.remote.node.passes[f"client/{user.remote.client.number}"]
             for address, name, proof in (
@@ -198,7 +195,7 @@ def test_nonsense_on_a_stream_ends_that_client_and_nobody_else(tmp_path: Path, n
                     while await call.read() is not grpc.aio.EOF:
                         pass
             program = user.call(lambda client, now: client.register(chain(1, 4), now))
-            run = user.call(lambda client, now: client.submit(program, (TINY.tobytes(),), now))
+            run = user.submit(program, TINY.tobytes())
             assert (await user.ended(run.run)).blame is None
             assert not found.server.failure.done()
 

@@ -39,8 +39,8 @@ def up(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]
     command = [sys.executable, "-m", "seaway", "up", "--bind", "127.0.0.1:0", "--state", str(folder), *words]
     with (folder / "err").open("w") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    assert process.stdout is not None
     try:
-        assert process.stdout
         found = re.search(r"grpc://(\S+)", process.stdout.readline())
         assert found, (folder / "err").read_text()
         yield process, found[1]
@@ -48,7 +48,6 @@ def up(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE)
-        assert process.stdout
         process.stdout.close()
 
 

@@ -31,6 +31,7 @@ from core.messages import (
     Taking,
 )
 from core.peers import CONTROLLER
+from core.pipe import MOST
 from core.session import Blocked, Submitted
 
 from .test_client import SLICE, WHERE, Session, X, program
@@ -75,7 +76,7 @@ class Play:
         getattr(self, "_" + move)()
         self.take(self.session.hear(Wakeup()))
         wake = self.client.next_wakeup()
-        assert wake is None or self.session.now < wake <= self.session.now + 50
+        assert wake is None or self.session.now < wake <= self.session.now + 50 * MOST
         if self.up and wake is None:
             assert not self.client._pipe.gathered
         assert len(self.client._pipe.gathered) <= 5 + 3 + 5 + 5 + 1
@@ -189,7 +190,7 @@ def test_the_controller_never_hears_nonsense_and_every_run_ends_once(seed: int) 
     while not play.up:
         play._break()
     for _ in range(30):
-        play._wake()
+        play.session.now += 50 * MOST
         play.take(play.session.hear(Wakeup()))
         for kind in play.known:
             while play.known[kind]:

@@ -10,10 +10,12 @@ from core.effects import Came, Effect, FormWorld, Send, WorldUp
 from core.messages import (
     Blame,
     Calls,
+    Cancel,
     Compiled,
     CompileStep,
     Done,
     Ended,
+    FreeStep,
     GangStep,
     Join,
     Notes,
@@ -43,6 +45,7 @@ class Rig:
         self.controller = Controller(small(hosts, 1))
         self.steps: list[Step] = []
         self.ended: dict[int, Blame | None] = {}
+        self.heard: list[Ordered] = []
         self.seat: Seat | None = None
         self.compiling = False  # hosts keep what they are asked to compile until `compiled`
         self.owed: list[tuple[int, int, int]] = []  # host, plan, code
@@ -63,6 +66,7 @@ class Rig:
             self.seat = message
             return [Came(peer, Seated(message.host, message.epoch, message.tree, message.last))]
         if isinstance(message, Ordered):
+            self.heard.append(message)
             self.steps += [step for step in message.steps if step not in self.steps]
             me = spans.one(peer - HOST)
             codes = [
@@ -189,3 +193,43 @@ def test_who_reads_by_a_second_name_that_was_let_go_reads_what_was_made() -> Non
     for step in [step for step in rig.steps if isinstance(step, GangStep)]:
         rig.done(0, step)
     assert rig.ended == {1: None, 2: None}
+
+
+def calls_ahead(count: int) -> Rig:
+    """So many runs of a program of one gang, called one by one."""
+    rig = Rig(1)
+    build = Build("step", s=1)
+    rig.say(CLIENT, Open("client"))
+    rig.say(CLIENT, Register(1, build.program(build.call("step", "s", [build.arg("s", 4)]))))
+    for run in range(1, count + 1):
+        rig.say(CLIENT, Submit(run, 1, (bytes(16),), (run,)))
+    return rig
+
+
+def test_hosts_hear_of_a_run_with_its_first_step_and_not_before() -> None:
+    """A message for each call that is made ahead would be written to every root of the tree, for nothing yet."""
+    rig = calls_ahead(30)
+    window = rig.controller.books.config.window
+    named = [header.run for message in rig.heard for header in message.runs]
+    assert named == [step.run for step in rig.steps if isinstance(step, GangStep)]
+    assert len(named) == window
+    assert len(rig.heard) <= window + 1, "one message was for the code"
+    rig.done(0, next(step for step in rig.steps if isinstance(step, GangStep)))
+    assert [header.run for header in rig.heard[-1].runs] == [window + 1]
+
+
+def test_hosts_never_hear_of_a_run_that_was_cancelled_before_any_step_of_it_entered() -> None:
+    rig = calls_ahead(12)
+    last = rig.heard[-1].number
+    for run in range(9, 13):
+        rig.say(CLIENT, Cancel(run))
+    assert {run for run, blame in rig.ended.items() if blame and blame.code == "cancelled"} == {9, 10, 11, 12}
+    for message in rig.heard:
+        if message.number > last:  # only with what is to be freed of what came with the call
+            assert len(message.runs) <= len([step for step in message.steps if isinstance(step, FreeStep)])
+    books = rig.controller.books
+    for step in [step for step in rig.steps if isinstance(step, GangStep)]:
+        rig.done(0, step)
+    rig.say(CLIENT, Release(tuple(range(1, 9))))
+    assert not list(books.buffers)
+    assert all(kept == counted for _, kept, counted in books.audit())

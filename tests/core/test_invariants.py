@@ -37,6 +37,7 @@ from core.invariants import (
     Obeyed,
     Observation,
     OneOrder,
+    PeerLost,
     Released,
     RunEnded,
     RunsEnd,
@@ -338,6 +339,11 @@ def test_a_sparse_transfer_takes_what_comes() -> None:
 def test_a_spoilt_transfer_gives_its_credit_back() -> None:
     spoilt = [OPEN, Granted(7, 0, 1, 50), TransferOver(7, 1, LOST)]
     check([Transfers(pool=50)], [*spoilt, TransferOpened(8, 1, ()), Granted(8, 0, 1, 50), TransferOver(8, 1)])
+
+
+def test_what_was_promised_to_a_sender_that_is_gone_may_be_promised_to_another() -> None:
+    promised = [OPEN, Granted(7, 0, 1, 40), TransferOpened(8, 1, ((2, 0, 40),))]
+    check([Transfers(pool=64)], [*promised, PeerLost(1, 0), Granted(8, 2, 1, 40)], rest=False)
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,8 @@ PREFERS: dict[type[Policy], Callable[[Ticket], int]] = {
 @given(script=actions, window=windows, limit=st.integers(0, 3))
 def test_nobody_is_passed_too_often(policy: type[Policy], script: Actions, window: int, limit: int) -> None:
     """Whenever a gang enters before one that the policy prefers and that wants some of the same devices, the
-    latter's place is passed; and at most `max_passes` times before it is served, or withdrawn."""
+    latter's place is passed; and at most `max_passes` times before it is served, withdrawn, or put behind another by
+    the policy itself."""
     world = OrderWorld(policy, window, limit, "always")
     passed: Counter[int] = Counter()
     prefers = PREFERS[policy]
@@ -327,6 +328,9 @@ def test_nobody_is_passed_too_often(policy: type[Policy], script: Actions, windo
             if first is not picked:
                 passed[first.place] += 1
                 assert passed[first.place] <= limit
+            else:
+                for place in {each.place for each in rivals}:
+                    del passed[place]
             del passed[picked.place]
 
     play(world, script, watch)

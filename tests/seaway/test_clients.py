@@ -219,6 +219,21 @@ def test_a_wait_for_what_cannot_come_is_an_error_that_names_it() -> None:
             s.release(alone)
 
 
+@pytest.mark.parametrize("fidelity", ["cohort", "exact"])
+def test_a_run_whose_slice_never_comes_free_is_an_error_that_names_who_has_it(fidelity: Any) -> None:
+    """Hosts' heartbeats, and news of who still waits, go on for ever: they are no sign of progress."""
+    alone = sw.slice(devices=4, name="alone", exclusive=True)
+    busy = sw.synthetic("busy", devices=alone, duration="1ms")
+    with small(fidelity=fidelity) as s:
+        busy(ZERO).block_until_ready()
+        with s.client("b"):
+            never = busy(ZERO)
+            with pytest.raises(sw.Stalled, match="slice 'alone' waits for devices") as caught:
+                never.block_until_ready()
+        s.close(abort=True)
+    assert str(caught.value).count("waits for devices") == 1
+
+
 # --- threads of the user's own ------------------------------------------------------------------------------
 
 

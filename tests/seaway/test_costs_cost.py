@@ -10,6 +10,8 @@ from seaway.costs import Cost, CostError, Memory, synthetic
 from seaway.costs import cache as costs_cache
 from seaway.costs.cost import disagreement
 from seaway.costs.hlo import Exchange
+from sim.hardware import load
+from sim.ici import kernel_time
 from sim.kernels import Collective, Kernel
 
 MADE = Cost(
@@ -76,10 +78,33 @@ def test_another_estimate_can_be_taken() -> None:
 
 def test_a_time_can_be_scaled_and_says_so() -> None:
     half = MADE.scaled(0.5)
-    assert (half.duration, half.collectives) == (3_013_000, MADE.collectives)
+    assert half.duration == 3_013_000
+    assert [one.hidden for one in MADE.collectives] == [1200, *[0] * (len(MADE.collectives) - 1)]
+    assert [one.hidden for one in half.collectives] == [600, *[0] * (len(MADE.collectives) - 1)], (
+        "half the work to hide behind"
+    )
+    assert [one.nbytes for one in half.collectives] == [one.nbytes for one in MADE.collectives]
     assert any("0.5" in note for note in half.notes)
     with pytest.raises(CostError, match="positive"):
         MADE.scaled(0)
+
+
+def test_what_the_compiler_hides_behind_work_is_not_paid_for() -> None:
+    """On the links that the slice has: where they are quick enough, the collective costs nothing more."""
+    setup = load("v5e-64")
+    island, chip = setup.cluster.islands[0], setup.chips[0]
+
+    def takes(hidden: int) -> int:
+        exchange = Exchange("all-gather", 1 << 20, (), 64, count=3, hidden=hidden)
+        cost = Cost(
+            name="step", duration=1_000_000, used="blend", source="tpu-compiler", collectives=(exchange,)
+        )
+        return kernel_time(cost.kernel, island.whole, island, chip)
+
+    each = (takes(0) - 1_000_000) // 3
+    assert each > 10_000
+    assert takes(10_000) == takes(0) - 3 * 10_000
+    assert takes(each) == takes(2 * each) == 1_000_000
 
 
 def test_estimates_that_differ_by_more_than_two_are_pointed_out() -> None:

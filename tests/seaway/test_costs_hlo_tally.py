@@ -181,6 +181,34 @@ def test_one_that_is_begun_and_ended_counts_once_with_the_work_between() -> None
     assert found.blend == pytest.approx(8_000)
 
 
+def test_a_nanosecond_of_work_hides_one_nanosecond_of_collectives() -> None:
+    """They share the links: while two are under way, each has half of what is computed meanwhile."""
+    found = of(
+        "  %a = f32[1000] parameter(0)\n"
+        "  %b = f32[500] parameter(1)\n"
+        "  %s = (f32[1000], f32[8000]) all-gather-start(%a), replica_groups={}, dimensions={0}\n"
+        "  %w = f32[1000] negate(%a)\n"
+        "  %t = (f32[500], f32[4000]) all-gather-start(%b), replica_groups={}, dimensions={0}\n"
+        "  %v = f32[1000] negate(%a)\n"
+        "  %d = f32[8000] all-gather-done(%s)\n"
+        "  %u = f32[500] negate(%b)\n"
+        "  ROOT %e = f32[4000] all-gather-done(%t)\n"
+    )
+    long, short = found.collectives()
+    assert (long.nbytes, long.hidden) == (4000, 8_000 + 8_000 // 2)
+    assert (short.nbytes, short.hidden) == (2000, 8_000 // 2 + 4_000)
+    assert long.hidden + short.hidden == found.blend
+
+
+def test_one_that_ends_elsewhere_counts_all_the_same() -> None:
+    found = of(
+        "  %a = f32[1000] parameter(0)\n"
+        "  %s = (f32[1000], f32[8000]) all-gather-start(%a), replica_groups={}, dimensions={0}\n"
+        "  ROOT %w = f32[1000] negate(%a)\n"
+    )
+    assert found.collectives() == (Exchange("all-gather", 4000, (), 8, hidden=8_000),)
+
+
 WRAPPED = """%wrapped (p: f32[1000]) -> f32[125] {
   %p = f32[1000] parameter(0)
   ROOT %r = f32[125] reduce-scatter(%p), replica_groups={}, to_apply=%add

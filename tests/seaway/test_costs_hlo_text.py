@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seaway.costs.hlo import HloError, parse
-from seaway.costs.hlo.groups import members, nested, pairs_of, rings
+from seaway.costs.hlo.groups import ATTRIBUTE, BadGroups, members, nested, pairs_of, rings
 from seaway.costs.hlo.shapes import BadShape, Shape, leaves, main_memory, nbytes, parse_type
 
 REAL = Path(__file__).with_name("hlo") / "async_v5e.txt"
@@ -111,7 +111,15 @@ def test_text_that_is_not_hlo_names_the_line(text: str, says: str) -> None:
         ("mesh['a'=2,'b'=2,'c'=2] {'a','c'}", 8, [[0, 1, 4, 5], [2, 3, 6, 7]]),
         ("mesh['a'=2,'b'=4] {'b':(1)2}", 8, [[0, 2], [1, 3], [4, 6], [5, 7]]),
         ("mesh['a'=2,'b'=4] {'b':(2)2}", 8, [[0, 1], [2, 3], [4, 5], [6, 7]]),
+        ("mesh['a'=2,'b'=4] {'b':(1)2,'a'}", 8, [[0, 4, 2, 6], [1, 5, 3, 7]]),
+        ("mesh['a'=8] {'a':(1)2,'a':(4)2}", 8, [[0, 1, 4, 5], [2, 3, 6, 7]]),
         ("mesh['a'=4], device_ids=(3,2,1,0) {'a'}", 4, [[3, 2, 1, 0]]),
+        ("mesh['a'=2,'b'=2], device_ids=(0, 2, 1, 3) {'b'}", 4, [[0, 2], [1, 3]]),
+        ("mesh['a'=2,'b'=3], device_ids=([3,2]T(1,0)) {'a'}", 6, [[0, 1], [2, 3], [4, 5]]),
+        ("mesh['a'=2,'b'=3], device_ids=([3,2]T(1,0)) {'b'}", 6, [[0, 2, 4], [1, 3, 5]]),
+        ("mesh['a'=1,'b'=2,'c'=3], device_ids=([3,2]T(1,0)) {'c'}", 6, [[0, 2, 4], [1, 3, 5]]),
+        ("mesh['a'=2,'b'=4], device_ids=([2,2,2]T(2,1,0)) {'b':(2)2}", 8, [[0, 4], [2, 6], [1, 5], [3, 7]]),
+        ("mesh['a'=2,'b'=4], device_ids=([8]) {'a'}", 8, [[0, 4], [1, 5], [2, 6], [3, 7]]),
     ],
 )
 def test_groups_are_read_however_they_are_written(text: str, devices: int, groups: list[list[int]]) -> None:
@@ -122,6 +130,43 @@ def test_a_large_mesh_by_either_axis() -> None:
     assert nested(members("[256,8]<=[2048]", 2048), 2048) == (((8, 1),), True)
     assert nested(members("[8,256]<=[256,8]T(1,0)", 2048), 2048) == (((256, 8),), True)
     assert nested(members("{}", 2048), 2048) == ((), True)
+
+
+def test_a_mesh_whose_devices_are_laid_out_the_other_way_round() -> None:
+    """As libtpu writes it where matrices are split over 16 neighbours: those are the minor axis of the devices."""
+    neighbours = [[16 * row + place for place in range(16)] for row in range(64)]
+    text = "mesh['axis_0'=16,'axis_1'=64], device_ids=([64,16]T(1,0)) {'axis_0'}"
+    assert members(text, 1024) == neighbours
+    assert nested(members(text, 1024), 1024) == (((16, 1),), True)
+
+    text = "mesh['axis_0'=1,'axis_1'=16,'axis_2'=32], device_ids=([32,16]T(1,0)) {'axis_1'}"
+    assert members(text, 512) == neighbours[:32]
+    assert nested(members(text.replace("{'axis_1'}", "{'axis_2'}"), 512), 512) == (((32, 16),), True)
+
+
+@pytest.mark.parametrize("sub_axes", ["{'axis_0'}", "{'axis_1'}", "{'axis_0','axis_1'}", "{'axis_1':(2)4}"])
+def test_groups_of_an_operation_are_found_among_its_attributes(sub_axes: str) -> None:
+    groups = f"mesh['axis_0'=4,'axis_1'=8], device_ids=([8,4]T(1,0)) {sub_axes}"
+    line = f"channel_id=9, replica_groups={groups}, dimensions={{0}}, use_global_device_ids=true"
+    found = ATTRIBUTE.search(line)
+    assert found is not None
+    assert found[1] == groups
+    assert sorted(device for group in members(found[1], 32) for device in group) == list(range(32))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("mesh['a'=2,'b'=2], device_ids=(0,1,2) {'a'}", "3 devices for 4 places"),
+        ("mesh['a'=2,'b'=2], device_ids=([4,2]T(1,0)) {'a'}", "8 devices for 4 places"),
+        ("mesh['a'=2] {'c'}", "'c', which is no axis"),
+        ("mesh['a'=6] {'a':(1)4}", "do not make it up"),
+        ("mesh['a'=6] over {'a'}", "in no way that is known"),
+    ],
+)
+def test_groups_that_make_no_sense_are_refused(text: str, says: str) -> None:
+    with pytest.raises(BadGroups, match=says):
+        members(text, 4)
 
 
 def test_groups_over_two_axes_that_are_not_neighbours_are_nested() -> None:

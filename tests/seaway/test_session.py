@@ -79,7 +79,7 @@ def test_a_closed_session_is_closed() -> None:
 def test_an_array_of_another_session_is_refused() -> None:
     with small():
         x = step(ZERO)
-        with small(), pytest.raises(sw.NotNow, match="belongs to"):
+        with small(), pytest.raises(sw.NotNow, match="lies in another session"):
             step(x)
 
 
@@ -221,9 +221,16 @@ def test_what_takes_its_time_shows_how_far_it_is(
     monkeypatch.setattr(progress, "STEP", 0.001)
     with small() as s:
         shown = progress.Progress(s.simulation, show=True)
-        for _ in range(300):
+        for _ in range(2000):
             step(ZERO)
         s.trace  # noqa: B018 - it waits
         shown.close()
     assert re.search(r"simulated .* ms, [\d,]+ gangs, [\d,]+ a second", capsys.readouterr().err)
     assert progress.Progress(s.simulation, show=False)._thread is None
+
+
+@pytest.mark.parametrize(("given", "fanout"), [({"window": 4}, 64), ({"fanout": 3}, 3), (None, 64), ({}, 64)])
+def test_settings_leave_to_the_profile_whom_the_controller_writes_to(given: Any, fanout: int) -> None:
+    """`paper` is flat, whatever else is set."""
+    with small(hosts=64, profile="paper", config=given) as s:
+        assert s.simulation.config.fanout == fanout

@@ -301,7 +301,10 @@ def test_islands_of_one_s_own_are_not_counted_by_an_option() -> None:
     table = tomllib.loads(EXAMPLE.read_text())
     with pytest.raises(Impossible, match="lists 3 islands, so `islands` cannot say how many"):
         load(table, islands=2)
+    shared = table.pop("shared")
     assert load(table, hosts=8).cluster.hosts == 24
+    with pytest.raises(Impossible, match="there is no host 87; hosts are 0 to 23"):
+        load({**table, "shared": shared}, hosts=8)
 
 
 def test_a_table_as_core_reads_it_is_a_set_up_too() -> None:

@@ -19,8 +19,8 @@ from sim import axes, ici
 from sim.axes import Axis, Group, axes_of, describe, groups_of
 from sim.chips import Chip, chip
 from sim.hardware import Setup, load
-from sim.ici import collective_time, kernel_time
-from sim.kernels import Collective, Kernel, Kind
+from sim.ici import collective_time
+from sim.kernels import Collective, Kind
 
 from .rounds import Torus, all_gather, busiest_link_of_all_to_all, reduce_scatter
 
@@ -451,18 +451,6 @@ def test_of_a_collective_beside_other_work_what_is_left_counts() -> None:
     assert take("all-gather", SHARE, torus(8, wraps=False), hidden=whole) == line_of_8 - whole, (
         "on slower links more of it is left"
     )
-
-
-def test_a_kernel_takes_its_own_time_and_that_of_its_collectives() -> None:
-    island = torus(4, 4)
-    reduce, gather = Collective("all-reduce", 4096, count=3), Collective("all-gather", 512, ((4, 1),))
-    kernel = Kernel("step", 330_000, (reduce, gather))
-    parts = [collective_time(one, island.whole, island, PLAIN) for one in (reduce, gather)]
-    assert min(parts) > 0
-    for _ in range(2):  # once worked out, once remembered
-        assert kernel_time(kernel, island.whole, island, PLAIN) == 330_000 + sum(parts)
-    assert kernel_time(kernel, line(0, 0, 4), island, PLAIN) < 330_000 + sum(parts)
-    assert kernel_time(Kernel("add", 17), island.whole, island, PLAIN) == 17
 
 
 @pytest.mark.parametrize("levels", [((32, 1),), ((4, 8),), ((2, 0),), ((0, 1),), ((4, 4), (2, 4))])

@@ -14,6 +14,7 @@ from core import messages as m
 from core.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, Hang, Machine, PacketCame, Write
 from core.invariants import observations as o
 from core.link import Frame
+from core.peers import CONTROLLER, end_of
 from core.plan import Gang
 
 if TYPE_CHECKING:
@@ -281,6 +282,8 @@ class HostActor(Actor):
             if self.world.observe:
                 island = self.world.cluster.island_of_host(self.host).index
                 self.world.observe(o.HostSeated(self.host, island, event.epoch))
+        elif isinstance(event, e.Disconnected) and event.peer != CONTROLLER:
+            self.world.plane.see(o.PeerLost(self.host, end_of(event.peer)))
 
     def says(self, send: e.Send) -> None:
         self.world.plane.said(send.message, self.host)

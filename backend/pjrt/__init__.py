@@ -1,0 +1,10 @@
+"""Real devices through JAX's PJRT: `PjrtDevices` is what an agent drives. Imports JAX, so set its environment before.
+
+Rooms: `devices` (the interface, and which thread does what); `world` (collective worlds, joined and left), `code` and
+`blobs` (what is compiled), `launcher`, `completions` (in order, from one thread and in another), `store` and `arrays`
+(buffers), `rows` (sparse exchanges), `blames`, `line` (threads).
+"""
+
+from .devices import PjrtDevices
+
+__all__ = ["PjrtDevices"]

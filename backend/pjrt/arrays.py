@@ -1,0 +1,97 @@
+"""Between contents in host memory and arrays of this process's devices: shards in numpy, one `jax.Array` a buffer.
+
+Keys of `jax.random` are numbers in host memory, eight bytes each, and keys on devices. Neighbours: `store`, `world`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from core.plan import Layout
+from core.resharding import Index, Shards
+
+from .. import cargo
+from ..devices import Array
+from .world import Membership
+
+KEYS = "key<fry>"
+KEY_KIND = "threefry2x32"
+KEY_WORDS = 2
+
+
+def own_shards(world: Membership, layout: Layout) -> dict[Index, list[int]]:
+    """The distinct shards that this host has, and on which of its devices."""
+    return cargo.local_shards(layout, world.mine)
+
+
+def to_devices(world: Membership, layout: Layout, shards: Mapping[Index, Array]) -> Any:
+    """Nobody may write to them any more: CPU devices take over what is aligned, and copy nothing."""
+    parts, homes = [], []
+    for index, numbers in own_shards(world, layout).items():
+        part = np.asarray(shards[index])
+        for number in numbers:
+            parts.append(_words(part) if layout.dtype == KEYS else part)
+            homes.append(world.devices[number])
+    placed = jax.device_put(parts, homes)
+    if layout.dtype == KEYS:
+        placed = [jax.random.wrap_key_data(part, impl=KEY_KIND) for part in placed]
+    sharding = world.sharding(layout)
+    return jax.make_array_from_single_device_arrays(
+        layout.shape, sharding, placed, dtype=device_dtype(layout)
+    )
+
+
+def device_dtype(layout: Layout) -> Any:
+    return jax.random.key(0).dtype if layout.dtype == KEYS else cargo.numpy_dtype(layout.dtype)
+
+
+def to_host(world: Membership, layout: Layout, array: Any, *, copies: bool = False) -> dict[Index, Array]:
+    """Waits until it is there. Without `copies`, CPU devices lend what they have, which nobody may write to."""
+    by_number = {world.number_of(part.device): part.data for part in array.addressable_shards}
+    found = {}
+    for index, numbers in own_shards(world, layout).items():
+        part = by_number[numbers[0]]
+        held = np.asarray(jax.random.key_data(part) if layout.dtype == KEYS else part)
+        if layout.dtype == KEYS:
+            held = np.ascontiguousarray(held).view(np.uint64)[..., 0]
+        if copies:
+            room = cargo.empty(held.shape, layout.dtype)
+            room[...] = held
+            held = room
+        found[index] = held
+    return found
+
+
+def of_literal(layout: Layout, literal: bytes) -> dict[Index, Array]:
+    """A whole array that came with a call."""
+    dtype = cargo.numpy_dtype(layout.dtype)
+    wanted = math.prod(layout.shape) * dtype.itemsize
+    if len(literal) != wanted:
+        raise cargo.Misfit(
+            f"a literal of {len(literal)} bytes, and {layout.dtype}{list(layout.shape)} has {wanted}"
+        )
+    whole = np.frombuffer(literal, dtype).reshape(layout.shape)
+    return {index: part.copy() for index, part in cargo.cut(layout, whole).items()}
+
+
+def zeros(world: Membership, layout: Layout) -> Any:
+    """Contents of any value: a placeholder."""
+    size = Shards(layout).size
+    return to_devices(
+        world, layout, {index: _zero(size, layout.dtype) for index in own_shards(world, layout)}
+    )
+
+
+def _zero(size: tuple[int, ...], dtype: str) -> Array:
+    room = cargo.empty(size, dtype)
+    room[...] = 0
+    return room
+
+
+def _words(keys: Array) -> Array:
+    return np.ascontiguousarray(keys)[..., None].view(np.uint32).reshape(*keys.shape, KEY_WORDS)

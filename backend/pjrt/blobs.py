@@ -1,0 +1,119 @@
+"""From what travels to a function that can be traced: exported computations, one or several fused, and reshardings.
+
+A blob is what `jax.export` serialises: StableHLO for several platforms, with the shapes and shardings it was traced
+for. Each function here takes and gives a gang's inputs and outputs flat, and one thing more, last: a number that is
+there when the program has run (`Flight.token`). Of an irregular gang that number is the count of rows that it made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import export
+
+from core.plan import Code, Gang, Layout, Part
+
+from .arrays import device_dtype
+
+Function = Callable[..., tuple[Any, ...]]
+RESHARD = "reshard:"
+
+
+class Unusable(ValueError):
+    """Code that cannot be what the plan says it is."""
+
+
+def function_of(
+    code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout], blobs: Mapping[str, bytes]
+) -> Function:
+    if code.key.startswith(RESHARD):
+        return _resharding
+    parts = code.parts or (
+        Part(code.key, code.code, code.name, tuple(range(len(inputs))), len(outputs) + gang.irregular),
+    )
+    calls = [_Exported(part, blobs) for part in parts]
+    if gang.irregular:
+        (only,) = calls
+        return _counted(only, outputs)
+    results = code.results if code.parts else tuple(range(len(inputs), len(inputs) + len(outputs)))
+
+    def together(*leaves: Any) -> tuple[Any, ...]:
+        values = list(leaves)
+        for part, call in zip(parts, calls, strict=True):
+            values += call(*(values[number] for number in part.inputs))
+        return *(values[number] for number in results), jnp.int32(0)
+
+    return together
+
+
+def _resharding(x: Any) -> tuple[Any, ...]:
+    """What moves what where is in the shardings of the program."""
+    return x, jnp.int32(0)
+
+
+class _Exported:
+    """One computation, its trees flattened."""
+
+    def __init__(self, part: Part, blobs: Mapping[str, bytes]) -> None:
+        if not part.code:
+            raise Unusable(
+                f"computation {part.name!r} has a duration and no code, so it runs in simulations and on `timed` "
+                "devices; for real ones, write it with sw.jit"
+            )
+        blob = blobs.get(part.code)
+        if blob is None:
+            raise Unusable(f"the code of computation {part.name!r}, {part.code[:12]}, has not come")
+        self._name, self._outputs = part.name, part.outputs
+        try:
+            self._exported: Any = export.deserialize(bytearray(blob))
+        except Exception as error:
+            raise Unusable(f"the code of computation {part.name!r} cannot be read: {error}") from error
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        self._check(leaves)
+        args, kwargs = jax.tree.unflatten(self._exported.in_tree, leaves)
+        made = jax.tree.leaves(self._exported.call(*args, **kwargs))
+        if len(made) != self._outputs:
+            raise Unusable(
+                f"computation {self._name!r} makes {len(made)} arrays, and the plan counts {self._outputs}"
+            )
+        return made
+
+    def _check(self, leaves: Sequence[Any]) -> None:
+        has = [(leaf.shape, leaf.dtype) for leaf in leaves]
+        wants = [(aval.shape, aval.dtype) for aval in self._exported.in_avals]
+        if has != wants:
+            raise Unusable(
+                f"computation {self._name!r} takes {_looks(wants)}, and the plan gives it {_looks(has)}"
+            )
+
+
+def _looks(avals: Sequence[tuple[Any, Any]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in avals) or "nothing"
+
+
+def _counted(call: _Exported, bounds: Sequence[Layout]) -> Function:
+    """Of (arrays, count): as much as is meant of each, and zeros behind it up to its bound."""
+
+    def cut(*leaves: Any) -> tuple[Any, ...]:
+        *made, count = call(*leaves)
+        count = jnp.asarray(count, jnp.int32)
+        return *(_fit(x, bound, count) for x, bound in zip(made, bounds, strict=True)), count
+
+    return cut
+
+
+def _fit(x: Any, bound: Layout, count: Any) -> Any:
+    rows = bound.shape[0]
+    x = x[:rows]
+    meant = jnp.arange(x.shape[0]).reshape(-1, *(1,) * (x.ndim - 1)) < count
+    x = jnp.where(meant, x, jnp.zeros((), x.dtype))
+    return jnp.pad(x, [(0, rows - x.shape[0])] + [(0, 0)] * (x.ndim - 1))
+
+
+def look(layout: Layout, sharding: Any) -> Any:
+    shape: Any = jax.ShapeDtypeStruct
+    return shape(layout.shape, device_dtype(layout), sharding=sharding)

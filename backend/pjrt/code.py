@@ -1,0 +1,190 @@
+"""Code, compiled in the background for the devices of its gangs; kept until its backend ends.
+
+Compiled twice where inputs are donated: whether they really are is said at each launch. The same code for the same
+layouts is compiled once, whichever plans have it; what was compiled is also kept on disk, where a folder was given.
+Neighbours: `blobs`, `world`, `launcher`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from core import effects as e
+from core.messages import Blame
+from core.plan import Code, Gang, Layout, Plan
+from core.program import Sharding
+from core.resharding import Shards, canonical
+
+from . import blames, blobs
+from .world import Membership
+
+log = logging.getLogger("seaway.pjrt")
+MOST = 8192  # codes of plans that are remembered; nobody tells a host when it may forget one
+
+
+class Compiled:
+    """What a launch needs of a code."""
+
+    __slots__ = ("bounds", "given", "giving", "inputs", "keeping", "local", "multi", "name", "shardings")
+
+    def __init__(
+        self, world: Membership, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]
+    ) -> None:
+        self.name = gang.name
+        self.keeping: Any = None  # takes nothing over
+        self.giving: Any = None  # takes over what the gang donates
+        self.inputs = tuple(inputs)
+        self.given = given(gang)
+        self.shardings = tuple(world.sharding(layout) for layout in inputs)
+        self.multi = gang.place.size > 1
+        self.local = world.alone(gang.place)  # no other host has a part in it
+        self.bounds = bounds_of(outputs) if gang.irregular else None
+
+
+def given(gang: Gang) -> tuple[int, ...]:
+    """Which inputs it donates. One that it also reads otherwise it cannot give away."""
+    return tuple(
+        number for number, slot in enumerate(gang.inputs)
+        if slot in gang.donated and gang.inputs.count(slot) == 1
+    )  # fmt: skip
+
+
+def bounds_of(outputs: Sequence[Layout]) -> tuple[tuple[int, int], ...]:
+    return tuple((layout.shape[0], Shards(layout).size[0]) for layout in outputs)
+
+
+class Codes:
+    """`memory`: bytes of each device; code that takes more is refused. `cache`: a folder."""
+
+    def __init__(
+        self, world: Membership, post: Callable[[e.Effect], None], memory: int, cache: Path | None
+    ) -> None:
+        self._world, self._post, self._memory = world, post, memory
+        self._of: OrderedDict[tuple[int, int], Compiled] = OrderedDict()  # by (plan, code)
+        self._same: OrderedDict[Any, Compiled] = OrderedDict()
+        self.compiled = 0
+        _keep_on_disk(cache)
+        _wake_lapack()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def get(self, plan: int, code: int) -> Compiled | None:
+        return self._of.get((plan, code))
+
+    def void(self) -> None:
+        """The backend has ended. Under the world's lock."""
+        self._of.clear()
+        self._same.clear()
+
+    # --- the compiling thread ---------------------------------------------------------------------------------
+
+    def compile(self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes]) -> None:
+        """For the world that stands when it is done: one that changes meanwhile has it compiled again."""
+        blame: Blame | None = None
+        try:
+            while not self._try(command, plan, code_of):
+                log.info("the world changed while code %s was compiled", plan.codes[command.code].name)
+        except Exception as error:
+            blame = blames.of(error)
+        self._post(e.CodeReady(command.plan, command.code, blame))
+
+    def _try(self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes]) -> bool:
+        code = plan.codes[command.code]
+        gang = plan.steps[code.step]
+        assert isinstance(gang, Gang)
+        world = self._world
+        inputs, outputs = (
+            tuple(plan.slots[slot].layout for slot in slots) for slots in (gang.inputs, gang.outputs)
+        )
+        key = _content(code, gang, inputs, outputs)
+        with world.lock:
+            world.changed.wait_for(lambda: world.ready)
+            generation = world.generation
+            made = self._same.get(key)
+            lowered = None if made is not None else self._lower(code, gang, inputs, outputs, code_of)
+        if lowered is not None:
+            made = self._finish(*lowered)
+        assert made is not None
+        with world.lock:
+            if world.generation != generation:
+                return False
+            self._same[key] = self._of[command.plan, command.code] = made
+            for table in (self._same, self._of):
+                while len(table) > MOST:
+                    table.popitem(last=False)
+        return True
+
+    def _lower(
+        self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
+        code_of: Mapping[str, bytes],
+    ) -> tuple[Compiled, list[Any]]:  # fmt: skip
+        """Traced under the lock: a backend cannot be given up meanwhile."""
+        made = Compiled(self._world, gang, inputs, outputs)
+        function = blobs.function_of(code, gang, inputs, outputs, code_of)
+        leaves = [blobs.look(*pair) for pair in zip(inputs, made.shardings, strict=True)]
+        whole = Layout((), "int32", gang.place, (gang.place.size,), Sharding())
+        homes = [self._world.sharding(layout) for layout in (*outputs, whole)]
+        variants = [()] if not made.given else [(), made.given]
+        return made, [
+            jax.jit(
+                function, in_shardings=made.shardings, out_shardings=tuple(homes), donate_argnums=numbers
+            ).lower(*leaves)
+            for numbers in variants
+        ]
+
+    def _finish(self, made: Compiled, lowered: Sequence[Any]) -> Compiled:
+        """The long part, without the lock."""
+        made.keeping, *giving = [each.compile() for each in lowered]
+        made.giving = giving[0] if giving else None
+        self.compiled += len(lowered)
+        self._check_memory(made)
+        return made
+
+    def _check_memory(self, made: Compiled) -> None:
+        use = made.keeping.memory_analysis() if self._memory else None
+        if use is None:
+            return
+        needed = use.argument_size_in_bytes + use.output_size_in_bytes + use.temp_size_in_bytes
+        if needed > self._memory:
+            raise MemoryError(
+                f"out of memory: computation {made.name!r} takes {needed} bytes on each device (arguments "
+                f"{use.argument_size_in_bytes}, results {use.output_size_in_bytes}, scratch "
+                f"{use.temp_size_in_bytes}), and {self._memory} may be used; split it over more devices"
+            )
+
+
+def _content(code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> Any:
+    """Two codes with the same are the same program."""
+    parts = tuple((part.code, part.inputs, part.outputs) for part in code.parts)
+    return (
+        code.code or code.key, parts, code.results, tuple(map(canonical, inputs)), tuple(map(canonical, outputs)),
+        given(gang), gang.irregular, gang.place,
+    )  # fmt: skip
+
+
+def _keep_on_disk(cache: Path | None) -> None:
+    if cache is None:
+        return
+    cache.mkdir(parents=True, exist_ok=True)
+    for name, value in (
+        ("jax_compilation_cache_dir", str(cache)),
+        ("jax_persistent_cache_min_compile_time_secs", 0.0),
+        ("jax_persistent_cache_min_entry_size_bytes", -1),
+    ):
+        jax.config.update(name, value)  # type: ignore[no-untyped-call]
+
+
+def _wake_lapack() -> None:
+    """Linear algebra on CPUs: what JAX does when it traces such code, and blobs were traced elsewhere."""
+    try:
+        importlib.import_module("jax._src.lib").lapack._lapack.initialize()
+    except (ImportError, AttributeError) as error:
+        log.warning("linear algebra in exported code may not work on CPU devices here: %s", error)

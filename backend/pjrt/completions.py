@@ -1,0 +1,180 @@
+"""What has been enqueued and is not over: waited for in its order, in one thread, and then told.
+
+Each program has one output that nobody reads and nobody donates: when that is there, the program has run on all of this
+host's devices (see `code`). It also bounds how many programs of several devices are outstanding: JAX hangs or blocks
+at 32. Neighbours: `launcher`, `store`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from core import effects as e
+from core.messages import Blame
+
+from . import blames
+from .store import Buffer, is_there, ready
+
+OUTSTANDING = 31  # programs of several devices, in one process
+
+
+class Flight:
+    """One launch. `bounds`: of an irregular one, of each output (rows of the whole, rows of a shard)."""
+
+    __slots__ = ("blame", "bounds", "multi", "name", "outputs", "seq", "together", "token")
+
+    def __init__(
+        self, seq: int, token: Any, outputs: Sequence[Buffer], *, multi: bool, together: bool, name: str,
+        blame: Blame | None = None, bounds: Sequence[tuple[int, int]] | None = None,
+    ) -> None:  # fmt: skip
+        self.seq, self.token, self.outputs = seq, token, outputs
+        self.multi = multi  # devices of this or other hosts run it together
+        self.together = together  # with other hosts
+        self.name, self.blame, self.bounds = name, blame, bounds
+
+
+class Completions:
+    def __init__(self, post: Callable[[e.Effect], None]) -> None:
+        self._post = post
+        self._lock = threading.Condition()
+        self._queue: deque[Flight] = deque()
+        self._head: Flight | None = None
+        self._outstanding = 0  # programs of several devices
+        self._abandoned: set[int] = set()
+        self._turn = 0  # of the thread that waits: one that is stuck is left behind
+        self._ended = False
+        self._left: list[Flight] = []  # abandoned, and perhaps stuck
+        self._start()
+
+    # --- the launching thread -------------------------------------------------------------------------------
+
+    def room(self, seq: int) -> bool:
+        """Wait until one more program of several devices may be enqueued. False: it is not to be launched any more."""
+        with self._lock:
+            self._lock.wait_for(
+                lambda: self._outstanding < OUTSTANDING or seq in self._abandoned or self._ended
+            )
+            return seq not in self._abandoned and not self._ended
+
+    def add(self, flight: Flight) -> None:
+        with self._lock:
+            self._outstanding += flight.multi
+            self._queue.append(flight)
+            self._lock.notify_all()
+
+    def failed(self, seq: int, blame: Blame) -> None:
+        """It ended while it was enqueued. Told in its turn."""
+        self.add(Flight(seq, None, (), multi=False, together=False, name="", blame=blame))
+
+    def given_up(self, seq: int) -> bool:
+        with self._lock:
+            return seq in self._abandoned
+
+    # --- any thread -------------------------------------------------------------------------------------------
+
+    def abandon(self, seqs: Sequence[int]) -> None:
+        """Nobody waits for these any more, neither core nor, if one of them is stuck, those behind it."""
+        with self._lock:
+            self._abandoned.update(seqs)
+            if self._head is not None and self._head.seq in self._abandoned:
+                self._leave_behind(self._head)
+                self._start()
+            self._lock.notify_all()
+
+    def clear(self) -> bool:
+        """The world has ended: what has not come of it will not. Whether something is stuck in it."""
+        with self._lock:
+            if self._head is not None:
+                self._leave_behind(self._head)
+                self._start()
+            while self._queue:
+                self._leave_behind(self._queue.popleft())
+            left, self._left = self._left, []
+            self._abandoned.clear()
+            self._lock.notify_all()
+        return any(not is_there(flight.token) for flight in left)
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._queue) + (self._head is not None)
+
+    def end(self) -> None:
+        with self._lock:
+            self._ended = True
+            self._turn += 1
+            self._lock.notify_all()
+
+    # --- the waiting thread -----------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._turn += 1
+        threading.Thread(target=self._run, args=(self._turn,), name="completions", daemon=True).start()
+
+    def _leave_behind(self, flight: Flight) -> None:
+        for buffer in flight.outputs:
+            buffer.array, buffer.reason = None, "its maker was abandoned"
+        flight.outputs = ()
+        self._outstanding -= flight.multi
+        self._left = [
+            each for each in (*self._left, flight) if each.token is not None and not is_there(each.token)
+        ]
+        if self._head is flight:
+            self._head = None
+
+    def _run(self, turn: int) -> None:
+        while (flight := self._next(turn)) is not None:
+            outcome = _outcome(flight)
+            with self._lock:
+                if self._turn != turn:
+                    return
+                self._head = None
+                self._outstanding -= flight.multi
+                told = flight.seq not in self._abandoned
+                self._abandoned.discard(flight.seq)
+                self._lock.notify_all()
+            if told:
+                self._post(outcome)
+
+    def _next(self, turn: int) -> Flight | None:
+        with self._lock:
+            while True:
+                self._lock.wait_for(lambda: self._turn != turn or bool(self._queue))
+                if self._turn != turn:
+                    return None
+                flight = self._queue.popleft()
+                if flight.seq not in self._abandoned:
+                    self._head = flight
+                    return flight
+                self._abandoned.discard(flight.seq)
+                self._leave_behind(flight)
+                self._lock.notify_all()
+
+
+def _outcome(flight: Flight) -> e.Finished:
+    """Blocks until it is over."""
+    blame, sizes = flight.blame, tuple[int, ...]()
+    try:
+        if flight.token is not None:
+            ready(flight.token)
+        if flight.bounds is not None:
+            sizes = _sizes(flight, int(np.asarray(flight.token.addressable_shards[0].data)))
+    except Exception as error:
+        blame = blame or blames.of(error, together=flight.together)
+    if blame is not None:
+        for buffer in flight.outputs:  # whoever is launched from now on with these takes placeholders
+            buffer.array, buffer.reason = None, blame.cause
+    return e.Finished(flight.seq, blame, sizes if blame is None else ())
+
+
+def _sizes(flight: Flight, count: int) -> tuple[int, ...]:
+    """Of each output, the rows of its largest shard: they stand in front."""
+    assert flight.bounds is not None
+    most = min((whole for whole, _ in flight.bounds), default=count)
+    if not 0 <= count <= most:
+        raise ValueError(f"{flight.name!r} made {count} rows, and its bound is {most}")
+    return tuple(min(count, shard) for _, shard in flight.bounds)

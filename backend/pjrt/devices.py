@@ -1,0 +1,221 @@
+"""A host's real devices, through JAX: CPU, GPU and TPU by the same code.
+
+    agent's loop --commands-->  enqueueing thread   launcher, store, world: all that has an order
+                                compiling thread    code
+                                waiting thread      completions: Finished
+                                copying thread      spills, rows that are counted
+
+Every method returns at once; what is said in the enqueueing thread happens in the order of core's commands. `hosts` and
+`failed` are set by the agent, as `post` is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from core import effects as e
+from core.messages import Blame
+from core.plan import Layout, Plan
+from core.resharding import Hosts
+
+from ..devices import About, Array, Index, Post, World
+from . import arrays, blames, rows
+from .code import Codes
+from .completions import Completions
+from .launcher import Launcher
+from .line import Line
+from .store import Gone, Store, ready
+from .world import Membership, Overtaken
+
+log = logging.getLogger("seaway.pjrt")
+
+
+class PjrtDevices:
+    """`memory`: bytes of each device that programs may use; 0: what the platform says, if it does. `cache`: a folder in
+    which compiled code is kept. The environment (XLA_FLAGS, JAX_PLATFORMS) says which devices there are."""
+
+    def __init__(self, *, memory: int = 0, cache: Path | None = None) -> None:
+        self.post: Post = lambda event: None
+        self.failed: Callable[[BaseException], None] = lambda error: None
+        self.hosts: Hosts | None = None  # the cluster's: to whom rows of a sparse exchange go
+        # What is traced elsewhere has the types it has, also those of 64 bits.
+        jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+        self._wanted = -1  # the newest epoch
+        self._world = Membership()
+        self._about = self._world.about(memory)
+        self._line, self._compiling, self._copying = (
+            Line(name, self._fail) for name in ("enqueue", "compile", "copy")
+        )
+        self._store = Store(self._world, self._line)
+        self._codes = Codes(self._world, self._say, self._about.memory, cache)
+        self._completions = Completions(self._say)
+        self._launcher = Launcher(self._store, self._codes, self._completions, self._say)
+
+    def _say(self, event: e.Effect) -> None:
+        self.post(event)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failed(error)
+
+    def about(self) -> About:
+        return self._about
+
+    def usage(self) -> Mapping[str, int]:
+        store = self._store
+        return {
+            "buffers": len(store),
+            "bytes": max(store.bytes.values(), default=0),
+            "peak_bytes": store.peak,
+            "spilled_bytes": store.spilled,
+            "outstanding": self._completions.outstanding,
+            "held": self._launcher.held,
+            "launched": self._launcher.launched,
+            "codes": len(self._codes),
+            "compiled": self._codes.compiled,
+        }
+
+    def close(self) -> None:
+        """What is enqueued runs to its end; nobody is told."""
+        self.post = lambda event: None
+        self._completions.end()
+        for line in (self._line, self._compiling, self._copying):
+            line.end(1.0)
+
+    # --- gangs ------------------------------------------------------------------------------------------------
+
+    def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
+        self._compiling.do(self._codes.compile, command, plan, blobs)
+
+    def prepare(self, command: e.Prepare, plan: Plan) -> None:
+        """There is nothing to do ahead: arrays are handles, and a launch takes handles."""
+
+    def launch(self, command: e.Launch, plan: Plan) -> None:
+        self._line.do(self._launcher.launch, command, plan)
+
+    def abandon(self, seqs: Sequence[int]) -> None:
+        """At once, for the enqueueing thread may wait for room that only these can make; and then in its order."""
+        self._completions.abandon(seqs)
+        self._line.do(self._launcher.abandon, tuple(seqs))
+
+    # --- buffers ------------------------------------------------------------------------------------------------
+
+    def make(self, command: e.MakeBuffer) -> None:
+        if command.literal is None:
+            self._line.do(self._store.room, command.buffer, command.layout)
+        else:
+            self._line.do(self._literal, command)
+
+    def free(self, buffer: int) -> None:
+        self._line.do(self._store.free, buffer)
+
+    def shards(self, buffer: int) -> Mapping[Index, Array]:
+        return self._store.shards(buffer)
+
+    def fill(self, buffer: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
+        self._line.do(self._store.fill, buffer, layout, shards)
+
+    def spoil(self, buffer: int, reason: str) -> None:
+        """What came for it cannot be used: who reads it is launched with placeholders, and ends with this reason."""
+        self._line.do(self._store.spoil, buffer, reason)
+
+    def spill(self, command: e.SpillBuffer) -> None:
+        self._line.do(self._spill, command)
+
+    def restore(self, command: e.RestoreBuffer) -> None:
+        self._line.do(self._restore, command)
+
+    def count(self, command: e.CountRows) -> None:
+        self._line.do(self._copying.do, self._count, command)
+
+    # --- in the enqueueing thread ---------------------------------------------------------------------------------
+
+    def _literal(self, command: e.MakeBuffer) -> None:
+        assert command.literal is not None
+        try:
+            self._store.literal(command.buffer, command.layout, command.literal)
+        except Exception as error:
+            self._store.room(command.buffer, command.layout)
+            self._store.spoil(command.buffer, blames.text_of(error))
+
+    def _spill(self, command: e.SpillBuffer) -> None:
+        try:
+            buffer, array = self._store.spill(command.buffer)
+        except Gone as gone:
+            self._say(e.Copied(command.seq, Blame("lost", str(gone))))
+            return
+        self._copying.do(self._spill_out, command, buffer.layout, array)
+
+    def _restore(self, command: e.RestoreBuffer) -> None:
+        try:
+            array = self._store.restore(command.buffer)
+        except Exception as error:
+            self._say(e.Copied(command.seq, blames.of(error)))
+            return
+        self._copying.do(self._restored, command, array)
+
+    def reform(self, command: e.Reform, world: World) -> None:
+        self._wanted = command.epoch
+        self._completions.abandon(command.abandon)
+        self._world.interrupt()
+        self._line.do(self._reform, command, world)
+
+    def _reform(self, command: e.Reform, world: World) -> None:
+        with self._world.lock:
+            if self._world.same_backend(world):
+                self._world.join(world)
+            elif not self._change(world):
+                return  # overtaken by a newer epoch
+        self._launcher.abandon(command.abandon)
+        self._say(e.Reformed(command.epoch))
+
+    def _change(self, world: World) -> bool:
+        """To another world, with all that is still worth something."""
+        stuck = self._completions.clear()
+        self._store.to_host()
+        self._codes.void()
+        self._world.leave(stuck)
+        if self._wanted > world.epoch:
+            return False
+        try:
+            self._world.join(world)
+        except Overtaken:
+            return False
+        self._store.to_devices()
+        return True
+
+    # --- in the copying thread --------------------------------------------------------------------------------------
+
+    def _spill_out(self, command: e.SpillBuffer, layout: Layout, array: Any) -> None:
+        blame = None
+        try:
+            shards = arrays.to_host(self._world, layout, array, copies=True)
+            del array
+            self._line.ask(self._store.spilled_to, command.buffer, shards)
+        except Exception as error:
+            blame = blames.of(error)
+        self._say(e.Copied(command.seq, blame))
+
+    def _restored(self, command: e.RestoreBuffer, array: Any) -> None:
+        blame = None
+        try:
+            ready(array)
+        except Exception as error:
+            blame = blames.of(error)
+        self._say(e.Copied(command.seq, blame))
+
+    def _count(self, command: e.CountRows) -> None:
+        pieces: tuple[rows.Piece, ...] = ()
+        blame = None
+        try:
+            if command.source is None or self.hosts is None:
+                raise RuntimeError("nobody has told this host how the rows lie, or which hosts there are")
+            held = self._store.shards(command.buffer)
+            pieces = rows.counted(command.source, command.target, held, self._world.mine, self.hosts)
+        except Exception as error:
+            blame = blames.of(error)
+        self._say(e.RowsCounted(command.transfer, pieces, blame))

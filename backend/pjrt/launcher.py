@@ -1,0 +1,137 @@
+"""Gangs, enqueued in the order of core's commands from the one thread that may: JAX runs them in that order.
+
+A launch never waits for its inputs, which are futures; it waits only while too many programs are outstanding. One whose
+inputs are spoilt is launched with placeholders, because its peers' collective waits for this host. When one could not
+be launched, what comes behind it is held until core abandons it: a peer's collective would meet with the wrong one.
+Neighbours: `code`, `store`, `completions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from core import effects as e
+from core.messages import Blame
+from core.plan import Gang, Plan
+
+from . import blames
+from .code import Codes, Compiled
+from .completions import Completions, Flight
+from .store import Store
+
+
+class Launcher:
+    """All in the enqueueing thread."""
+
+    def __init__(
+        self, store: Store, codes: Codes, completions: Completions, post: Callable[[e.Effect], None]
+    ) -> None:
+        self._store, self._codes, self._completions, self._post = store, codes, completions, post
+        self._failed = -1  # the launch that failed
+        self._held: list[tuple[e.Launch, Plan]] = []
+        self.launched = 0
+
+    @property
+    def held(self) -> int:
+        return len(self._held)
+
+    def launch(self, command: e.Launch, plan: Plan) -> None:
+        if self._failed >= 0:
+            self._held.append((command, plan))
+            return
+        gang = plan.steps[command.step]
+        assert isinstance(gang, Gang)
+        code = self._codes.get(plan.id, gang.computation)
+        if code is None:
+            self._fail(
+                command, plan, gang, Blame("code", f"the code of {gang.name!r} is not compiled on this host")
+            )
+            return
+        if self._completions.given_up(command.seq) or (
+            code.multi and not self._completions.room(command.seq)
+        ):
+            self._pass(command, plan, gang)
+            return
+        try:
+            inputs, missing = self._inputs(command, gang, code)
+            giving = (
+                bool(command.donated) and not (missing or command.placeholders) and code.giving is not None
+            )
+            *outputs, token = (code.giving if giving else code.keeping)(*inputs)
+        except Exception as error:
+            blame = blames.of(error, together=not code.local)
+            # A small program runs while it is enqueued: it has failed, and not its launch, if nobody else was to take
+            # part, or if somebody else was and is gone. Of any other error it is not known who waits for us now.
+            if code.local or blame.code == "peer":
+                self._pass(command, plan, gang, blame.cause)
+                self._completions.failed(command.seq, blame)
+            else:
+                self._fail(command, plan, gang, blame)
+            return
+        self.launched += 1
+        self._enqueued(command, plan, gang, code, outputs, token, missing)
+
+    def _enqueued(
+        self, command: e.Launch, plan: Plan, gang: Gang, code: Compiled, outputs: Sequence[Any], token: Any,
+        missing: str,
+    ) -> None:  # fmt: skip
+        for buffer in command.donated:
+            self._store.free(buffer)
+        made = [
+            self._store.made(buffer, plan.slots[slot].layout, output)
+            for buffer, slot, output in zip(command.outputs, gang.outputs, outputs, strict=True)
+        ]
+        blame = Blame("lost", missing) if missing and not command.placeholders else None
+        flight = Flight(
+            command.seq, token, made, multi=code.multi, together=not code.local, name=gang.name, blame=blame,
+            bounds=code.bounds,
+        )  # fmt: skip
+        self._completions.add(flight)
+
+    def _inputs(self, command: e.Launch, gang: Gang, code: Compiled) -> tuple[list[Any], str]:
+        """Placeholders where there is nothing; and what is missing, in words."""
+        found, missing = [], ""
+        for number, buffer in enumerate(command.inputs):
+            held = self._store.get(buffer)
+            array = None if held is None else held.array
+            if held is None or array is None:
+                reason = held.reason if held is not None else ""
+                absent = f"buffer {buffer}, input {number} of {gang.name!r}, is not on this host"
+                missing = missing or reason or absent
+                array = self._store.placeholder(code.inputs[number])
+            elif held.lies is not code.shardings[number]:
+                array = _seen_as(array, code.shardings[number])
+            found.append(array)
+        return found, missing
+
+    # --- what is not launched -----------------------------------------------------------------------------------
+
+    def _fail(self, command: e.Launch, plan: Plan, gang: Gang, blame: Blame) -> None:
+        self._failed = command.seq
+        self._pass(command, plan, gang, blame.cause)
+        self._post(e.LaunchFailed(command.seq, blame))
+
+    def _pass(self, command: e.Launch, plan: Plan, gang: Gang, why: str = "its maker was abandoned") -> None:
+        """Its outputs count as made, its donated inputs as gone."""
+        for buffer, slot in zip(command.outputs, gang.outputs, strict=True):
+            self._store.made(buffer, plan.slots[slot].layout, None).reason = why
+        for buffer in command.donated:
+            self._store.free(buffer)
+
+    def abandon(self, seqs: Sequence[int]) -> None:
+        """Those behind go on."""
+        if self._failed in seqs:
+            self._failed = -1
+        if self._failed < 0:
+            held, self._held = self._held, []
+            for command, plan in held:
+                self.launch(command, plan)
+
+
+def _seen_as(array: Any, sharding: Any) -> Any:
+    """The same shards, under another description of where they lie."""
+    parts = [part.data for part in array.addressable_shards]
+    return jax.make_array_from_single_device_arrays(array.shape, sharding, parts)

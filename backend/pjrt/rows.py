@@ -1,0 +1,63 @@
+"""A sparse exchange, counted: how many rows of this host's shards go to which shard of the target, and to whom.
+
+The data say it: the first word of each row (see `cargo`) is the shard it goes to, and a negative one stays. Of a
+shard's replicas the first one sends. Piece `s * targets + t` is what source shard s has for target shard t; it goes to
+every host that has shard t. Neighbours: `store`, `cargo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from core.plan import Layout
+from core.resharding import Hosts, Index, Shards, virtual_index
+
+from .. import cargo
+from ..devices import Array
+
+Piece = tuple[int, int, int]  # (receiver, piece, bytes)
+
+
+def sent_by(layout: Layout, mine: Sequence[int]) -> list[Index]:
+    """The shards that this host sends."""
+    shards, found = Shards(layout), dict[Index, None]()
+    for device in mine:
+        virtual = virtual_index(layout.place, device)
+        if virtual >= 0 and shards.replica_of(virtual) == 0:
+            found[shards.shard_of(virtual)] = None
+    return list(found)
+
+
+def counted(
+    source: Layout, target: Layout, held: Mapping[Index, Array], mine: Sequence[int], hosts: Hosts
+) -> tuple[Piece, ...]:
+    """What this host, which has the devices `mine`, sends. Raises Misfit where rows name no shard of the target."""
+    if len(source.shape) != 2 or source.dtype != "int32":
+        raise cargo.Misfit(
+            f"rows of {source.dtype}{list(source.shape)} say not where they go: a sparse exchange takes "
+            "int32[rows, words], whose first word does"
+        )
+    shards, wanted = Shards(source), Shards(target)
+    receivers = [_hosts_of(target, wanted, ordinal, hosts) for ordinal in range(wanted.count)]
+    found: list[Piece] = []
+    for index in sent_by(source, mine):
+        to = held[index][:, 0]
+        if to.size and int(to.max()) >= wanted.count:
+            raise cargo.Misfit(f"dest names shard {int(to.max())}, and there are {wanted.count}")
+        numbers = np.bincount(to[to >= 0], minlength=wanted.count)
+        nbytes = held[index].itemsize * held[index].shape[1]
+        found += [
+            (host, shards.ordinal(index) * wanted.count + ordinal, int(number) * nbytes)
+            for ordinal, number in enumerate(numbers)
+            if number
+            for host in receivers[ordinal]
+        ]
+    return tuple(sorted(found))
+
+
+def _hosts_of(target: Layout, shards: Shards, ordinal: int, hosts: Hosts) -> list[int]:
+    index = cargo.index_of(shards, ordinal)
+    replicas = (shards.device(index, replica) for replica in range(shards.replicas))
+    return sorted({hosts.host_of(target.place.device(virtual)) for virtual in replicas})

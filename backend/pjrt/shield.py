@@ -1,0 +1,70 @@
+"""Between JAX and its coordination service: a relay in our own process, so that the service's death is not ours.
+
+JAX ends a process whose coordination service does not answer, and nothing that can be set keeps it from that. So JAX is
+connected to this relay, which only this machine reaches. It hands on whatever comes; when the service is gone it stays
+open and silent, and JAX waits for it in peace: a world that has formed needs it no more. Heartbeats are as good as off,
+here and in the service (`FOREVER_S`): who is alive, core's leases tell. Neighbours: `world`.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+FOREVER_S = 10**8  # three years
+DIAL_S = 10.0
+PORTION = 1 << 16
+
+
+class Shield:
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._service = (host.strip("[]"), int(port))
+        self._lock = threading.Lock()
+        self._ended = False
+        self._open: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, name="shield", daemon=True).start()
+
+    def close(self) -> None:
+        """Behind JAX's own goodbye."""
+        with self._lock:
+            self._ended = True
+            ends, self._open = [self._listener, *self._open], []
+        for end in ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                ours, _ = self._listener.accept()
+            except OSError:
+                return
+            if not self._keep(ours):
+                return
+            try:
+                theirs = socket.create_connection(self._service, DIAL_S)
+            except OSError:
+                continue  # silent, and open
+            theirs.settimeout(None)
+            if self._keep(theirs):
+                for ends in ((ours, theirs), (theirs, ours)):
+                    threading.Thread(target=_pass_on, args=ends, name="shield", daemon=True).start()
+
+    def _keep(self, end: socket.socket) -> bool:
+        with self._lock:
+            if not self._ended:
+                self._open.append(end)
+                return True
+        end.close()
+        return False
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while portion := source.recv(PORTION):
+            target.sendall(portion)

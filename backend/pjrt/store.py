@@ -1,0 +1,192 @@
+"""A host's buffers: which arrays its devices hold, what was moved to host memory, and what all that takes.
+
+Buffers are made, read, donated and freed in the enqueueing thread, in the order of core's commands, so a buffer that
+is freed is freed behind whatever was enqueued with it. Contents for others are read in any thread.
+Neighbours: `launcher`, `completions`, `arrays`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from core.plan import Layout
+from core.resharding import Index, shard_bytes
+
+from ..devices import Array
+from . import arrays
+from .line import Line
+from .world import Membership
+
+
+class Gone(LookupError):
+    """A buffer that is not here, or that holds nothing."""
+
+
+class Buffer:
+    """Its contents are in `array` (devices), or in `host` (spilled, or between two worlds), or nowhere: then it is
+    void, because its maker failed, or room for what is still to come."""
+
+    __slots__ = ("array", "host", "layout", "lies", "nbytes", "reason", "spilled")
+
+    def __init__(self, layout: Layout, lies: Any, array: Any = None) -> None:
+        self.layout = layout
+        self.lies = lies  # its sharding in this world: the same object for all layouts that lie the same
+        self.array = array
+        self.host: Mapping[Index, Array] | None = None
+        self.nbytes = shard_bytes(layout)  # on each device of its place
+        self.reason = ""  # why it is void
+        self.spilled = False  # `host` is where core wants it
+
+
+class Store:
+    def __init__(self, world: Membership, line: Line) -> None:
+        self._world, self._line = world, line
+        self._buffers: dict[int, Buffer] = {}
+        self.bytes: dict[int, int] = {}  # by device, in buffers
+        self.peak = 0
+        self.spilled = 0
+
+    def __len__(self) -> int:
+        return len(self._buffers)
+
+    # --- in the enqueueing thread ---------------------------------------------------------------------------
+
+    def room(self, number: int, layout: Layout) -> None:
+        """Contents will come."""
+        self._keep(number, Buffer(layout, self._world.sharding(layout)))
+
+    def literal(self, number: int, layout: Layout, contents: bytes) -> None:
+        shards = arrays.of_literal(layout, contents)
+        array = arrays.to_devices(self._world, layout, shards)
+        self._keep(number, Buffer(layout, self._world.sharding(layout), array))
+
+    def fill(self, number: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
+        buffer = self._buffers.get(number)
+        if buffer is not None:  # else it has been freed meanwhile
+            buffer.array = arrays.to_devices(self._world, layout, shards)
+
+    def spoil(self, number: int, reason: str) -> None:
+        buffer = self._buffers.get(number)
+        if buffer is not None:
+            buffer.reason, buffer.array = reason, None
+
+    def made(self, number: int, layout: Layout, array: Any) -> Buffer:
+        """By a launch; its contents are a future. None: it could not be launched."""
+        buffer = Buffer(layout, self._world.sharding(layout), array)
+        if array is None:
+            buffer.reason = "its maker was not launched"
+        self._keep(number, buffer)
+        return buffer
+
+    def get(self, number: int) -> Buffer | None:
+        return self._buffers.get(number)
+
+    def placeholder(self, layout: Layout) -> Any:
+        return arrays.zeros(self._world, layout)
+
+    def free(self, number: int) -> None:
+        """Its memory is given back when what was enqueued with it has ended: the devices see to that."""
+        buffer = self._buffers.pop(number, None)
+        if buffer is not None:
+            self._account(buffer, -1)
+            buffer.array = buffer.host = None
+
+    def spill(self, number: int) -> tuple[Buffer, Any]:
+        """What is to be copied; whoever has copied it says `spilled_to`."""
+        buffer = self._buffers.get(number)
+        if buffer is None or buffer.array is None:
+            raise Gone(f"buffer {number} is not on this host's devices")
+        return buffer, buffer.array
+
+    def spilled_to(self, number: int, shards: Mapping[Index, Array]) -> None:
+        buffer = self._buffers.get(number)
+        if buffer is not None:
+            self._account(buffer, -1)
+            buffer.host, buffer.array, buffer.spilled = shards, None, True
+            self._account(buffer, 1)
+
+    def restore(self, number: int) -> Any:
+        buffer = self._buffers.get(number)
+        if buffer is None or buffer.host is None or not buffer.spilled:
+            raise Gone(f"buffer {number} is not in this host's memory")
+        buffer.array = arrays.to_devices(self._world, buffer.layout, buffer.host)
+        self._account(buffer, -1)
+        buffer.host, buffer.spilled = None, False
+        self._account(buffer, 1)
+        return buffer.array
+
+    # --- another world --------------------------------------------------------------------------------------
+
+    def to_host(self) -> None:
+        """All that is on devices, before the backend is given up. What is not there will not come any more."""
+        for buffer in self._buffers.values():
+            if buffer.array is None:
+                continue
+            if is_there(buffer.array):
+                try:
+                    buffer.host = arrays.to_host(self._world, buffer.layout, buffer.array, copies=True)
+                except Exception as error:
+                    buffer.reason = str(error)
+            else:
+                buffer.reason = "it was not done when its world ended"
+            buffer.array = None
+
+    def to_devices(self) -> None:
+        """Of the new world. What it does not reach any more is lost."""
+        for buffer in self._buffers.values():
+            buffer.lies = self._world.sharding(buffer.layout) if self._world.reaches(buffer.layout) else None
+            if buffer.host is None or buffer.spilled:
+                continue
+            if buffer.lies is not None:
+                buffer.array = arrays.to_devices(self._world, buffer.layout, buffer.host)
+            else:
+                buffer.reason = "other hosts' shards of it are lost"
+            buffer.host = None
+
+    # --- in any thread ----------------------------------------------------------------------------------------
+
+    def shards(self, number: int) -> Mapping[Index, Array]:
+        """Blocks until its contents are there. Raises Gone, or what went wrong where it was made."""
+        buffer = self._buffers.get(number)
+        if buffer is None or (buffer.array is None and buffer.host is None and not buffer.reason):
+            self._line.ask(lambda: None)  # what was commanded before is done now
+            buffer = self._buffers.get(number)
+        if buffer is None:
+            raise Gone(f"buffer {number} is not on this host")
+        array, host = buffer.array, buffer.host
+        if array is not None:
+            return arrays.to_host(self._world, buffer.layout, array)
+        if host is not None:
+            return host
+        raise Gone(f"buffer {number} holds nothing: {buffer.reason or 'its contents have not come'}")
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _keep(self, number: int, buffer: Buffer) -> None:
+        self.free(number)
+        self._buffers[number] = buffer
+        self._account(buffer, 1)
+
+    def _account(self, buffer: Buffer, sign: int) -> None:
+        here = self._world.here(buffer.layout.place)
+        if buffer.spilled:
+            self.spilled += sign * buffer.nbytes * len(here)
+            return
+        for device in here:
+            self.bytes[device] = self.bytes.get(device, 0) + sign * buffer.nbytes
+            self.peak = max(self.peak, self.bytes[device])
+
+
+def is_there(array: Any) -> bool:
+    """Without waiting for what may never come."""
+    try:
+        return bool(array.is_ready())
+    except Exception:
+        return True  # it has failed, which is soon told
+
+
+def ready(array: Any) -> None:
+    jax.block_until_ready(array)  # type: ignore[no-untyped-call]

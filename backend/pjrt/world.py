@@ -1,0 +1,279 @@
+"""The collective world of an epoch: joined and left in one process, again and again; which of its devices is which.
+
+JAX has one backend a process, and a world is a property of it. To change worlds is to give up the backend with all
+its arrays and compiled code, and to make another; whoever has arrays takes them to host memory before (`store`).
+
+A host that is alone has no world to join. JAX offers no public way to join a coordination service that runs elsewhere
+without member 0 starting another, so `_connect` uses its inside; `tests/backend/test_pjrt_worlds.py` would tell.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.backend import clear_backends
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
+
+from core.place import Place
+from core.plan import Layout
+from core.resharding import canonical, virtual_index
+
+from ..devices import About, World
+from .shield import FOREVER_S, Shield
+
+log = logging.getLogger("seaway.pjrt")
+Device = Any  # jax.Device, which has no types
+
+JOIN_S = 120  # until all members have come
+LEAVE_S = 2
+
+
+class Overtaken(Exception):
+    """Nobody needs the world any more that was to be joined."""
+
+
+class Membership:
+    """Which world this process is in. Changed in the enqueueing thread only; `lock` is held meanwhile."""
+
+    def __init__(self) -> None:
+        jax.config.update("jax_enable_recoverability", True)  # type: ignore[no-untyped-call]
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.generation = 0  # of the backend: what was compiled under another is void
+        self.ready = False
+        self.world: World | None = None
+        self.devices: dict[int, Device] = {}  # of all members, by their numbers in the cluster
+        self.mine: tuple[int, ...] = ()  # this host's
+        self._numbers: dict[Device, int] = {}
+        self._shardings: dict[Layout, Sharding] = {}
+        self._here: dict[Place, tuple[int, ...]] = {}
+        self._shield: Shield | None = None  # of the collective world of which this process is a member
+        self._meeting: _Meeting | None = None
+        self._left: list[Any] = []  # backends that something may still be stuck in
+
+    # --- who we are -----------------------------------------------------------------------------------------
+
+    @staticmethod
+    def about(memory: int) -> About:
+        local = in_order(jax.local_devices())
+        first = local[0]
+        if not memory:
+            stats = first.memory_stats() or {}
+            memory = int(stats.get("bytes_limit", 0))
+        platform = "cuda" if first.platform == "gpu" else first.platform
+        return About(platform, first.device_kind, len(local), memory)
+
+    def same_backend(self, world: World) -> bool:
+        """Whether nothing has to be given up for this world."""
+        return not world.address and self._shield is None
+
+    def leave(self, stuck: bool) -> None:
+        """Give up the backend. Nobody else may keep an array of it. `stuck`: something still runs on it, perhaps for
+        ever, so it is left behind: to take it down would wait."""
+        self.ready = False
+        self.generation += 1
+        backends = list({id(each.client): each.client for each in self.devices.values()}.values())
+        if stuck:
+            self._left += backends
+        del backends
+        self.devices, self._numbers, self._shardings = {}, {}, {}
+        if self._shield is not None:
+            if _disconnect():
+                self._shield.close()
+            self._shield = self._meeting = None
+        jax.clear_caches()  # type: ignore[no-untyped-call]
+        clear_backends()  # type: ignore[no-untyped-call]
+        gc.collect()
+
+    def join(self, world: World) -> None:
+        """Blocks until all members have. Raises TimeoutError if they do not come, Overtaken after `interrupt`."""
+        if world.address:
+            self._shield = Shield(world.address)
+            self._meeting = _Meeting(self._shield.address, world.hosts.index(world.me), len(world.hosts))
+            self._meeting.wait()
+        self.devices = _by_number(world) if world.address else _alone(world)
+        self._numbers = {device: number for number, device in self.devices.items()}
+        self._shardings, self._here = {}, {}
+        self.mine = tuple(world.devices[world.me])
+        self.world, self.ready = world, True
+        self.changed.notify_all()
+
+    def interrupt(self) -> None:
+        """Any thread: whoever waits for members of a world that is already over need not wait on."""
+        meeting = self._meeting
+        if meeting is not None:
+            meeting.leave()
+
+    # --- which device is which ------------------------------------------------------------------------------
+
+    def number_of(self, device: Device) -> int:
+        return self._numbers[device]
+
+    def here(self, place: Place) -> tuple[int, ...]:
+        """Which of its devices are ours."""
+        found = self._here.get(place)
+        if found is None:
+            found = self._here[place] = tuple(n for n in self.mine if virtual_index(place, n) >= 0)
+        return found
+
+    def alone(self, place: Place) -> bool:
+        """Whether no other host has a part in it."""
+        return len(self.here(place)) == place.size
+
+    def reaches(self, layout: Layout) -> bool:
+        """Whether all devices on which this lies are in our world."""
+        return all(device in self.devices for device in layout.place.devices())
+
+    def sharding(self, layout: Layout) -> Any:
+        """The same for all layouts that put the same on each device, so that arrays pass from one to another."""
+        found = self._shardings.get(layout)
+        if found is None:
+            plain = canonical(layout)
+            found = self._shardings.get(plain)
+            if found is None:
+                found = self._shardings[plain] = self._named(plain)
+            self._shardings[layout] = found
+        return found
+
+    def _named(self, layout: Layout) -> NamedSharding:
+        missing = [number for number in layout.place.devices() if number not in self.devices]
+        if missing:
+            raise LookupError(f"device {missing[0]} is not in this host's world any more")
+        devices = np.array([self.devices[number] for number in layout.place.devices()])
+        names = tuple(f"m{axis}" for axis in range(len(layout.mesh)))
+        mesh = Mesh(devices.reshape(layout.mesh or (1,)), names or ("m",), axis_types=_auto(len(names) or 1))
+        dims = [tuple(names[axis] for axis in axes) or None for axes in layout.sharding.dims]
+        return NamedSharding(mesh, PartitionSpec(*dims))  # type: ignore[no-untyped-call]
+
+
+def _auto(axes: int) -> tuple[AxisType, ...]:
+    return (AxisType.Auto,) * axes
+
+
+def in_order(devices: Iterable[Device]) -> list[Device]:
+    """A host's devices as the cluster numbers them: row by row where they have coordinates (TPU), else as JAX does."""
+
+    def key(device: Device) -> tuple[Any, ...]:
+        coordinates = tuple(getattr(device, "coords", None) or ())
+        return (*coordinates, getattr(device, "core_on_chip", None) or 0, device.id)
+
+    return sorted(devices, key=key)
+
+
+def _alone(world: World) -> dict[int, Device]:
+    return _paired(world.devices[world.me], in_order(jax.local_devices()), world.me)
+
+
+def _by_number(world: World) -> dict[int, Device]:
+    by_process: dict[int, list[Device]] = {}
+    for device in jax.devices():
+        by_process.setdefault(device.process_index, []).append(device)
+    processes = _processes(world)
+    found: dict[int, Device] = {}
+    for host, process in zip(world.hosts, processes, strict=True):
+        found |= _paired(world.devices[host], in_order(by_process.get(process, [])), host)
+    return found
+
+
+def _processes(world: World) -> Sequence[int]:
+    """What JAX calls each member. On TPU the slice itself numbers its hosts, whatever their ranks: so they tell."""
+    if jax.default_backend() != "tpu":
+        return range(len(world.hosts))
+    client = _state().client
+    me = world.hosts.index(world.me)
+    client.key_value_set(f"seaway/process/{me}", str(jax.process_index()))
+    asked = (
+        client.blocking_key_value_get(f"seaway/process/{rank}", JOIN_S * 1000)
+        for rank in range(len(world.hosts))
+    )
+    return [int(answer) for answer in asked]
+
+
+def _paired(numbers: Sequence[int], devices: Sequence[Device], host: int) -> dict[int, Device]:
+    if len(numbers) != len(devices):
+        raise RuntimeError(
+            f"host {host} has {len(devices)} devices, and the cluster counts {len(numbers)} for it"
+        )
+    return dict(zip(numbers, devices, strict=True))
+
+
+# --- JAX's inside ---------------------------------------------------------------------------------------------
+
+
+def _state() -> Any:
+    return importlib.import_module("jax._src.distributed").global_state
+
+
+class _Meeting:
+    """The wait for all members, in a thread that can be left behind: JAX ends the process when it has waited for long
+    enough, so it waits for ever, behind a shield that stays open."""
+
+    def __init__(self, address: str, rank: int, members: int) -> None:
+        self._address, self._rank, self._members = address, rank, members
+        self._changed = threading.Condition()
+        self._client: Any = None
+        self._error: Exception | None = None
+        self._left = False
+        threading.Thread(target=self._connect, name="meeting", daemon=True).start()
+
+    def wait(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._client or self._error or self._left, JOIN_S)
+            if self._client is None:
+                overtaken, self._left = self._left, True
+                if overtaken:
+                    raise Overtaken("a newer epoch has begun")
+                raise self._error or TimeoutError(
+                    f"not all {self._members} members of the world at {self._address} came within {JOIN_S} s"
+                )
+            state = _state()
+            state.client, state.process_id, state.num_processes = self._client, self._rank, self._members
+            state.coordinator_address = self._address
+
+    def leave(self) -> None:
+        with self._changed:
+            self._left = True
+            self._changed.notify_all()
+
+    def _connect(self) -> None:
+        client = error = None
+        try:
+            inside: Any = importlib.import_module("jaxlib._jax")
+            client = inside.get_distributed_runtime_client(
+                self._address, self._rank, init_timeout=FOREVER_S, heartbeat_timeout=FOREVER_S,
+                shutdown_timeout=LEAVE_S, shutdown_on_destruction=False, use_compression=True,
+            )  # fmt: skip
+            client.connect()
+        except Exception as raised:
+            client, error = None, raised
+        with self._changed:
+            if not self._left:
+                self._client, self._error = client, error
+                self._changed.notify_all()
+                return
+        if client is not None:  # they have come after all, when we were gone
+            _say_goodbye(client)
+
+
+def _disconnect() -> bool:
+    """False: nobody had come, and JAX still waits for them."""
+    state = _state()
+    client, state.client = state.client, None
+    state.process_id, state.num_processes, state.coordinator_address = 0, 1, None
+    if client is not None:
+        _say_goodbye(client)
+    return client is not None
+
+
+def _say_goodbye(client: Any) -> None:
+    try:
+        client.shutdown()
+    except Exception as error:  # its service may be gone, and others too
+        log.info("left a world that had ended: %s", error)

@@ -1,0 +1,204 @@
+"""One client's machine in a user's process: core's client and its share of the data plane, on a node of its own.
+
+    user's threads --act--> core.clientside --> Node --> controller, hosts
+    user's threads <--heard-- (effects, under the node's lock; in whichever thread fed the machine)
+
+Contents of puts are kept from `offer` until the hosts have them; those of gets from their first chunk until `taken`.
+Neighbours: `node`, `cargo`; `calls`, for what is asked of the controller's process beside the stream.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from core import effects as e
+from core.client import Client
+from core.clientside import ClientSide
+from core.dataplane import Chunk
+from core.endpoint import for_client
+from core.peers import CONTROLLER
+from core.plan import Layout
+from core.resharding import Hosts
+
+from . import calls, parcels
+from .access import Access
+from .blobs import hash_of
+from .cargo import Array, ArraySink, ArraySource
+from .node import Load, Node
+
+T = TypeVar("T")
+NAMELESS = -(1 << 40)  # what a client's machine calls itself: nobody else does
+COPYING = 600.0  # seconds that contents wait for whoever offered them to copy them
+ROOM = 1 << 20  # bytes of a message that are not code
+
+
+class Offer:
+    """What a buffer that was put is to hold: promised under the lock, copied outside it."""
+
+    __slots__ = ("_array", "_here", "_layout", "_lock", "_source")
+
+    def __init__(self) -> None:
+        self._array: Array | None = None
+        self._layout: Layout | None = None
+        self._source: ArraySource | None = None
+        self._here = threading.Event()
+        self._lock = threading.Lock()
+
+    def give(self, array: Array | None) -> None:
+        """Nobody may write to it any more. None: it will never come."""
+        self._array = array
+        self._here.set()
+
+    def lies(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def read(self, chunk: Chunk) -> bytes:
+        """In a copying thread."""
+        self._here.wait(COPYING)
+        with self._lock:
+            if self._source is None:
+                if self._array is None or self._layout is None:
+                    raise LookupError(f"{chunk} is asked for, and its contents were never given")
+                self._source = ArraySource(self._array)
+                self._source.lies(self._layout)
+        return self._source.read(chunk)
+
+
+class Head:
+    """The controller's process, as it is asked beside the streams. One for all clients of a process; in their loop."""
+
+    def __init__(self, address: str, access: Access) -> None:
+        self.address, self.access = address, access
+        self._channel = access.channel(address)
+        self._kept: set[str] = set()
+
+    async def about(self, version: str, timeout: float) -> calls.Described:
+        found: calls.Described = await calls.ask(self._channel, self.access, calls.About(version), timeout)
+        return found
+
+    async def keep(self, blobs: Iterable[bytes]) -> None:
+        """Where hosts will find it, by its hash: ahead of the message that names it."""
+        for blob in blobs:
+            name = hash_of(blob)
+            if name in self._kept:
+                continue
+            if len(blob) > parcels.MESSAGE - ROOM:
+                raise calls.Wrong(
+                    f"the code has {len(blob):,} bytes, and {parcels.MESSAGE - ROOM:,} may travel: a large array that "
+                    f"the function closes over is part of its code; pass it as an argument"
+                )
+            kept: calls.Kept = await calls.ask(self._channel, self.access, calls.Keep(blob))
+            if kept.hash != name:
+                raise calls.Wrong(f"the controller kept code {name[:12]} as {kept.hash[:12]}")
+            self._kept.add(name)
+
+    async def status(self) -> bytes:
+        found: calls.Report = await calls.ask(self._channel, self.access, calls.Status())
+        return found.json
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+class Remote:
+    """Make it in the loop. `heard`: what the machine has to say to its user; it holds the lock, and must not wait.
+    `failed`: an error of ours, or a controller that refuses us: nothing will come any more."""
+
+    def __init__(
+        self, client: Client, hosts: Hosts, lease: int, head: Head, *,
+        heard: Callable[[e.Effect], None], failed: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self.client = client
+        self._heard = heard
+        self._side = ClientSide(client, hosts)
+        endpoint = for_client(self._side, NAMELESS, 1, lease)
+        self.node = Node(
+            endpoint, self._perform, self, access=head.access, contents=self._contents, failed=failed
+        )
+        self.node.directory["controller"] = head.address
+        self._title = f"who/{secrets.token_hex(16)}"  # until the controller has given us a number
+        self._offered: dict[int, Offer] = {}  # by buffer
+        self._sources: dict[int, Offer] = {}  # by transfer
+        self._sinks: dict[int, ArraySink] = {}  # by request
+        self._coming: dict[int, int] = {}  # transfer -> request
+        self._arrived: dict[int, Array] = {}  # by request
+
+    # --- any thread -----------------------------------------------------------------------------------------
+
+    def act(self, act: Callable[[Client, int], T]) -> T:
+        """Call the client; what comes of it has been handed on when this returns."""
+        with self.node.lock:
+            answer = act(self.client, self.node.now())
+            self.node.feed(e.Called())
+        return answer
+
+    def offer(self, buffer: int) -> Offer:
+        """What a buffer that was just put will hold; under the lock, with the call that put it."""
+        offer = self._offered[buffer] = Offer()
+        return offer
+
+    def taken(self, request: int) -> Array | None:
+        """What a get has brought; once."""
+        return self._arrived.pop(request, None)
+
+    # --- who we are, and who others are ----------------------------------------------------------------------
+
+    def mine(self, peer: int) -> tuple[str, str]:
+        if peer == CONTROLLER:
+            return self._title, ""
+        name = f"client/{self.client.number}"
+        return name, self.node.passes.get(name, "")
+
+    def name_of(self, peer: int) -> str:
+        return "controller" if peer == CONTROLLER else f"host/{peer}"
+
+    def peer_of(self, name: str, proof: str) -> int | None:
+        return None  # nobody comes to a client
+
+    def beside(self, peer: int, message: msgspec.Struct) -> list[parcels.Any]:
+        return []
+
+    # --- what the machine says, under the lock ----------------------------------------------------------------
+
+    def _perform(self, effect: e.Effect) -> None:
+        match effect:
+            case e.OpenSend(transfer=transfer, buffer=buffer, source=layout) if buffer in self._offered:
+                assert layout is not None
+                offer = self._sources[transfer] = self._offered.pop(buffer)
+                offer.lies(layout)
+            case e.Sent(transfer=transfer):
+                self._sources.pop(transfer, None)
+            case e.OpenRecv(transfer=transfer, buffer=request, target=layout):
+                assert layout is not None
+                self._coming[transfer] = request
+                self._sinks[request] = ArraySink(layout)
+            case e.Fill(buffer=request, chunk=chunk):
+                self._sinks[request].fill(chunk, self.node.cargo)
+            case e.Received(transfer=transfer, blame=blame):
+                request = self._coming.pop(transfer)
+                sink = self._sinks.pop(request)
+                if blame is None:
+                    self._arrived[request] = sink.array()
+            case e.CallRefused(what="put", name=buffer):
+                self._offered.pop(buffer, None)
+            case e.BuffersReady(buffers=buffers, blame=blame) if blame is not None:
+                for buffer in buffers:
+                    self._offered.pop(buffer, None)
+            case _:
+                pass
+        self._heard(effect)
+
+    def _contents(self, chunk: Chunk) -> Load:
+        """A chunk may be sent again when its receiver has all, and its source is gone: nobody reads it."""
+        source = self._sources.get(chunk.transfer)
+        return bytes if source is None else lambda: source.read(chunk)
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        await self.node.stop()

@@ -1,0 +1,294 @@
+"""`sw.local`: a cluster on this machine: its controller in a thread of this process, its hosts as children of it.
+
+Children end when their standard input closes, so none outlives this process, however that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import copy
+import logging
+import os
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from backend.calls import Described
+from backend.children import Child
+from backend.server import Server
+from core.controller import Bounds, Config
+from core.topology import Cluster as Topology
+from core.trace import Trace as CoreTrace
+
+from ..costs import units
+from ..errors import nearest
+from ..session import Dispatch, Session
+from ..simulating import Policies, policy_of
+from ..slices import whole
+from ..wording import plural
+from .driver import RealDriver
+from .errors import NotReady
+from .loop import Loop
+from .recorded import durations
+
+if TYPE_CHECKING:
+    from ..trace import Trace
+
+log = logging.getLogger("seaway")
+Platform = Literal["cpu", "cuda", "tpu", "timed"]
+AGENT = "backend.hosting"
+# A wait is told of after some seconds, and given up after ten minutes: what a first step takes, nobody knows.
+CONFIG = Config(bounds=Bounds(hard=120))
+GRACE = 5.0  # seconds for the controller to end
+LOOK = 0.01  # seconds between looks whether all hosts are there
+WATCH = 0.25  # seconds between looks whether all hosts are alive
+DEATHS = 3  # of one host, after which it is not started again
+_open: weakref.WeakSet[LocalDriver] = weakref.WeakSet()
+
+
+def local(
+    hosts: int = 1,
+    devices_per_host: int = 1,
+    *,
+    islands: int = 1,
+    policy: Policies = None,
+    platform: Platform = "cpu",
+    memory: int | str = 0,
+    dispatch: Dispatch = "parallel",
+    config: Config | Mapping[str, Any] | None = None,
+    timeout: float = 60.0,
+) -> Session:
+    """A session on real devices of this machine. `with sw.local(hosts=2, devices_per_host=2) as s:`
+
+    hosts: processes, each with so many devices; `islands`: so many times. policy: as for sw.simulate; any object will
+    do. platform: "cpu"; "cuda" or "tpu", one host with what this machine has; "timed": devices that only take the time
+    they are told. memory: of each device, that programs may use ("2GiB"; 0: as much as there is).
+    config: the controller's settings. timeout: seconds for all of it to stand.
+    """
+    for name, number in (("hosts", hosts), ("devices_per_host", devices_per_host), ("islands", islands)):
+        if not whole(number):
+            raise ValueError(f"sw.local({name}={number!r}): a whole number, at least 1")
+    if platform not in ("cpu", "cuda", "tpu", "timed"):
+        raise ValueError(
+            f"sw.local(platform={platform!r}): 'cpu', 'cuda', 'tpu' or 'timed'"
+            f"{nearest(str(platform), ['cpu', 'cuda', 'tpu', 'timed'])}"
+        )
+    room = units.nbytes(memory, "sw.local: memory")
+    made = Made(hosts, devices_per_host, islands, platform, room, policy_of(policy), _config(config))
+    driver = _up(made, timeout)
+    return Session(driver, dispatch=dispatch)
+
+
+class Made(msgspec.Struct, frozen=True):
+    """What was asked for."""
+
+    hosts: int
+    devices: int
+    islands: int
+    platform: str
+    memory: int
+    policy: Any
+    config: Config
+
+
+class LocalCluster:
+    """The controller, in the loop, and its children."""
+
+    def __init__(self, made: Made, loop: Loop) -> None:
+        self.made, self.loop = made, loop
+        self.cluster = _cluster(made)
+        self._folder = tempfile.TemporaryDirectory(prefix="seaway-", ignore_cleanup_errors=True)
+        self.agents: list[Child] = []
+        self.ending = False
+        self.server: Server = loop.do(self._begin())
+
+    async def _begin(self) -> Server:
+        made = self.made
+        server = Server(
+            self.cluster,
+            folder=Path(self._folder.name),
+            policy=made.policy,
+            config=made.config,
+            platform=made.platform,
+        )
+        await server.start()
+        return server
+
+    def start_agents(self) -> None:
+        """One process a host; of devices that only take time, one for all."""
+        together = self.made.platform == "timed"
+        self.agents = [self._start(number) for number in range(1 if together else self.cluster.hosts)]
+
+    def _start(self, number: int) -> Child:
+        made, hosts = self.made, self.cluster.hosts
+        words = [
+            "--controller", self.server.address, "--name", f"agent-{number}", "--platform", made.platform,
+            "--devices", str(made.devices), "--memory", str(made.memory), "--with-parent",
+        ]  # fmt: skip
+        words += (
+            ["--hosts", str(hosts)] if made.platform == "timed" and hosts > 1 else ["--host", str(number)]
+        )
+        return self.server.children.start(f"agent-{number}", AGENT, words, environment_of(made))
+
+    async def watch(self) -> None:
+        """A host that dies is started anew, under its name; one that keeps dying is given up."""
+        deaths = [0] * len(self.agents)
+        while True:
+            await asyncio.sleep(WATCH)
+            if self.ending:
+                return
+            for number, child in enumerate(self.agents):
+                if child.alive or deaths[number] > DEATHS:
+                    continue
+                deaths[number] += 1
+                again = "starting it again" if deaths[number] <= DEATHS else "it keeps dying, and is given up"
+                log.warning("%s of the local cluster died; %s. %s", child.name, again, child.tail())
+                if deaths[number] <= DEATHS:
+                    self.agents[number] = await asyncio.to_thread(self._start, number)
+
+    def wait(self, timeout: float) -> None:
+        """Until all islands run."""
+        until = time.monotonic() + timeout
+        while not self._ready():
+            for child in self.agents:
+                if not child.alive:
+                    raise NotReady(
+                        f"{child.name} of the local cluster ended while it started: {child.tail()}"
+                    )
+            if self.server.failure.done():
+                self.server.failure.result()
+            if time.monotonic() > until:
+                words = "; ".join(f"{child.name}: {child.tail() or 'says nothing'}" for child in self.agents)
+                raise NotReady(f"the local cluster did not stand within {timeout:g} s. {words}")
+            time.sleep(LOOK)
+
+    def _ready(self) -> bool:
+        with self.server.node.lock:
+            return self.server.ready()
+
+    def snapshot(self) -> CoreTrace:
+        with self.server.node.lock:
+            return copy.deepcopy(self.server.trace)
+
+    def end(self) -> None:
+        """The children first: the controller then has nobody left to wait for."""
+        self.ending = True
+        self.server.children.end_all()
+        try:
+            self.loop.do(self.server.stop(), GRACE)
+        except (TimeoutError, RuntimeError):
+            pass  # at the interpreter's end nothing can be awaited any more
+        self._folder.cleanup()
+
+
+class LocalDriver(RealDriver):
+    """A real session that owns its controller and hosts."""
+
+    def __init__(self, title: str, cluster: LocalCluster, described: Described) -> None:
+        server = cluster.server
+        super().__init__(title, cluster.loop, server.address, server.access, described)
+        self.server, self.cluster = server, cluster
+        cluster.loop.loop.call_soon_threadsafe(server.failure.add_done_callback, self._controller_failed)
+        _open.add(self)
+
+    def _controller_failed(self, failed: asyncio.Future[None]) -> None:
+        if not failed.cancelled():
+            self.fail(failed.exception() or RuntimeError("the controller ended"))
+
+    def trace(self) -> Trace:
+        from ..trace import Trace
+
+        return Trace(self.cluster.snapshot(), self.cluster.cluster)
+
+    def recorded(self) -> Mapping[str, tuple[int, int]]:
+        with self.server.node.lock:
+            return durations(self.server.trace)
+
+    @property
+    def agents(self) -> list[Child]:
+        return self.cluster.agents
+
+    def leave(self) -> None:
+        _open.discard(self)
+        try:
+            super().leave()
+        finally:
+            self.cluster.end()
+
+
+def _up(made: Made, timeout: float) -> LocalDriver:
+    loop = Loop()
+    cluster = None
+    try:
+        cluster = LocalCluster(made, loop)
+        cluster.start_agents()
+        cluster.wait(timeout)
+        loop.begin(cluster.watch())
+        shape = cluster.cluster
+        title = f"local cluster: {plural(shape.hosts, 'host')}, {plural(shape.devices, 'device')} ({made.platform})"
+        described = Described(shape, (made.platform,), cluster.server.lease, "")
+        return LocalDriver(title, cluster, described)
+    except BaseException:
+        if cluster is not None:
+            cluster.end()
+        loop.close()
+        raise
+
+
+def _cluster(made: Made) -> Topology:
+    """As `presets.small` has it. Memory: as was said; on CPU devices, else, this machine's, shared alike."""
+    island: dict[str, object] = {
+        "name": "i", "count": made.islands, "hosts": made.hosts, "per_host": made.devices
+    }  # fmt: skip
+    room = made.memory
+    if made.platform == "cpu" and not room:
+        room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        room //= made.islands * made.hosts * made.devices
+    if room:
+        island["memory"] = room
+    return Topology.from_table({"island": [island]})
+
+
+def environment_of(made: Made) -> dict[str, str]:
+    """Of the agents: devices and threads as JAX.md has it, and types as wide as ours."""
+    found = {}
+    if made.platform == "cpu":
+        count = f"--xla_force_host_platform_device_count={made.devices}"
+        others = [
+            word for word in os.environ.get("XLA_FLAGS", "").split()
+            if not word.startswith(count.partition("=")[0])
+        ]  # fmt: skip
+        found = {
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": " ".join([*others, count]),
+            "NPROC": str(max(32, 2 * made.devices)),  # fewer hang with many collectives under way
+        }
+    if "jax" in sys.modules:
+        found["JAX_ENABLE_X64"] = str(int(sys.modules["jax"].config.jax_enable_x64))
+    return found
+
+
+def _config(given: Config | Mapping[str, Any] | None) -> Config:
+    if isinstance(given, Config):
+        return given
+    known = [field.name for field in msgspec.structs.fields(Config)]
+    for key in given or {}:
+        if key not in known:
+            raise ValueError(f"config has no {key!r}; there is {', '.join(known)}{nearest(str(key), known)}")
+    return msgspec.structs.replace(CONFIG, **(given or {}))
+
+
+@atexit.register
+def _end_all() -> None:
+    for driver in list(_open):
+        try:
+            driver.close()
+        except Exception:
+            pass  # the children end with us anyhow

@@ -1,0 +1,96 @@
+"""What is held back for a gang that was passed too often is held only while that gang can come nearer: the bound on
+passing keeps no device idle for the sake of what the policy itself puts last."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.policy import Priority, Shortest
+from core.scheduler import Ticket
+
+from .order_world import OrderWorld
+
+LEFT, RIGHT, ALL = range(4), range(4, 8), range(8)
+PREFERRED, WIDE, HEAVY = 1, 2, 3  # clients
+
+
+def backlog(world: OrderWorld, client: int, devices: range, cost: int, priority: int) -> None:
+    """It always has two gangs waiting."""
+    while sum(ticket.client == client for ticket in world.waiting) < 2:
+        world.offer(client, devices, cost, priority=priority)
+
+
+def half_by_half(
+    world: OrderWorld, steps: int, heavy: int = 5, preferred: int = 1
+) -> tuple[list[Ticket], int]:
+    """One half always has work that goes before the wide gang, the other work that goes behind it. What entered, and
+    the longest that the second half stood idle, counted in gangs that ended on the first meanwhile."""
+    world.offer(WIDE, ALL, 3, priority=1)
+    idle = longest = 0
+    for _ in range(steps):
+        backlog(world, PREFERRED, LEFT, preferred, 2)
+        backlog(world, HEAVY, RIGHT, heavy, 0)
+        world.fill()
+        works = any(ticket.client != PREFERRED for ticket in world.flying)
+        idle = 0 if works else idle + 1
+        longest = max(longest, idle)
+        for ticket in [each for each in world.may_finish() if each.client == PREFERRED] or world.may_finish():
+            world.finish(ticket)
+        for ticket in world.may_finish():
+            if ticket.client != PREFERRED:
+                world.finish(ticket)
+    return world.order, longest
+
+
+def test_the_other_half_works_on_while_the_policy_puts_a_wide_gang_behind() -> None:
+    """The wide one waits for the first half, because the policy says so: to empty the second for it gains nothing."""
+    world = OrderWorld(Priority(age=0), window=1, max_passes=2)
+    order, longest = half_by_half(world, 200)
+    assert [ticket.client for ticket in order].count(HEAVY) > 60
+    assert longest <= 2
+    assert WIDE not in [ticket.client for ticket in order], "that is what was asked for: no ageing"
+
+
+def test_when_the_policy_has_turned_to_the_wide_gang_it_is_passed_so_often_and_not_more() -> None:
+    world = OrderWorld(Shortest(stretch=10), window=2, max_passes=3)
+    order, _ = half_by_half(world, 200)
+    clients = [ticket.client for ticket in order]
+    assert WIDE in clients
+    wide = order[clients.index(WIDE)]
+    turned = wide.since + 10 * wide.cost  # what comes from here on goes behind it
+    later = [ticket for ticket in order[: clients.index(WIDE)] if ticket.since + 10 * ticket.cost > turned]
+    behind = [ticket for ticket in later if ticket.client == HEAVY]
+    last_preferred = max(at for at, ticket in enumerate(order) if ticket.client == PREFERRED and
+                         ticket.since + 10 * ticket.cost <= turned)  # fmt: skip
+    passed = [ticket for ticket in order[last_preferred + 1 : clients.index(WIDE)] if ticket in behind]
+    assert len(passed) <= 3, "the bound holds, counted from the last that the policy put before it"
+
+
+@settings(max_examples=60)
+@given(
+    window=st.integers(1, 4),
+    passes=st.integers(1, 6),
+    heavy=st.integers(1, 40),
+    preferred=st.integers(1, 10),
+)
+def test_law_no_half_stands_idle_longer_than_what_is_in_flight_on_the_other(
+    window: int, passes: int, heavy: int, preferred: int
+) -> None:
+    """Held back, the second half waits at most for what had entered on the first: with the next gang that the policy
+    puts before the wide one, it may go on."""
+    world = OrderWorld(Priority(age=0), window=window, max_passes=passes)
+    _, longest = half_by_half(world, 120, heavy, preferred)
+    assert longest <= window + 1
+
+
+@settings(max_examples=60)
+@given(
+    window=st.integers(1, 3), passes=st.integers(0, 4), heavy=st.integers(1, 40), stretch=st.integers(0, 20)
+)
+def test_law_under_a_policy_that_ages_the_wide_gang_runs(
+    window: int, passes: int, heavy: int, stretch: int
+) -> None:
+    world = OrderWorld(Shortest(stretch), window=window, max_passes=passes)
+    order, _ = half_by_half(world, 60 + 40 * heavy * (passes + window + 1), heavy)
+    assert WIDE in [ticket.client for ticket in order]

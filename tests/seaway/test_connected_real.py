@@ -1,0 +1,299 @@
+"""Real devices: JAX functions of one Python program, on hosts that are processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+import seaway as sw
+
+P: Any = PartitionSpec
+psum: Any = jax.lax.psum
+
+A = sw.slice(mesh={"data": 4}, island="i0", name="A")
+B = sw.slice(mesh={"data": 2, "model": 2}, island="i1", name="B")
+C = sw.slice(devices=2, island="i1", name="C")
+TABLE = np.arange(64 * 48, dtype=np.float32).reshape(64, 48)
+
+add_sum = sw.jit(lambda x: x + x.sum(), devices=A, in_shardings=P("data"), out_shardings=P("data"))
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[sw.Session]:
+    """Two islands of two hosts of two devices."""
+    with sw.local(hosts=2, devices_per_host=2, islands=2) as session:
+        yield session
+
+
+PAPER = """
+import numpy as np, seaway as sw
+
+def devices(n): return sw.slice(devices=n)
+a = sw.jit(lambda x: x * 2., devices=devices(2))
+b = sw.jit(lambda x: x + 1., devices=devices(2))
+c = sw.jit(lambda x: x / 2., devices=devices(2))
+
+@sw.program
+def f(v):
+    x = a(v); y = b(x); z = a(c(x))
+    return y, z
+
+with sw.local(hosts=2, devices_per_host=2) as s:           # real PJRT devices
+    print(f(np.array([1., 2.])))                           # ([3., 5.], [2., 4.])
+"""
+
+
+def test_the_paper_s_program_runs_as_written_in_an_empty_folder(tmp_path: Path) -> None:
+    script = tmp_path / "paper.py"
+    script.write_text(PAPER, encoding="utf-8")
+    env = {key: word for key, word in os.environ.items() if key not in ("JAX_PLATFORMS", "PYTHONPATH")}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False, env=env
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "(Array([3., 5.], dtype=float32), Array([2., 4.], dtype=float32))\n"
+
+
+@pytest.mark.full
+def test_it_works_typed_into_a_repl(tmp_path: Path) -> None:
+    lines = """
+    import seaway as sw
+    s = sw.local(hosts=2).open()
+    double = sw.jit(lambda x: x * 2., devices=2)
+    x = double(3.)
+    x
+    float(x) + 1
+    s.close()
+    """
+    done = subprocess.run(
+        [sys.executable, "-i", "-q"], input=textwrap.dedent(lines), cwd=tmp_path, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert "Array(6., dtype=float32)\n7.0" in done.stdout, done.stderr
+    assert "Error" not in done.stderr
+
+
+# --- computations -------------------------------------------------------------------------------------------------
+
+
+def test_pmap_s_collective_is_over_all_devices_of_all_hosts(shared: sw.Session) -> None:
+    step = sw.pmap(lambda x: x + psum(x, "all"), "all", devices=A)
+    assert np.asarray(step(np.arange(4, dtype=np.float32))).tolist() == [6, 7, 8, 9]
+
+
+def test_a_program_over_three_slices_of_two_islands(shared: sw.Session) -> None:
+    gram = sw.jit(lambda x: x @ x.T, devices=A, in_shardings=P("data"), out_shardings=P("data"))
+    total = sw.jit(lambda x: x.sum(0), devices=B, in_shardings=P("model", "data"), out_shardings=P("data"))
+    dot = sw.jit(lambda x, y: (x * y).sum(), devices=C, in_shardings=(P("x"), None))
+
+    @sw.program
+    def all_of_it(x: Any) -> dict[str, Any]:
+        sums = total(gram(x))
+        return {"sums": sums, "norm": dot(sums, sums)}
+
+    given = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    made, wanted = all_of_it(given), (given @ given.T).sum(0)
+    np.testing.assert_allclose(made["sums"], wanted, rtol=1e-4)
+    np.testing.assert_allclose(float(made["norm"]), (wanted * wanted).sum(), rtol=1e-4)
+
+
+def test_a_training_loop_reads_its_loss_and_gets_plain_jax_s_numbers(shared: sw.Session) -> None:
+    def loss_of(w: Any, x: Any, y: Any) -> Any:
+        return jnp.mean((x @ w - y) ** 2)
+
+    def step_of(w: Any, x: Any, y: Any) -> Any:
+        loss, gradient = jax.value_and_grad(loss_of)(w, x, y)
+        return w - 0.1 * gradient, loss
+
+    draw = np.random.default_rng(1)
+    x, true = draw.normal(size=(64, 4)).astype(np.float32), draw.normal(size=4).astype(np.float32)
+    step = sw.jit(step_of, devices=A, in_shardings=(None, P("data"), P("data")), donate_argnums=0)
+    alone = jax.jit(step_of)
+    w, w_alone, losses = sw.put(np.zeros(4, np.float32), A), np.zeros(4, np.float32), []
+    for _ in range(20):
+        w, loss = step(w, x, x @ true)
+        w_alone, loss_alone = alone(w_alone, x, x @ true)
+        losses.append(float(loss))
+        np.testing.assert_allclose(losses[-1], loss_alone, rtol=1e-3)
+    assert losses[-1] < 0.1 * losses[0]
+    np.testing.assert_allclose(w, w_alone, rtol=1e-3)
+
+
+def test_a_donated_array_is_gone(shared: sw.Session) -> None:
+    step = sw.jit(lambda x: x + 1, devices=A, donate_argnums=0)
+    first = sw.put(np.zeros(3, np.float32), A)
+    second = step(first)
+    with pytest.raises(sw.NotNow, match="was donated to '<lambda>'"):
+        np.asarray(first)
+    assert np.asarray(second).tolist() == [1, 1, 1]
+
+
+def test_random_keys_travel(shared: sw.Session) -> None:
+    draw = sw.jit(lambda key: jax.random.normal(key, (3,)), devices=B)
+    each = sw.jit(jax.vmap(jax.random.uniform), devices=A, in_shardings=P("data"), name="each")
+    key, keys = jax.random.key(7), jax.random.split(jax.random.key(7), 4)
+    made = sw.jit(jax.random.key, devices=A, name="key")(7)
+    for given in (key, made):
+        np.testing.assert_allclose(draw(given), jax.random.normal(key, (3,)), rtol=1e-5)
+    np.testing.assert_allclose(each(sw.put(keys, A, A.sharding("data"))), jax.vmap(jax.random.uniform)(keys))
+    with pytest.raises(TypeError, match="is a random key"):
+        np.asarray(made)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint16", "int32", "float16", "bfloat16", "complex64", "float8_e4m3fn"]
+)
+def test_types_come_back_as_they_went(shared: sw.Session, dtype: str) -> None:
+    fold = sw.jit(lambda x: x.reshape(2, 4), devices=A, in_shardings=P("data"), out_shardings=P(None, "data"))
+    given = np.arange(8).astype(jnp.dtype(dtype))
+    found = np.asarray(fold(given))
+    assert found.dtype == given.dtype
+    np.testing.assert_array_equal(found, given.reshape(2, 4))
+
+
+def test_numbers_of_python_s_and_arrays_of_nothing(shared: sw.Session) -> None:
+    double = sw.jit(lambda x: x * 2, devices=A)
+    assert (double(3).item(), double(2.5).item()) == (6, 5.0)
+    assert np.asarray(double(np.zeros((0, 3), np.float32))).shape == (0, 3)
+
+
+def test_what_linear_algebra_calls_is_there_on_the_hosts(shared: sw.Session) -> None:
+    invert = sw.jit(jnp.linalg.inv, devices=C, name="invert")
+    assert np.asarray(invert(2 * np.eye(3, dtype=np.float32))).diagonal().tolist() == [0.5] * 3
+
+
+# --- contents -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("home", "spec"),
+    [(A, P("data")), (A, P(None, "data")), (B, P("model", "data")), (B, P(("data", "model"))), (B, P()), (C, P("x"))],
+)  # fmt: skip
+def test_arrays_are_put_and_read_however_they_are_split(
+    shared: sw.Session, home: sw.Slice, spec: Any
+) -> None:
+    np.testing.assert_array_equal(sw.put(TABLE, home, spec), TABLE)
+
+
+def test_an_array_moves_from_slice_to_slice(shared: sw.Session) -> None:
+    steps = ((B, P("model", "data")), (C, P(None, "x")), (C, P()), (A, P(None, "data")), (A, P("data")))
+    array = sw.put(TABLE, A, P("data"))
+    for home, spec in steps:
+        array = sw.put(array, home, spec)
+        assert array.slice is home
+        np.testing.assert_array_equal(array, TABLE)
+
+
+def test_what_is_put_is_what_it_was_at_the_call(shared: sw.Session) -> None:
+    given = np.ones((1 << 20,), np.float32)
+    array = sw.put(given, A, P("data"))
+    given[:] = 2
+    assert np.asarray(add_sum(array))[:2].tolist() == [1 + 2**20] * 2
+
+
+def test_no_byte_of_a_tensor_passes_through_the_controller(shared: sw.Session) -> None:
+    through = shared.driver.server.node.carried  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(sw.put(sw.put(TABLE, A, P("data")), B), TABLE)
+    assert through == [0, 0]
+
+
+def test_rows_go_where_data_send_them(shared: sw.Session) -> None:
+    x = sw.put(np.arange(16, dtype=np.float32).reshape(8, 2), A, P("data"))
+    y, source = sw.route(x, np.array([1, 0, 3, 3, -1, 2, 1, 0], np.int32), capacity=2)
+    assert np.asarray(source).reshape(4, 2).tolist() == [[1, 7], [0, 6], [5, -1], [2, 3]]
+    assert np.asarray(y)[[0, 2, 4, 6], 0].tolist() == [2, 0, 10, 4]
+
+
+# --- clients and faults ---------------------------------------------------------------------------------------------
+
+
+def test_clients_in_threads_get_their_own_numbers(shared: sw.Session) -> None:
+    def work(start: int) -> Any:
+        value: Any = np.full(4, start, np.float32)
+        for _ in range(8):
+            value = add_sum(value)
+        return np.asarray(value).tolist()
+
+    tasks = {start: shared.spawn(work, start, name=f"from {start}", weight=start) for start in (1, 2, 3)}
+    assert {start: task.result() for start, task in tasks.items()} == {n: [n * 5.0**8] * 4 for n in (1, 2, 3)}
+
+
+def test_what_python_raises_while_a_function_is_traced_is_raised_by_the_call(shared: sw.Session) -> None:
+    with pytest.raises(TypeError, match="dot_general") as caught:
+        sw.jit(lambda x: x @ jnp.zeros((3, 3)), devices=A, name="misfit")(np.zeros((2, 2), np.float32))
+    assert "while sw.jit 'misfit' was traced for float32[2,2]" in caught.value.__notes__
+    assert np.asarray(add_sum(np.ones(4, np.float32))).tolist() == [5] * 4
+
+
+def test_what_fails_on_the_devices_is_raised_where_its_user_waits(shared: sw.Session) -> None:
+    def some(x: Any) -> Any:
+        return x, (x > 2).sum()
+
+    few = sw.jit(some, devices=A, irregular=True, max_shape=(4,), name="few")
+    made = few(np.arange(8, dtype=np.float32))
+    behind = add_sum(made)
+    for array in (made, behind):
+        with pytest.raises(sw.RunError, match="'few' made 5 rows, and its bound is 4") as caught:
+            array.block_until_ready()
+        assert (caught.value.code, caught.value.blame.program, caught.value.blame.node) == (
+            "user",
+            "few",
+            "few",
+        )
+        assert caught.value.blame.host in (0, 1)
+    assert np.asarray(add_sum(np.ones(4, np.float32))).tolist() == [5] * 4
+
+
+def test_what_does_not_fit_is_refused_by_name() -> None:
+    with sw.local(hosts=2, devices_per_host=2, memory="64MiB"):
+        large = sw.jit(lambda x: jnp.zeros(1 << 26) + x, devices=4, name="large")(1.0)
+        with pytest.raises(sw.RunError, match=r"\[no-memory\].*program 'large'"):
+            large.block_until_ready()
+        with pytest.raises(sw.RunError, match=r"\[no-memory\] it needs 256.0 MiB on each of devices 0-3"):
+            sw.put(np.zeros(1 << 26, np.float32), 4).block_until_ready()
+        assert float(sw.jit(lambda x: x + 1, devices=4)(1.0)) == 2
+
+
+def test_a_host_that_dies_is_started_anew_and_its_loss_is_named() -> None:
+    def until_it_is_noticed(given: Any) -> None:
+        for _ in range(1000):
+            add_sum(given).block_until_ready()
+            time.sleep(0.01)
+
+    with sw.local(hosts=2, devices_per_host=2) as session:
+        before = add_sum(np.ones(4, np.float32)).block_until_ready()
+        os.kill(session.driver.agents[1].pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        with pytest.raises(sw.RunError, match=r"\[host-lost\] host 1 of island 'i0' was lost"):
+            until_it_is_noticed(before)
+        until = time.monotonic() + 20
+        while True:
+            try:
+                assert np.asarray(add_sum(np.ones(4, np.float32))).tolist() == [5] * 4
+                break
+            except sw.RunError:
+                assert time.monotonic() < until
+
+
+def test_what_happened_is_in_the_trace(shared: sw.Session) -> None:
+    traced = sw.jit(lambda x: x * 3, devices=A, name="traced")
+    for _ in range(5):
+        traced(1.0).block_until_ready()
+    gangs = shared.trace.gangs()
+    mine = gangs[gangs["step"] == "traced"]
+    assert len(mine) == 5
+    assert shared.trace.utilization(by="total")["busy_fraction"].iloc[0] > 0
+    costs = shared.costs().set_index("computation")
+    assert costs.loc["traced", "source"] == "estimate"

@@ -324,14 +324,14 @@ class Fabric:
     def abandon(self, host: int, seqs: tuple[int, ...]) -> None:
         """The devices of this host give them up, running or not. Nothing is reported of them any more."""
         mine = self.hosts[host]
+        held, mine.held = mine.held, []
         if mine.failed in seqs:
             mine.failed = -1
-            held, mine.held = mine.held, []
-            for command, plan, epoch in held:
-                if command.seq in seqs:
-                    self._leave_out(mine, command, plan)
-                else:
-                    self.launch(host, command, plan, epoch)
+        for command, plan, epoch in held:
+            if command.seq in seqs:
+                self._leave_out(mine, command, plan)
+            else:
+                self.launch(host, command, plan, epoch)  # held again, if the failed one still stands
         for seq in seqs:
             for key in ((seq, -1), (seq, host)):
                 job = self.jobs.get(key)

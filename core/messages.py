@@ -398,6 +398,7 @@ class Held(Wire, frozen=True):
     name: int
     layout: Layout
     ready: bool
+    spilled: bool = False  # in host memory, or on its way there
 
 
 class Join(Wire, frozen=True, tag="join"):

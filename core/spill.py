@@ -143,6 +143,13 @@ class Spill:
         self._leaving[buffer.id] = buffer
         self._host.add(self._devices(buffer), buffer.nbytes)
 
+    def found_spilled(self, buffer: Buffer) -> None:
+        """By a controller that has been started again: its hosts have it in DRAM."""
+        buffer.turn("spill")
+        buffer.turn("copied")
+        buffer.on_device, buffer.on_host = False, True
+        self._host.add(self._devices(buffer), buffer.nbytes)
+
     def spilled(self, buffer: Buffer) -> None:
         """The SpillStep is over. Somebody may have spoilt or dropped it meanwhile."""
         self._copied(buffer)

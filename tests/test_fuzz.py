@@ -15,6 +15,13 @@ from tests.fuzz.play import Result, play
 from tests.fuzz.shrink import shrink
 
 SEEDS, CHUNK = 200, 10
+FOUND = {  # once; and what was wrong
+    3474: "a second name for a result that was taken back, and made elsewhere",
+    20468: "bytes that stayed counted when a client died while its island changed its epoch",
+    100544: "credits promised to a sender that is gone",
+    102560: "a launch that was abandoned while it was held",
+    103465: "a buffer in host memory, of which a restarted controller thought that it was on the devices",
+}
 QUICK = (
     "lost decrement", "lost free", "double free", "order swapped on one host", "gang launched twice",
     "sequence does not increase", "window ignored", "compile readiness ignored", "resend lost", "a run ended twice",
@@ -32,6 +39,11 @@ def judge(case: Case) -> Result:
 def test_no_seed_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + CHUNK):
         judge(draw(seed))
+
+
+@pytest.mark.parametrize("seed", FOUND, ids=FOUND.values())
+def test_what_was_found_once_stays_mended(seed: int) -> None:
+    judge(draw(seed))
 
 
 @pytest.mark.full

@@ -395,13 +395,20 @@ class Islands:
             self._fence(book, now)
 
     def world_failed(self, island: int, epoch: int, reason: str, now: int) -> None:
-        """Try once more, as a new epoch; the driver has said why in its own log."""
+        """Try once more, as a new epoch; the driver has said why in its own log. A world that had formed, and has
+        lost what it needs to form again, is left when what is in flight has ended."""
         book = self._books.islands[island]
-        if (book.phase, book.epoch) == ("reforming", epoch):
-            self._books.outbox.effect(
-                Tell(f"island {book.island.name!r}: epoch {epoch} did not form: {reason}")
-            )
+        if book.phase == "forming" or book.epoch != epoch:
+            return
+        tell = self._books.outbox.effect
+        if book.phase == "reforming":
+            tell(Tell(f"island {book.island.name!r}: epoch {epoch} did not form: {reason}"))
             self._reform(book, now)
+            return
+        tell(Tell(f"island {book.island.name!r}: the world of epoch {epoch} has failed: {reason}"))
+        book.stale_world = True
+        if book.phase == "running":
+            self._change(book, now)
 
     def _run(self, book: IslandBook, now: int) -> None:
         book.stale_world = False

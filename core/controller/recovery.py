@@ -37,6 +37,7 @@ class Claim:
         self.buffer = held.buffer
         self.layout: Layout = held.layout
         self.owners: list[tuple[int, int]] = []  # (client, its name for it); nobody's: left behind by a run
+        self.spilled = held.spilled
         self.ready: Spans = spans.EMPTY
         self.counted = False  # in the ledger, since it takes memory
         self.taken: Named | None = None
@@ -70,7 +71,7 @@ class Recovery:
         for held in join.held if self.under_way else ():
             claim = self._claims.setdefault(held.buffer, Claim(held))
             host = spans.one(join.host)
-            if held.ready and claim.layout == held.layout:
+            if held.ready and (claim.layout, claim.spilled) == (held.layout, held.spilled):
                 claim.ready = spans.union(claim.ready, host)
             owner = (held.client, held.name)
             if held.client and owner not in claim.owners:
@@ -89,7 +90,7 @@ class Recovery:
         self._books.watch.end("recovery")
         for claim in list(self._claims.values()):
             if claim.owners:
-                claim.counted = self._books.ledger.admit(-claim.buffer, None, (self._amount(claim),)) is None
+                claim.counted = claim.spilled or self._fits(claim)
             else:
                 self._free(claim)
         self._books.outbox.effect(Tell(f"recovered: {len(self._claims)} buffers found on hosts"))
@@ -97,6 +98,9 @@ class Recovery:
         for peer, message in early:
             self._books.deliver(peer, message, now)
         self._books.watch.begin_for("claims", now, self._books.config.recovery, self._free_unclaimed)
+
+    def _fits(self, claim: Claim) -> bool:
+        return self._books.ledger.admit(-claim.buffer, None, (self._amount(claim),)) is None
 
     def client_opened(self, session: Session, opening: Open) -> None:
         lost: list[int] = []
@@ -122,6 +126,8 @@ class Recovery:
         if claim.taken is None:
             claim.taken = named
             self._books.holdings.adopt(named, claim.buffer, claim.layout, self._amount(claim)[1])
+            if claim.spilled:
+                self._books.spill.found_spilled(self._books.buffers[claim.buffer])
         elif claim.taken.buffer in self._books.buffers:
             self._books.holdings.alias(named, claim.taken)
         else:
@@ -139,7 +145,7 @@ class Recovery:
         for claim in list(self._claims.values()):
             if claim.taken is None:
                 self._free(claim)
-                if claim.counted:
+                if claim.counted and not claim.spilled:
                     self._books.ledger.free(*self._amount(claim))
         self._claims.clear()
 

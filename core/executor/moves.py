@@ -321,6 +321,7 @@ class Moves:
         desk, idle = self._desk, self._shards.idle(shard)
         half = self._copy(step.seq, shard)
         shard.user, shard.uses = -1, ((step.seq, ("done", step.seq)),)
+        shard.spilled = True
         desk.waits.when((desk.order, *idle), partial(self._start_copy, half, SpillBuffer))
 
     def restore(self, step: RestoreStep) -> None:
@@ -334,6 +335,7 @@ class Moves:
         half = self._copy(step.seq, shard)
         shard.user, shard.uses = -1, ()
         shard.made, shard.made_seq, shard.foreign = ("done", step.seq), step.seq, True
+        shard.spilled = False
         start = partial(self._start_copy, half, RestoreBuffer)
         desk.waits.when((desk.order, *dict.fromkeys(causes)), start)
 

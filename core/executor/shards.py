@@ -38,6 +38,7 @@ class Shard:
         "layout",
         "made",
         "made_seq",
+        "spilled",
         "user",
         "uses",
         "void",
@@ -59,6 +60,7 @@ class Shard:
         self.blame: Blame | None = None
         self.final: Blame | None = None
         self.labels: tuple[Label, ...] = ()
+        self.spilled = False  # in host memory, once the copy that was ordered is over
         self.void = False  # its maker never ran here: there is nothing to free
 
     def spoil(self, blame: Blame | None) -> None:
@@ -149,7 +151,7 @@ class Shards:
             found.append(
                 (
                     shard.buffer, shard.layout, made, made_seq, shard.foreign and made is not None, user, uses,
-                    shard.blame, shard.final, shard.labels, shard.void,
+                    shard.blame, shard.final, shard.labels, shard.spilled, shard.void,
                 )
             )  # fmt: skip
         return tuple(found), tuple(self.lost.items())
@@ -162,4 +164,4 @@ class Shards:
             ready = shard.final is None and not (shard.made is not None and pending(shard.made))
             if shard.layout is not None:
                 for client, name in shard.labels or ((0, 0),):
-                    yield Held(shard.buffer, client, name, shard.layout, ready)
+                    yield Held(shard.buffer, client, name, shard.layout, ready, shard.spilled)

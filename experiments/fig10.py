@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from seaway.schedules import SCHEDULES
+
 from . import table2
 from .framework import Option, Point, Values
 from .framework.figures import BLACK, BLUE, GREEN, ORANGE
-from .models.schedules import SCHEDULES
 from .training import rows
 from .training.timeline import intervals
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from seaway.schedules import SCHEDULES
+
 from .framework import Option, Point, Values, error, grid
 from .framework.figures import BLUE, GREEN, ORANGE, PINK, SKY, beside, printed
-from .models.schedules import SCHEDULES
 from .models.shapes import MODELS
 from .pricing import jobs
 from .training import rows

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TracedValueError,
     )
     from .jitted import jit, pmap
+    from .pipelining import Pipeline, Stage, pipeline, stage
     from .programs import Program, program
     from .putting import put
     from .routing import route
@@ -54,6 +55,7 @@ _PUBLIC = {
         "SessionClosed", "Stalled", "TracedValueError",
     ),
     "jitted": ("jit", "pmap"),
+    "pipelining": ("Pipeline", "Stage", "pipeline", "stage"),
     "programs": ("Program", "program"),
     "putting": ("put",),
     "routing": ("route",),
@@ -69,12 +71,11 @@ _HOME = {name: room for room, names in _PUBLIC.items() for name in names}
 
 __all__ = [  # what a user sees
     "Array", "Cancelled", "Cost", "Deadline", "Fifo", "Impossible", "NoContents", "NoSession", "Noise",
-    "NotNow", "NotReady", "Policy", "Priority", "Program", "ProgramError", "RoundRobin", "Run", "RunError",
-    "SeawayError", "Session", "SessionClosed", "Shortest", "Slice", "Stalled", "Stride", "Task", "Trace",
+    "NotNow", "NotReady", "Pipeline", "Policy", "Priority", "Program", "ProgramError", "RoundRobin", "Run", "RunError",
+    "SeawayError", "Session", "SessionClosed", "Shortest", "Slice", "Stage", "Stalled", "Stride", "Task", "Trace",
     "TracedValueError", "Unreachable", "__version__", "block_until_ready", "client", "connect", "current_session",
-    "deadline", "get", "jit", "local", "now",
-    "now_ns", "pmap", "program", "put", "roofline_costs", "route", "simulate", "sleep", "slice", "spawn",
-    "synthetic", "tpu_costs",
+    "deadline", "get", "jit", "local", "now", "now_ns", "pipeline", "pmap", "program", "put", "roofline_costs",
+    "route", "simulate", "sleep", "slice", "spawn", "stage", "synthetic", "tpu_costs",
 ]  # fmt: skip
 
 

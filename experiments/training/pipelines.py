@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.program import Arg, Out, Ref, Sharding, SliceSpec, Value
+from seaway import schedules
 
-from ..models import schedules
 from ..pricing.jobs import Costed
 from .steps import Graph, Pricing, Step, axes_of, on_all
 

@@ -383,7 +383,7 @@ class Client:
     def _sending(self, note: Sending) -> str | None:
         if not self._landed("get", note.request):
             return f"it answers request {note.request}, which was not made, or was answered before"
-        self._out.append(GetComing(note.request, note.transfer, note.layout))
+        self._out.append(GetComing(note.request, note.transfer, note.layout, note.rows))
         return None
 
     def _refused(self, note: Refused) -> str | None:

@@ -229,6 +229,12 @@ class Finished(Effect, frozen=True):
     sizes: tuple[int, ...] = ()
 
 
+class FinishedTogether(Effect, frozen=True):
+    """To a host: these, in their order. The same as one after another, but what is to be reported goes as one message."""
+
+    ends: tuple[Finished, ...]
+
+
 class LaunchFailed(Effect, frozen=True):
     """It could not be enqueued here, while peers may have: ends the epoch. Its outputs count as made, its donated
     inputs as gone. Launches that come behind it wait, not enqueued, until Abandon has named it: their peers'
@@ -321,11 +327,12 @@ class BuffersReady(Effect, frozen=True):
 
 
 class GetComing(Effect, frozen=True):
-    """The contents of a Get come from the hosts that have its shards, as `transfer`."""
+    """The contents of a Get come from the hosts that have its shards, as `transfer`. `rows`: see `Sending`."""
 
     request: int
     transfer: int
     layout: Layout
+    rows: int = -1
 
 
 class PutWanted(Effect, frozen=True):

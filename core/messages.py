@@ -185,11 +185,13 @@ class Stalled(Wire, frozen=True, tag="stalled"):
 
 
 class Sending(Wire, frozen=True, tag="sending"):
-    """Answer to Get: what will arrive as `transfer`, and where its shards come from."""
+    """Answer to Get: what will arrive as `transfer`, and where its shards come from. `rows`: how many of the first
+    dimension are meant, where an irregular computation made it; what is behind them is filling."""
 
     request: int
     transfer: int
     layout: Layout
+    rows: int = -1
 
 
 class Taking(Wire, frozen=True, tag="taking"):

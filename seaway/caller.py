@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.client import Client
-from core.effects import BuffersReady, CallRefused, OpenRecv, Received, RunEnded, Tell
+from core.effects import BuffersReady, CallRefused, GetComing, OpenRecv, Received, RunEnded, Tell
 from core.messages import Blame
 from core.program import Value
 from core.session import Blocked, Limits, Submitted
@@ -41,14 +41,16 @@ log = logging.getLogger("seaway")
 
 
 class Fetch:
-    """A get under way. `left`: whoever waited for it was interrupted."""
+    """A get under way. `left`: whoever waited for it was interrupted. `rows`: that are meant, of what an irregular
+    computation made; -1: all."""
 
-    __slots__ = ("blame", "buffer", "left", "over", "request")
+    __slots__ = ("blame", "buffer", "left", "over", "request", "rows")
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer, self.request = buffer, 0
         self.over = self.left = False
         self.blame: Blame | None = None
+        self.rows = -1
 
 
 class Caller:
@@ -241,7 +243,8 @@ class Caller:
     def _keep(self, fetch: Fetch) -> None:
         """What has come, if it has; what comes when nobody waits for it any more is there for the next who asks."""
         if fetch.left and fetch.over and fetch.blame is None:
-            fetch.buffer.host = self._port.contents(fetch.buffer, fetch.request)
+            found = self._port.contents(fetch.buffer, fetch.request)
+            fetch.buffer.host = found[: fetch.rows] if fetch.rows >= 0 else found
             fetch.buffer.host.flags.writeable = False
 
     def _get(self, fetch: Fetch) -> None:
@@ -359,6 +362,9 @@ class Caller:
                 for name in names:
                     if name in self._buffers:
                         self._buffers[name].settle(self._port.now(), blame)
+            case GetComing(request=request, rows=rows):
+                if request in self._fetches:
+                    self._fetches[request].rows = rows
             case OpenRecv(transfer=transfer, buffer=request):
                 self._transfers[transfer] = request
             case Received(transfer=transfer, blame=blame):

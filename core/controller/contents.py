@@ -158,7 +158,7 @@ class Contents:
         flight.session, flight.request = session, call.request
         books.history.with_client(flight, session, layout)
         books.flights.take_off(flight, now)
-        books.outbox.note(session.peer, Sending(call.request, seq, layout))
+        books.outbox.note(session.peer, Sending(call.request, seq, layout, books.holdings.rows(buffer)))
 
     def copied(self, buffer: int, now: int) -> None:
         named = self._books.holdings.named(buffer)

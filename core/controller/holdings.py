@@ -30,10 +30,17 @@ class Holdings:
         self._layouts: dict[int, Layout] = {}
         self._named: dict[int, Named] = {}  # buffer -> what its owner calls it, while it exists
         self._aliases: dict[int, int] = {}  # buffer -> more names that clients have for it
+        self._rows: dict[
+            int, int
+        ] = {}  # buffer -> how many of its first dimension an irregular maker has made
         self._transfers: dict[int, int] = {}  # buffer -> puts and gets under way
 
     def layout(self, buffer: int) -> Layout:
         return self._layouts[buffer]
+
+    def rows(self, buffer: int) -> int:
+        """-1: all."""
+        return self._rows.get(buffer, -1)
 
     def named(self, buffer: int) -> Named | None:
         return self._named.get(buffer)
@@ -217,6 +224,7 @@ class Holdings:
         self._books.ledger.shrunk(run.id, slot, nbytes)
         if run.buffer_of(slot) in self._books.buffers:
             self._books.buffers.shrink(run.buffer_of(slot), nbytes)
+            self._rows[run.buffer_of(slot)] = size
 
     def touch(self, buffer: int, seq: int) -> None:
         if buffer in self._books.buffers:
@@ -358,6 +366,7 @@ class Holdings:
         for buffer in gone:
             layout = self._layouts.pop(buffer.id)
             self._named.pop(buffer.id, None)
+            self._rows.pop(buffer.id, None)
             kept = buffer.on_device or buffer.on_host
             self._books.spill.drop(buffer)
             if kept:

@@ -257,7 +257,7 @@ def _cluster(made: Made) -> Topology:
 
 
 def environment_of(made: Made) -> dict[str, str]:
-    """Of the agents: devices and threads as JAX.md has it, and types as wide as ours."""
+    """Of the agents: so many devices, threads enough for their collectives, and types as wide as ours."""
     found = {}
     if made.platform == "cpu":
         count = f"--xla_force_host_platform_device_count={made.devices}"

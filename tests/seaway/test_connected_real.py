@@ -257,6 +257,17 @@ def test_what_fails_on_the_devices_is_raised_where_its_user_waits(shared: sw.Ses
     assert np.asarray(add_sum(np.ones(4, np.float32))).tolist() == [5] * 4
 
 
+def test_of_an_irregular_result_the_rows_that_were_made_come_back(shared: sw.Session) -> None:
+    def above(x: Any) -> Any:
+        return jnp.sort(x, descending=True), (x > 2).sum()
+
+    large = sw.jit(above, devices=A, irregular=True, max_shape=(4,), name="large")
+    for given, made in (([1.0, 7.0, 3.0, 0.0], [7.0, 3.0]), ([0.0] * 4, []), ([9.0] * 4, [9.0] * 4)):
+        found = large(np.array(given, np.float32))
+        assert np.asarray(found).tolist() == made
+        assert found.shape == (4,), "its bound, which is known before it has run"
+
+
 def test_what_does_not_fit_is_refused_by_name() -> None:
     with sw.local(hosts=2, devices_per_host=2, memory="64MiB"):
         large = sw.jit(lambda x: jnp.zeros(1 << 26) + x, devices=4, name="large")(1.0)

@@ -19,7 +19,7 @@ VECTOR = np.array([1.0, 2.0], np.float32)
 
 
 def papers_example() -> Any:
-    """As DESIGN has it, after the paper."""
+    """After the paper."""
 
     def devices(n: int) -> sw.Slice:
         return sw.slice(devices=n)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from itertools import groupby
+from typing import Any, cast
 
 import grpc
 import msgspec
@@ -33,7 +35,7 @@ from .blobs import Blobs
 from .calls import Wrong
 from .cargo import Misfit, Overflow, Sink, Source
 from .devices import Devices, World
-from .node import Load, Node, loaded, new_server
+from .node import GATHER, Load, Node, loaded, new_server
 from .worlds import world_name
 
 log = logging.getLogger("seaway.agent")
@@ -59,6 +61,44 @@ class Names:
 
     def beside(self, peer: int, message: msgspec.Struct) -> list[parcels.Any]:
         return []
+
+
+class Ends:
+    """What devices say, on its way to the node, in its order: gangs that end within a moment are told together."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._lock = threading.Lock()
+        self._said: list[e.Effect] = []
+        self._next = 0.0  # of the loop's clock: not before is the next of them told
+
+    def post(self, event: e.Effect) -> None:
+        """From any thread."""
+        with self._lock:
+            self._said.append(event)
+            if len(self._said) > 1:
+                return  # somebody has rung
+        if not self._node.stopped:
+            self._node.loop.call_soon_threadsafe(self._soon)
+
+    def _soon(self) -> None:
+        now = self._node.loop.time()
+        if now < self._next:
+            self._node.loop.call_at(self._next, self._tell)
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._next = self._node.loop.time() + GATHER
+        with self._lock:
+            said, self._said = self._said, []
+        for together, events in groupby(said, lambda event: isinstance(event, e.Finished)):
+            if together:
+                ends = cast(tuple[e.Finished, ...], tuple(events))
+                self._node.feed(ends[0] if len(ends) == 1 else e.FinishedTogether(ends))
+            else:
+                for event in events:
+                    self._node.feed(event)
 
 
 class Agent:
@@ -107,7 +147,7 @@ class Agent:
         )  # fmt: skip
         self.node.directory["controller"] = self.controller
         self.node.serve(self._grpc)
-        self.devices.post, self.devices.hosts = self.node.post, said.cluster
+        self.devices.post, self.devices.hosts = Ends(self.node).post, said.cluster
         self.devices.failed = self._devices_failed
         await self._grpc.start()
         self.node.start()

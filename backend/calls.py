@@ -5,6 +5,8 @@ About    a client asks what the cluster is
 Keep     a client leaves code with the controller's process, before the message that names it
 Find     a host fetches it there, by the hash of its contents
 Status   anybody who may come asks how things are
+Recorded ... or what happened: the controller's trace, page by page
+Cancel   ... or that the runs of a client end
 """
 
 from __future__ import annotations
@@ -88,6 +90,31 @@ class Report(msgspec.Struct, frozen=True):
     json: bytes
 
 
+class Recorded(msgspec.Struct, frozen=True):
+    """snapshot: 0 for one that is taken now."""
+
+    snapshot: int = 0
+    page: int = 0
+
+
+class RecordedPage(msgspec.Struct, frozen=True):
+    snapshot: int
+    pages: int
+    contents: bytes
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """client: its number, or what it calls itself. run: the client's number of it; 0: all that have not ended."""
+
+    client: str
+    run: int = 0
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    client: int
+    runs: tuple[int, ...]
+
+
 class Wrong(Exception):
     """The caller cannot have this; the text is for him."""
 
@@ -98,6 +125,7 @@ class Wrong(Exception):
 
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, About: Described, Keep: Kept, Find: Found, Status: Report,
+    Recorded: RecordedPage, Cancel: Cancelled,
 }  # fmt: skip
 T = TypeVar("T")
 Answer = Callable[[Any], Awaitable[Any]]

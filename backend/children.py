@@ -22,6 +22,7 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "no_proxy")
 class Child:
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.name, self.process, self.log = name, process, log
+        self.ended = False  # by us
 
     @property
     def pid(self) -> int:
@@ -38,6 +39,7 @@ class Child:
             return ""
 
     def ask_to_end(self) -> None:
+        self.ended = True
         if self.process.stdin is not None and not self.process.stdin.closed:
             self.process.stdin.close()
 
@@ -103,7 +105,7 @@ def end_with_parent() -> None:
     """For a child: end when the standard input closes."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+        while os.read(0, 4096):  # not by way of sys.stdin, whose lock would be held when the interpreter ends
             pass
         os._exit(0)
 

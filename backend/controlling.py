@@ -15,6 +15,7 @@ import secrets
 import signal
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -22,15 +23,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core import policy as policies
-from core.controller import Config
+from core.controller import Bounds, Config
 from core.errors import Impossible
 from core.policy import Policy
 from core.presets import small
 from core.topology import Cluster
 
+from . import metrics
 from .access import Refused, read
 from .children import end_with_parent
 from .server import LEASE, Server
+from .status import status_of
+
+DRAIN = 10.0  # seconds for runs under way to end, when it is told to end
+SAID = 0.1  # seconds for their clients to hear of it
+HARD = 600.0  # seconds: what a first step takes, nobody knows
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +78,19 @@ def options() -> argparse.ArgumentParser:
     for each in ("ca", "cert", "key"):
         add(f"--{each}", default="", help="PEM file, for mutual TLS")
     add("--with-parent", action="store_true", help="end when the standard input closes")
+    add(
+        "--hard-bound",
+        type=float,
+        default=HARD,
+        metavar="SECONDS",
+        help="a step that outlasts its stated cost by so much is given up (%(default)g)",
+    )
+    add(
+        "--metrics-port",
+        default="",
+        metavar="[ADDRESS:]PORT",
+        help="figures for Prometheus; this machine alone reaches them, unless an address is given",
+    )
     add("--verbose", action="store_true", help="log what happens")
     return found
 
@@ -92,23 +112,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def serve(chosen: argparse.Namespace) -> int:
     access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
-    config = Config(window=chosen.window, fanout=chosen.fanout)
+    config = Config(window=chosen.window, fanout=chosen.fanout, bounds=bounds_of(chosen.hard_bound))
+    if chosen.metrics_port:
+        metrics.place_of(chosen.metrics_port)
     state = remembered(Path(chosen.state) if chosen.state else None)
     with tempfile.TemporaryDirectory(prefix="seaway-") as folder:
         server = Server(
             cluster_of(chosen), folder=Path(folder), policy=policy_of(chosen.policy), config=config, access=access,
             bind=chosen.bind, lease=round(chosen.lease * 1e9), incarnation=state.starts, secret=state.secret,
+            kept=Path(chosen.state) if chosen.state else None,
         )  # fmt: skip
         address = await server.start()
         print(f"controller at {address}: {server.cluster.describe()}", flush=True)
+        figures = None
         told = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
         ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.wait()), server.failure]
         try:
+            if chosen.metrics_port:
+                figures = await _figures(chosen.metrics_port, server)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await _drained(server)
             return 1 if server.failure.done() else 0
         finally:
+            if figures is not None:
+                figures.close()
             await server.stop()
+
+
+async def _drained(server: Server) -> None:
+    """What is under way may end first, for a while; what is submitted meanwhile, too."""
+    until = time.monotonic() + DRAIN
+    while server.controller.books.runs and not server.failure.done() and time.monotonic() < until:
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(SAID)
+
+
+async def _figures(place: str, server: Server) -> asyncio.Server:
+    def look() -> dict[str, Any]:
+        with server.node.lock:
+            return status_of(server)
+
+    found = await metrics.serve(place, look)
+    if not metrics.protected(place):
+        logging.getLogger("seaway.controller").warning("--metrics-port %s: anybody may read it", place)
+    print(f"metrics at http://{metrics.address_of(found)}/metrics", flush=True)
+    return found
+
+
+def bounds_of(seconds: float) -> Bounds:
+    """The hard bound is a multiple of the soft one, which scales with what a step is said to cost."""
+    if not seconds > 0:
+        raise Impossible(f"--hard-bound {seconds:g}: seconds, more than 0")
+    floor = min(Bounds().floor, round(seconds * 1e9))
+    return Bounds(floor=floor, hard=max(1, round(seconds * 1e9 / floor)))
 
 
 def cluster_of(chosen: argparse.Namespace) -> Cluster:

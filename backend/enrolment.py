@@ -15,16 +15,24 @@ import msgspec
 from core.topology import Cluster, Island
 
 from .calls import Enrol, Wrong
+from .keeping import Known
 
 TAKEN = grpc.StatusCode.ALREADY_EXISTS
 
 
 class Enrolment:
-    """`connected(host)`: whether its process has a stream to us now."""
+    """`connected(host)`: whether its process has a stream to us now. `known`: what outlives this process: agents do
+    not enrol again only because their controller was started anew."""
 
-    def __init__(self, cluster: Cluster, connected: Callable[[int], bool]) -> None:
-        self._cluster, self._connected = cluster, connected
+    def __init__(
+        self, cluster: Cluster, connected: Callable[[int], bool], known: Known | None = None
+    ) -> None:
+        self._cluster, self._connected, self._known = cluster, connected, known
         self._agents: dict[int, Enrol] = {}  # by host, the last that had the number
+        for host, agent in (known.read() if known else {}).items():
+            if 0 <= host < cluster.hosts and agent.devices == cluster.island_of_host(host).per_host:
+                self._agents[host] = agent
+        self._earlier = set(self._agents)  # of an earlier start, and not seen since
 
     def enrol(self, request: Enrol) -> int:
         """Its number. Raises Wrong."""
@@ -40,11 +48,16 @@ class Enrolment:
             )
         if known and request.host in (-1, known[0]):
             self._fits(request, self._cluster.island_of_host(known[0]))
-            self._agents[known[0]] = request
-            return known[0]
+            return self._take(known[0], request)
         host = self._asked(request) if request.host >= 0 else self._free(request)
         self._fits(request, self._cluster.island_of_host(host))
+        return self._take(host, request)
+
+    def _take(self, host: int, request: Enrol) -> int:
         self._agents[host] = request
+        self._earlier.discard(host)
+        if self._known is not None:
+            self._known.write(self._agents)
         return host
 
     def _ranked(self, request: Enrol) -> Enrol:
@@ -65,6 +78,7 @@ class Enrolment:
         island = self._cluster.island_of_host(request.host)
         if request.island and request.island != island.name:
             raise Wrong(f"host {request.host} is one of island {island.name!r}, not of {request.island!r}")
+        self._fits(request, island)
         if self._taken(request.host, request):
             raise Wrong(
                 f"host {request.host} is here already: agent {self._agents[request.host].name!r} at "
@@ -83,9 +97,10 @@ class Enrolment:
             for host in range(island.base_host, island.base_host + island.hosts):
                 if not self._taken(host, request) and island.per_host == request.devices:
                     return host
+        shape = "; ".join(self._cluster.describe().splitlines())
         where = f"island {request.island!r}" if request.island else "the cluster"
         raise Wrong(
-            f"{where} has no free host with {request.devices} devices: {self._cluster.describe()}. Start the "
+            f"{where} has no free host with {request.devices} devices: {shape}. Start the "
             "controller with more hosts, or end an agent",
             grpc.StatusCode.RESOURCE_EXHAUSTED,
         )
@@ -108,12 +123,20 @@ class Enrolment:
                 f"agent {request.name!r} has {request.devices} devices, and hosts of island {island.name!r} have "
                 f"{island.per_host}"
             )
-        others = {agent.platform for host, agent in self._agents.items() if self._of(island, host)}
+        others = {
+            agent.platform
+            for host, agent in self._agents.items()
+            if self._of(island, host) and self._counts(host)
+        }
         if others and request.platform not in others:
             raise Wrong(
                 f"agent {request.name!r} has {request.platform} devices, and island {island.name!r} has "
                 f"{', '.join(sorted(others))}: one program cannot run on both"
             )
+
+    def _counts(self, host: int) -> bool:
+        """One of an earlier start, which never came back, may be gone for good."""
+        return host not in self._earlier or self._connected(host)
 
     @staticmethod
     def _of(island: Island, host: int) -> bool:
@@ -122,9 +145,9 @@ class Enrolment:
     # --- what is known --------------------------------------------------------------------------------------------
 
     def platform_of(self, island: int) -> str:
-        for host, agent in self._agents.items():
-            if self._of(self._cluster.islands[island], host):
-                return agent.platform
+        mine = [host for host in self._agents if self._of(self._cluster.islands[island], host)]
+        for host in sorted(mine, key=self._counts, reverse=True):  # those of an earlier start last
+            return self._agents[host].platform
         return ""
 
     def platforms(self) -> tuple[str, ...]:

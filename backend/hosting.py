@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from .children import end_with_parent
 from .devices import Devices
 from .tpu import Seat, seat
 
+log = logging.getLogger("seaway.agent")
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
 GRACE = 20.0  # seconds to be drained in
 AGAIN = 3  # exit status inside: begin anew
@@ -116,7 +118,25 @@ def devices_of(chosen: argparse.Namespace) -> Devices:
         return TimedDevices(chosen.devices or 1, chosen.memory)
     from .pjrt import PjrtDevices
 
-    return PjrtDevices(memory=chosen.memory, cache=Path(chosen.cache) if chosen.cache else None)
+    try:
+        return PjrtDevices(memory=chosen.memory, cache=cache_of(chosen.cache) if chosen.cache else None)
+    except (RuntimeError, AssertionError) as error:  # what JAX raises of a platform that is not here
+        reason = (str(error) or "JAX finds none").splitlines()[0]
+        raise Refused(f"no {chosen.platform} device here: {reason}; --platform cpu is everywhere") from None
+
+
+def cache_of(folder: str) -> Path | None:
+    """Compiled code can be done without; so an agent starts all the same where it cannot be kept. (JAX itself goes on,
+    and says so, when the disk fills later.)"""
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as probe:
+            probe.write(bytes(1 << 16))
+    except OSError as error:
+        log.warning("--cache %s: %s; compiled code is not kept", folder, error.strerror)
+        return None
+    return path
 
 
 async def serve(chosen: argparse.Namespace, access: Access) -> int:

@@ -1,6 +1,6 @@
 """A machine on the network: its endpoint in an asyncio loop, its streams to others, its one timer, its lock.
 
-    user's thread, device threads --feed, post--> Node --Write--> outbox --sender--> gRPC stream
+    user's thread, device threads --feed, post--> Node --Write--> outbox --sender--> gRPC stream, or a near Lane
     gRPC stream --reader--> PacketCame --> Node --other effects--> perform
 
 Any thread may `feed`: the machine is touched under `lock` only. Connections live in the loop. A stream is one gRPC call
@@ -25,15 +25,20 @@ from core import effects as e
 from core import wire
 from core.dataplane import Chunk
 from core.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, Hang, Hello, PacketCame, Write
+from core.link import Frame
 from core.peers import CONTROLLER
 
 from . import parcels
 from .access import OPTIONS, Access
+from .near import Lane
 from .parcels import Address, Packet
 
 STREAM = "/seaway.Node/Stream"
 RETRY = 0.05  # seconds between attempts to reach a peer, at first
 RETRY_MOST = 1.0
+# A message costs far more than what is in it: the first goes at once, and what follows it so closely goes together.
+GATHER = 0.001  # seconds
+SMALL = 16 << 10  # bytes: of larger ones the contents are what costs
 REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 log = logging.getLogger("seaway.node")
@@ -126,11 +131,12 @@ class Node:
         self._thread = threading.get_ident()
         self.loop._thread_id = self._thread  # type: ignore[attr-defined]  # asyncio's own name for it
         self.directory: dict[str, str] = {}
+        self.near: dict[str, Node] = {}  # of this loop, by name: reached without a stream
         self.passes: dict[str, str] = {}  # that we have been given: name -> proof
         self.cargo = b""
         self.carried = [0, 0]  # bytes of contents: taken, sent
         self._announced: dict[str, str] = {}
-        self._outboxes: dict[int, Outbox] = {}
+        self._outboxes: dict[int, Outbox | Lane] = {}
         self._wanted: dict[int, asyncio.Task[None]] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -155,6 +161,9 @@ class Node:
         self.stopped = True
         if self._timer:
             self._timer.cancel()
+        for outbox in self._outboxes.values():
+            if isinstance(outbox, Lane):
+                outbox.over.set()
         tasks = [*self._tasks, *self._wanted.values()]
         for task in tasks:
             task.cancel()
@@ -229,6 +238,12 @@ class Node:
         outbox, packet = self._outboxes.get(write.peer), write.packet
         if outbox is None:
             return  # a connection just lost: its ConnectionDown is on the way
+        if isinstance(outbox, Lane):
+            if isinstance(packet, Frame) and packet.message is not None:
+                for parcel in self.names.beside(write.peer, packet.message):
+                    outbox.put(parcel)
+            outbox.put(packet)
+            return
         if isinstance(packet, Hello) or packet.message is None:
             outbox.put(Packet(wire.encode_packet(packet)))
             return
@@ -279,9 +294,13 @@ class Node:
     async def _dial(self, peer: int) -> None:
         pause = RETRY
         while self._wanted.get(peer) is asyncio.current_task() and not self.stopped:
-            address = self.directory.get(self.names.name_of(peer))
+            called = self.names.name_of(peer)
+            address, near = self.directory.get(called), self.near.get(called)
             begun = time.monotonic()
-            if address:
+            if near is not None:
+                if not near.stopped:
+                    await self._meet(peer, near)
+            elif address:
                 name, proof = self.names.mine(peer)
                 shown = (("name", name), ("proof", proof), *self.access.shown())
                 call = self._channel(address).stream_stream(STREAM)(metadata=shown)
@@ -305,11 +324,7 @@ class Node:
     async def _talk(self, peer: int, read: Read, put: Put) -> None:
         """The life of one connection, whoever dialled."""
         outbox = Outbox(self.loop)
-        with self.lock:
-            self._outboxes[peer] = outbox
-            for name, address in self._announced.items():
-                outbox.put(Address(name, address))
-        self.feed(ConnectionUp(peer))
+        self._up(peer, outbox)
         ends = [
             asyncio.ensure_future(self._send(put, outbox)),
             asyncio.ensure_future(self._read(peer, read, outbox)),
@@ -320,17 +335,59 @@ class Node:
             for end in ends:
                 end.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
-            with self.lock:
-                current = self._outboxes.get(peer) is outbox
-                if current:
-                    del self._outboxes[peer]
+            self._down(peer, outbox)
+
+    async def _meet(self, peer: int, near: Node) -> None:
+        """The life of a connection with a node of our own loop. It knows us as it would from a stream."""
+        us = near.names.peer_of(*self.names.mine(peer))
+        if us is None:
+            self._failed(PermissionError(f"{self.names.mine(peer)[0]!r} is not known there"))
+            return
+        there = Lane(self.loop, lambda parcel: near._take_near(us, here, parcel))
+        here = Lane(self.loop, lambda parcel: self._take_near(peer, there, parcel))
+        near._up(us, here)
+        self._up(peer, there)
+        ends = [asyncio.ensure_future(lane.over.wait()) for lane in (here, there)]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for lane, end in zip((here, there), ends, strict=True):
+                lane.over.set()
+                end.cancel()
+            near._down(us, here)
+            self._down(peer, there)
+
+    def _up(self, peer: int, outbox: Outbox | Lane) -> None:
+        with self.lock:
+            self._outboxes[peer] = outbox
+            for name, address in self._announced.items():
+                outbox.put(Address(name, address))
+        self.feed(ConnectionUp(peer))
+
+    def _down(self, peer: int, outbox: Outbox | Lane) -> None:
+        with self.lock:
+            current = self._outboxes.get(peer) is outbox
             if current:
-                self.feed(ConnectionDown(peer))
+                del self._outboxes[peer]
+        if current:
+            self.feed(ConnectionDown(peer))
+
+    def _take_near(self, peer: int, back: Lane, parcel: Any) -> bool:
+        if self._outboxes.get(peer) is not back or self.stopped:
+            return False
+        if isinstance(parcel, (Frame, Hello)):
+            self.feed(PacketCame(peer, parcel))
+        else:
+            self._take(peer, parcel)
+        return True
 
     @staticmethod
     async def _send(put: Put, outbox: Outbox) -> None:
         while batch := await outbox.take():
-            await put(parcels.encode(batch))
+            data = parcels.encode(batch)
+            await put(data)
+            if len(data) < SMALL:
+                await asyncio.sleep(GATHER)
 
     async def _read(self, peer: int, read: Read, outbox: Outbox) -> None:
         while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:

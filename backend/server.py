@@ -27,28 +27,32 @@ from core.policy import Fifo, Policy
 from core.topology import Cluster
 from core.trace import Trace
 
-from . import access, calls, parcels
+from . import access, calls, health, parcels
 from .access import Access
 from .blobs import Blobs
 from .calls import Wrong
 from .children import Children
 from .enrolment import Enrolment
+from .keeping import CodeFolder, Known
 from .node import Node, new_server
+from .recording import Shelf, Snapshot
 from .status import status_of
 from .worlds import Worlds
 
 S = 1_000_000_000
 LEASE = 10 * S
 BEAT = S
+FEW = 1024  # clients that are remembered without a look whether they are there
 log = logging.getLogger("seaway.controller")
 
 
 class Names:
     """As `node.Names`, for the controller: it dials nobody."""
 
-    def __init__(self, hosts: int, secret: bytes) -> None:
-        self._hosts, self._secret = hosts, secret
+    def __init__(self, hosts: int, secret: bytes, linked: Callable[[int], bool]) -> None:
+        self._hosts, self._secret, self._linked = hosts, secret, linked
         self._clients: dict[str, int] = {}  # by what they call themselves until they have a number
+        self._came, self._room = 0, FEW
 
     def mine(self, peer: int) -> tuple[str, str]:
         raise AssertionError("the controller dials nobody")
@@ -61,8 +65,17 @@ class Names:
         if kind == "host" and number.isdigit() and int(number) < self._hosts:
             return int(number) if access.proves(self._secret, name, proof) else None
         if kind == "who" and len(number) >= 32:
-            return self._clients.setdefault(number, self._hosts + len(self._clients))
+            return self._clients.get(number) or self._new(number)
         return None
+
+    def _new(self, who: str) -> int:
+        """Numbers are not given twice; who has gone is forgotten, now and then."""
+        if len(self._clients) >= self._room:
+            self._clients = {each: peer for each, peer in self._clients.items() if self._linked(peer)}
+            self._room = max(FEW, 2 * len(self._clients))
+        peer = self._clients[who] = self._hosts + self._came
+        self._came += 1
+        return peer
 
     def beside(self, peer: int, message: msgspec.Struct) -> list[parcels.Any]:
         """A client learns its number, and with it the proof of it."""
@@ -78,12 +91,14 @@ class Names:
 
 
 class Server:
-    """`bind`: where to listen, "127.0.0.1:0" any free port of this machine alone. Use within an asyncio loop."""
+    """`bind`: where to listen, "127.0.0.1:0" any free port of this machine alone. `kept`: a folder for what a later
+    start is to know. Use within an asyncio loop."""
 
     def __init__(
         self, cluster: Cluster, *, folder: Path, policy: Callable[[], Policy] = Fifo, config: Config | None = None,
         access: Access | None = None, bind: str = "127.0.0.1:0", lease: int = LEASE, beat: int = BEAT,
         incarnation: int = 0, secret: bytes = b"", platform: str = "cpu", trace: Trace | None = None,
+        kept: Path | None = None,
     ) -> None:  # fmt: skip
         self.cluster, self.access, self._bind = cluster, access or Access(), bind
         self.access.may_bind(bind)
@@ -95,15 +110,17 @@ class Server:
         )
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.controller, identity, lease)
-        names = Names(cluster.hosts, self.secret)
+        names = Names(cluster.hosts, self.secret, endpoint.linked)
         self.node = Node(endpoint, self._perform, names, access=self.access, failed=self._fail)
         self.children = Children(folder)
         self.worlds = Worlds(
             self.children, bind.rpartition(":")[0] or "127.0.0.1",
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
-        self.enrolment = Enrolment(cluster, self._connected)
+        self.enrolment = Enrolment(cluster, self._connected, Known(kept / "agents.json") if kept else None)
         self.blobs = Blobs()
+        self._code = CodeFolder(kept / "code") if kept else None
+        self._shelf = Shelf()
         self.told: list[str] = []  # what the controller has had to say, the last of it
         self.failure: asyncio.Future[None] = self.node.loop.create_future()
         self.address = ""
@@ -116,13 +133,19 @@ class Server:
         self.node.serve(self._grpc)
         answers: dict[type[msgspec.Struct], calls.Answer] = {
             calls.Enrol: self._enrol, calls.About: self._about, calls.Keep: self._keep, calls.Find: self._find,
-            calls.Status: self._status,
+            calls.Status: self._status, calls.Recorded: self._recorded, calls.Cancel: self._cancel,
         }  # fmt: skip
         self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers))
+        self._grpc.add_generic_rpc_handlers(health.handlers(self.access, self.serves))
         port = self.access.bind(self._grpc, self._bind)
         await self._grpc.start()
         self.address = f"{self._bind.rpartition(':')[0]}:{port}"
         self.node.start()
+        for (
+            host,
+            agent,
+        ) in self.enrolment.agents().items():  # of an earlier start: they come back by themselves
+            self.node.announce(f"host/{host}", agent.address)
         return self.address
 
     async def stop(self) -> None:
@@ -164,12 +187,17 @@ class Server:
 
     async def _keep(self, request: calls.Keep) -> calls.Kept:
         try:
-            return calls.Kept(self.blobs.keep(request.code))
+            name = self.blobs.keep(request.code)
         except ValueError as error:
             raise Wrong(str(error), grpc.StatusCode.RESOURCE_EXHAUSTED) from None
+        if self._code is not None:
+            await asyncio.to_thread(self._code.keep, name, request.code)
+        return calls.Kept(name)
 
     async def _find(self, request: calls.Find) -> calls.Found:
         code = self.blobs.find(request.hash)
+        if code is None and self._code is not None:
+            code = await asyncio.to_thread(self._code.find, request.hash)
         if code is None:
             raise Wrong(f"no client has left code {request.hash[:12]}", grpc.StatusCode.NOT_FOUND)
         return calls.Found(code)
@@ -177,6 +205,39 @@ class Server:
     async def _status(self, request: calls.Status) -> calls.Report:
         with self.node.lock:
             return calls.Report(msgspec.json.encode(status_of(self)))
+
+    async def _recorded(self, request: calls.Recorded) -> calls.RecordedPage:
+        number = request.snapshot
+        if not number:
+            with self.node.lock:
+                snapshot = Snapshot(self.trace)
+            number = await asyncio.to_thread(self._shelf.put, snapshot)
+        return self._shelf.page(number, request.page)
+
+    async def _cancel(self, request: calls.Cancel) -> calls.Cancelled:
+        """As if the client had said it."""
+        with self.node.lock:
+            found = [
+                session for session in self.controller.books.sessions.values()
+                if request.client in (str(session.number), session.name)
+            ]  # fmt: skip
+            if len(found) != 1:
+                several = f"{len(found)} clients are" if found else "no client is"
+                raise Wrong(f"{several} called {request.client!r}", grpc.StatusCode.NOT_FOUND)
+            (session,) = found
+            runs = [run for run in sorted(session.runs) if request.run in (0, run)]
+            for run in reversed(runs):  # what waits for another first
+                self.node.feed(e.Came(session.peer, m.Cancel(run)))
+            return calls.Cancelled(session.number, tuple(runs))
+
+    def serves(self, service: str) -> bool | None:
+        """For the health service: the controller, or an island."""
+        if service in health.NAMES:
+            return not self.failure.done()
+        for book in self.controller.books.islands:
+            if book.island.name == service:
+                return book.phase == "running"
+        return None
 
     # --- for whoever runs it ------------------------------------------------------------------------------------
 

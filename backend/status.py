@@ -23,6 +23,9 @@ def status_of(server: Server) -> dict[str, Any]:
         "islands": [_island(server, book) for book in books.islands],
         "clients": [_client(session) for session in books.sessions.values()],
         "runs": len(books.runs),
+        "submitted": len(server.trace.runs),
+        "gangs": len(server.trace.gangs),
+        "stalls": books.flights.stalls,
         "buffers": len(books.buffers),
         "contents_through_controller": sum(server.node.carried),
         "code": {"blobs": len(server.blobs), "bytes": server.blobs.nbytes},
@@ -34,6 +37,7 @@ def _island(server: Server, book: IslandBook) -> dict[str, Any]:
     island = book.island
     agents = server.enrolment.agents()
     flights = server.controller.books.flights.on(island.index)
+    late = server.controller.books.flights.late(island.index)
     return {
         "name": island.name,
         "phase": book.phase,
@@ -46,6 +50,7 @@ def _island(server: Server, book: IslandBook) -> dict[str, Any]:
                 "agent": agents[host].name if host in agents else "",
                 "address": agents[host].address if host in agents else "",
                 "connected": server.node.connected(host),
+                "member": spans.contains(book.members, host),
             }
             for host in range(island.base_host, island.base_host + island.hosts)
         ],
@@ -54,8 +59,9 @@ def _island(server: Server, book: IslandBook) -> dict[str, Any]:
         "late": [
             {"program": flight.run.describe(flight.step)[0], "node": flight.run.describe(flight.step)[1],
              "hosts": spans.text(flight.left)}
-            for flight in flights[:1] if flight.run is not None
+            for flight in late if flight.run is not None
         ],
+        "stalled": len(late),
     }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The collective worlds of islands: a coordination process for each epoch, so that nobody's death takes others along.
 
-The service of an old epoch stays until the next but one has formed: its members may still be leaving it.
+The service of an old epoch stays until the next but one has formed: its members may still be leaving it. One that dies
+before its time takes nobody along, but nobody can join its world any more: core is told, and forms the next.
 Neighbours: `server`, which hears FormWorld; `coordination`, the process; `children`.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import threading
 from collections.abc import Callable
 
 from core import effects as e
@@ -17,6 +19,7 @@ from core.messages import Blame
 from .children import Child, Children
 
 PATIENCE = 30.0  # seconds for the service to say its port
+PAUSE = 1.0  # seconds after a world that did not form: what keeps it from that may keep on
 
 
 def world_name(island: int, epoch: int) -> str:
@@ -42,17 +45,18 @@ class Worlds:
         try:
             address = ""
             if members > 1 and self._collective(island):
-                address = await asyncio.to_thread(self._serve, island, name, members)
+                address = await asyncio.to_thread(self._serve, command, name, members)
         except Exception as error:
+            await asyncio.sleep(PAUSE)
             self._post(e.WorldFailed(island, epoch, Blame("world", str(error))))
             return
         self._announce(name, address)
         self._post(e.WorldUp(island, epoch))
 
-    def _serve(self, island: int, name: str, members: int) -> str:
+    def _serve(self, command: e.FormWorld, name: str, members: int) -> str:
         arguments = ["--members", str(members), "--bind", self._bind]
         child = self._children.start(name, "backend.coordination", arguments, stdout=subprocess.PIPE)
-        services = self._services.setdefault(island, [])
+        services = self._services.setdefault(command.island, [])
         services.append(child)
         while len(services) > 2:
             self._children.end(services.pop(0))
@@ -62,7 +66,16 @@ class Worlds:
             raise RuntimeError(
                 f"the coordination service of {name} did not start: {child.tail() or 'it said nothing'}"
             )
+        threading.Thread(target=self._watch, args=(child, command), name=name, daemon=True).start()
         return f"{self._bind}:{int(line)}"
+
+    def _watch(self, child: Child, command: e.FormWorld) -> None:
+        """It says nothing more; so what it speaks through closes when it ends."""
+        assert child.process.stdout is not None
+        child.process.stdout.read()
+        if not child.ended:
+            reason = f"its coordination process has died. {child.tail()}".strip()
+            self._post(e.WorldFailed(command.island, command.epoch, Blame("world", reason)))
 
     @property
     def running(self) -> int:

@@ -230,7 +230,7 @@ class Finished(Effect, frozen=True):
 
 
 class FinishedTogether(Effect, frozen=True):
-    """To a host: these, in their order. The same as one after another, but what is to be reported goes as one message."""
+    """To a host: these, in their order. As one after another, but what is reported of them goes as one message."""
 
     ends: tuple[Finished, ...]
 

@@ -32,6 +32,7 @@ from .effects import (
     Effect,
     ExpectRecv,
     Finished,
+    FinishedTogether,
     LaunchFailed,
     LeaveRequested,
     OpenRecv,
@@ -68,11 +69,13 @@ class Host:
         self.executor = Executor(host, hosts, lane=lane, incarnation=incarnation)
         self.transfer = Transfer(host, pool, chunk)
         self._stopped = False
+        self._cut_off = False  # the link to the controller has ended, and another has not begun
+        self._leaving: str | None = None  # why, once it is asked for
         self._out: list[Effect] = []
         self._said: deque[Effect] = deque()  # by the rooms inside, not yet routed
         self._events: dict[type, Callable[[Any, int], None]] = {
             Came: self._came, Connected: self._connected, Disconnected: self._disconnected,
-            Wakeup: self._wakeup, LeaveRequested: self._leave,
+            Wakeup: self._wakeup, LeaveRequested: self._leave, FinishedTogether: self._finished,
         }  # fmt: skip
         for device_event in (Finished, CodeReady, Copied, RowsCounted, LaunchFailed, DeviceLost, Reformed):
             self._events[device_event] = self._to_executor
@@ -107,6 +110,10 @@ class Host:
             else:
                 route(effect, now)
         self._out += self.relay.flush()
+        if (
+            self._cut_off
+        ):  # what the next link begins with is our Join: nobody is there for what comes before it
+            self._out = [effect for effect in self._out if not _is_for_controller(effect)]
         return self._out
 
     def next_wakeup(self) -> int | None:
@@ -127,14 +134,20 @@ class Host:
     def _connected(self, event: Connected, now: int) -> None:
         """To a controller, this or another: it may know nothing of this host, so say all that it may need."""
         if event.peer == CONTROLLER:
+            self._cut_off = False
             self._said.append(Send((CONTROLLER,), self.executor.describe()))
+            if self._leaving is not None:
+                self._said.append(Send((CONTROLLER,), Leave(self.host, self._leaving)))
 
     def _disconnected(self, event: Disconnected, now: int) -> None:
-        if event.peer != CONTROLLER:
+        if event.peer == CONTROLLER:
+            self._cut_off = True
+        else:
             self.relay.child_lost(event.peer)
             self._to_transfer(Disconnected(end_of(event.peer), event.reason), now)
 
     def _leave(self, event: LeaveRequested, now: int) -> None:
+        self._leaving = event.reason
         self._said.append(Send((CONTROLLER,), Leave(self.host, event.reason)))
 
     def _wakeup(self, event: Wakeup, now: int) -> None:
@@ -143,6 +156,10 @@ class Host:
 
     def _to_executor(self, event: Any, now: int) -> None:
         self._said += self.executor.handle(event, now)
+
+    def _finished(self, event: FinishedTogether, now: int) -> None:
+        for each in event.ends:
+            self._to_executor(each, now)
 
     def _to_transfer(self, event: Effect, now: int) -> None:
         for effect in self.transfer.handle(event, now):
@@ -201,3 +218,7 @@ class Host:
     def _ended(self, said: Received | Sent, now: int) -> None:
         self._out.append(said)
         self._to_executor(said, now)
+
+
+def _is_for_controller(effect: Effect) -> bool:
+    return isinstance(effect, Send) and effect.peers == (CONTROLLER,)

@@ -185,8 +185,7 @@ class Stalled(Wire, frozen=True, tag="stalled"):
 
 
 class Sending(Wire, frozen=True, tag="sending"):
-    """Answer to Get: what will arrive as `transfer`, and where its shards come from. `rows`: how many of the first
-    dimension are meant, where an irregular computation made it; what is behind them is filling."""
+    """Answer to Get: what will arrive as `transfer`, from where; `rows` of its first dimension are meant (-1: all)."""
 
     request: int
     transfer: int

@@ -82,6 +82,7 @@ def receives_by_host(
     )
 
 
+@lru_cache(maxsize=4096)
 def shard_bytes(layout: Layout) -> int:
     """What the array takes on each device of its place."""
     return prod(Shards(layout).size) * ITEM_BYTES[layout.dtype]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from .errors import NoSession
@@ -24,6 +25,7 @@ class _Here(threading.local):
 
 _here = _Here()
 _open: list[Session] = []  # of all threads: a thread that opened none works in the one opened last
+_unopened: weakref.WeakKeyDictionary[Session, None] = weakref.WeakKeyDictionary()  # made, and not entered yet
 
 
 def tracer() -> Tracer | None:
@@ -50,11 +52,17 @@ def leave(what: Caller | Session) -> None:
             return
 
 
+def made(session: Session) -> None:
+    _unopened[session] = None
+
+
 def opened(session: Session) -> None:
+    _unopened.pop(session, None)
     _open.append(session)
 
 
 def closed(session: Session) -> None:
+    _unopened.pop(session, None)
     if session in _open:
         _open.remove(session)
 
@@ -64,7 +72,7 @@ def current(what: str) -> Caller | Session:
         return _here.callers[-1]
     if _open:
         return _open[-1]
-    raise NoSession(what)
+    raise NoSession(what, [repr(session) for session in _unopened])
 
 
 def caller(what: str) -> Caller:

@@ -240,6 +240,12 @@ class Array(Operand):
         """Of its contents, which are brought here whole."""
         return self._needs("indexing")[where]
 
+    def __setitem__(self, where: Any, value: Any) -> None:
+        raise TypeError(
+            f"{self._abstract!r} lies on devices, and what lies there does not change: make a new one, with "
+            f"sw.jit(lambda x: x.at[...].set(...), devices=x.slice)"
+        )
+
     def __format__(self, spec: str) -> str:
         return format(self._number("format()").item(), spec) if spec else str(self)
 

@@ -107,6 +107,11 @@ def of(leaf: Any) -> Aval | None:
     return aval(shape, canonical(dtype_name(dtype)), bool(getattr(leaf, "weak_type", False)))
 
 
+def traced_by_jax(leaf: Any) -> bool:
+    """It stands for contents, while JAX traces the function around."""
+    return "jax" in sys.modules and isinstance(leaf, sys.modules["jax"].core.Tracer)
+
+
 def host_bytes(leaf: Any, wanted: Aval) -> bytes:
     """As it travels: row-major, in its canonical type."""
     return host_array(leaf, wanted).tobytes()

@@ -15,6 +15,7 @@ from sim.kernels import Kernel
 
 from . import ambient, avals, trees
 from .avals import Aval
+from .errors import NotNow
 from .operand import Operand
 from .slices import Slice
 
@@ -172,6 +173,12 @@ class Shape:
 def leaf_aval(leaf: Any, where: str) -> Aval:
     if isinstance(leaf, Operand):
         return leaf._abstract
+    if avals.traced_by_jax(leaf):
+        raise NotNow(
+            f"{where} is traced by JAX (jax.jit, jax.grad, jax.vmap or a function of sw.jit), and what runs on other "
+            f"devices cannot be part of that. Transform inside the computation, as sw.jit(jax.grad(f), devices=...); "
+            f"from a function of sw.jit, call the plain function; put computations together in @sw.program"
+        )
     found = avals.of(leaf)
     if found is None:
         raise TypeError(

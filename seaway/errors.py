@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from core.errors import Impossible, ProgramError
@@ -21,11 +21,16 @@ class SeawayError(Exception):
 class NoSession(SeawayError, RuntimeError):
     """A call that needs devices was made where no session is open."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, unopened: Sequence[str] = ()) -> None:
+        forgotten = (
+            f" (There is {unopened[0]}, which was made and not entered: `with s:`, or `s.open()`.)"
+            if unopened
+            else ""
+        )
         super().__init__(
-            f"{what} was called outside any session, so there are no devices to run it on. Open one around it: "
-            f"`with sw.local(hosts=2) as s:` for devices of this machine, `with sw.connect('grpc://head:29000') as s:` "
-            f"for those of a cluster, `with sw.simulate('A') as s:` for 2048 simulated TPUs. (Slices, jit "
+            f"{what} was called outside any session, so there are no devices to run it on.{forgotten} Open one around "
+            f"it: `with sw.local(hosts=2) as s:` for devices of this machine, `with sw.connect('grpc://head:29000') as "
+            f"s:` for those of a cluster, `with sw.simulate('A') as s:` for 2048 simulated TPUs. (Slices, jit "
             f"and @sw.program are declarations and need none.)"
         )
 

@@ -85,12 +85,16 @@ class JitComputation(Computation):
     def _abstractly(self, shape: Shape) -> tuple[Any, list[Aval], trees.Treedef]:
         import jax
 
-        call = functools.partial(_called, self.fn, shape)
+        def call(*leaves: Any) -> Any:
+            return _called(self.fn, shape, *leaves)
+
+        call.__wrapped__ = self.fn  # type: ignore[attr-defined]  # whose file and line JAX's errors then name
         try:
             jaxpr, out = jax.make_jaxpr(call, return_shape=True)(*[leaf.abstract() for leaf in shape.leaves])
         except Exception as error:
             error.add_note(
                 f"while {type_name(self)} {self.name!r} was traced for {', '.join(map(repr, shape.leaves))}"
+                f"{_without_contents(error)}"
             )
             raise
         found, tree = trees.flatten(out)
@@ -144,6 +148,23 @@ class _Evaluator:
             if self._compiled is None:
                 self._compiled = jax.jit(self._call)
             return trees.leaves(self._compiled(*contents))
+
+
+def _without_contents(error: Exception) -> str:
+    """What to do instead, where the function asked for contents that it will have only when it runs."""
+    from jax import errors
+
+    kinds: tuple[type[Exception], ...] = (
+        errors.ConcretizationTypeError, errors.TracerArrayConversionError, errors.TracerIntegerConversionError,
+        errors.NonConcreteBooleanIndexError,
+    )  # fmt: skip
+    if not isinstance(error, kinds):
+        return ""
+    return (
+        ", which have no contents yet. Decide with jnp.where or jax.lax.cond; call jax.numpy, not numpy; name what is "
+        "known before in static_argnums; if only a size depends on contents, sw.jit(..., irregular=True, "
+        "max_shape=...); if they say where rows go, sw.route(x, dest)"
+    )
 
 
 def _called(fn: Callable[..., Any], shape: Shape, *leaves: Any) -> Any:

@@ -57,7 +57,8 @@ class Pipeline:
         self._cut_inputs = self._cutter(self.stages[0], "inputs")
         self._cut_targets = self._cutter(self.stages[-1], "targets")
         self._forward = [self._of(each, "forward", each.fn, "pd", "d") for each in self.stages[:-1]]
-        self._backward = [self._backwards(number) for number in range(len(self.stages))]
+        self._backward = [self._backwards(number) for number in range(len(self.stages) - 1)]
+        self._last: dict[int, JitComputation] = {}  # the last stage's, by how many targets it takes
         self._add = [self._of(each, "add", _add, "pp", "p", donate_argnums=0) for each in self.stages]
         self._mean = [
             self._of(each, "mean", self._divided, "p", "p", donate_argnums=0) for each in self.stages
@@ -91,6 +92,7 @@ class Pipeline:
         comes_back: dict[tuple[int, int], Tree] = {}  # to a stage: the gradient of what it made
         sums: list[Tree | None] = [None] * len(self.stages)
         losses = []
+        of_last = self._last_of(len(targets))
         for kind, number, micro in self.order:
             x = reads[number, micro]
             if kind == "forward":
@@ -98,7 +100,7 @@ class Pipeline:
                     reads[number + 1, micro] = self._forward[number](parameters[number], x)
                 continue
             if number == last:
-                loss, gradient, back = self._backward[number](parameters[number], x, *wants[micro])
+                loss, gradient, back = of_last(parameters[number], x, *wants[micro])
                 losses.append(loss)
             else:
                 gradient, back = self._backward[number](
@@ -128,9 +130,18 @@ class Pipeline:
 
     def _backwards(self, number: int) -> JitComputation:
         of, back = self.stages[number], "d" if number else "-"
-        if number == len(self.stages) - 1:  # it takes any number of targets
-            return self._of(of, "backward", _last_backward(of.fn, differentiate=number > 0), "", f"-p{back}")
         return self._of(of, "backward", _backward(of.fn, differentiate=number > 0), "pdd", f"p{back}")
+
+    def _last_of(self, targets: int) -> JitComputation:
+        """Forward and backward at once."""
+        found = self._last.get(targets)
+        if found is None:
+            of, several = self.stages[-1], len(self.stages) > 1
+            backward, takes = _last_backward(of.fn, differentiate=several), "pd" + "d" * targets
+            found = self._last[targets] = self._of(
+                of, "backward", backward, takes, "-pd" if several else "-p-"
+            )
+        return found
 
     def _cutter(self, of: Stage, what: str) -> JitComputation:
         count = self.microbatches

@@ -69,6 +69,7 @@ class Session:
         self._tasks: list[Task] = []
         self._spawned = 0
         self.closed = False
+        ambient.made(self)
 
     # --- in and out ---------------------------------------------------------------------------------------
 

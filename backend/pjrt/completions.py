@@ -18,6 +18,7 @@ from core import effects as e
 from core.messages import Blame
 
 from . import blames
+from .line import show_name
 from .store import Buffer, is_there, ready
 
 OUTSTANDING = 31  # programs of several devices, in one process
@@ -62,10 +63,18 @@ class Completions:
             return seq not in self._abandoned and not self._ended
 
     def add(self, flight: Flight) -> None:
+        """A small program has run when it has been enqueued: to hand it to the other thread would take longer than it
+        did. Posts are under the lock, so that they are in the order of the flights."""
         with self._lock:
+            if not self._queue and self._head is None and self._over_already(flight):
+                self._post(_outcome(flight))
+                return
             self._outstanding += flight.multi
             self._queue.append(flight)
             self._lock.notify_all()
+
+    def _over_already(self, flight: Flight) -> bool:
+        return flight.seq not in self._abandoned and not self._ended and is_there(flight.token)
 
     def failed(self, seq: int, blame: Blame) -> None:
         """It ended while it was enqueued. Told in its turn."""
@@ -127,6 +136,7 @@ class Completions:
             self._head = None
 
     def _run(self, turn: int) -> None:
+        show_name()
         while (flight := self._next(turn)) is not None:
             outcome = _outcome(flight)
             with self._lock:
@@ -137,8 +147,8 @@ class Completions:
                 told = flight.seq not in self._abandoned
                 self._abandoned.discard(flight.seq)
                 self._lock.notify_all()
-            if told:
-                self._post(outcome)
+                if told:
+                    self._post(outcome)
 
     def _next(self, turn: int) -> Flight | None:
         with self._lock:

@@ -9,6 +9,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 log = logging.getLogger("seaway.pjrt")
@@ -55,6 +56,7 @@ class Line:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        show_name()
         while (item := self._work.get()) is not None:
             work, arguments = item
             try:
@@ -63,3 +65,12 @@ class Line:
                 log.exception("%s: %s", self._thread.name, error)
                 self._failed(error)
             del item, work, arguments  # nothing is kept alive by having been done
+
+
+def show_name() -> None:
+    """This thread's name to the system too (Linux): so its CPU time can be told from that of others."""
+    try:
+        comm = Path(f"/proc/self/task/{threading.get_native_id()}/comm")
+        comm.write_text(threading.current_thread().name[:15], encoding="utf-8")
+    except OSError:
+        pass

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-
 from core.plan import Layout
 from core.resharding import Index, shard_bytes
 
@@ -189,4 +187,4 @@ def is_there(array: Any) -> bool:
 
 
 def ready(array: Any) -> None:
-    jax.block_until_ready(array)  # type: ignore[no-untyped-call]
+    array.block_until_ready()

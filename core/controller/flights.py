@@ -26,6 +26,7 @@ class Flights:
         self._all: dict[int, Flight] = {}  # by seq, so in order of entering
         self._by_island: list[dict[int, Flight]] = [{} for _ in books.cluster.islands]
         self._asked: dict[int, Flight] = {}  # stalled, whose hosts have been asked
+        self.stalls = 0  # that there ever were
         self._bounds = [
             (partial(self.report_oldest, island, doing="running"), partial(self._give_up, island))
             for island in range(len(books.cluster.islands))
@@ -43,6 +44,10 @@ class Flights:
     def touching(self, island: int, hosts: Spans) -> list[Flight]:
         """On this island, and not over on some of these hosts."""
         return [flight for flight in self.on(island) if spans.overlap(flight.left, hosts)]
+
+    def late(self, island: int) -> list[Flight]:
+        """Whose soft bound is over."""
+        return [flight for flight in self._asked.values() if flight.island == island]
 
     def of_transfer(self, transfer: int) -> list[Flight]:
         """Its halves that are not over: the receiving one comes right behind the sending one."""
@@ -87,6 +92,7 @@ class Flights:
         if oldest is None:
             return
         self._asked[oldest.seq] = oldest
+        self.stalls += 1
         oldest.missing = oldest.left
         self._books.outbox.step(island, AskStep(oldest.seq), oldest.left)
         self._report(oldest, f"{oldest.kind} has not ended on these hosts while {doing}")

@@ -13,6 +13,9 @@ BENCHES = {
     "scheduling": "gangs ordered per CPU second; early dispatch against idle islands",
     "lowering": "a program of 1,000 nodes over 8, 2,048 and 100,000 devices",
     "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
+    "control": "the control plane over real gRPC at 16 to 512 hosts: controller CPU a gang, tree against flat",
+    "traces": "what recording costs, and how traces grow",
+    "real": "fig 5 on real CPU devices: steps a second against multi-controller JAX, and each thread's CPU time",
     "fuzzing": "fuzz seeds per minute",
 }
 

@@ -8,10 +8,14 @@ import json
 import time
 from typing import Any
 
+import grpc
+import msgspec
+
 from backend.access import Access, Refused, read
-from backend.calls import Report, Status, Wrong, ask
+from backend.calls import Cancel, Cancelled, Report, Status, Wrong, ask
 
 from ..errors import SeawayError
+from ..wording import plural
 
 EVERY = 1.0  # seconds between looks of a live table
 PATIENCE = 5.0  # seconds for an answer
@@ -24,17 +28,40 @@ def add(commands: Any) -> None:
     )
     status.add_argument("--json", action="store_true", help="as JSON, for scripts")
     status.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
-    status.add_argument("--token-file", default="", help="a file with the cluster's token")
-    for each in ("ca", "cert", "key"):
-        status.add_argument(f"--{each}", default="", help="PEM file, for mutual TLS")
+    _add_access(status)
     status.set_defaults(run=_status)
+    cancel = commands.add_parser("cancel", help="end the runs of a client; it stays, and keeps its buffers")
+    cancel.add_argument("address", help="of the controller")
+    cancel.add_argument("client", help="its number, or its name, as `seaway status` shows them")
+    cancel.add_argument(
+        "--run", dest="which", type=int, default=0, help="this one alone, by the client's number of it"
+    )
+    _add_access(cancel)
+    cancel.set_defaults(run=_cancel)
+
+
+def _add_access(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--token-file", default="", help="a file with the cluster's token")
+    for each in ("ca", "cert", "key"):
+        parser.add_argument(f"--{each}", default="", help="PEM file, for mutual TLS")
+
+
+def _access(given: argparse.Namespace) -> Access:
+    try:
+        return read(given.token_file, given.ca, given.cert, given.key)
+    except Refused as refused:
+        raise SeawayError(str(refused)) from None
+
+
+def _cancel(given: argparse.Namespace) -> int:
+    place = given.address.removeprefix("grpc://")
+    done: Cancelled = _ask(place, _access(given), Cancel(given.client, given.which))
+    print(f"client {done.client}: {plural(len(done.runs), 'run')} cancelled")
+    return 0
 
 
 def _status(given: argparse.Namespace) -> int:
-    try:
-        access = read(given.token_file, given.ca, given.cert, given.key)
-    except Refused as refused:
-        raise SeawayError(str(refused)) from None
+    access = _access(given)
     while True:
         found = look(given.address.removeprefix("grpc://"), access)
         print(json.dumps(found, indent=1) if given.json else table(found), flush=True)
@@ -46,20 +73,25 @@ def _status(given: argparse.Namespace) -> int:
 
 def look(address: str, access: Access) -> dict[str, Any]:
     """What the controller says. Raises SeawayError where none answers."""
+    report: Report = _ask(address, access, Status())
+    found: dict[str, Any] = json.loads(report.json)
+    return found
 
-    async def ask_for_it() -> dict[str, Any]:
+
+def _ask(address: str, access: Access, request: msgspec.Struct) -> Any:
+    async def ask_for_it() -> Any:
         channel = access.channel(address)
         try:
-            report: Report = await ask(channel, access, Status(), timeout=PATIENCE)
+            return await ask(channel, access, request, timeout=PATIENCE)
         finally:
             await channel.close()
-        found: dict[str, Any] = json.loads(report.json)
-        return found
 
     try:
         return asyncio.run(ask_for_it())
     except Wrong as wrong:
-        raise SeawayError(f"no controller answers at {address}: {wrong}") from None
+        if wrong.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            raise SeawayError(f"no controller answers at {address}: {wrong}") from None
+        raise SeawayError(f"the controller at {address} says: {wrong}") from None
 
 
 def table(found: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ What travels is `jax.export`'s own format, never a pickle. It is found by its ha
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -35,11 +36,29 @@ def code_of(signature: Signature, platforms: tuple[str, ...]) -> Code:
         exported = export.export(_jitted(signature), platforms=platforms)(*_arguments(signature))
         blob = bytes(exported.serialize())
     except Exception as error:
-        error.add_note(
+        told = _better(signature, error)
+        told.add_note(
             f"while computation {signature.name!r} on {signature.slice!r} was exported for {', '.join(platforms)}"
         )
-        raise
+        if told is error:
+            raise
+        raise told from None
     return Code(hashlib.sha256(blob).hexdigest(), blob)
+
+
+def _better(signature: Signature, error: Exception) -> Exception:
+    """Of functions that call back into Python, JAX says what it lacks, and not what the user wrote."""
+    import jax
+
+    function: Any = signature.function
+    text = str(jax.make_jaxpr(function)(*(leaf.abstract() for leaf in signature.inputs)))
+    found = sorted(set(re.findall(r"\b(?:pure|io|debug)_callback\b|\bdebug_print\b", text)))
+    if not found:
+        return error
+    return NotImplementedError(
+        f"{signature.name!r} calls back into Python ({', '.join(found)}), and other processes do not have this one's "
+        f"functions: return what you want to see or to change here, and read it between two calls"
+    )
 
 
 def _leave_devices_alone() -> None:

@@ -51,11 +51,12 @@ def connect(
     return Session(driver, dispatch=dispatch, main=client)
 
 
-def _place(address: str) -> str:
+def _place(address: object) -> str:
     """As host:port."""
-    place = address.removeprefix(SCHEME).rstrip("/")
+    place = address.removeprefix(SCHEME).rstrip("/") if isinstance(address, str) else ""
     host, colon, port = place.rpartition(":")
-    if "://" in place or not place or (colon and not (port.isdigit() and host)):
+    right = not colon or (host and port.isdecimal() and 0 < int(port) < 1 << 16)
+    if "://" in place or not place or not right:
         raise ValueError(f"sw.connect({address!r}): an address is like 'grpc://head:29000'")
     return place if colon else f"{place}:{PORT}"
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from backend.access import Access
 from backend.calls import Described, Wrong
+from backend.recording import fetched
 from backend.remote import Head, Remote
 from core.client import Client
 from core.program import Computation
 
 from ..computation import Signature
-from ..errors import NotNow, SessionClosed
+from ..errors import SessionClosed
 from .code import Code
 from .errors import Unreachable
 from .interrupts import SHIELD
@@ -63,8 +64,12 @@ class RealDriver:
             )
         )
         self._ports.append(port)
+        self.introduce(port.remote)
         port.remote.node.start()
         return port
+
+    def introduce(self, remote: Remote) -> None:
+        """To whom it can reach in some other way than by its address."""
 
     def price(self, signature: Signature) -> Computation:
         return self.price_of(signature)
@@ -106,10 +111,13 @@ class RealDriver:
             self.check()
 
     def trace(self) -> Trace:
-        raise NotNow(
-            f"the trace of this session lies with its controller, at {self._address}; those of sw.local() and "
-            f"sw.simulate() are here"
-        )
+        from ..trace import Trace
+
+        try:
+            found = self._loop.do(fetched(self._address, self._head.access))
+        except Wrong as wrong:
+            raise Unreachable(f"the controller at {self._address} did not send its trace: {wrong}") from None
+        return Trace(found, self._described.cluster)
 
     # --- trouble ------------------------------------------------------------------------------------------------
 

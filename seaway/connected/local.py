@@ -22,6 +22,7 @@ import msgspec
 
 from backend.calls import Described
 from backend.children import Child
+from backend.remote import Remote
 from backend.server import Server
 from core.controller import Bounds, Config
 from core.topology import Cluster as Topology
@@ -201,6 +202,9 @@ class LocalDriver(RealDriver):
     def _controller_failed(self, failed: asyncio.Future[None]) -> None:
         if not failed.cancelled():
             self.fail(failed.exception() or RuntimeError("the controller ended"))
+
+    def introduce(self, remote: Remote) -> None:
+        remote.node.near["controller"] = self.server.node
 
     def trace(self) -> Trace:
         from ..trace import Trace

@@ -182,6 +182,20 @@ def test_who_stands_behind_what_is_stuck_goes_on_when_it_is_abandoned() -> None:
     waiting.end()
 
 
+def test_what_is_over_when_it_is_handed_over_is_told_at_once_but_never_ahead_of_others() -> None:
+    told: list[e.Effect] = []
+    waiting, stuck, done = completions.Completions(told.append), _Stuck(), jnp.int32(0).block_until_ready()
+    waiting.add(completions.Flight(1, done, (), multi=True, together=True, name="g"))
+    assert (told, waiting.outstanding) == ([e.Finished(1)], 0)
+    waiting.add(completions.Flight(2, stuck, (), multi=True, together=True, name="g"))
+    waiting.add(completions.Flight(3, done, (), multi=True, together=True, name="g"))
+    assert (told, waiting.outstanding) == ([e.Finished(1)], 2)
+    stuck.over.set()
+    _until(lambda: waiting.outstanding == 0 and len(told) == 3)
+    assert told == [e.Finished(1), e.Finished(2), e.Finished(3)]
+    waiting.end()
+
+
 def test_a_launch_that_waits_for_room_is_let_go_when_it_is_abandoned() -> None:
     waiting, stuck = completions.Completions(lambda event: None), _Stuck()
     for seq in range(completions.OUTSTANDING):

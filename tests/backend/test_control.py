@@ -101,7 +101,9 @@ def test_a_host_that_dies_fails_what_it_had_by_name_and_a_new_one_takes_its_plac
             user = found.user()
             program = user.call(lambda client, now: client.register(chain(2000, 4), now))
             first = user.submit(program, TINY.tobytes())
-            await until(lambda: found.agents[1].devices.usage()["gangs"])  # before that, it would wait for the host
+            await until(
+                lambda: found.agents[1].devices.usage()["gangs"]
+            )  # before that, it would wait for the host
             await found.agents[1].stop()
             ended = await user.ended(first.run)
             assert ended.blame is not None

@@ -116,6 +116,10 @@ def test_an_agent_that_is_killed_is_named(tmp_path: Path) -> None:
         (("controller", "--cluster", "missing.toml"), "cannot read missing.toml"),
         (("controller", "--hosts", "0"), "--hosts 0: at least 1"),
         (("agent", "--controller", "127.0.0.1:1", "--token-file", "missing"), "cannot read missing"),
+        (
+            ("agent", "--controller", "127.0.0.1:1", "--platform", "cuda"),
+            "no cuda device here: JAX finds none",
+        ),
     ],
 )
 def test_a_command_line_that_cannot_be_is_refused_with_one_line(words: tuple[str, ...], says: str) -> None:

@@ -19,6 +19,7 @@ from core.effects import (
     Effect,
     Fill,
     Finished,
+    FinishedTogether,
     Launch,
     LeaveRequested,
     MakeBuffer,
@@ -166,6 +167,15 @@ def test_a_gang_comes_down_is_launched_and_its_end_goes_up() -> None:
     effects = rig.run(chain(2), enter(1), enter(2, 1), literal=True)
     assert [each.seq for each in effects if isinstance(each, Launch)] == [1, 2]
     assert rig.hear(Finished(1))[-1] == Send((CONTROLLER,), reports(Done(1, ((0, 1),))))
+
+
+def test_gangs_that_end_together_are_reported_in_one_message_in_their_order() -> None:
+    rig = Rig()
+    rig.run(chain(2), enter(1), enter(2, 1), literal=True)
+    said = rig.hear(FinishedTogether((Finished(1), Finished(2))))
+    assert [each for each in said if isinstance(each, Send)] == [
+        Send((CONTROLLER,), reports(Done(1, ((0, 1),)), Done(2, ((0, 1),))))
+    ]
 
 
 def test_what_is_for_its_child_is_passed_on_as_the_same_object_and_reports_are_combined() -> None:

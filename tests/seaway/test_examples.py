@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import sys
@@ -38,6 +39,29 @@ def test_the_papers_example_prints_the_papers_numbers(said: Said) -> None:
     shapes, numbers = said("paper.py").splitlines()
     assert numbers == "(Array([3., 5.], dtype=float32), Array([2., 4.], dtype=float32))"
     assert shapes.count("ready at") == 2
+
+
+def test_the_papers_example_prints_the_papers_numbers_on_real_devices_too(said: Said) -> None:
+    numbers, *summary = said("local.py").splitlines()
+    assert numbers == "(Array([3., 5.], dtype=float32), Array([2., 4.], dtype=float32))"
+    assert summary[0].startswith("Trace of 1 client, 1 run, 4 gangs on 4 devices (cpu), 2 hosts")
+
+
+def test_a_transformer_learns_alike_on_one_device_on_one_island_and_on_two(
+    said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = (
+        f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"  # compiled in half the time
+    )
+    monkeypatch.setenv("XLA_FLAGS", flags)  # of the hosts: this process has read its own
+    text = said("transformer.py")
+    steps = [[float(loss) for loss in line.split()[1:]] for line in text.splitlines()[1:11]]
+    for plain, data_parallel, pipeline in steps:
+        assert data_parallel == pytest.approx(plain, rel=1e-3)
+        assert pipeline == pytest.approx(plain, rel=1e-3)
+    assert steps[-1][0] < steps[0][0] / 2
+    assert "alike: True" in text
+    assert "10 runs, 290 gangs on 16 devices (tpu-v3), 2 hosts on 2 islands" in text  # simulated
 
 
 def test_a_training_loop_reads_its_loss(said: Said) -> None:

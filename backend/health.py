@@ -1,0 +1,77 @@
+"""The standard health service, `grpc.health.v1.Health`, by hand: its two messages have one field each.
+
+What is asked for is "" or "seaway.Cluster", the controller itself, or the name of an island, which serves when it runs.
+Neighbours: `server`. As every call, it wants the cluster's token where there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from .access import Access
+from .calls import SERVICE
+
+HEALTH = "grpc.health.v1.Health"
+SERVING, NOT_SERVING, UNKNOWN = 1, 2, 3
+EVERY = 0.5  # seconds between looks, for who watches
+Serves = Callable[[str], bool | None]  # None: there is no such service
+
+
+def decoded(data: bytes) -> str:
+    """HealthCheckRequest: `string service = 1`. Raises ValueError."""
+    if not data:
+        return ""
+    if len(data) < 2 or data[0] != 0x0A or data[1] >= 0x80 or len(data) != 2 + data[1]:
+        raise ValueError("this is no HealthCheckRequest")
+    return data[2:].decode()
+
+
+def encoded(status: int) -> bytes:
+    """HealthCheckResponse: `ServingStatus status = 1`."""
+    return bytes((0x08, status))
+
+
+def handlers(access: Access, serves: Serves) -> Sequence[grpc.GenericRpcHandler]:
+    """`serves(service)`, called in the loop."""
+
+    async def asked(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> str:
+        shown = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
+        if not access.accepts(shown):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong or missing")
+        try:
+            return decoded(data)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        raise AssertionError("abort raises")
+
+    async def check(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        service = await asked(data, context)
+        found = serves(service)
+        if found is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"nothing here is called {service!r}")
+        return encoded(SERVING if found else NOT_SERVING)
+
+    async def watch(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
+        service = await asked(data, context)
+        last = -1
+        while True:
+            found = serves(service)
+            now = UNKNOWN if found is None else SERVING if found else NOT_SERVING
+            if now != last:
+                last = now
+                yield encoded(now)
+            await asyncio.sleep(EVERY)
+
+    methods = {
+        "Check": grpc.unary_unary_rpc_method_handler(check),
+        "Watch": grpc.unary_stream_rpc_method_handler(watch),
+    }
+    return [grpc.method_handlers_generic_handler(HEALTH, methods)]
+
+
+NAMES = ("", SERVICE)

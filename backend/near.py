@@ -1,0 +1,46 @@
+"""A connection of two nodes of one loop: what `Outbox` and a gRPC stream are to processes, without bytes or sockets.
+
+    Node --put--> Lane --in the loop, one turn later--> Node.take
+
+Two lanes make a connection. What is put on one arrives once and in order, as long as both nodes hold the connection for
+their current one. Messages are frozen, so both ends may have the same object. Neighbour: `node`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+Deliver = Callable[[Any], bool]
+
+
+class Lane:
+    """`deliver`: takes what comes out at the other end; False: nobody there holds this connection any more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
+        self._loop, self._deliver = loop, deliver
+        self._thread = threading.get_ident()
+        self._items: deque[Any] = deque()
+        self._rung = False
+        self.over = asyncio.Event()
+
+    def put(self, parcel: Any, load: object = None) -> None:
+        """From any thread. None: the end, behind all that has been put."""
+        self._items.append(parcel)
+        if self._rung:
+            return  # before what rang has looked, so that will find this too
+        self._rung = True
+        if threading.get_ident() == self._thread:
+            self._loop.call_soon(self._carry)
+        else:
+            self._loop.call_soon_threadsafe(self._carry)
+
+    def _carry(self) -> None:
+        self._rung = False
+        while self._items and not self.over.is_set():
+            parcel = self._items.popleft()
+            if parcel is None or not self._deliver(parcel):
+                self.over.set()

@@ -1,0 +1,173 @@
+"""A small transformer, trained three ways to the same losses: plain JAX on one device; data-parallel over the
+hosts of one island; as a pipeline of two stages on two islands. Then the same pipeline on simulated TPUs.
+
+python examples/transformer.py        (half a minute: XLA compiles for four processes)
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+import seaway as sw
+
+WORDS, LENGTH, WIDTH, HEADS = 16, 16, 32, 2
+BATCH, MICROBATCHES, STEPS = 16, 4, 10
+Tree = Any  # of arrays
+P: Any = PartitionSpec
+rows = P("data")
+
+island = sw.slice(mesh={"data": 4}, island="i0", name="island")
+stages = [sw.slice(mesh={"data": 2}, island=f"i{n}", name=f"stage{n}") for n in range(2)]
+
+
+# --- the model: plain JAX, which knows no devices -----------------------------------------------------------------
+
+
+def layer(p: Tree, x: jax.Array) -> Any:
+    """Attention to what came before, and then two matrices; each is added to what went in."""
+    q, k, v = (jnp.einsum("btd,dhe->bhte", norm(x), p[name]) for name in ("q", "k", "v"))
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(WIDTH / HEADS)
+    seen = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))
+    mixed = jax.nn.softmax(jnp.where(seen, scores, -1e9)) @ v
+    x = x + jnp.einsum("bhte,hed->btd", mixed, p["out"])
+    return x + jax.nn.gelu(norm(x) @ p["up"]) @ p["down"]
+
+
+def norm(x: jax.Array) -> jax.Array:
+    return x / jnp.sqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
+
+
+def first(p: Tree, tokens: jax.Array) -> Any:
+    """Stage 0: words become vectors, and go through a layer."""
+    return layer(p["layer"], p["words"][tokens] + p["places"])
+
+
+def last(p: Tree, x: jax.Array, wanted: jax.Array) -> jax.Array:
+    """Stage 1: another layer, and how badly the next words were told."""
+    told = jax.nn.log_softmax(norm(layer(p["layer"], x)) @ p["words"])
+    return -jnp.mean(jnp.take_along_axis(told, wanted[..., None], axis=-1))
+
+
+def loss_of(params: Tree, tokens: jax.Array, wanted: jax.Array) -> jax.Array:
+    return last(params[1], first(params[0], tokens), wanted)
+
+
+# --- Adam, for the parameters of one stage or of both -------------------------------------------------------------
+
+
+def start(params: Tree) -> Tree:
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    return {"params": params, "mean": zeros, "square": zeros, "steps": jnp.float32(0)}
+
+
+def improve(state: Tree, gradient: Tree) -> Tree:
+    n = state["steps"] + 1
+    mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["mean"], gradient)
+    square = jax.tree.map(lambda s, g: 0.99 * s + 0.01 * g * g, state["square"], gradient)
+
+    def moved(p: Any, m: Any, s: Any) -> Any:
+        return p - 0.01 * (m / (1 - 0.9**n)) / (jnp.sqrt(s / (1 - 0.99**n)) + 1e-6)
+
+    params = jax.tree.map(moved, state["params"], mean, square)
+    return {"params": params, "mean": mean, "square": square, "steps": n}
+
+
+def step_of(state: Tree, tokens: jax.Array, wanted: jax.Array) -> tuple[Tree, jax.Array]:
+    loss, gradient = jax.value_and_grad(loss_of)(state["params"], tokens, wanted)
+    return improve(state, gradient), loss
+
+
+# --- data-parallel on one island: XLA adds the gradients of its devices -------------------------------------------
+
+data_parallel = sw.jit(
+    step_of, devices=island, in_shardings=(None, rows, rows), donate_argnums=0, name="data_parallel"
+)
+
+
+# --- a pipeline over two islands: sw.pipeline has the gradients of each stage, on that stage ----------------------
+
+gradients_of = sw.pipeline(
+    [sw.stage(first, stages[0], data=rows), sw.stage(last, stages[1], data=rows)], microbatches=MICROBATCHES
+)
+updates = [sw.jit(improve, devices=stages[n], donate_argnums=0, name=f"update{n}") for n in range(2)]
+
+
+@sw.program(donate_argnums=0)
+def pipelined(states: list[Tree], tokens: Any, wanted: Any) -> Any:
+    """One message to the controller for the whole step."""
+    loss, gradients = gradients_of([state["params"] for state in states], tokens, wanted)
+    return [updates[n](states[n], gradients[n]) for n in range(2)], loss
+
+
+# --- training -----------------------------------------------------------------------------------------------------
+
+
+def parameters() -> list[Tree]:
+    draw = np.random.default_rng(0)
+
+    def normal(*shape: int, over: int = WIDTH) -> Any:
+        return (draw.normal(size=shape) / np.sqrt(over)).astype(np.float32)
+
+    def for_layer() -> Tree:
+        heads = {name: normal(WIDTH, HEADS, WIDTH // HEADS) for name in ("q", "k", "v")}
+        ends = {"up": normal(WIDTH, 4 * WIDTH), "down": normal(4 * WIDTH, WIDTH, over=4 * WIDTH)}
+        return {**heads, **ends, "out": normal(HEADS, WIDTH // HEADS, WIDTH)}
+
+    begin = {"words": normal(WORDS, WIDTH, over=1), "places": normal(LENGTH, WIDTH, over=1)}
+    return [{**begin, "layer": for_layer()}, {"layer": for_layer(), "words": normal(WIDTH, WORDS)}]
+
+
+def batch(number: int) -> tuple[Any, Any]:
+    """Rows that count upwards, each in steps of its own: the next word follows from the two before."""
+    draw = np.random.default_rng(number)
+    start, by = draw.integers(0, WORDS, (BATCH, 1)), draw.integers(1, 4, (BATCH, 1))
+    text = (start + by * np.arange(LENGTH + 1)) % WORDS
+    return text[:, :-1].astype(np.int32), text[:, 1:].astype(np.int32)
+
+
+def alone() -> list[Any]:
+    """Plain JAX. Returns the losses."""
+    state, step, losses = start(parameters()), jax.jit(step_of), []
+    for number in range(STEPS):
+        state, loss = step(state, *batch(number))
+        losses.append(loss)
+    return losses
+
+
+def on_one_island() -> list[Any]:
+    """All steps are under way when it returns: nothing waits for a loss."""
+    state, losses = sw.put(start(parameters()), devices=island), []
+    for number in range(STEPS):
+        state, loss = data_parallel(state, *batch(number))
+        losses.append(loss)
+    return losses
+
+
+def on_two_islands() -> list[Any]:
+    states = [sw.put(start(p), devices=home) for p, home in zip(parameters(), stages, strict=True)]
+    losses = []
+    for number in range(STEPS):
+        states, loss = pipelined(states, *batch(number))
+        losses.append(loss)
+    return losses
+
+
+def table(**ways: list[Any]) -> None:
+    read = {name.replace("_", " "): [float(loss) for loss in losses] for name, losses in ways.items()}
+    print("step", *(f"{name:>15}" for name in read))
+    for number, losses in enumerate(zip(*read.values(), strict=True)):
+        print(f"{number:4}", *(f"{loss:15.5f}" for loss in losses))
+    wanted, *others = read.values()
+    print("alike:", all(np.allclose(each, wanted, rtol=1e-3) for each in others))
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]  # this process needs no accelerator: its hosts have them
+    with sw.local(hosts=2, devices_per_host=2, islands=2):  # real devices
+        table(plain_jax=alone(), data_parallel=on_one_island(), pipeline=on_two_islands())
+    with sw.simulate("2xv3-8") as s:  # two islands of eight TPU v3 cores: shapes, and when they are ready
+        print(on_two_islands()[-1])
+        print(s.trace.summary())

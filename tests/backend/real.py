@@ -1,0 +1,179 @@
+"""A cluster of real processes, each of which can be killed, stopped and started again; all end with the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from backend.access import Access
+from backend.calls import Report, Status, ask
+from backend.children import environment
+from core.presets import small
+
+from .cluster import User
+
+PATIENCE = 30.0  # seconds; then what is waited for will never be
+
+
+class Program:
+    """One process, and what it says."""
+
+    def __init__(self, log: Path, *words: str, env: dict[str, str] | None = None) -> None:
+        self.log = log
+        with log.open("ab") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "seaway", *words], stdout=subprocess.PIPE, stderr=said, text=True,
+                env=environment({"PYTHONWARNINGS": "ignore"} | (env or {})), start_new_session=True,
+            )  # fmt: skip
+
+    def line(self) -> str:
+        """The next that it prints."""
+        out: IO[str] | None = self.process.stdout
+        assert out is not None
+        found = out.readline()
+        assert found, f"it ended: {self.said()}"
+        return found
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def signal(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+    async def ended(self) -> int:
+        return await asyncio.to_thread(self.process.wait, PATIENCE)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                self.signal(signal.SIGCONT)
+                self.signal(signal.SIGKILL)
+            self.process.wait(PATIENCE)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+class Real:
+    """`lease`: seconds. `options`: more words for the controller."""
+
+    def __init__(
+        self, folder: Path, hosts: int = 2, per_host: int = 2, islands: int = 1, *, lease: float = 2.0,
+        platform: str = "timed", options: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.folder, self.cluster, self.access = folder, small(hosts, per_host, islands), Access()
+        self.lease = round(lease * 1e9)
+        self._platform, self._options = platform, options
+        self._shape = ["--hosts", str(hosts), "--devices-per-host", str(per_host), "--islands", str(islands)]
+        self.address = "127.0.0.1:0"
+        self.agents: dict[int, Program] = {}
+        self.users: list[User] = []
+        self._all: list[Program] = []
+
+    def program(self, name: str, *words: str, env: dict[str, str] | None = None) -> Program:
+        found = Program(self.folder / f"{name}.log", *words, env=env)
+        self._all.append(found)
+        return found
+
+    def start_controller(self) -> None:
+        """With the state, and at the address, that an earlier one had."""
+        lease = str(self.lease / 1e9)
+        self.controller = self.program(
+            "controller", "controller", "--bind", self.address, "--state", str(self.folder / "state"),
+            "--lease", lease, "--verbose", *self._shape, *self._options,
+        )  # fmt: skip
+        self.address = self.controller.line().split()[2].rstrip(":")
+
+    def agent(self, host: int, *words: str) -> Program:
+        self.agents[host] = self.program(
+            f"agent-{host}", "agent", "--controller", self.address, "--host", str(host), "--name", f"host-{host}",
+            "--platform", self._platform, "--devices", str(self.cluster.islands[0].per_host), *words,
+        )  # fmt: skip
+        return self.agents[host]
+
+    async def status(self) -> dict[str, Any]:
+        channel = self.access.channel(self.address)
+        try:
+            report: Report = await ask(channel, self.access, Status(), 10.0)
+        finally:
+            await channel.close()
+        found: dict[str, Any] = json.loads(report.json)
+        return found
+
+    async def until(self, over: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """Looks at the status again and again."""
+        end = time.monotonic() + PATIENCE
+        while not over(found := await self.status()):
+            assert time.monotonic() < end, json.dumps(found, indent=1)
+            await asyncio.sleep(0.05)
+        return found
+
+    async def ready(self, epoch: int = 0) -> dict[str, Any]:
+        """All islands run, in this epoch or a later one, with all their hosts."""
+        return await self.until(
+            lambda found: all(
+                island["phase"] == "running"
+                and island["epoch"] >= epoch
+                and all(host["connected"] and host["member"] for host in island["hosts"])
+                for island in found["islands"]
+            )
+        )
+
+    def user(self, name: str = "ann") -> User:
+        found = User(self, name)  # type: ignore[arg-type]
+        self.users.append(found)
+        return found
+
+    async def stop(self) -> None:
+        for user in self.users:
+            await user.stop()
+        for program in reversed(self._all):
+            program.end()
+
+
+@asynccontextmanager
+async def real(folder: Path, hosts: int = 2, per_host: int = 2, **options: Any) -> AsyncIterator[Real]:
+    found = Real(folder, hosts, per_host, **options)
+    try:
+        found.start_controller()
+        for host in range(found.cluster.hosts):
+            found.agent(host)
+        await found.ready()
+        yield found
+    finally:
+        await found.stop()
+
+
+def children_of(pid: int, module: str) -> list[int]:
+    """Processes that this one has started, which run this module."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            with suppress(OSError, IndexError):
+                parent = (each / "stat").read_text().rpartition(")")[2].split()[1]
+                if int(parent) == pid and module in (each / "cmdline").read_bytes().decode().split("\0"):
+                    found.append(int(each.name))
+    return found
+
+
+def await_end(pid: int) -> None:
+    """Of a process that is not our child."""
+    end = time.monotonic() + PATIENCE
+    while (stat := Path(f"/proc/{pid}/stat")).exists():
+        with suppress(OSError, IndexError):
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return  # nobody has asked how it ended
+        assert time.monotonic() < end, f"process {pid} still runs"
+        time.sleep(0.02)

@@ -1,0 +1,396 @@
+"""Faults of real processes: each is killed, stopped or told to end, and what is under way ends by name or goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import seaway as sw
+from backend.agent import Agent
+from backend.timed import TimedDevices
+from core import effects as e
+from core.messages import Blame
+from core.session import Submitted
+
+from .cluster import Cluster, User, chain, cluster
+from .real import Real, await_end, children_of, real
+
+TINY = np.arange(8, dtype=np.float32).tobytes()
+STEPS = 1500  # of a long run: a millisecond each
+Work = Callable[[Real], Awaitable[None]]
+
+
+def driven(folder: Path, work: Work, **options: object) -> None:
+    async def drive() -> None:
+        async with asyncio.timeout(120), real(folder, **options) as found:  # type: ignore[arg-type]
+            await work(found)
+
+    asyncio.run(drive())
+
+
+def register(user: User, length: int, island: str = "") -> int:
+    program: int = user.call(lambda client, now: client.register(chain(length, 4, island=island), now))
+    return program
+
+
+async def runs(user: User, program: int) -> None:
+    run = user.submit(program, TINY)
+    assert (await user.ended(run.run)).blame is None
+
+
+async def begun(found: Real, user: User, program: int) -> Submitted:
+    """A run that is under way."""
+    run = user.submit(program, TINY)
+    await found.until(lambda status: any(island["under_way"] for island in status["islands"]))
+    return run
+
+
+# --- the controller -----------------------------------------------------------------------------------------------
+
+
+def test_a_controller_that_is_killed_and_started_again_finds_everybody(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        user = found.user()
+        short, long = register(user, 3), register(user, STEPS)
+        await runs(user, short)
+        kept = user.submit(short, TINY)
+        assert (await user.ended(kept.run)).blame is None
+        under_way = await begun(found, user, long)
+        found.controller.kill()
+        await asyncio.sleep(0.3)
+        found.start_controller()
+        ended = await user.ended(under_way.run)
+        assert ended.blame is not None
+        assert (ended.blame.code, ended.blame.cause) == (
+            "restart",
+            "the controller was restarted while this ran",
+        )
+        await runs(user, short)
+        status = await found.ready()
+        assert status["incarnation"] == 1
+        assert [client["name"] for client in status["clients"]] == ["ann"]
+        agents = [host["agent"] for island in status["islands"] for host in island["hosts"]]
+        assert agents == ["host-0", "host-1"]
+        assert status["islands"][0]["platform"] == "timed"
+        again = user.submit(short, kept.results[0])  # what lay on the hosts is still its client's
+        assert (await user.ended(again.run)).blame is None
+        other = found.user("bob")  # who was not there before is told where hosts are
+        await runs(other, register(other, 2))
+        assert not user.failures
+
+    driven(tmp_path, work)
+
+
+def test_a_controller_that_is_told_to_end_does_and_says_nothing_of_failure(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        user = found.user()
+        program = user.call(lambda client, now: client.register(chain(300, 2), now))
+        run = await begun(found, user, program)
+        found.controller.signal(signal.SIGTERM)
+        assert (await user.ended(run.run)).blame is None  # what is under way ends first
+        assert await found.controller.ended() == 0
+        assert "Traceback" not in found.controller.said()
+
+    driven(tmp_path, work, hosts=1)
+
+
+# --- hosts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+def test_a_host_that_is_killed_takes_its_runs_along_and_another_takes_its_place(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        user = found.user()
+        short, long = register(user, 2), register(user, STEPS)
+        kept = user.submit(short, TINY)
+        assert (await user.ended(kept.run)).blame is None
+        run = await begun(found, user, long)
+        found.agents[1].kill()
+        ended = await user.ended(run.run)
+        assert ended.blame is not None
+        assert (ended.blame.code, ended.blame.host, ended.blame.program) == ("host-lost", 1, "chain")
+        found.agent(1)
+        await found.ready(epoch=1)
+        await runs(user, short)
+        lost = user.submit(short, kept.results[0])
+        ended = await user.ended(lost.run)
+        assert ended.blame is not None
+        assert ended.blame.code == "host-lost"
+        user.call(lambda client, now: client.release(kept.results, now))
+        assert not user.failures
+
+    driven(tmp_path, work, lease=1.0)
+
+
+def test_a_host_that_stands_still_for_less_than_its_lease_loses_nothing(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        user = found.user()
+        run = await begun(found, user, register(user, STEPS))
+        found.agents[1].signal(signal.SIGSTOP)
+        await asyncio.sleep(0.7)
+        found.agents[1].signal(signal.SIGCONT)
+        assert (await user.ended(run.run)).blame is None
+        assert (await found.status())["islands"][0]["epoch"] == 0
+
+    driven(tmp_path, work, lease=3.0)
+
+
+def test_a_host_that_stands_still_for_longer_is_given_up_and_comes_back_as_a_new_one(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        user = found.user()
+        run = await begun(found, user, register(user, STEPS))
+        found.agents[1].signal(signal.SIGSTOP)
+        ended = await user.ended(run.run)
+        assert ended.blame is not None
+        assert (ended.blame.code, ended.blame.host, ended.blame.program) == ("host-lost", 1, "chain")
+        found.agents[1].signal(signal.SIGCONT)
+        await found.ready(epoch=1)
+        assert "beginning anew" in found.agents[1].said()
+        await runs(user, register(user, 3))
+
+    driven(tmp_path, work, lease=1.0)
+
+
+def test_a_host_that_is_told_to_end_is_drained_first(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        user = found.user()
+        run = user.submit(register(user, 100), TINY)
+        await runs(user, register(user, 1))
+        found.agents[1].signal(signal.SIGTERM)
+        assert await found.agents[1].ended() == 0
+        assert (await user.ended(run.run)).blame is None
+        assert "Traceback" not in found.agents[1].said()
+        found.agent(1)
+        await found.ready()
+        await runs(user, register(user, 2))
+
+    driven(tmp_path, work)
+
+
+NO_PLACE = [
+    (("--devices", "3", "--host", "0"), "agent 'x' has 3 devices, and hosts of island 'i0' have 2"),
+    (("--devices", "3"), "the cluster has no free host with 3 devices"),
+    (("--island", "i9"), "no island is called 'i9'"),
+    (("--island", "i1", "--host", "0"), "host 0 is one of island 'i0', not of 'i1'"),
+    (("--host", "7"), "there is no host 7: the cluster has hosts 0-1"),
+    (("--name", "host-0"), "an agent named 'host-0' is here already"),
+    (("--host", "0"), "host 0 is here already: agent 'host-0'"),
+]
+
+
+@pytest.mark.full
+def test_an_agent_that_has_no_place_here_is_told_why_in_one_line(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        given = ("--controller", found.address, "--platform", "timed", "--devices", "2", "--name", "x")
+        strangers = [
+            found.program(f"stranger-{number}", "agent", *given, *words)
+            for number, (words, _) in enumerate(NO_PLACE)
+        ]
+        for stranger, (_, says) in zip(strangers, NO_PLACE, strict=True):
+            assert await stranger.ended() == 2
+            (line,) = [line for line in stranger.said().splitlines() if line]
+            assert says in line
+        await runs_for(found, 1)
+
+    driven(tmp_path, work, hosts=1, islands=2)
+
+
+async def runs_for(found: Real, length: int) -> None:
+    """Nobody else has noticed."""
+    user = found.user("bob")
+    program = user.call(lambda client, now: client.register(chain(length, 2), now))
+    await runs(user, program)
+
+
+# --- clients ------------------------------------------------------------------------------------------------------
+
+CLIENT = """
+import sys, time
+import numpy as np
+import seaway as sw
+with sw.connect(sys.argv[1], client="victim") as s:
+    x = sw.put(np.ones((8, 4), np.float32), sw.slice(2, island="i0"))
+    x.block_until_ready()
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_client_that_is_killed_has_held_is_freed_and_others_go_on(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        user = found.user()
+        program = user.call(lambda client, now: client.register(chain(2, 2, island="i1"), now))
+        first = user.submit(program, TINY)
+        assert (await user.ended(first.run)).blame is None
+        user.call(lambda client, now: client.release(first.results, now))
+        with (tmp_path / "victim.log").open("w") as said:
+            victim = subprocess.Popen(
+                [sys.executable, "-c", CLIENT, f"grpc://{found.address}"], stdout=subprocess.PIPE, stderr=said
+            )
+        assert victim.stdout is not None
+        try:
+            line = await asyncio.to_thread(victim.stdout.readline)
+            assert line, (tmp_path / "victim.log").read_text()
+            status = await found.status()
+            assert sorted(client["name"] for client in status["clients"]) == ["ann", "victim"]
+            assert status["buffers"] > 0
+        finally:
+            victim.kill()
+            victim.wait()
+            victim.stdout.close()
+        status = await found.until(lambda status: len(status["clients"]) == 1)
+        assert status["clients"][0]["name"] == "ann"
+        assert status["buffers"] == 0
+        mine = user.submit(program, TINY)
+        assert (await user.ended(mine.run)).blame is None
+        user.call(lambda client, now: client.release(mine.results, now))
+        status = await found.until(lambda status: status["buffers"] == 0 and status["runs"] == 0)
+        assert [island["epoch"] for island in status["islands"]] == [0, 0]
+
+    driven(tmp_path, work, hosts=1, islands=2, lease=1.0)
+
+
+# --- one host alone -----------------------------------------------------------------------------------------------
+
+
+class Failing(TimedDevices):
+    """The first gang cannot be launched here; what comes behind it waits, as `devices` wants it."""
+
+    failed_once = False
+    stuck = -1
+
+    def launch(self, command: e.Launch, plan: object) -> None:
+        if not self.failed_once:
+            self.failed_once, self.stuck = True, command.seq
+            self.waiting: list[tuple[e.Launch, object]] = []
+            self.post(e.LaunchFailed(command.seq, Blame("user", "out of luck", host=1)))
+        elif self.stuck >= 0:
+            self.waiting.append((command, plan))
+        else:
+            super().launch(command, plan)  # type: ignore[arg-type]
+
+    def abandon(self, seqs: object) -> None:
+        super().abandon(seqs)  # type: ignore[arg-type]
+        if self.stuck in seqs:  # type: ignore[operator]
+            self.stuck, waiting = -1, self.waiting
+            for command, plan in waiting:
+                if command.seq not in seqs:  # type: ignore[operator]
+                    super().launch(command, plan)  # type: ignore[arg-type]
+
+
+def test_a_computation_that_fails_on_one_host_alone_is_blamed_and_no_gang_pairs_with_another(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path, agents=False) as found:
+            await found.agent(0)
+            await _failing_agent(found, 1)
+            await found.ready()
+            user = found.user()
+            program = register(user, 1)
+            first, second = user.submit(program, TINY), user.submit(program, TINY)
+            ended = await user.ended(first.run)
+            assert ended.blame is not None
+            assert (ended.blame.cause, ended.blame.host) == ("out of luck", 1)
+            assert (await user.ended(second.run)).blame is None  # it was behind, and ran in the next epoch
+            await found.ready()
+            await runs(user, program)
+            launched = [agent.devices.usage() for agent in found.agents.values()]
+            assert [usage["under_way"] for usage in launched] == [0, 0]
+
+    asyncio.run(work())
+
+
+async def _failing_agent(found: Cluster, host: int) -> None:
+    agent = Agent(found.server.address, Failing(2), name=f"host-{host}", host=host)
+    found.agents[await agent.start()] = agent
+
+
+# --- JAX's own processes, and its cache ---------------------------------------------------------------------------
+
+
+def summed(session: Any, devices: int) -> Any:
+    """A collective over all of an island's devices."""
+    total: Any = jax.lax.psum
+    step = sw.pmap(lambda x: x + total(x, "all"), "all", devices=sw.slice(devices, name="all"))
+    return np.asarray(step(np.arange(devices, dtype=np.float32)))
+
+
+@pytest.mark.full
+def test_a_coordination_process_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        def program() -> None:
+            with sw.connect(f"grpc://{found.address}") as session:
+                kept = sw.put(np.arange(8, dtype=np.float32), sw.slice(2, name="all"))
+                kept.block_until_ready()
+                assert summed(session, 2).tolist() == [1.0, 2.0]
+                (pid,) = children_of(found.controller.process.pid, "backend.coordination")
+                os.kill(pid, signal.SIGKILL)
+                asyncio.run(found.ready(epoch=1))
+                (again,) = [
+                    each
+                    for each in children_of(found.controller.process.pid, "backend.coordination")
+                    if each != pid
+                ]
+                assert again != pid
+                assert summed(session, 2).tolist() == [1.0, 2.0]
+                assert np.asarray(kept).tolist() == list(range(8))
+
+        await asyncio.to_thread(program)
+        assert "its coordination process has died" in found.controller.said()
+
+    driven(tmp_path, work, per_host=1, platform="cpu", lease=5.0)
+
+
+@pytest.mark.full
+def test_an_agent_whose_cache_cannot_be_written_works_without_and_says_so_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("this is no folder")
+
+    async def work(found: Real) -> None:
+        found.agents[0].signal(signal.SIGTERM)
+        await found.agents[0].ended()
+        found.agent(0, "--cache", str(tmp_path / "file" / "cache"))
+        await found.ready(epoch=1)
+
+        def program() -> None:
+            with sw.connect(f"grpc://{found.address}") as session:
+                assert summed(session, 1).tolist() == [0.0]
+
+        await asyncio.to_thread(program)
+        assert found.agents[0].said().count("compiled code is not kept") == 1
+
+    driven(tmp_path, work, hosts=1, per_host=1, platform="cpu", lease=5.0)
+
+
+@pytest.mark.full
+def test_real_devices_keep_what_lies_on_them_while_their_controller_is_started_again(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        def program() -> None:
+            with sw.connect(f"grpc://{found.address}") as session:
+                kept = sw.put(np.arange(8, dtype=np.float32), sw.slice(2, name="all"))
+                kept.block_until_ready()
+                assert summed(session, 2).tolist() == [1.0, 2.0]
+                services = children_of(found.controller.process.pid, "backend.coordination")
+                assert len(services) == 1
+                found.controller.kill()
+                found.start_controller()
+                asyncio.run(found.ready())
+                asyncio.run(found.until(lambda status: status["clients"]))
+                assert np.asarray(kept).tolist() == list(range(8))
+                assert summed(session, 2).tolist() == [1.0, 2.0]
+                await_end(services[0])  # it goes with its controller, and nobody else does
+
+        await asyncio.to_thread(program)
+        assert [agent.process.poll() for agent in found.agents.values()] == [None, None]
+
+    driven(tmp_path, work, per_host=1, platform="cpu", lease=8.0)

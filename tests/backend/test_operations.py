@@ -1,0 +1,248 @@
+"""What those who run a cluster have: figures, health, the trace from afar, an end to somebody's runs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+import seaway as sw
+from backend import health, metrics, recording
+from backend.access import Access, Refused
+from backend.calls import Cancel, Cancelled, Recorded, RecordedPage, Wrong, ask
+from backend.controlling import bounds_of
+from core.errors import Impossible
+from core.trace import Trace
+
+from .cluster import cluster, until
+from .real import Real, real
+from .test_faults import STEPS, TINY, begun, register, runs
+from .test_programs import seaway
+
+CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
+
+
+def test_figures_are_there_for_prometheus_and_runs_can_be_cancelled_from_outside(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        place = re.search(r"http://\S+", found.controller.line())
+        assert place is not None
+        user = found.user()
+        short, long = register(user, 2), register(user, STEPS)
+        await runs(user, short)
+        run = await begun(found, user, long)
+        text = await asyncio.to_thread(_get, place[0])
+        assert figure(text, "seaway_clients") == 1
+        assert figure(text, 'seaway_island_hosts_connected{island="i0"}') == 2
+        assert figure(text, 'seaway_client_runs{client="1",name="ann"}') == 1
+        assert figure(text, "seaway_runs_total") == 2
+        assert figure(text, "seaway_gangs_total") >= 3
+        assert figure(text, "seaway_stalls_total") == 0
+        assert figure(text, "seaway_contents_through_controller_bytes_total") == 0
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            await asyncio.to_thread(_get, place[0] + "/other")
+        said = await asyncio.to_thread(seaway, "cancel", found.address, "ann")
+        assert said == "client 1: 1 run cancelled\n"
+        ended = await user.ended(run.run)
+        assert ended.blame is not None
+        assert ended.blame.code == "cancelled"
+        await runs(user, short)
+        refused = await asyncio.to_thread(lambda: seaway("cancel", found.address, "bob", code=1))
+        assert "no client is called 'bob'" in refused
+
+    async def drive() -> None:
+        async with asyncio.timeout(60), real(tmp_path, options=("--metrics-port", "0")) as found:
+            await work(found)
+
+    asyncio.run(drive())
+
+
+def _get(place: str) -> str:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(place, timeout=10) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text: str = answer.read().decode()
+    return text
+
+
+def figure(text: str, name: str) -> float:
+    """And what Prometheus wants of a text: each metric has its type, said once."""
+    types = re.findall(r"^# TYPE (\S+) (?:gauge|counter)$", text, re.MULTILINE)
+    assert len(types) == len(set(types))
+    samples = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    assert {sample[0].partition("{")[0] for sample in samples} <= set(types)
+    (value,) = [value for key, _, value in samples if key == name]
+    return float(value)
+
+
+@pytest.mark.parametrize(("text", "place"), [("9100", ("127.0.0.1", 9100)), ("0.0.0.0:1", ("0.0.0.0", 1))])
+def test_figures_stay_on_this_machine_unless_an_address_is_given(text: str, place: tuple[str, int]) -> None:
+    assert metrics.place_of(text) == place
+    assert metrics.protected(text) == (place[0] == "127.0.0.1")
+
+
+@pytest.mark.parametrize("text", ["x", ":1", "1.2.3.4:70000", "-1"])
+def test_a_port_that_cannot_be_is_named(text: str) -> None:
+    with pytest.raises(Refused, match=f"--metrics-port {text}: a port"):
+        metrics.place_of(text)
+
+
+@pytest.mark.parametrize("request_", [b"", b"GET", b"POST /metrics HTTP/1.1\r\n\r\n", b"\xff" * 20_000])
+def test_what_is_no_request_for_figures_gets_none(request_: bytes) -> None:
+    async def work() -> bytes:
+        server = await metrics.serve("0", dict)
+        async with server:
+            host, _, port = metrics.address_of(server).rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(request_)
+            if writer.can_write_eof():
+                writer.write_eof()
+            try:
+                return await reader.read()
+            except ConnectionError:
+                return b""
+            finally:
+                writer.close()
+
+    assert asyncio.run(work()).split(b"\r\n")[0] in (b"", b"HTTP/1.1 405 Method Not Allowed")
+
+
+def test_health_is_told_of_the_controller_and_of_each_island(tmp_path: Path) -> None:
+    def request(service: str) -> bytes:
+        return bytes((0x0A, len(service))) + service.encode() if service else b""
+
+    async def work() -> None:
+        async with cluster(tmp_path, hosts=1) as found, Access().channel(found.server.address) as channel:
+            check = channel.unary_unary(CHECK)
+            for service in ("", "seaway.Cluster", "i0"):
+                assert await check(request(service)) == health.encoded(health.SERVING)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await check(request("i7"))
+            assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await check(b"\x12\x01x")
+            assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            watch = channel.unary_stream(WATCH)(request("i0"))
+            assert await watch.read() == health.encoded(health.SERVING)
+            found.agents[0].leave("enough")
+            async with asyncio.timeout(10):
+                assert await watch.read() == health.encoded(health.NOT_SERVING)
+            watch.cancel()
+
+    asyncio.run(work())
+
+
+def test_health_wants_the_token_too(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path, agents=False, access=Access("sesame")) as found:
+            async with Access().channel(found.server.address) as channel:
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await channel.unary_unary(CHECK)(b"")
+                assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+            async with Access("sesame").channel(found.server.address) as channel:
+                shown = Access("sesame").shown()
+                assert await channel.unary_unary(CHECK)(b"", metadata=shown) == health.encoded(health.SERVING)
+
+    asyncio.run(work())
+
+
+def test_the_trace_travels_in_pages_and_is_the_same_where_it_arrives(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            found.server._shelf = recording.Shelf(page=200)
+            user = found.user()
+            await runs(user, register(user, 20))
+            access = found.server.access
+            async with access.channel(found.server.address) as channel:
+                first: RecordedPage = await ask(channel, access, Recorded())
+                assert first.pages > 1
+                with pytest.raises(Wrong, match=f"has {first.pages} pages, and no page {first.pages}"):
+                    await ask(channel, access, Recorded(first.snapshot, first.pages))
+                for _ in range(recording.KEPT):
+                    await ask(channel, access, Recorded())
+                with pytest.raises(Wrong, match="is gone: ask anew"):
+                    await ask(channel, access, Recorded(first.snapshot, 1))
+            came = await recording.fetched(found.server.address, access)
+            assert list(came.rows("gangs")) == list(found.server.trace.rows("gangs"))
+            assert list(came.intervals()) == list(found.server.trace.intervals())
+            assert len(came) == 20
+
+    asyncio.run(work())
+
+
+def test_a_connected_session_shows_the_controllers_trace(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with real(tmp_path) as found:
+
+            def program() -> Any:
+                with sw.connect(f"grpc://{found.address}") as session:
+                    step = sw.jit(lambda x: x + 1, devices=sw.slice(4), cost=1_000_000)
+                    step(np.zeros(8, np.float32)).block_until_ready()
+                    return session.trace
+
+            trace = await asyncio.to_thread(program)
+            assert list(trace.gangs()["step"]) == ["<lambda>"]
+
+    asyncio.run(work())
+
+
+def test_an_empty_trace_travels_too() -> None:
+    snapshot = recording.Snapshot(Trace())
+    assert len(recording.unpacked(snapshot.packed())) == 0
+
+
+def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            program = register(user, 300)
+            first, second = user.submit(program, TINY), user.submit(program, TINY)
+            await until(lambda: len(found.server.controller.books.runs) == 2)
+            access = found.server.access
+            async with access.channel(found.server.address) as channel:
+                done: Cancelled = await ask(channel, access, Cancel("ann", second.run))
+                assert done.runs == (second.run,)
+            ended = await user.ended(second.run)
+            assert ended.blame is not None
+            assert ended.blame.code == "cancelled"
+            assert (await user.ended(first.run)).blame is None
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "floor"), [(600, 5_000_000_000), (30, 5_000_000_000), (2, 2_000_000_000)]
+)
+def test_a_hard_bound_is_what_was_asked_for(seconds: float, floor: int) -> None:
+    bounds = bounds_of(seconds)
+    assert bounds.floor == floor
+    assert bounds.hard * bounds.soft(0) == seconds * 1_000_000_000
+
+
+def test_a_hard_bound_that_cannot_be_is_named() -> None:
+    with pytest.raises(Impossible, match="--hard-bound 0: seconds, more than 0"):
+        bounds_of(0)
+
+
+def test_a_step_that_outlasts_its_hard_bound_is_given_up_by_name(tmp_path: Path) -> None:
+    """Its host says that it has launched, and never that it has finished."""
+
+    async def work(found: Real) -> None:
+        user = found.user()
+        run = await begun(found, user, register(user, STEPS))
+        found.agents[1].signal(signal.SIGSTOP)
+        ended = await user.ended(run.run)
+        assert ended.blame is not None
+        assert ended.blame.code == "timeout"
+
+    async def drive() -> None:
+        async with asyncio.timeout(60), real(tmp_path, lease=60.0, options=("--hard-bound", "1")) as found:
+            await work(found)
+
+    asyncio.run(drive())

@@ -1,0 +1,249 @@
+"""What a beginner gets wrong on real devices: one error each, soon, which names what was given and what to do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+import seaway as sw
+
+P: Any = PartitionSpec
+ROOT = Path(__file__).parent.parent.parent
+ERRORS = (sw.SeawayError, sw.Impossible, TypeError, ValueError)
+Call = Callable[[], Any]
+
+west = sw.slice(devices=1, island="west")
+one, two = sw.slice(devices=1, name="one"), sw.slice(devices=2, name="two")
+double = sw.jit(lambda x: x * 2.0, devices=two, name="double")
+donor = sw.jit(lambda x: x + 1, devices=two, donate_argnums=0, name="donor")
+ONES = np.ones(3, np.float32)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[sw.Session]:
+    with sw.local(hosts=2, devices_per_host=2) as session:
+        yield session
+
+
+# --- asking for a session -----------------------------------------------------------------------------------------
+
+NO_SESSION: list[tuple[Call, str]] = [
+    (lambda: sw.local(hosts=0), r"sw.local\(hosts=0\): a whole number, at least 1"),
+    (lambda: sw.local("A"), r"sw.local\(hosts='A'\): a whole number"),  # type: ignore[arg-type]
+    (lambda: sw.local(devices_per_host=2.0), r"devices_per_host=2.0\): a whole number"),  # type: ignore[arg-type]
+    (lambda: sw.local(policy="strid"), "no policy is called 'strid'.*did you mean 'stride'"),
+    (lambda: sw.local(policy=3), "policy=3: a name"),  # type: ignore[arg-type]
+    (lambda: sw.local(policy="stride:x"), "policy 'stride' has no option 'x'; its options: lead"),
+    (lambda: sw.local(platform="gpu"), r"sw.local\(platform='gpu'\): 'cpu', 'cuda', 'tpu'"),  # type: ignore[arg-type]
+    (lambda: sw.local(memory="2 gigs"), "memory '2 gigs' has no unit that is known"),
+    (lambda: sw.local(memory=-1), "memory cannot be -1: it is negative"),
+    (lambda: sw.local(config={"windo": 4}), "config has no 'windo'.*did you mean 'window'"),
+    (lambda: sw.connect("http://head:29000"), "an address is like 'grpc://head:29000'"),
+    (lambda: sw.connect(29000), r"sw.connect\(29000\): an address is like"),  # type: ignore[arg-type]
+    (lambda: sw.connect("head:99999"), r"sw.connect\('head:99999'\): an address is like"),
+    (lambda: sw.connect("head:1", token="a", token_file="b"), "give one of the two"),
+    (lambda: sw.connect("head:1", token_file="/nowhere"), "cannot read /nowhere: No such file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ask", "said"), NO_SESSION)
+def test_what_no_session_can_be_made_of(ask: Call, said: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(ERRORS, match=said):
+        ask()
+    assert time.monotonic() - begun < 1
+
+
+def test_too_little_time_to_start_in_is_named_and_nothing_stays() -> None:
+    with pytest.raises(sw.NotReady, match=r"did not stand within 0.01 s"):
+        sw.local(timeout=0.01)
+
+
+def test_a_program_that_listens_there_and_is_no_controller() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        place = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(
+            sw.Unreachable, match=f"no controller answers at {place} .*waited 0.5 s.*sw.local"
+        ):
+            sw.connect(f"grpc://{place}", timeout=0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["controller", "--bind", "TAKEN"], "cannot listen on TAKEN: is the port taken?"),
+        (["controller", "--bind", "0.0.0.0:0"], "will not listen on 0.0.0.0:0 unprotected"),
+        (["controller", "--token-file", "/nowhere"], "cannot read /nowhere: No such file"),
+        (["up", "--hosts", "0"], "--hosts 0: at least 1"),
+        (["down", "--state", "/nowhere"], "nothing that `seaway up --state /nowhere` started is running"),
+    ],
+)  # fmt: skip
+def test_commands_that_cannot_be(words: list[str], said: str) -> None:
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        taken = f"127.0.0.1:{busy.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-m", "seaway", *(word.replace("TAKEN", taken) for word in words)],
+            cwd=ROOT, capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+    assert done.returncode in (1, 2)
+    assert said.replace("TAKEN", taken) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_session_that_was_made_and_not_entered() -> None:
+    forgotten = sw.local(platform="timed")
+    try:
+        with pytest.raises(
+            sw.NoSession,
+            match=r"There is <sw.Session, local cluster: 1 host, 1 device \(timed\)>, which was made",
+        ):
+            double(1.0)
+    finally:
+        forgotten.close()
+    with pytest.raises(sw.NoSession, match=r"no devices to run it on\. Open one around it: `with sw\.local"):
+        double(1.0)
+
+
+# --- calls ----------------------------------------------------------------------------------------------------------
+
+
+def misfit(x: Any, y: Any) -> Any:
+    return x @ y
+
+
+def branches(x: Any) -> Any:
+    return x if x > 0 else -x
+
+
+def prints(x: Any) -> Any:
+    jax.debug.print("{x}", x=x)
+    return x
+
+
+def asks(x: Any) -> Any:
+    return jax.pure_callback(np.sin, jax.ShapeDtypeStruct((), jnp.float32), x)  # type: ignore[no-untyped-call]
+
+
+LARGE = np.arange(10 << 20, dtype=np.int32)
+
+
+def closes_over(n: Any) -> Any:
+    return jnp.asarray(LARGE)[n]
+
+
+CALLS: list[tuple[Call, str]] = [
+    (lambda: float(sw.jit(lambda x: x, devices=5)(1.0)), r"asks for 5 devices. The nearest that would fit: 4 devices"),
+    (lambda: float(sw.jit(lambda x: x, devices=west)(1.0)), "there is island 'i0'.*on island 'west'"),
+    (lambda: sw.jit(lambda x: x)(1.0), "needs `devices`: sw.slice"),
+    (lambda: sw.jit(lambda x: x, devices=jax.devices())(1.0), "needs `devices`: sw.slice"),  # type: ignore[arg-type]
+    (lambda: sw.jit(lambda x: 1 / 0, devices=two, name="zero")(1.0), "division by zero.*sw.jit 'zero' was traced"),
+    (lambda: sw.jit(misfit, devices=two)(np.ones((2, 3)), np.ones((2, 3))), "dot_general.*'misfit' was traced"),
+    (lambda: sw.jit(branches, devices=two)(1.0), "the function branches.*jnp.where.*irregular=True.*sw.route"),
+    (lambda: sw.jit(lambda x: np.sin(x), devices=two)(1.0), "call jax.numpy, not numpy"),
+    (lambda: sw.jit(lambda x: x[x > 0], devices=two)(ONES), "boolean indices.*irregular=True, max_shape"),
+    (lambda: sw.jit(prints, devices=two)(1.0), "'prints' calls back into Python .*: return what you want to see"),
+    (lambda: sw.jit(asks, devices=two)(1.0), r"'asks' calls back into Python \(pure_callback\)"),
+    (lambda: jax.grad(double)(1.0), r"traced by JAX .*sw.jit\(jax.grad\(f\), devices="),
+    (lambda: jax.jit(double)(1.0), "double.*argument leaf 0 is traced by JAX"),
+    (lambda: sw.jit(lambda x: double(x) + 1, devices=two)(1.0), "from a function of sw.jit, call the plain function"),
+    (lambda: sw.program(lambda x: double(x) if x > 0 else x)(1.0), "`>` on .*a program calls computations"),
+    (lambda: sw.jit(lambda x: x, devices=two, in_shardings=P("x"))(ONES), "float32.3. does not divide by 2.*2 and 4"),
+    (lambda: sw.jit(lambda x: x, devices=two, in_shardings=P("data"))(ONES), "no axis 'data'.*its axes: 'x'"),
+    (lambda: sw.pmap(lambda x: x, "i", devices=two)(ONES), "dimension 0, is 3; make it 2"),
+    (lambda: double("a"), "leaf 0 is 'a', of type str; arguments are arrays"),
+    (lambda: sw.synthetic("paid", devices=two, duration="1ms")(1.0), "'paid' is only its cost.*write it with sw.jit"),
+    (lambda: sw.jit(closes_over, devices=one)(3), "closes over is part of its code; pass it as an argument"),
+    (lambda: float(sw.jit(lambda: jnp.zeros(1 << 40), devices=one)()[0]), r"\[no-memory\] it needs 4.0 TiB"),
+    (lambda: bool(double(ONES)), r"bool\(\): only an array of one element"),
+    (lambda: double(ONES) + 1, r"`\+` on float32\[3\].*compute there, with sw.jit"),
+    (lambda: double(ONES).__setitem__(0, 1), r"what lies there does not change.*x.at\[...\].set"),
+    (lambda: pickle.dumps(double(1.0)), r"save its contents, np.asarray\(x\)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "said"), CALLS)
+def test_calls_that_cannot_be(shared: sw.Session, call: Call, said: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(
+        (*ERRORS, ZeroDivisionError, IndexError, NotImplementedError), match=f"(?s){said}"
+    ):  # notes are searched too
+        call()
+    assert time.monotonic() - begun < 10
+    assert float(double(2.0)) == 4  # the session goes on
+
+
+def test_arrays_that_are_gone_say_where_to(shared: sw.Session) -> None:
+    x = sw.put(ONES, devices=two)
+    y = donor(x)
+    for use in (lambda: np.asarray(x), lambda: double(x)):
+        with pytest.raises(
+            sw.NotNow, match="was donated to 'donor'; do not donate it, or use what the call returned"
+        ):
+            use()
+    y.delete()
+    with pytest.raises(sw.NotNow, match="it was deleted"):
+        double(y)
+
+
+# --- sessions in and after one another ------------------------------------------------------------------------------
+
+
+def test_a_session_in_a_session_and_arrays_of_either() -> None:
+    with sw.local(hosts=2) as outer:
+        x = double(1.0)
+        with sw.local() as inner:
+            assert sw.current_session() is inner
+            with pytest.raises(
+                sw.NotNow, match="lies in another session, and arrays do not leave theirs: read it"
+            ):
+                sw.jit(lambda x: x, devices=one)(x)
+        assert sw.current_session() is outer
+        assert float(double(x)) == 4
+        y = double(x)
+    with pytest.raises(sw.SessionClosed, match="closed"):
+        float(y)
+    with pytest.raises(sw.SessionClosed, match="open another one"):
+        outer.open()
+
+
+# --- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+
+def spins(x: Any) -> Any:
+    return jax.lax.while_loop(lambda c: c[0] < 2e9, lambda c: (c[0] + 1.0, c[1] * 1.5), (0.0, x))[1]
+
+
+def test_ctrl_c_while_devices_work_ends_wait_and_session() -> None:
+    endless = sw.jit(spins, devices=one, name="endless")
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    begun: list[float] = []
+
+    def wait() -> None:
+        with sw.local():
+            x = endless(1.0)
+            timer.start()
+            begun.append(time.monotonic())
+            x.block_until_ready()
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+    assert time.monotonic() - begun[0] < 4

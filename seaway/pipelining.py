@@ -160,7 +160,7 @@ class Pipeline:
                 for at in range(count)
             ]
 
-        return jit(cut, devices=of.slice, name=f"{self.name} cut {what}")
+        return jit(cut, devices=of.slice, name=f"{self.name} cut {what}", out_shardings=of.data)
 
     def _divided(self, total: Tree) -> Tree:
         import jax

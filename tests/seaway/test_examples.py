@@ -61,7 +61,7 @@ def test_a_transformer_learns_alike_on_one_device_on_one_island_and_on_two(
         assert pipeline == pytest.approx(plain, rel=1e-3)
     assert steps[-1][0] < steps[0][0] / 2
     assert "alike: True" in text
-    assert "10 runs, 290 gangs on 16 devices (tpu-v3), 2 hosts on 2 islands" in text  # simulated
+    assert "10 runs, 250 gangs on 16 devices (tpu-v3), 2 hosts on 2 islands" in text  # simulated
 
 
 def test_a_training_loop_reads_its_loss(said: Said) -> None:

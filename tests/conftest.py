@@ -1,5 +1,7 @@
 """What all tests share: hypothesis's settings, and the option that rewrites golden files."""
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -12,6 +14,11 @@ settings.register_profile(
     "explore", max_examples=1000, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("repeat")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell's background job ignores Ctrl-C, and so would all that it starts; some tests press it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

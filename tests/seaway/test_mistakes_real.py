@@ -229,7 +229,7 @@ def test_a_session_in_a_session_and_arrays_of_either() -> None:
 
 
 def spins(x: Any) -> Any:
-    return jax.lax.while_loop(lambda c: c[0] < 2e9, lambda c: (c[0] + 1.0, c[1] * 1.5), (0.0, x))[1]
+    return jax.lax.while_loop(lambda c: c[0] < 2_000_000_000, lambda c: (c[0] + 1, c[1] * 1.5), (0, x))[1]
 
 
 def test_ctrl_c_while_devices_work_ends_wait_and_session() -> None:

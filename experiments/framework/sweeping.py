@@ -143,7 +143,8 @@ def _spread(
     try:
         with _unseen_main() if measure is None else nullcontext():
             for at, point in enumerate(points):
-                future = executor.submit(measured, point, measure)
+                with _sheltered():  # it may start a process
+                    future = executor.submit(measured, point, measure)
                 futures.append(future)
                 future.add_done_callback(lambda future, at=at: done.put((at, future)))  # type: ignore[misc]
         for _ in points:
@@ -201,6 +202,19 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@contextmanager
+def _sheltered() -> Iterator[None]:
+    """Processes that are started here do not hear Ctrl-C from their first instant; we hear it a moment later."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -41,6 +41,8 @@ def shared() -> Iterator[sw.Session]:
 PAPER = """
 import numpy as np, seaway as sw
 
+pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
+
 def devices(n): return sw.slice(devices=n)
 a = sw.jit(lambda x: x * 2., devices=devices(2))
 b = sw.jit(lambda x: x + 1., devices=devices(2))

@@ -47,6 +47,7 @@ def test_the_papers_example_prints_the_papers_numbers_on_real_devices_too(said: 
     assert summary[0].startswith("Trace of 1 client, 1 run, 4 gangs on 4 devices (cpu), 2 hosts")
 
 
+@pytest.mark.full
 def test_a_transformer_learns_alike_on_one_device_on_one_island_and_on_two(
     said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def test_stages_may_split_their_data_and_parameters() -> None:
         check(step)
 
 
+@pytest.mark.full
 def test_real_devices_of_two_islands_give_the_same() -> None:
     islands = [sw.slice(devices=1, island=f"i{number}") for number in (0, 1, 1)]
     step = sw.pipeline(list(zip((first, middle, last), islands, strict=True)), microbatches=3)

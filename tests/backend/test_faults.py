@@ -25,6 +25,7 @@ from core.session import Submitted
 from .cluster import Cluster, User, chain, cluster
 from .real import Real, await_end, children_of, real
 
+pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
 TINY = np.arange(8, dtype=np.float32).tobytes()
 STEPS = 1500  # of a long run: a millisecond each
 Work = Callable[[Real], Awaitable[None]]
@@ -218,8 +219,6 @@ CLIENT = """
 import sys, time
 import numpy as np
 import seaway as sw
-
-pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
 with sw.connect(sys.argv[1], client="victim") as s:
     x = sw.put(np.ones((8, 4), np.float32), sw.slice(2, island="i0"))
     x.block_until_ready()

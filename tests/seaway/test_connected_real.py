@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 
+pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
 P: Any = PartitionSpec
 psum: Any = jax.lax.psum
 
@@ -40,8 +41,6 @@ def shared() -> Iterator[sw.Session]:
 
 PAPER = """
 import numpy as np, seaway as sw
-
-pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
 
 def devices(n): return sw.slice(devices=n)
 a = sw.jit(lambda x: x * 2., devices=devices(2))

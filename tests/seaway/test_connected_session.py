@@ -22,6 +22,7 @@ from core.session import Limits
 from seaway.connected import port
 from seaway.connected.interrupts import Shield
 
+pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
 ROOT = Path(__file__).parents[2]
 ALL = sw.slice(devices=4)
 quick = sw.synthetic("quick", devices=ALL, duration="50us")
@@ -239,8 +240,6 @@ def test_what_must_not_be_torn_hears_of_ctrl_c_when_it_is_whole() -> None:
 SCRIPT = """
 import os, signal, sys, time
 import seaway as sw
-
-pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
 session = sw.local(hosts=2, platform="timed").open()
 print(*[child.pid for child in session.driver.agents], flush=True)
 {then}

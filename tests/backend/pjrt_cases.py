@@ -236,6 +236,7 @@ def test_what_is_freed_is_freed_behind_what_was_enqueued_with_it(rig: Rig) -> No
     rig.devices.free(x)
     rig.wait(e.Finished)
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
+    rig.settle()  # x is freed by a thread behind the step that read it
     held = rig.devices.usage()
     rig.devices.free(made)
     rig.settle()

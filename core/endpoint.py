@@ -122,6 +122,7 @@ class Endpoint:
         self._reach = reach
         self._peers: dict[int, Peer] = {}
         self._heap: list[tuple[int, int]] = []  # (wake-up, peer); a stale entry wakes us early, no more
+        self._due: int | None = None  # when we last asked to be woken
         self._events: deque[Effect] = deque()  # for the machine
         self._out: list[Effect] = []
 
@@ -134,6 +135,8 @@ class Endpoint:
 
     def handle(self, event: Effect, now: int) -> list[Effect]:
         self._out = []
+        if self._due is not None and now - self._due > self._lease // 8:
+            self._overslept(now)
         match event:
             case PacketCame():
                 self._packet(event.peer, event.packet, now)
@@ -153,10 +156,9 @@ class Endpoint:
     def next_wakeup(self) -> int | None:
         """Never too late; it may be early, and the wake-up then does nothing."""
         machine = self.machine.next_wakeup()
-        if not self._heap:
-            return machine
-        links = self._heap[0][0]
-        return links if machine is None or links < machine else machine
+        links = self._heap[0][0] if self._heap else machine
+        self._due = links if machine is None or (links is not None and links < machine) else machine
+        return self._due
 
     def linked(self, peer: int) -> bool:
         return peer in self._peers
@@ -258,6 +260,14 @@ class Endpoint:
             self._out.append(Hang(number, reason))
 
     # --- links ------------------------------------------------------------------------------------------
+
+    def _overslept(self, now: int) -> None:
+        """This process has not run: it was stopped, or starved. What peers said meanwhile has still to be read, so
+        their silence is counted from now on."""
+        assert self._due is not None
+        for peer in self._peers.values():
+            peer.link.excuse(now - self._due, now)
+        self._due = None
 
     def _obey(self, number: int, peer: Peer, commands: list[Command], now: int) -> None:
         for command in commands:

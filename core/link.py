@@ -166,6 +166,10 @@ class Link:
         )
         return [self._bare(now)] if self.state != "down" and now >= due else []
 
+    def excuse(self, silence: int, now: int) -> None:
+        """Nobody was here to listen for so long: that is no sign of the peer's death."""
+        self._heard_at = min(now, self._heard_at + silence)
+
     # --- what the events share
 
     def _move(self, event: str) -> None:

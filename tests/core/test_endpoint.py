@@ -214,6 +214,26 @@ def test_silence_for_a_lease_ends_it_and_both_can_begin_again() -> None:
     assert pair.mouths[1].heard[2:] == ["connected", 7]
 
 
+def test_who_has_not_listened_does_not_take_that_for_silence() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.flow()
+    due = pair.ends[0].next_wakeup()
+    assert due is not None and due <= LEASE // 4
+    pair.now = 3 * LEASE  # a process that was stopped; its peer was not, and says nothing now
+    pair.feed(0, Wakeup())
+    assert pair.mouths[0].heard == ["connected"]
+    assert pair.ends[0].next_wakeup() is not None
+    pair.now += LEASE // 10
+    pair.feed(0, Wakeup())
+    assert pair.mouths[0].heard == ["connected"]
+    while pair.now < 4 * LEASE and (at := pair.ends[0].next_wakeup()) is not None:
+        pair.now = at
+        pair.feed(0, Wakeup())
+    assert len(pair.mouths[0].heard) == 2, "silence that it has listened to ends the link"
+    assert 3 * LEASE < pair.now <= 4 * LEASE
+
+
 def test_one_end_may_think_the_other_lost_while_the_other_does_not() -> None:
     pair = Pair()
     pair.connect()

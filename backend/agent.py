@@ -35,7 +35,7 @@ from .blobs import Blobs
 from .calls import Wrong
 from .cargo import Misfit, Overflow, Sink, Source
 from .devices import Devices, World
-from .node import GATHER, Load, Node, loaded, new_server
+from .node import Load, Node, loaded, new_server, pause_after
 from .worlds import world_name
 
 log = logging.getLogger("seaway.agent")
@@ -89,9 +89,9 @@ class Ends:
             self._tell()
 
     def _tell(self) -> None:
-        self._next = self._node.loop.time() + GATHER
         with self._lock:
             said, self._said = self._said, []
+        self._next = self._node.loop.time() + pause_after(len(said))
         for together, events in groupby(said, lambda event: isinstance(event, e.Finished)):
             if together:
                 ends = cast(tuple[e.Finished, ...], tuple(events))

@@ -22,6 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from core import policy as policies
 from core.controller import Bounds, Config
 from core.errors import Impossible
@@ -32,7 +34,7 @@ from core.topology import Cluster
 from . import metrics
 from .access import Refused, read
 from .children import end_with_parent
-from .server import LEASE, Server
+from .server import LEASE, REAL, Server
 from .status import status_of
 
 DRAIN = 10.0  # seconds for runs under way to end, when it is told to end
@@ -112,7 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def serve(chosen: argparse.Namespace) -> int:
     access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
-    config = Config(window=chosen.window, fanout=chosen.fanout, bounds=bounds_of(chosen.hard_bound))
+    config = msgspec.structs.replace(
+        REAL, window=chosen.window, fanout=chosen.fanout, bounds=bounds_of(chosen.hard_bound)
+    )
     if chosen.metrics_port:
         metrics.place_of(chosen.metrics_port)
     state = remembered(Path(chosen.state) if chosen.state else None)

@@ -36,8 +36,10 @@ from .parcels import Address, Packet
 STREAM = "/seaway.Node/Stream"
 RETRY = 0.05  # seconds between attempts to reach a peer, at first
 RETRY_MOST = 1.0
-# A message costs far more than what is in it: the first goes at once, and what follows it so closely goes together.
-GATHER = 0.001  # seconds
+# A message costs far more than what is in it: the first goes at once, and what follows it closely goes together. The
+# more went together, the longer is waited for more: who talks back and forth waits little, a stream is cheap.
+GATHER = 0.001  # seconds, for each that went ...
+GATHER_MOST = 0.004  # ... and no longer
 SMALL = 16 << 10  # bytes: of larger ones the contents are what costs
 REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
@@ -104,6 +106,11 @@ class Outbox:
             size += len(parcel.packet) + len(parcel.contents) if isinstance(parcel, Packet) else 64
             found.append(parcel)
         return found
+
+
+def pause_after(number: int) -> float:
+    """Seconds between a message of so many parcels, or a report of so many ends, and the next."""
+    return min(GATHER * number, GATHER_MOST)
 
 
 def loaded(load: Load) -> bytes:
@@ -387,7 +394,7 @@ class Node:
             data = parcels.encode(batch)
             await put(data)
             if len(data) < SMALL:
-                await asyncio.sleep(GATHER)
+                await asyncio.sleep(pause_after(len(batch)))
 
     async def _read(self, peer: int, read: Read, outbox: Outbox) -> None:
         while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:

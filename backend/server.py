@@ -90,6 +90,10 @@ class Names:
         ]
 
 
+# On devices a step may be shorter than the way of a message: many of them are under way then.
+REAL = Config(window_span=5_000_000)
+
+
 class Server:
     """`bind`: where to listen, "127.0.0.1:0" any free port of this machine alone. `kept`: a folder for what a later
     start is to know. Use within an asyncio loop."""
@@ -106,7 +110,7 @@ class Server:
         self.trace = trace if trace is not None else Trace()
         self.secret = secret or secrets.token_bytes(32)
         self.controller = Controller(
-            cluster, policy, config or Config(), incarnation=incarnation, trace=self.trace
+            cluster, policy, config or REAL, incarnation=incarnation, trace=self.trace
         )
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.controller, identity, lease)

@@ -1,8 +1,8 @@
 """Where an island's gangs queue: a *lane* is one place with what waits for it, a *domain* is lanes that
 overlap.
 
-A lane is open while each of its devices has fewer gangs ahead than the window allows and nobody holds it
-back. It learns that from counters, one an atom, at the moment an atom fills up or gets room again: nothing
+A lane is open while each of its devices has room in the window (a number of gangs; more, as long as they are short)
+and nobody holds it back. It learns that from counters, one an atom, at the moment an atom fills up or gets room again: nothing
 is searched, and 2048 devices that are always used together are one counter. Neighbours are the lanes that
 share a device with it.
 
@@ -15,9 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from .atoms import Atoms
 from .policy.base import Board
 from .spans import count
+
+
+class Window(msgspec.Struct, frozen=True):
+    """How far the order runs ahead of a device: so many `gangs`; and up to `most`, while those that are ahead take less
+    than `span` nanoseconds together. What is short is not decided much earlier by that, and the way of a message to
+    the host and back is covered by many of them only."""
+
+    gangs: int
+    span: int = 0
+    most: int = 0
+
+    def full(self, ahead: int, load: int) -> bool:
+        return ahead >= self.gangs and (load >= self.span or ahead >= self.most)
 
 
 class Lane:
@@ -61,7 +76,7 @@ class Domain:
 
 
 class Lanes:
-    def __init__(self, atoms: Atoms, window: int, early: bool, tell: Callable[..., None]) -> None:
+    def __init__(self, atoms: Atoms, window: Window, early: bool, tell: Callable[..., None]) -> None:
         self.atoms = atoms
         self.window = window
         self.early = early  # whether tickets that are not ripe may enter at all
@@ -70,6 +85,7 @@ class Lanes:
         self._tell = tell  # what has happened, and to which domains
         self._domains = 0
         self._ahead: dict[int, int] = {}  # gangs in the order, by atom
+        self._load: dict[int, int] = {}  # and what they take together
         self._watch: dict[int, list[Lane]] = {}  # lanes, by atom
         atoms.splits.append(self._split)
 
@@ -78,6 +94,9 @@ class Lanes:
 
     def ahead(self, atom: int) -> int:
         return self._ahead.get(atom, 0)
+
+    def is_full(self, atom: int) -> bool:
+        return self.window.full(self._ahead.get(atom, 0), self._load.get(atom, 0))
 
     def refresh(self, lane: Lane) -> None:
         """Call when anything has changed that decides whether a gang may enter from here."""
@@ -91,30 +110,34 @@ class Lanes:
         elif domain.open.pop(lane.key, None) is not None and not domain.open:
             del self.live[domain.id]
 
-    def enter(self, lane: Lane) -> None:
+    def enter(self, lane: Lane, cost: int) -> None:
         """One more gang in the order, on all devices of this place."""
         lane.flying += 1
-        ahead, window = self._ahead, self.window
-        for atom in self.atoms.of(lane.key):
-            ahead[atom] = now = ahead.get(atom, 0) + 1
-            if now == window:
-                for other in self._watch[atom]:
-                    other.full += 1
-                    if other.full == 1:
-                        self.refresh(other)
+        for atom in self._changed(lane, 1, cost):
+            for other in self._watch[atom]:
+                other.full += 1
+                if other.full == 1:
+                    self.refresh(other)
 
-    def leave(self, lane: Lane) -> None:
+    def leave(self, lane: Lane, cost: int) -> None:
         """One gang fewer."""
         lane.flying -= 1
-        ahead, last = self._ahead, self.window - 1
-        for atom in self.atoms.of(lane.key):
-            ahead[atom] = now = ahead[atom] - 1
-            if now == last:
-                for other in self._watch[atom]:
-                    other.full -= 1
-                    if not other.full:
-                        self.refresh(other)
+        for atom in self._changed(lane, -1, -cost):
+            for other in self._watch[atom]:
+                other.full -= 1
+                if not other.full:
+                    self.refresh(other)
         self.rest(lane)
+
+    def _changed(self, lane: Lane, gangs: int, cost: int) -> list[int]:
+        """Which of its atoms have become full by this, or have room again."""
+        ahead, load, full, found = self._ahead, self._load, self.window.full, []
+        for atom in self.atoms.of(lane.key):
+            count, spent = ahead.get(atom, 0), load.get(atom, 0)
+            if full(count, spent) != full(count + gangs, spent + cost):
+                found.append(atom)
+            ahead[atom], load[atom] = count + gangs, spent + cost
+        return found
 
     def bar(self, lane: Lane, other: Lane) -> None:
         """Nothing enters from `lane` before something from `other` has, or either has changed."""
@@ -142,7 +165,7 @@ class Lanes:
                 lane.near[other.key] = other
                 other.near[key] = lane
             self._watch[atom].append(lane)
-            lane.full += self.ahead(atom) >= self.window
+            lane.full += self.is_full(atom)
         return lane
 
     def _split(self, old: int, new: int) -> None:
@@ -151,8 +174,8 @@ class Lanes:
             return
         self._watch[new] = list(self._watch[old])
         if self.ahead(old):
-            self._ahead[new] = self._ahead[old]
-        if self.ahead(old) >= self.window:
+            self._ahead[new], self._load[new] = self._ahead[old], self._load[old]
+        if self.is_full(old):
             for lane in self._watch[new]:
                 lane.full += 1
 

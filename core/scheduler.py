@@ -4,10 +4,10 @@ policy says.
 `offer` a gang when all that it waits for in other orders has entered them; `pick` until there is none;
 `finished` when one is over. Four rules hold whatever the policy:
 
-**Window.** A gang is eligible when each of its devices has fewer than `window` gangs ahead of it. The
-window covers the way of a message to a host and back, so that devices do not run dry; a longer one only
-makes the policy decide earlier than it must. It is a window a *device*: work on half of the island does not
-keep the other half waiting.
+**Window.** A gang is eligible when each of its devices has fewer than `window` gangs ahead of it, or more of them where
+they are short (`lanes.Window`). The window covers the way of a message to a host and back, so that devices do not run
+dry; a longer one only makes the policy decide earlier than it must. It is a window a *device*: work on half of the
+island does not keep the other half waiting.
 
 **Work conservation.** While some gang is eligible, one is picked. What the devices could do is never kept
 from them for the sake of a share or of a priority; the two exceptions are below, and both have a bound.
@@ -50,7 +50,7 @@ import msgspec
 from . import spans
 from .atoms import Atoms
 from .errors import Illegal
-from .lanes import Domain, Lane, Lanes, connected
+from .lanes import Domain, Lane, Lanes, Window, connected
 from .policy.base import Board, Policy, Ready, Ticket
 from .policy.fifo import Fifo
 
@@ -82,14 +82,15 @@ class Scheduler:
         self,
         atoms: Atoms,
         policy: Policy | type[Policy],
-        window: int = 2,
+        window: int | Window = 2,
         max_passes: int = 8,
         early: Early = "idle",
         *,
         quiet: int = 1_000_000_000,
     ) -> None:
-        if window < 1 or max_passes < 0:
-            raise ValueError(f"a window of {window} and {max_passes} passes: want at least 1 and 0")
+        window = Window(window) if isinstance(window, int) else window
+        if window.gangs < 1 or max_passes < 0:
+            raise ValueError(f"a window of {window.gangs} and {max_passes} passes: want at least 1 and 0")
         self.policy = policy() if isinstance(policy, type) else policy
         self.max_passes = max_passes
         self.early = early
@@ -134,7 +135,7 @@ class Scheduler:
     def finished(self, ticket: Ticket) -> None:
         """A gang of the order is over, whatever became of it: its devices have room."""
         _move(ticket, "finish")
-        self._lanes.leave(self._lanes.known[ticket.place])
+        self._lanes.leave(self._lanes.known[ticket.place], ticket.cost)
 
     def ripen(self, ticket: Ticket) -> None:
         """Its inputs are here, or at least what makes them has finished."""
@@ -229,7 +230,9 @@ class Scheduler:
         lane = self._lanes.known[ticket.place]
         lane.passes = 0
         lane.seen[ticket.client] = now
-        self._lanes.enter(lane)  # before it leaves its queue, so that the lane does not die in between
+        self._lanes.enter(
+            lane, ticket.cost
+        )  # before it leaves its queue, so that the lane does not die in between
         self._take(ticket, "enter")
         self._tell("entered", ticket, domain.id, now)
 
@@ -334,9 +337,9 @@ class Scheduler:
         if self.paused:
             return "paused", "the island is changing"
         if lane.full:
-            full = [atom for atom in self._atoms.of(lane.key) if lanes.ahead(atom) >= lanes.window]
+            full = [atom for atom in self._atoms.of(lane.key) if lanes.is_full(atom)]
             where = spans.text(spans.union(*(self._atoms.devices(atom) for atom in full)))
-            return "window", f"{lanes.window} gangs are ahead on devices {where}"
+            return "window", f"{max(map(lanes.ahead, full))} gangs are ahead on devices {where}"
         if lane.barred is not None:
             where = spans.text(self._atoms.devices_of_key(lane.barred.key))
             return "passed", f"a gang on devices {where} has been passed too often, and goes first"

@@ -16,6 +16,7 @@ from ..buffers import Buffers
 from ..effects import Tell
 from ..footprint import Footprints
 from ..invariants.observations import Observation
+from ..lanes import Window
 from ..ledger import Ledger
 from ..lowering import Lowerings, cut
 from ..messages import Blame, Compiled, ForgetStep
@@ -125,7 +126,8 @@ class Books:
 
     def _island(self, index: int, policy: Callable[[], Policy]) -> IslandBook:
         config = self.config
-        scheduler = Scheduler(self.atoms, policy(), config.window, config.max_passes, config.early)
+        window = Window(config.window, config.window_span, config.window_most)
+        scheduler = Scheduler(self.atoms, policy(), window, config.max_passes, config.early)
         return IslandBook(self.cluster.islands[index], scheduler, (self.incarnation << 20) - 1)
 
     def scheduler(self, island: int) -> Scheduler:

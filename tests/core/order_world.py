@@ -11,6 +11,7 @@ from typing import Literal
 
 from core import spans
 from core.atoms import Atoms
+from core.lanes import Window
 from core.policy import Policy
 from core.scheduler import Scheduler, Ticket
 
@@ -21,14 +22,14 @@ class OrderWorld:
     def __init__(
         self,
         policy: Policy | type[Policy],
-        window: int = 2,
+        window: int | Window = 2,
         max_passes: int = 8,
         early: Early = "idle",
         quiet: int = 100,
     ) -> None:
         self.atoms = Atoms()
         self.scheduler = Scheduler(self.atoms, policy, window, max_passes, early, quiet=quiet)
-        self.window = window
+        self.window = Window(window) if isinstance(window, int) else window
         self.quiet = quiet
         self.early = early
         self.may_fault = False  # the policy is meant to fail
@@ -70,15 +71,17 @@ class OrderWorld:
     def devices(self, ticket: Ticket) -> frozenset[int]:
         return self.places[ticket.place]
 
+    def ahead(self, device: int) -> tuple[int, int]:
+        """Gangs, and what they take."""
+        costs = [each.cost for each in self.flying if device in self.devices(each)]
+        return len(costs), sum(costs)
+
     def overlap(self, one: Ticket, other: Ticket) -> bool:
         return not self.devices(one).isdisjoint(self.devices(other))
 
     def room(self, ticket: Ticket) -> bool:
         """Whether each of its devices has fewer gangs ahead than the window."""
-        return all(
-            sum(device in self.devices(ahead) for ahead in self.flying) < self.window
-            for device in self.devices(ticket)
-        )
+        return all(not self.window.full(*self.ahead(device)) for device in self.devices(ticket))
 
     def held(self, ticket: Ticket) -> bool:
         """Whether it must wait for its inputs."""

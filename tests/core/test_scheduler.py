@@ -7,6 +7,7 @@ import pytest
 from core import spans
 from core.atoms import Atoms
 from core.errors import Illegal
+from core.lanes import Window
 from core.policy import Fifo, Priority, Stride
 from core.scheduler import Scheduler, Ticket
 
@@ -29,6 +30,31 @@ def test_a_gang_enters_while_each_device_has_fewer_than_the_window_ahead() -> No
     assert world.scheduler.pick(0) is None
     world.finish(gangs[0])
     assert world.fill() == gangs[2:]
+
+
+def test_short_gangs_run_further_ahead_and_long_ones_do_not() -> None:
+    window = Window(2, span=50, most=4)
+    world = OrderWorld(Fifo, window)
+    short = [world.offer(0, ALL, cost=10) for _ in range(6)]
+    assert world.fill() == short[:4], "so many at most, though they take 40 of 50"
+    world.finish(short[0])
+    assert world.fill() == short[4:5]
+    world = OrderWorld(Fifo, window)
+    long = [world.offer(0, ALL, cost=30) for _ in range(4)]
+    assert world.fill() == long[:2], "two are ahead in any case, and take 60"
+    world.finish(long[0])
+    assert world.fill() == long[2:3]
+    assert "2 gangs are ahead" in world.scheduler.waiting()[0].text
+
+
+def test_the_time_that_is_ahead_is_a_devices_too() -> None:
+    world = OrderWorld(Fifo, Window(1, span=50, most=4))
+    wide = [world.offer(0, ALL, cost=30) for _ in range(2)]
+    assert world.fill() == wide
+    part, other = world.offer(1, range(2, 5), cost=5), world.offer(1, range(4, 8), cost=5)
+    assert world.fill() == []
+    world.finish(wide[0])
+    assert world.fill() == [part, other]
 
 
 def test_the_window_is_a_devices_and_not_the_islands() -> None:

@@ -25,6 +25,7 @@ class Lane:
         self._thread = threading.get_ident()
         self._items: deque[Any] = deque()
         self._rung = False
+        self.hung = False
         self.over = asyncio.Event()
 
     def put(self, parcel: Any, load: object = None) -> None:

@@ -36,6 +36,7 @@ from .parcels import Address, Packet
 STREAM = "/seaway.Node/Stream"
 RETRY = 0.05  # seconds between attempts to reach a peer, at first
 RETRY_MOST = 1.0
+GOODBYE = 2.0  # seconds for the last words to one whose connection is given up: it may never read them
 # A message costs far more than what is in it: the first goes at once, and what follows it closely goes together. The
 # more went together, the longer is waited for more: who talks back and forth waits little, a stream is cheap.
 GATHER = 0.001  # seconds, for each that went ...
@@ -73,6 +74,8 @@ class Outbox:
         self._items: deque[tuple[parcels.Any, Load | None] | None] = deque()
         self._filled = asyncio.Event()
         self._waiting = False
+        self.hung = False  # nothing more is said here
+        self.over = asyncio.Event()  # not even what is still to be sent
 
     def put(self, parcel: parcels.Any | None, load: Load | None = None) -> None:
         """None: the end."""
@@ -169,8 +172,7 @@ class Node:
         if self._timer:
             self._timer.cancel()
         for outbox in self._outboxes.values():
-            if isinstance(outbox, Lane):
-                outbox.over.set()
+            outbox.over.set()
         tasks = [*self._tasks, *self._wanted.values()]
         for task in tasks:
             task.cancel()
@@ -265,7 +267,8 @@ class Node:
         outbox.put(Packet(wire.encode_packet(packet, self._encoded[1])), load)
 
     def connected(self, peer: int) -> bool:
-        return peer in self._outboxes
+        outbox = self._outboxes.get(peer)
+        return outbox is not None and not outbox.hung
 
     # --- streams --------------------------------------------------------------------------------------------
 
@@ -284,7 +287,9 @@ class Node:
         self._wanted.pop(peer, None)
         outbox = self._outboxes.get(peer)
         if outbox is not None:
+            outbox.hung = True
             outbox.put(None)
+            self.loop.call_later(GOODBYE, outbox.over.set)
 
     async def _accept(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         said = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
@@ -335,14 +340,15 @@ class Node:
         ends = [
             asyncio.ensure_future(self._send(put, outbox)),
             asyncio.ensure_future(self._read(peer, read, outbox)),
+            asyncio.ensure_future(outbox.over.wait()),
         ]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self._down(peer, outbox)  # at once: gRPC may cancel us again, in whatever is awaited here
             for end in ends:
                 end.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
-            self._down(peer, outbox)
 
     async def _meet(self, peer: int, near: Node) -> None:
         """The life of a connection with a node of our own loop. It knows us as it would from a stream."""

@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from collections.abc import Callable, Collection
 
 LIMIT = 4 << 30  # bytes in all
+LATELY = 600.0  # seconds: what was left since then may be named by a message that is on its way
+InUse = Callable[[], Collection[str]]
 
 
 class Blobs:
-    def __init__(self, limit: int = LIMIT) -> None:
+    """`in_use`: what makes room for none, however old it is; None: nothing makes room."""
+
+    def __init__(self, limit: int = LIMIT, in_use: InUse | None = None, lately: float = LATELY) -> None:
         self._all: dict[str, bytes] = {}
-        self._limit = limit
+        self._left: dict[str, float] = {}  # when that was; the last is last
+        self._limit, self._in_use, self._lately = limit, in_use, lately
         self.nbytes = 0
+
+    def _make_room(self, nbytes: int) -> None:
+        """The oldest goes first."""
+        assert self._in_use is not None
+        used, before = self._in_use(), time.monotonic() - self._lately
+        for name in [each for each, left in self._left.items() if left < before and each not in used]:
+            if self.nbytes + nbytes <= self._limit:
+                return
+            self.nbytes -= len(self._all.pop(name))
+            del self._left[name]
 
     def keep(self, code: bytes) -> str:
         """Its name. Raises ValueError where there is no room."""
         name = hash_of(code)
         if name not in self._all:
+            if self.nbytes + len(code) > self._limit and self._in_use is not None:
+                self._make_room(len(code))
             if self.nbytes + len(code) > self._limit:
                 raise ValueError(
                     f"{len(code):,} bytes of code do not fit: {self.nbytes:,} of {self._limit:,} are taken"
                 )
             self._all[name] = code
             self.nbytes += len(code)
+        self._left.pop(name, None)
+        self._left[name] = time.monotonic()
         return name
 
     def find(self, name: str) -> bytes | None:

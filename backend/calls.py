@@ -6,6 +6,7 @@ Keep     a client leaves code with the controller's process, before the message 
 Find     a host fetches it there, by the hash of its contents
 Status   anybody who may come asks how things are
 Recorded ... or what happened: the controller's trace, page by page
+Seen     ... or how long computations took lately
 Cancel   ... or that the runs of a client end
 """
 
@@ -97,6 +98,16 @@ class Recorded(msgspec.Struct, frozen=True):
     page: int = 0
 
 
+class Seen(msgspec.Struct, frozen=True):
+    pass
+
+
+class Times(msgspec.Struct, frozen=True):
+    """By the name of a step: how many executions, and their median time in nanoseconds."""
+
+    seen: dict[str, tuple[int, int]]
+
+
 class RecordedPage(msgspec.Struct, frozen=True):
     snapshot: int
     pages: int
@@ -125,7 +136,7 @@ class Wrong(Exception):
 
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, About: Described, Keep: Kept, Find: Found, Status: Report,
-    Recorded: RecordedPage, Cancel: Cancelled,
+    Recorded: RecordedPage, Seen: Times, Cancel: Cancelled,
 }  # fmt: skip
 T = TypeVar("T")
 Answer = Callable[[Any], Awaitable[Any]]

@@ -30,15 +30,18 @@ from core.errors import Impossible
 from core.policy import Policy
 from core.presets import small
 from core.topology import Cluster
+from core.trace import Trace
 
 from . import metrics
 from .access import Refused, read
+from .blobs import LIMIT
 from .children import end_with_parent
 from .server import LEASE, REAL, Server
 from .status import status_of
 
 DRAIN = 10.0  # seconds for runs under way to end, when it is told to end
 SAID = 0.1  # seconds for their clients to hear of it
+TRACE = 256  # MiB: some three million gangs
 HARD = 600.0  # seconds: what a first step takes, nobody knows
 
 
@@ -76,6 +79,12 @@ def options() -> argparse.ArgumentParser:
         help="seconds of silence after which a process is gone (%(default)s)",
     )
     add("--state", default="", metavar="FOLDER", help="what must outlive this process; default: nothing does")
+    add(
+        "--record",
+        default="",
+        metavar="FILE",
+        help="all that the controller is told, for `seaway replay`; a new file",
+    )
     add("--token-file", default="", help="a file with the cluster's token")
     for each in ("ca", "cert", "key"):
         add(f"--{each}", default="", help="PEM file, for mutual TLS")
@@ -92,6 +101,21 @@ def options() -> argparse.ArgumentParser:
         default="",
         metavar="[ADDRESS:]PORT",
         help="figures for Prometheus; this machine alone reaches them, unless an address is given",
+    )
+    add(
+        "--code-limit",
+        type=int,
+        default=LIMIT >> 20,
+        metavar="MIB",
+        help="clients' code that is kept, here and in --state: the oldest that nobody uses goes; 0: no limit "
+        "(%(default)s)",
+    )
+    add(
+        "--trace-limit",
+        type=int,
+        default=TRACE,
+        metavar="MIB",
+        help="what the trace may take; beyond, the oldest runs are forgotten; 0: no limit (%(default)s)",
     )
     add("--verbose", action="store_true", help="log what happens")
     return found
@@ -124,7 +148,8 @@ async def serve(chosen: argparse.Namespace) -> int:
         server = Server(
             cluster_of(chosen), folder=Path(folder), policy=policy_of(chosen.policy), config=config, access=access,
             bind=chosen.bind, lease=round(chosen.lease * 1e9), incarnation=state.starts, secret=state.secret,
-            kept=Path(chosen.state) if chosen.state else None,
+            kept=Path(chosen.state) if chosen.state else None, trace=Trace(mebibytes(chosen, "trace_limit")),
+            code=mebibytes(chosen, "code_limit") or sys.maxsize, record=Path(chosen.record) if chosen.record else None,
         )  # fmt: skip
         address = await server.start()
         print(f"controller at {address}: {server.cluster.describe()}", flush=True)
@@ -157,11 +182,17 @@ async def _figures(place: str, server: Server) -> asyncio.Server:
         with server.node.lock:
             return status_of(server)
 
-    found = await metrics.serve(place, look)
+    found = await metrics.serve(place, look, lambda: not server.failure.done())
     if not metrics.protected(place):
         logging.getLogger("seaway.controller").warning("--metrics-port %s: anybody may read it", place)
     print(f"metrics at http://{metrics.address_of(found)}/metrics", flush=True)
     return found
+
+
+def mebibytes(chosen: argparse.Namespace, name: str) -> int:
+    if getattr(chosen, name) < 0:
+        raise Impossible(f"--{name.replace('_', '-')} {getattr(chosen, name)}: mebibytes, or 0 for no limit")
+    return int(getattr(chosen, name)) << 20
 
 
 def bounds_of(seconds: float) -> Bounds:

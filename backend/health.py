@@ -1,7 +1,8 @@
 """The standard health service, `grpc.health.v1.Health`, by hand: its two messages have one field each.
 
 What is asked for is "" or "seaway.Cluster", the controller itself, or the name of an island, which serves when it runs.
-Neighbours: `server`. As every call, it wants the cluster's token where there is one.
+Neighbours: `server`. It is the one service that wants no token: whoever probes (Kubernetes, a load balancer) has none,
+and learns only whether something of a name that he knows serves. So that is bounded: `WATCHERS` streams at once.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from .access import Access
 from .calls import SERVICE
 
 HEALTH = "grpc.health.v1.Health"
 SERVING, NOT_SERVING, UNKNOWN = 1, 2, 3
 EVERY = 0.5  # seconds between looks, for who watches
+WATCHERS = 64  # who do, at most
 Serves = Callable[[str], bool | None]  # None: there is no such service
 
 
@@ -36,13 +37,11 @@ def encoded(status: int) -> bytes:
     return bytes((0x08, status))
 
 
-def handlers(access: Access, serves: Serves) -> Sequence[grpc.GenericRpcHandler]:
+def handlers(serves: Serves) -> Sequence[grpc.GenericRpcHandler]:
     """`serves(service)`, called in the loop."""
+    watchers = 0
 
     async def asked(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> str:
-        shown = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
-        if not access.accepts(shown):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong or missing")
         try:
             return decoded(data)
         except ValueError as error:
@@ -57,15 +56,22 @@ def handlers(access: Access, serves: Serves) -> Sequence[grpc.GenericRpcHandler]
         return encoded(SERVING if found else NOT_SERVING)
 
     async def watch(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
+        nonlocal watchers
         service = await asked(data, context)
+        if watchers >= WATCHERS:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{watchers} watch already")
+        watchers += 1
         last = -1
-        while True:
-            found = serves(service)
-            now = UNKNOWN if found is None else SERVING if found else NOT_SERVING
-            if now != last:
-                last = now
-                yield encoded(now)
-            await asyncio.sleep(EVERY)
+        try:
+            while True:
+                found = serves(service)
+                now = UNKNOWN if found is None else SERVING if found else NOT_SERVING
+                if now != last:
+                    last = now
+                    yield encoded(now)
+                await asyncio.sleep(EVERY)
+        finally:
+            watchers -= 1
 
     methods = {
         "Check": grpc.unary_unary_rpc_method_handler(check),

@@ -14,7 +14,10 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+
+import grpc
 
 from .access import Access, Refused, read
 from .agent import Agent
@@ -22,10 +25,12 @@ from .calls import Wrong
 from .children import end_with_parent
 from .devices import Devices
 from .tpu import Seat, seat
+from .trust import add_options, rules_of
 
 log = logging.getLogger("seaway.agent")
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
 GRACE = 20.0  # seconds to be drained in
+SOON, EVERY = 1.0, 5.0  # seconds without an answer until that is said, and said again
 AGAIN = 3  # exit status inside: begin anew
 
 
@@ -62,6 +67,13 @@ def options() -> argparse.ArgumentParser:
         help="bytes of each device that programs may use; 0: what the platform says",
     )
     add("--cache", default="", metavar="FOLDER", help="compiled code is kept here between starts")
+    add(
+        "--checkpoints",
+        default="",
+        metavar="FOLDER",
+        help="clients may save and restore below it; all hosts see it",
+    )
+    add_options(found)
     add("--token-file", default="", help="a file with the cluster's token")
     for each in ("ca", "cert", "key"):
         add(f"--{each}", default="", help="PEM file, for mutual TLS")
@@ -85,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prepare(chosen)
         code = asyncio.run(serve(chosen, access))
     except (Refused, Wrong) as error:
-        print(f"seaway agent: {error}", file=sys.stderr)
+        print(f"seaway agent: {_words(error, chosen.controller)}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
         code = 130
@@ -94,6 +106,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # a member of a collective world that exits in order would wait for the others
+
+
+def _words(error: Refused | Wrong, controller: str) -> str:
+    if isinstance(error, Wrong) and error.code in (
+        grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE
+    ):  # fmt: skip
+        return (
+            f"no controller answers at {controller}: is `seaway controller` running there, and is its port open to "
+            f"this machine? (--controller HOST:PORT; with certificates: --ca, --cert, --key)"
+        )
+    return str(error)
 
 
 def prepare(chosen: argparse.Namespace) -> None:
@@ -116,10 +139,16 @@ def devices_of(chosen: argparse.Namespace) -> Devices:
         from .timed import TimedDevices
 
         return TimedDevices(chosen.devices or 1, chosen.memory)
+    rules = rules_of(chosen)
     from .pjrt import PjrtDevices
+    from .pjrt.checked import CheckedDevices
 
+    kind = PjrtDevices if rules is None else partial(CheckedDevices, rules)
     try:
-        return PjrtDevices(memory=chosen.memory, cache=cache_of(chosen.cache) if chosen.cache else None)
+        return kind(
+            memory=chosen.memory, cache=cache_of(chosen.cache) if chosen.cache else None,
+            checkpoints=Path(chosen.checkpoints).absolute() if chosen.checkpoints else None,
+        )  # fmt: skip
     except (RuntimeError, AssertionError) as error:  # what JAX raises of a platform that is not here
         reason = (str(error) or "JAX finds none").splitlines()[0]
         raise Refused(f"no {chosen.platform} device here: {reason}; --platform cpu is everywhere") from None
@@ -148,8 +177,12 @@ async def serve(chosen: argparse.Namespace, access: Access) -> int:
 
     count = chosen.hosts if chosen.platform == "timed" else 1
     agents = [_agent(chosen, access, ended, number if count > 1 else -1) for number in range(count)]
-    for agent in agents:
-        await agent.start()
+    looking = asyncio.create_task(_looking(chosen.controller))
+    try:
+        for agent in agents:
+            await agent.start()
+    finally:
+        looking.cancel()
     leaving = _leave_when_told(loop, agents)
     print(f"hosts {', '.join(str(agent.host.host) for agent in agents)} at {agents[0].address}", flush=True)
     reason = await over
@@ -159,6 +192,18 @@ async def serve(chosen: argparse.Namespace, access: Access) -> int:
         return 0
     print(f"seaway agent: dismissed: {reason}; beginning anew", file=sys.stderr)
     return AGAIN
+
+
+async def _looking(address: str) -> None:
+    """Nobody is to wonder why nothing happens."""
+    await asyncio.sleep(SOON)
+    while True:
+        print(
+            f"seaway agent: no answer yet from a controller at {address}; still asking",
+            file=sys.stderr,
+            flush=True,
+        )
+        await asyncio.sleep(EVERY)
 
 
 def _agent(chosen: argparse.Namespace, access: Access, ended: Callable[[str], None], number: int) -> Agent:

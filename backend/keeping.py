@@ -10,13 +10,17 @@ import logging
 import os
 import re
 import tempfile
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from .blobs import hash_of
+from .blobs import LATELY, LIMIT, InUse, hash_of
 from .calls import Enrol
 
+NAME = re.compile("[0-9a-f]{64}")
 log = logging.getLogger("seaway.controller")
 
 
@@ -46,31 +50,64 @@ class Known:
 
 
 class CodeFolder:
-    """Code by its hash, a file each. In any thread."""
+    """Code by its hash, a file each, of so many bytes in all; beyond that what was left longest ago goes, but for what
+    is in use, or was left lately. In any thread."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, limit: int = LIMIT, in_use: InUse = tuple, lately: float = LATELY
+    ) -> None:
+        self._folder, self._limit, self._in_use, self._lately = folder, limit, in_use, lately
+        self._nbytes = -1  # of all files, once that is known
         self._told = False
+        self._lock = threading.Lock()
 
     def keep(self, name: str, code: bytes) -> None:
         path = self._folder / name
         try:
-            if not path.exists():
+            if path.exists():
+                os.utime(path)  # it is wanted again
+            else:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 _replace(path, code)
+                self._bound(len(code))
         except OSError as error:
             if not self._told:
                 self._told = True
                 log.warning("a later start will not have clients' code: %s: %s", path, error.strerror)
 
+    def _bound(self, more: int) -> None:
+        with self._lock:
+            if self._nbytes >= 0:
+                self._nbytes += more
+                if self._nbytes <= self._limit:
+                    return
+            used, before = self._in_use(), time.time() - self._lately
+            files = sorted(_files(self._folder))
+            self._nbytes = sum(nbytes for _, nbytes, _ in files)
+            for left, nbytes, path in files:
+                unfinished = not NAME.fullmatch(path.name)  # somebody died while he wrote it
+                if left < before and (unfinished or (self._nbytes > self._limit and path.name not in used)):
+                    path.unlink(missing_ok=True)
+                    self._nbytes -= nbytes
+
     def find(self, name: str) -> bytes | None:
-        if not re.fullmatch("[0-9a-f]{64}", name):
+        if not NAME.fullmatch(name):
             return None
         try:
             code = (self._folder / name).read_bytes()
         except OSError:
             return None
         return code if hash_of(code) == name else None
+
+
+def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """(when it was left, its bytes, where)."""
+    for path in folder.iterdir():
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            continue
+        yield found.st_mtime, found.st_size, path
 
 
 def _replace(path: Path, data: bytes) -> None:

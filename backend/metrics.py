@@ -1,4 +1,4 @@
-"""Figures for Prometheus, in its text form, over the smallest HTTP there is: `GET /metrics`, and nothing else.
+"""Figures for Prometheus, in its text form, over the smallest HTTP there is: `GET /metrics`; and `GET /healthz`.
 
 Neighbours: `status`, whose figures these are; `controlling`, which opens the port where it is asked to.
 """
@@ -87,13 +87,16 @@ def place_of(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-async def serve(text: str, figures: Callable[[], dict[str, Any]]) -> asyncio.Server:
+async def serve(
+    text: str, figures: Callable[[], dict[str, Any]], healthy: Callable[[], bool] = lambda: True
+) -> asyncio.Server:
+    """`healthy`: what `/healthz` says, for probes that cannot speak gRPC, or have no certificate."""
     host, port = place_of(text)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
-                status, body = _answer(await reader.readuntil(b"\r\n\r\n"), figures)
+                status, body = _answer(await reader.readuntil(b"\r\n\r\n"), figures, healthy)
                 kind = "text/plain; version=0.0.4; charset=utf-8"
                 data = body.encode()
                 head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n"
@@ -121,10 +124,15 @@ def protected(text: str) -> bool:
     return is_loopback(f"{host}:{port}")
 
 
-def _answer(request: bytes, figures: Callable[[], dict[str, Any]]) -> tuple[str, str]:
+def _answer(
+    request: bytes, figures: Callable[[], dict[str, Any]], healthy: Callable[[], bool]
+) -> tuple[str, str]:
     words = request.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or words[0] != b"GET":
         return "405 Method Not Allowed", "GET /metrics\n"
-    if words[1].partition(b"?")[0] not in (b"/metrics", b"/"):
-        return "404 Not Found", "GET /metrics\n"
+    path = words[1].partition(b"?")[0]
+    if path == b"/healthz":
+        return ("200 OK", "ok\n") if healthy() else ("503 Service Unavailable", "the controller has failed\n")
+    if path not in (b"/metrics", b"/"):
+        return "404 Not Found", "GET /metrics, or /healthz\n"
     return "200 OK", text_of(figures())

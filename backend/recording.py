@@ -26,6 +26,7 @@ class Columns(msgspec.Struct, frozen=True):
     words: list[str]
     places: dict[int, TracedPlace]
     columns: dict[str, dict[str, bytes]]
+    since: int = 0
 
 
 class Snapshot:
@@ -34,18 +35,21 @@ class Snapshot:
     def __init__(self, trace: Trace) -> None:
         self._words, self._places = list(trace.strings.words), dict(trace.places)
         self._columns = trace.columns()  # what it hands out never changes
+        self._since = trace.since
 
     def packed(self) -> bytes:
         columns = {
             table: {name: column.tobytes() for name, column in found.items()}
             for table, found in self._columns.items()
         }
-        return zlib.compress(msgspec.msgpack.encode(Columns(self._words, self._places, columns)), 1)
+        return zlib.compress(
+            msgspec.msgpack.encode(Columns(self._words, self._places, columns, self._since)), 1
+        )
 
 
 def unpacked(data: bytes) -> Trace:
     found = msgspec.msgpack.decode(zlib.decompress(data), type=Columns)
-    return Trace.restored(found.words, found.places, found.columns)
+    return Trace.restored(found.words, found.places, found.columns, found.since)
 
 
 class Shelf:

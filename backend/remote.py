@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -38,33 +38,44 @@ ROOM = 1 << 20  # bytes of a message that are not code
 
 
 class Offer:
-    """What a buffer that was put is to hold: promised under the lock, copied outside it."""
+    """What a buffer that was put is to hold: promised under the lock, copied outside it. `again`: it may be sent more
+    than once."""
 
-    __slots__ = ("_array", "_here", "_layout", "_lock", "_source")
+    __slots__ = ("_array", "_here", "again")
 
-    def __init__(self) -> None:
+    def __init__(self, again: bool) -> None:
+        self.again = again
         self._array: Array | None = None
-        self._layout: Layout | None = None
-        self._source: ArraySource | None = None
         self._here = threading.Event()
-        self._lock = threading.Lock()
 
     def give(self, array: Array | None) -> None:
         """Nobody may write to it any more. None: it will never come."""
         self._array = array
         self._here.set()
 
-    def lies(self, layout: Layout) -> None:
-        self._layout = layout
+    def array(self) -> Array | None:
+        self._here.wait(COPYING)
+        return self._array
+
+
+class Sent:
+    """An offer on its way, to where it is to lie."""
+
+    __slots__ = ("_layout", "_lock", "_offer", "_source")
+
+    def __init__(self, offer: Offer, layout: Layout) -> None:
+        self._offer, self._layout = offer, layout
+        self._source: ArraySource | None = None
+        self._lock = threading.Lock()
 
     def read(self, chunk: Chunk) -> bytes:
         """In a copying thread."""
-        self._here.wait(COPYING)
+        array = self._offer.array()
         with self._lock:
             if self._source is None:
-                if self._array is None or self._layout is None:
+                if array is None:
                     raise LookupError(f"{chunk} is asked for, and its contents were never given")
-                self._source = ArraySource(self._array)
+                self._source = ArraySource(array)
                 self._source.lies(self._layout)
         return self._source.read(chunk)
 
@@ -101,6 +112,11 @@ class Head:
         found: calls.Report = await calls.ask(self._channel, self.access, calls.Status())
         return found.json
 
+    async def seen(self, timeout: float) -> dict[str, tuple[int, int]]:
+        """How long computations took lately, by their names."""
+        found: calls.Times = await calls.ask(self._channel, self.access, calls.Seen(), timeout)
+        return found.seen
+
     async def close(self) -> None:
         await self._channel.close()
 
@@ -123,24 +139,30 @@ class Remote:
         self.node.directory["controller"] = head.address
         self._title = f"who/{secrets.token_hex(16)}"  # until the controller has given us a number
         self._offered: dict[int, Offer] = {}  # by buffer
-        self._sources: dict[int, Offer] = {}  # by transfer
+        self._sources: dict[int, Sent] = {}  # by transfer
         self._sinks: dict[int, ArraySink] = {}  # by request
         self._coming: dict[int, int] = {}  # transfer -> request
         self._arrived: dict[int, Array] = {}  # by request
 
     # --- any thread -----------------------------------------------------------------------------------------
 
-    def act(self, act: Callable[[Client, int], T]) -> T:
-        """Call the client; what comes of it has been handed on when this returns."""
+    def act(self, act: Callable[[Any, int], T]) -> T:
+        """Call the client, as it was given; what comes of it has been handed on when this returns."""
         with self.node.lock:
             answer = act(self.client, self.node.now())
             self.node.feed(e.Called())
         return answer
 
-    def offer(self, buffer: int) -> Offer:
-        """What a buffer that was just put will hold; under the lock, with the call that put it."""
-        offer = self._offered[buffer] = Offer()
+    def offer(self, buffer: int, again: bool = False) -> Offer:
+        """What a buffer that was just put will hold; under the lock, with the call that put it. `again`: it is kept
+        until it is `Unneeded`."""
+        offer = self._offered[buffer] = Offer(again)
         return offer
+
+    def _not_wanted(self, buffer: int) -> None:
+        offer = self._offered.get(buffer)
+        if offer is not None and not offer.again:
+            del self._offered[buffer]
 
     def taken(self, request: int) -> Array | None:
         """What a get has brought; once."""
@@ -169,8 +191,8 @@ class Remote:
         match effect:
             case e.OpenSend(transfer=transfer, buffer=buffer, source=layout) if buffer in self._offered:
                 assert layout is not None
-                offer = self._sources[transfer] = self._offered.pop(buffer)
-                offer.lies(layout)
+                self._sources[transfer] = Sent(self._offered[buffer], layout)
+                self._not_wanted(buffer)
             case e.Sent(transfer=transfer):
                 self._sources.pop(transfer, None)
             case e.OpenRecv(transfer=transfer, buffer=request, target=layout):
@@ -184,14 +206,25 @@ class Remote:
                 sink = self._sinks.pop(request)
                 if blame is None:
                     self._arrived[request] = sink.array()
+            case e.GetAgain(request=request, transfer=transfer):
+                del self._coming[transfer], self._sinks[request]
+            case _:
+                self._forget(effect)
+        self._heard(effect)
+
+    def _forget(self, effect: e.Effect) -> None:
+        """Offers that will not be asked for any more."""
+        match effect:
             case e.CallRefused(what="put", name=buffer):
-                self._offered.pop(buffer, None)
+                self._not_wanted(buffer)
             case e.BuffersReady(buffers=buffers, blame=blame) if blame is not None:
+                for buffer in buffers:
+                    self._not_wanted(buffer)
+            case e.Unneeded(buffers=buffers):
                 for buffer in buffers:
                     self._offered.pop(buffer, None)
             case _:
                 pass
-        self._heard(effect)
 
     def _contents(self, chunk: Chunk) -> Load:
         """A chunk may be sent again when its receiver has all, and its source is gone: nobody reads it."""

@@ -29,10 +29,12 @@ from core.trace import Trace
 
 from . import access, calls, health, parcels
 from .access import Access
-from .blobs import Blobs
+from .blobs import LIMIT, Blobs
 from .calls import Wrong
 from .children import Children
+from .durations import durations
 from .enrolment import Enrolment
+from .eventlogs import Recording
 from .keeping import CodeFolder, Known
 from .node import Node, new_server
 from .recording import Shelf, Snapshot
@@ -96,13 +98,14 @@ REAL = Config(window_span=5_000_000)
 
 class Server:
     """`bind`: where to listen, "127.0.0.1:0" any free port of this machine alone. `kept`: a folder for what a later
-    start is to know. Use within an asyncio loop."""
+    start is to know. `code`: bytes of code that it keeps. `record`: a file for all that the controller is told. Use
+    within an asyncio loop."""
 
     def __init__(
         self, cluster: Cluster, *, folder: Path, policy: Callable[[], Policy] = Fifo, config: Config | None = None,
         access: Access | None = None, bind: str = "127.0.0.1:0", lease: int = LEASE, beat: int = BEAT,
         incarnation: int = 0, secret: bytes = b"", platform: str = "cpu", trace: Trace | None = None,
-        kept: Path | None = None,
+        kept: Path | None = None, record: Path | None = None, code: int = LIMIT,
     ) -> None:  # fmt: skip
         self.cluster, self.access, self._bind = cluster, access or Access(), bind
         self.access.may_bind(bind)
@@ -112,8 +115,9 @@ class Server:
         self.controller = Controller(
             cluster, policy, config or REAL, incarnation=incarnation, trace=self.trace
         )
+        self.log = Recording(self.controller, record, policy, Node.now()) if record else None
         identity = secrets.randbits(30) + 1
-        endpoint = for_controller(self.controller, identity, lease)
+        endpoint = for_controller(self.log or self.controller, identity, lease)
         names = Names(cluster.hosts, self.secret, endpoint.linked)
         self.node = Node(endpoint, self._perform, names, access=self.access, failed=self._fail)
         self.children = Children(folder)
@@ -122,8 +126,8 @@ class Server:
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
         self.enrolment = Enrolment(cluster, self._connected, Known(kept / "agents.json") if kept else None)
-        self.blobs = Blobs()
-        self._code = CodeFolder(kept / "code") if kept else None
+        self.blobs = Blobs(code, self._code_in_use)
+        self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
         self._shelf = Shelf()
         self.told: list[str] = []  # what the controller has had to say, the last of it
         self.failure: asyncio.Future[None] = self.node.loop.create_future()
@@ -138,9 +142,10 @@ class Server:
         answers: dict[type[msgspec.Struct], calls.Answer] = {
             calls.Enrol: self._enrol, calls.About: self._about, calls.Keep: self._keep, calls.Find: self._find,
             calls.Status: self._status, calls.Recorded: self._recorded, calls.Cancel: self._cancel,
+            calls.Seen: self._seen,
         }  # fmt: skip
         self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers))
-        self._grpc.add_generic_rpc_handlers(health.handlers(self.access, self.serves))
+        self._grpc.add_generic_rpc_handlers(health.handlers(self.serves))
         port = self.access.bind(self._grpc, self._bind)
         await self._grpc.start()
         self.address = f"{self._bind.rpartition(':')[0]}:{port}"
@@ -156,6 +161,8 @@ class Server:
         await self.node.stop()
         await self._grpc.stop(0.2)
         await asyncio.to_thread(self.children.end_all)
+        if self.log is not None:
+            await asyncio.to_thread(self.log.close)
 
     def _fail(self, error: BaseException) -> None:
         log.error("the controller failed: %s", error, exc_info=error)
@@ -198,6 +205,14 @@ class Server:
             await asyncio.to_thread(self._code.keep, name, request.code)
         return calls.Kept(name)
 
+    def _code_in_use(self) -> set[str]:
+        """By programs that are registered."""
+        with self.node.lock:
+            records = [
+                record for session in self.controller.books.sessions.values() for record in session.programs.values()
+            ]  # fmt: skip
+            return {each.code for record in records for each in record.ir.computations if each.code}
+
     async def _find(self, request: calls.Find) -> calls.Found:
         code = self.blobs.find(request.hash)
         if code is None and self._code is not None:
@@ -217,6 +232,10 @@ class Server:
                 snapshot = Snapshot(self.trace)
             number = await asyncio.to_thread(self._shelf.put, snapshot)
         return self._shelf.page(number, request.page)
+
+    async def _seen(self, request: calls.Seen) -> calls.Times:
+        with self.node.lock:
+            return calls.Times(durations(self.trace))
 
     async def _cancel(self, request: calls.Cancel) -> calls.Cancelled:
         """As if the client had said it."""

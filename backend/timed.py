@@ -64,11 +64,14 @@ class TimedDevices:
         for slot, buffer in zip(gang.outputs, command.outputs, strict=True):
             self._layouts[buffer] = plan.slots[slot].layout
         self.gangs += 1
-        self._timers[command.seq] = self._loop.call_later((end - now) / 1e9, self._over, command.seq)
+        looks = [plan.slots[slot].layout for slot in gang.outputs]
+        sizes = tuple(Shards(look).size[0] for look in looks if look.shape) if gang.irregular else ()
+        self._timers[command.seq] = self._loop.call_later((end - now) / 1e9, self._over, command.seq, sizes)
 
-    def _over(self, seq: int) -> None:
+    def _over(self, seq: int, sizes: tuple[int, ...]) -> None:
+        """An irregular gang has made as much as it may."""
         self._timers.pop(seq, None)
-        self.post(e.Finished(seq))
+        self.post(e.Finished(seq, None, sizes))
 
     def abandon(self, seqs: Sequence[int]) -> None:
         for seq in seqs:

@@ -127,21 +127,26 @@ class Client:
         self._check(ir, args, keep, dispatch)
         if len(self._runs) >= self.limits.max_runs:
             return self._block(f"{len(self._runs)} runs have not ended")
-        run = self._name("run")
+        waited, self._waited = tuple(self._waited), {}
+        think = 0 if self._since is None else max(0, now - self._since)
+        self._since = now
+        wanted = keep or (True,) * len(ir.results)
+        return self._enter(program, args, wanted, dispatch, deadline, now, waited, think)
+
+    def _enter(
+        self, program: int, args: tuple[int | bytes, ...], wanted: tuple[bool, ...], dispatch: Any, deadline: int,
+        now: int, waited: tuple[int, ...] = (), think: int = 0,
+    ) -> Submitted:  # fmt: skip
+        ir, run = self._programs[program], self._name("run")
         for index in ir.donate_args:
             buffer = args[index]
             if isinstance(buffer, int):
                 self._handles.give_up(
                     buffer, f"was donated to run {run} of {ir.name!r}; donate a copy to keep it"
                 )
-        wanted = keep or (True,) * len(ir.results)
         results = tuple([self._handles.promise() if wants else 0 for wants in wanted])
-        waited, self._waited = tuple(self._waited), {}
-        think = 0 if self._since is None else max(0, now - self._since)
-        self._since = now
         self._runs[run] = "out"
-        mode: Any = dispatch
-        self._call(Submit(run, program, args, results, mode, deadline, waited, think), now)
+        self._call(Submit(run, program, args, results, dispatch, deadline, waited, think), now)
         return Submitted(run, results)
 
     def _check(
@@ -228,6 +233,10 @@ class Client:
         while len(self._waited) > self.limits.max_runs:
             del self._waited[next(iter(self._waited))]
         self._since = now
+
+    def landed(self, request: int, blame: Blame | None) -> bool:
+        """Contents of a get have come, or will not. Whether they are asked for again: see `persistent`."""
+        return False
 
     def close(self, now: int) -> None:
         """Goodbye: what was called before still leaves; runs that have not ended are given up."""

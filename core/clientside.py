@@ -16,12 +16,14 @@ from typing import Any
 from .client import Client
 from .dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from .effects import (
+    Called,
     CallRefused,
     Came,
     Close,
     Disconnected,
     DropTransfer,
     Effect,
+    GetAgain,
     GetComing,
     OpenRecv,
     OpenSend,
@@ -62,7 +64,7 @@ class ClientSide:
                 self._drop_gets(now)
         out: list[Effect] = []
         while self._said:
-            effect = self._said.popleft()
+            effect = self._received(self._said.popleft(), now)
             if not (isinstance(effect, CallRefused) and effect.what == "sending"):  # Received will tell, once
                 out.append(effect)
             self._follow(effect, now)
@@ -95,10 +97,19 @@ class ClientSide:
             case CallRefused(what="get" | "sending", name=request, blame=blame):
                 for transfer in [each for each, known in self._gets.items() if known == request]:
                     self._to_transfer(DropTransfer(transfer, blame, ()), now)
-            case Received(transfer=transfer):
-                self._gets.pop(transfer, None)
             case _:
                 pass
+
+    def _received(self, effect: Effect, now: int) -> Effect:
+        """What has come of a get; one that broke off may be asked for again."""
+        if not isinstance(effect, Received) or effect.transfer not in self._gets:
+            return effect
+        request, blame = self._gets.pop(effect.transfer), effect.blame
+        if not self.client.landed(request, blame):
+            return effect
+        assert blame is not None, "what has come is not asked for again"
+        self._said += self.client.handle(Called(), now)
+        return GetAgain(request, effect.transfer, blame)
 
     def _drop_gets(self, now: int) -> None:
         """They die with the session: whether all hosts have been told to send, and go on, nobody knows any more."""

@@ -313,10 +313,35 @@ class Tell(Effect, frozen=True):
 
 
 class RunEnded(Effect, frozen=True):
-    """Exactly once a run that was submitted."""
+    """Exactly once a run that was submitted. `lacks`: why it was not submitted again, though it was to be: arguments
+    that are gone, and what became of them."""
 
     run: int
     blame: Blame | None = None
+    lacks: tuple[tuple[int, str], ...] = ()
+
+
+class RunAgain(Effect, frozen=True):
+    """It has failed through no fault of its own, and will be submitted again at `at`: for the `number`th time."""
+
+    run: int
+    blame: Blame
+    number: int
+    at: int
+
+
+class GetAgain(Effect, frozen=True):
+    """What has come as `transfer` is of no use: it is asked for again, under the same request."""
+
+    request: int
+    transfer: int
+    blame: Blame
+
+
+class Unneeded(Effect, frozen=True):
+    """Contents of these puts, which were kept so that they could be put again, need not be kept any more."""
+
+    buffers: tuple[int, ...]
 
 
 class BuffersReady(Effect, frozen=True):

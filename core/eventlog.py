@@ -201,9 +201,12 @@ def decode(
 
 def replay(log: Log, make_machine: Callable[[About], Machine]) -> list[Sequence[Any]]:
     """The commands that came of each event, the same to the byte; `Diverged` where they are not."""
-    machine = make_machine(log.about)
+    return list(replayed(log, make_machine(log.about)))
+
+
+def replayed(log: Log, machine: Machine) -> Iterator[Sequence[Any]]:
+    """The same, one event after another: whoever takes them may look at the machine in between."""
     hashed = CommandHash()
-    answers: list[Sequence[Any]] = []
     for index, entry in enumerate(log.entries):
         try:
             commands = machine.handle(entry.event, entry.now)
@@ -211,8 +214,7 @@ def replay(log: Log, make_machine: Callable[[About], Machine]) -> list[Sequence[
             raise Diverged(index, entry, f"{type(error).__name__}: {error}") from error
         if hashed.add(commands) != entry.commands_hash:
             raise Diverged(index, entry, "; ".join(map(str, commands)) or "(no commands)")
-        answers.append(commands)
-    return answers
+        yield commands
 
 
 def _about(first: tuple[int, bytes] | None, core: str | None, codec: EventCodec) -> About:

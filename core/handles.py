@@ -39,6 +39,10 @@ class Handles:
     def was_named(self, buffer: int) -> bool:
         return 0 < buffer <= self._last
 
+    def state(self, buffer: int) -> str:
+        """ "promised", "ready", "spoilt"; "" for one that is gone."""
+        return self._states.get(buffer, "")
+
     def check(self, buffer: int) -> None:
         if buffer in self._states:
             return

@@ -28,13 +28,19 @@ class Strings:
     def __init__(self) -> None:
         self.words: list[str] = []
         self._numbers: dict[str, int] = {}
+        self.nbytes = 0  # of their letters
 
     def add(self, word: str) -> int:
         number = self._numbers.get(word)
         if number is None:
             number = self._numbers[word] = len(self.words)
             self.words.append(word)
+            self.nbytes += len(word)
         return number
+
+    def take(self, other: Strings) -> None:
+        """Become what another is, for all who know this one."""
+        self.words[:], self._numbers, self.nbytes = other.words, dict(other._numbers), other.nbytes
 
 
 class Table:
@@ -85,6 +91,26 @@ class Table:
             self._copy()
         for name, value in values.items():
             self._columns[name][row] = value
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """These, in ascending order, and no others. The last of them mostly follow one another: they go as one."""
+        tail, last = len(rows), len(self)
+        while tail and rows[tail - 1] == last - 1:
+            tail, last = tail - 1, last - 1
+        first = rows[:tail]
+        self._columns = {
+            name: array(column.typecode, [column[row] for row in first]) + column[last:]
+            for name, column in self._columns.items()
+        }
+        self._all, self._shown = tuple(self._columns.values()), False
+
+    def replace(self, name: str, values: Iterable[int]) -> None:
+        """A whole column."""
+        self._columns = {**self._columns, name: array(self._columns[name].typecode, values)}
+        self._all = tuple(self._columns.values())
+
+    def has(self, name: str) -> bool:
+        return name in self._columns
 
     def row(self, row: int) -> dict[str, int]:
         return {name: column[row] for name, column in self._columns.items()}
@@ -155,6 +181,22 @@ class Lists:
         least, first = self.OF_STEPS.unpack_from(column, at)
         steps = _unpacked(column, at + self.OF_STEPS.size, width & ~self.STEPS, count - 1)
         return list(accumulate((step + least for step in steps), initial=first))
+
+    def take(self, other: Lists, at: int) -> int:
+        """Where another's list, stored as it is there, has come to."""
+        column = other._table.column(other._name)
+        width, count = self.HEAD.unpack_from(column, at)
+        length = self.HEAD.size + width * count
+        if width & self.STEPS:
+            length = self.HEAD.size + self.OF_STEPS.size + (width & ~self.STEPS) * (count - 1)
+        return self._keep(column[at : at + length].tobytes())
+
+    def stored(self) -> array[int]:
+        return self._table.column(self._name)
+
+    def forget(self) -> None:
+        """What is where has changed."""
+        self._lately.clear()
 
     def _keep(self, found: bytes) -> int:
         at = self._lately.get(found)

@@ -25,6 +25,7 @@ from . import spans
 from .messages import Blame
 from .spans import Spans
 from .tables import Bytes, Lists, Strings, Table, Vector
+from .trimming import NAMES, positions, trim
 
 READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = 1, 2, 4, 8, 16, 32  # bits: worked out, not seen
 PLACEHOLDER, FAILED = 64, 128  # bits: launched with contents of any value; ended with a blame
@@ -32,7 +33,7 @@ TIMES = {
     "ready": READY, "entered": ENTERED, "enqueued": ENQUEUED,
     "started": STARTED, "ended": ENDED, "skew": SKEW,
 }  # fmt: skip
-_NAMES = ("label", "step", "program", "code", "cause", "node")  # columns of interned strings
+LOOK = 64  # runs submitted, or levels, between looks at what all takes
 _OVER = {
     "clients": "closed",
     "runs": "ended",
@@ -49,9 +50,14 @@ class TracedPlace(msgspec.Struct, frozen=True):
 
 
 class Trace:
-    """`gang` and `transfer` open a row by its seq; `update` says more of it as it becomes known."""
+    """`gang` and `transfer` open a row by its seq; `update` says more of it as it becomes known.
 
-    def __init__(self) -> None:
+    limit: bytes that it may take, more or less; 0: all that there are. Of one that is bounded the oldest runs are
+    dropped, whole: it has all that happened from `since` on. `dropped`: how many rows of which table."""
+
+    def __init__(self, limit: int = 0) -> None:
+        self.limit, self.since = limit, 0
+        self._looks = 0
         self.strings = Strings()
         self.places: dict[int, TracedPlace] = {}
         self.clients = Table(client="q", label="i", weight="i", priority="i", opened="q", closed="q")
@@ -75,8 +81,9 @@ class Trace:
             "clients": self.clients, "runs": self.runs, "gangs": self.gangs, "transfers": self.transfers,
             "memory": self.memory, "arrivals": self.arrivals,
         }  # fmt: skip
-        self._lists = Lists(self.arrivals, "after")
+        self.lists = Lists(self.arrivals, "after")
         self._open: dict[str, dict[int, int]] = {name: {} for name in self.tables}  # key -> row, if not over
+        self.dropped = dict.fromkeys(self.tables, 0)
 
     # --- record ---------------------------------------------------------------------------------------------
 
@@ -92,6 +99,7 @@ class Trace:
 
     def submitted(self, run: int, client: int, call: int, program: str, now: int, deadline: int = 0) -> None:
         """`run`: the controller's number for it; `call`: the client's own. `deadline`: 0 for none."""
+        self._bound()
         word = self.strings.add(program)
         self._begin("runs", run, client, call, word, now, deadline or -1, -1, -1, -1, -1, -1, -1)
 
@@ -155,19 +163,20 @@ class Trace:
     def hosts(self, seq: int, enqueued: Sequence[int] | Vector) -> None:
         """When each host of an open gang, in order, had enqueued it. Its `enqueued` is the first of them."""
         if seq in self._open["gangs"] and len(enqueued):
-            first, at = self._lists.add(enqueued)
+            first, at = self.lists.add(enqueued)
             self._know("gangs", seq, enqueued=first, hosts=at)
 
     def ends(self, seq: int, ended: Sequence[int] | Vector) -> None:
         """When each host of an open gang, in order, had ended it, if it is no collective: then each host runs it from
         its arrival (as `hosts` says) on, whatever the others do. Its `ended` is the last of them: it is over."""
         if seq in self._open["gangs"] and len(ended):
-            first, at = self._lists.add(ended)
-            last = first + max(self._lists.get(at))
+            first, at = self.lists.add(ended)
+            last = first + max(self.lists.get(at))
             self._know("gangs", seq, over=True, ended=last, ends=at)
 
     def level(self, at: int, place: int, resident: int, committed: int, capacity: int) -> None:
         """Bytes on each device of a place, from `at` on."""
+        self._bound()
         self.memory.append(at, place, resident, committed, capacity)
 
     # --- read -----------------------------------------------------------------------------------------------
@@ -180,7 +189,7 @@ class Trace:
         runs = self.runs.column("run")
         for numbers in self.tables[table].rows():
             row: dict[str, Any] = dict(numbers)
-            for name in _NAMES:
+            for name in NAMES:
                 if name in row:
                     row[name] = self.strings.words[row[name]] if row[name] >= 0 else ""
             if table in ("gangs", "transfers"):
@@ -194,8 +203,8 @@ class Trace:
             place = self.places.get(gang["place"])
             if gang["ended"] < 0 or place is None:
                 continue
-            after = self._lists.get(gang["hosts"]) if gang["hosts"] >= 0 else []
-            ends = self._lists.get(gang["ends"]) if gang["ends"] >= 0 else []
+            after = self.lists.get(gang["hosts"]) if gang["hosts"] >= 0 else []
+            ends = self.lists.get(gang["ends"]) if gang["ends"] >= 0 else []
             last, since, until = max(ends, default=0), gang["started"], gang["ended"]
             hosts: dict[int, int] = {}  # host, counted in the island -> its place among the gang's
             for device in spans.items(place.devices):
@@ -212,15 +221,21 @@ class Trace:
     def nbytes(self) -> int:
         return sum(table.nbytes for table in self.tables.values())
 
+    def counted(self, table: str) -> int:
+        """Rows in all, those that were dropped among them."""
+        return len(self.tables[table]) + self.dropped[table]
+
     @classmethod
     def restored(
         cls,
         words: Sequence[str],
         places: Mapping[int, TracedPlace],
         columns: Mapping[str, Mapping[str, Bytes]],
+        since: int = 0,
     ) -> Trace:
         """From what `strings.words`, `places` and `columns()` of another were, as bytes. It can be added to."""
         trace = cls()
+        trace.since = since
         if set(columns) != set(trace.tables):
             raise ValueError(f"tables {sorted(columns)}, where {sorted(trace.tables)} are wanted")
         for word in words:
@@ -228,10 +243,7 @@ class Trace:
         trace.places.update(places)
         for name, table in trace.tables.items():
             table.fill(columns[name])
-        for name, over in _OVER.items():
-            table = trace.tables[name]
-            known = zip(table.keys(), table.column(over), strict=True)
-            trace._open[name] = {key: row for row, (key, at) in enumerate(known) if at < 0}
+        trace._find_open()
         return trace
 
     # --- merge ----------------------------------------------------------------------------------------------
@@ -239,6 +251,7 @@ class Trace:
     def merge(self, other: Trace) -> None:
         """Take over what another has seen of the same events (a host, say): what it adds, and what was
         unknown or only worked out here. Runs, clients and seqs mean the same in both."""
+        self.since = max(self.since, other.since)
         words = [self.strings.add(word) for word in other.strings.words]
         shift = len(self.arrivals)
         self.places.update(other.places)
@@ -259,7 +272,7 @@ class Trace:
         moved: list[int] = []
         for row in other.tables[name].rows():
             key = next(iter(row.values()))
-            for column in _NAMES:
+            for column in NAMES:
                 if row.get(column, -1) >= 0:
                     row[column] = words[row[column]]
             if "run" in row and run_rows and row["run"] >= 0:
@@ -277,6 +290,20 @@ class Trace:
         return moved
 
     # --- inside ---------------------------------------------------------------------------------------------
+
+    def _bound(self) -> None:
+        """Before rows are named: forget what there is no room for."""
+        if not self.limit:
+            return
+        self._looks += 1
+        if self._looks % LOOK == 0 and self.nbytes + self.strings.nbytes > self.limit:
+            trim(self, self.limit)
+            self._find_open()
+
+    def _find_open(self) -> None:
+        for name, over in _OVER.items():
+            table = self.tables[name]
+            self._open[name] = positions(table.keys(), table.column(over))
 
     def _begin(self, name: str, key: int, *values: int, over: bool = False) -> None:
         row = self.tables[name].append(key, *values)

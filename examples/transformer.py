@@ -1,21 +1,28 @@
 """A small transformer, trained three ways to the same losses: plain JAX on one device; data-parallel over the
 hosts of one island; as a pipeline of two stages on two islands. Then the same pipeline on simulated TPUs.
 
-python examples/transformer.py        (half a minute: XLA compiles for four processes)
+python examples/transformer.py                                  (half a minute: XLA compiles for four processes)
+python examples/transformer.py --checkpoint FOLDER              saves on the way, straight from the hosts
+python examples/transformer.py --checkpoint FOLDER --resume     goes on from there, on as many hosts as you like
 """
 
+import argparse
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.sharding import PartitionSpec
 
 import seaway as sw
 
 WORDS, LENGTH, WIDTH, HEADS = 16, 16, 32, 2
 BATCH, MICROBATCHES, STEPS = 16, 4, 10
+EVERY = 5  # steps, between two that are saved
 Tree = Any  # of arrays
+Losses = dict[int, Any]  # by step
 P: Any = PartitionSpec
 rows = P("data")
 
@@ -55,24 +62,18 @@ def loss_of(params: Tree, tokens: jax.Array, wanted: jax.Array) -> jax.Array:
     return last(params[1], first(params[0], tokens), wanted)
 
 
-# --- Adam, for the parameters of one stage or of both -------------------------------------------------------------
+# --- the optimizer, for the parameters of one stage or of both ---------------------------------------------------
+
+optimizer = optax.adamw(0.01, weight_decay=0.001)
 
 
 def start(params: Tree) -> Tree:
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    return {"params": params, "mean": zeros, "square": zeros, "steps": jnp.float32(0)}
+    return {"params": params, "optimizer": optimizer.init(params)}
 
 
 def improve(state: Tree, gradient: Tree) -> Tree:
-    n = state["steps"] + 1
-    mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["mean"], gradient)
-    square = jax.tree.map(lambda s, g: 0.99 * s + 0.01 * g * g, state["square"], gradient)
-
-    def moved(p: Any, m: Any, s: Any) -> Any:
-        return p - 0.01 * (m / (1 - 0.9**n)) / (jnp.sqrt(s / (1 - 0.99**n)) + 1e-6)
-
-    params = jax.tree.map(moved, state["params"], mean, square)
-    return {"params": params, "mean": mean, "square": square, "steps": n}
+    by, now = optimizer.update(gradient, state["optimizer"], state["params"])
+    return {"params": optax.apply_updates(state["params"], by), "optimizer": now}
 
 
 def step_of(state: Tree, tokens: jax.Array, wanted: jax.Array) -> tuple[Tree, jax.Array]:
@@ -128,46 +129,64 @@ def batch(number: int) -> tuple[Any, Any]:
     return text[:, :-1].astype(np.int32), text[:, 1:].astype(np.int32)
 
 
-def alone() -> list[Any]:
-    """Plain JAX. Returns the losses."""
-    state, step, losses = start(parameters()), jax.jit(step_of), []
+def alone() -> Losses:
+    """Plain JAX."""
+    state, step, losses = start(parameters()), jax.jit(step_of), {}
     for number in range(STEPS):
-        state, loss = step(state, *batch(number))
-        losses.append(loss)
+        state, losses[number] = step(state, *batch(number))
     return losses
 
 
-def on_one_island() -> list[Any]:
-    """All steps are under way when it returns: nothing waits for a loss."""
-    state, losses = sw.put(start(parameters()), devices=island), []
-    for number in range(STEPS):
-        state, loss = data_parallel(state, *batch(number))
-        losses.append(loss)
-    return losses
+def on_one_island(folder: Path | None = None, resume: bool = False) -> Losses:
+    state = sw.put(start(parameters()), devices=island)
+    return train(data_parallel, state, folder and folder / "one", resume)
 
 
-def on_two_islands() -> list[Any]:
+def on_two_islands(folder: Path | None = None, resume: bool = False) -> Losses:
     states = [sw.put(start(p), devices=home) for p, home in zip(parameters(), stages, strict=True)]
-    losses = []
-    for number in range(STEPS):
-        states, loss = pipelined(states, *batch(number))
-        losses.append(loss)
+    return train(pipelined, states, folder and folder / "two", resume)
+
+
+def train(step: Any, state: Tree, folder: Path | None, resume: bool) -> Losses:
+    """All steps are under way when it returns: nothing waits for a loss, nor for what is being saved."""
+    begin, losses = 0, {}
+    last = sw.checkpoint.latest(folder) if folder and resume else None
+    if folder and last is not None:
+        state, begin = sw.checkpoint.restore(folder, like=state, step=last), last + 1
+    for number in range(begin, STEPS):
+        state, losses[number] = step(state, *batch(number))
+        if folder and number % EVERY == EVERY - 1:
+            sw.checkpoint.save(folder, state, step=number, overwrite=True)  # the next step takes `state` over
     return losses
 
 
-def table(**ways: list[Any]) -> None:
-    read = {name.replace("_", " "): [float(loss) for loss in losses] for name, losses in ways.items()}
-    print("step", *(f"{name:>15}" for name in read))
-    for number, losses in enumerate(zip(*read.values(), strict=True)):
-        print(f"{number:4}", *(f"{loss:15.5f}" for loss in losses))
-    wanted, *others = read.values()
+def table(**ways: Losses) -> None:
+    names = [name.replace("_", " ") for name in ways]
+    numbers = sorted(set.intersection(*map(set, ways.values())))
+    read = [[float(losses[number]) for number in numbers] for losses in ways.values()]
+    print("step", *(f"{name:>15}" for name in names))
+    for number, *losses in zip(numbers, *read, strict=True):
+        print(f"{number:4}", *(f"{loss:15.8f}" for loss in losses))
+    wanted, *others = read
     print("alike:", all(np.allclose(each, wanted, rtol=1e-3) for each in others))
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="A small transformer, trained three ways to the same losses."
+    )
+    parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help=f"save every {EVERY} steps")
+    parser.add_argument("--resume", action="store_true", help="go on from what was saved last")
+    parser.add_argument("--hosts", type=int, default=2, help="of each island: 1, 2 or 4 (%(default)s)")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
     jax.config.update("jax_platforms", "cpu")  # type: ignore[no-untyped-call]  # this process needs no accelerator: its hosts have them
-    with sw.local(hosts=2, devices_per_host=2, islands=2):  # real devices
-        table(plain_jax=alone(), data_parallel=on_one_island(), pipeline=on_two_islands())
+    given = options()
+    saved = given.checkpoint, given.resume
+    with sw.local(hosts=given.hosts, devices_per_host=4 // given.hosts, islands=2):  # real devices
+        table(plain_jax=alone(), data_parallel=on_one_island(*saved), pipeline=on_two_islands(*saved))
     with sw.simulate("2xv3-8") as s:  # two islands of eight TPU v3 cores: shapes, and when they are ready
-        print(on_two_islands()[-1])
+        print(on_two_islands()[STEPS - 1])
         print(s.trace.summary())

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sim.noise import Noise
 
     from .arrays import Array, Run, block_until_ready, get
+    from .checkpoints import checkpoint
     from .connected.connect import connect
     from .connected.errors import NotReady, Unreachable
     from .connected.local import local
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 # Where it lives. Each is imported when it is first used: `import seaway` is fast.
 _PUBLIC = {
     "arrays": ("Array", "Run", "block_until_ready", "get"),
+    "checkpoints": ("checkpoint",),
     "connected.connect": ("connect",),
     "connected.errors": ("NotReady", "Unreachable"),
     "connected.local": ("local",),
@@ -73,9 +75,9 @@ __all__ = [  # what a user sees
     "Array", "Cancelled", "Cost", "Deadline", "Fifo", "Impossible", "NoContents", "NoSession", "Noise",
     "NotNow", "NotReady", "Pipeline", "Policy", "Priority", "Program", "ProgramError", "RoundRobin", "Run", "RunError",
     "SeawayError", "Session", "SessionClosed", "Shortest", "Slice", "Stage", "Stalled", "Stride", "Task", "Trace",
-    "TracedValueError", "Unreachable", "__version__", "block_until_ready", "client", "connect", "current_session",
-    "deadline", "get", "jit", "local", "now", "now_ns", "pipeline", "pmap", "program", "put", "roofline_costs",
-    "route", "simulate", "sleep", "slice", "spawn", "stage", "synthetic", "tpu_costs",
+    "TracedValueError", "Unreachable", "__version__", "block_until_ready", "checkpoint", "client", "connect",
+    "current_session", "deadline", "get", "jit", "local", "now", "now_ns", "pipeline", "pmap", "program", "put",
+    "roofline_costs", "route", "simulate", "sleep", "slice", "spawn", "stage", "synthetic", "tpu_costs",
 ]  # fmt: skip
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .caller import Caller
 
 LITERALS = 4096  # bytes of arguments that ride in a call
+RETRIES = 100  # at most: a run that fails more often has another reason
 
 
 class Bound:
@@ -35,9 +36,10 @@ class Bound:
 
 
 def arguments_of(
-    caller: Caller, bound: Bound, leaves: Sequence[Any]
+    caller: Caller, bound: Bound, leaves: Sequence[Any], again: bool = False
 ) -> tuple[tuple[int | bytes, ...], list[Any], list[Array]]:
-    """As core takes them; as contents (or the buffers that have them); and what is put only for this call."""
+    """As core takes them; as contents (or the buffers that have them); and what is put only for this call. `again`:
+    what is put here can be put once more, if it is lost."""
     graph = bound.graph
     if all(type(leaf) is Array for leaf in leaves):
         buffers = [_own(caller, leaf) for leaf in leaves]
@@ -49,20 +51,20 @@ def arguments_of(
     for at in graph.used:
         leaf, content = leaves[at], contents[at]
         if at in large:
-            temporary.append(_placed(caller, bound, at, leaf))
+            temporary.append(_placed(caller, bound, at, leaf, again))
             content = contents[at] = temporary[-1]._buffer
         is_buffer = isinstance(content, Buffer)
         found.append(content.name if is_buffer else avals.host_bytes(leaf, graph.args[at]))
     return tuple(found), contents, temporary
 
 
-def _placed(caller: Caller, bound: Bound, at: int, leaf: Any) -> Array:
+def _placed(caller: Caller, bound: Bound, at: int, leaf: Any, again: bool) -> Array:
     placed = bound.constants.get(at)
-    if placed is None:
+    if placed is None or placed._buffer.blame is not None:  # it was lost with its hosts
         graph = bound.graph
         home = graph.homes[at]
         assert home is not None, "an argument that no node wants is none"
-        placed = caller.put(leaf, graph.args[at], *home, f"argument {at} of {graph.name!r}")
+        placed = caller.put(leaf, graph.args[at], *home, f"argument {at} of {graph.name!r}", again)
         if at >= len(graph.args) - len(graph.captured):
             bound.constants[at] = placed
     return placed
@@ -95,6 +97,23 @@ def _own(caller: Caller, array: Array) -> Buffer:
             f"devices, not arrays; call in the owner's name, or read it and sw.put it here"
         )
     return buffer
+
+
+def checked_retries(who: str, retries: object) -> None:
+    if retries is None or (
+        isinstance(retries, int) and not isinstance(retries, bool) and 0 <= retries <= RETRIES
+    ):
+        return
+    raise ValueError(
+        f"{who}(retries={retries!r}): how often a run may be submitted again, from 0 to {RETRIES}"
+    )
+
+
+def checked_seconds(who: str, **given: object) -> None:
+    for name, seconds in given.items():
+        number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not number or not 0 < seconds < float("inf"):  # type: ignore[operator]
+            raise ValueError(f"{who}({name}={seconds!r}): seconds, more than 0")
 
 
 def has_contents(leaf: Any) -> bool:

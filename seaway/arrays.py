@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from core.messages import Blame
 from core.program import Sharding
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 class Run:
     """One execution of one program."""
 
-    __slots__ = ("blame", "caller", "due_at", "ended_at", "looked_at", "makes", "number", "program")
+    __slots__ = (
+        "blame", "caller", "due_at", "ended_at", "looked_at", "makes", "number", "program", "takes", "tries",
+    )  # fmt: skip
 
     def __init__(self, caller: Caller, number: int, program: str, due_at: int = 0) -> None:
         self.caller, self.number, self.program = caller, number, program
@@ -37,6 +40,8 @@ class Run:
         self.blame: Blame | None = None
         self.looked_at = False  # somebody has been told of its failure
         self.makes: list[Buffer] = []  # until it has ended
+        self.tries = 0  # how often it was submitted again
+        self.takes: dict[int, str] = {}  # of one that may be: what its arguments are called
 
     @property
     def done(self) -> bool:
@@ -61,6 +66,13 @@ class Run:
             self.looked_at = True
             raise run_error(self.blame)
         return self
+
+    def final(self, blame: Blame | None, lacks: tuple[tuple[int, str], ...]) -> Blame | None:
+        """How it has ended, with what there was not any more for another try."""
+        if blame is None or not lacks:
+            return blame
+        gone = ", ".join(f"{self.takes.get(name, f'buffer {name}')} is {what}" for name, what in lacks)
+        return replace(blame, cause=f"{blame.cause}; it cannot run again, since {gone}")
 
     def __repr__(self) -> str:
         state = "under way" if not self.done else "ended" if self.blame is None else f"failed: {self.blame}"
@@ -97,6 +109,8 @@ class Buffer:
 
     def settle(self, now: int, blame: Blame | None) -> None:
         """It has contents now; or never will, or no longer."""
+        if blame is not None and self.ready_at >= 0:
+            blame = replace(blame, cause=f"{self.label} is lost: {blame.cause}")
         self.blame = blame
         self.ready_at = now if blame is None else -1
 

@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.client import Client
-from core.effects import BuffersReady, CallRefused, GetComing, OpenRecv, Received, RunEnded, Tell
+from core.effects import (
+    BuffersReady,
+    CallRefused,
+    GetAgain,
+    GetComing,
+    OpenRecv,
+    Received,
+    RunAgain,
+    RunEnded,
+    Tell,
+)
 from core.messages import Blame
+from core.persistent import Persistent
 from core.program import Value
 from core.session import Blocked, Limits, Submitted
 
@@ -120,15 +130,18 @@ class Caller:
     def run(self, signature: Signature, leaves: list[Any]) -> list[Any]:
         return self.submit(signature.graph or single(signature), leaves)
 
-    def submit(self, graph: Graph, leaves: Sequence[Any]) -> list[Any]:
-        """One run: its results, by leaf."""
+    def submit(self, graph: Graph, leaves: Sequence[Any], retries: int | None = None) -> list[Any]:
+        """One run: its results, by leaf. `retries`: None stands for the session's."""
         self._may_call()
         if not graph.nodes:
             return [leaves[ref.index] for ref in graph.results if isinstance(ref, Given)]
         bound = self._programs.get(id(graph)) or self._bind(graph)
-        args, contents, temporary = arguments_of(self, bound, leaves)
+        again = self.session.retries if retries is None else retries
+        args, contents, temporary = arguments_of(self, bound, leaves, bool(again))
         due = self._due()
-        arrays = self._port.call(lambda client, now: self._submit(client, now, bound, args, due))
+        run, arrays = self._port.call(lambda client, now: self._submit(client, now, bound, args, due, again))
+        if again:
+            run.takes = {each.name: each.label for each in contents if isinstance(each, Buffer)}
         self._port.submitted(graph, contents, [array._buffer for array in arrays])
         for index in graph.donate_args:
             self._given_up(leaves[index], graph, index)
@@ -142,8 +155,8 @@ class Caller:
         return bound
 
     def _submit(
-        self, client: Client, now: int, bound: Bound, args: tuple[int | bytes, ...], due: int
-    ) -> list[Array] | Blocked:
+        self, client: Persistent, now: int, bound: Bound, args: tuple[int | bytes, ...], due: int, again: int
+    ) -> tuple[Run, list[Array]] | Blocked:
         self._release(client, now)
         if not bound.number:
             if len(self._programs) > PROGRAMS:
@@ -155,10 +168,12 @@ class Caller:
         self._tell_waited(client, now)
         dispatch = self.session.dispatch
         at = due and due + now - self.now()  # by core's clock, which may have begun before the session's
-        answer = client.submit(bound.number, args, now, keep=bound.keep, dispatch=dispatch, deadline=at)
+        answer = client.submit(
+            bound.number, args, now, keep=bound.keep, dispatch=dispatch, deadline=at, retries=again
+        )
         return answer if isinstance(answer, Blocked) else self._results(bound.graph, answer, due)
 
-    def _forget_first(self, client: Client, now: int) -> None:
+    def _forget_first(self, client: Persistent, now: int) -> None:
         """It is registered anew if it is called again."""
         for key, first in self._programs.items():
             if first.number:
@@ -166,11 +181,11 @@ class Caller:
                 client.unregister(first.number, now)
                 return
 
-    def _results(self, graph: Graph, submitted: Submitted, due: int) -> list[Array]:
+    def _results(self, graph: Graph, submitted: Submitted, due: int) -> tuple[Run, list[Array]]:
         run = self._runs[submitted.run] = Run(self, submitted.run, graph.name, due)
         arrays: list[Array] = []
         if graph.hidden:
-            return arrays
+            return run, arrays
         names = iter(graph.out_names)
         for ref, name in zip(graph.made, submitted.results, strict=True):
             aval, home, sharding = graph.output(ref)
@@ -179,7 +194,7 @@ class Caller:
             buffer = self._buffers[name] = Buffer(self, name, aval, home, sharding, run, label)
             run.makes.append(buffer)
             arrays.append(Array(buffer))
-        return arrays
+        return run, arrays
 
     def _given_up(self, leaf: Any, graph: Graph, index: int) -> None:
         if isinstance(leaf, Array):
@@ -196,18 +211,21 @@ class Caller:
 
     # --- contents -----------------------------------------------------------------------------------------
 
-    def put(self, leaf: Any, aval: Aval, home: Slice, sharding: Any, label: str) -> Array:
+    def put(
+        self, leaf: Any, aval: Aval, home: Slice, sharding: Any, label: str, again: bool = False
+    ) -> Array:
+        """`again`: its contents are kept, and put once more for a run that is submitted again."""
         self._may_call()
         spec = home.spec(self.name_of(home))
         value = Value(aval.shape, aval.dtype, 0, sharding)
 
-        def act(client: Client, now: int) -> Array | Blocked:
+        def act(client: Persistent, now: int) -> Array | Blocked:
             self._release(client, now)
-            name = client.put(value, spec, now)
+            name = client.put(value, spec, now, again=again)
             if isinstance(name, Blocked):
                 return name
             buffer = self._buffers[name] = Buffer(self, name, aval, home, sharding, None, label)
-            self._port.offer(buffer, leaf)
+            self._port.offer(buffer, leaf, again)
             return Array(buffer)
 
         return self._port.call(act)
@@ -250,7 +268,7 @@ class Caller:
     def _get(self, fetch: Fetch) -> None:
         self._may_call()
 
-        def act(client: Client, now: int) -> int | Blocked:
+        def act(client: Persistent, now: int) -> int | Blocked:
             self._release(client, now)
             request = client.get(fetch.buffer.name, now)
             if not isinstance(request, Blocked):
@@ -308,7 +326,7 @@ class Caller:
             if buffer.run is not None:
                 self._waited[buffer.run.number] = buffer.run
 
-    def _tell_waited(self, client: Client, now: int) -> None:
+    def _tell_waited(self, client: Persistent, now: int) -> None:
         """Which ends the next call depends on: with that, a recorded session can be replayed under another policy."""
         for number in [number for number, run in self._waited.items() if run.done]:
             del self._waited[number]
@@ -321,12 +339,12 @@ class Caller:
         self._dropped.append(buffer)
         self._dropped_bytes += buffer.aval.nbytes
 
-    def _release(self, client: Client, now: int) -> None:
+    def _release(self, client: Persistent, now: int) -> None:
         """With a call, for the sake of memory: but not so often that messages double."""
         if len(self._dropped) >= DROPPED or self._dropped_bytes >= DROPPED_BYTES:
             self._release_all(client, now)
 
-    def _release_all(self, client: Client, now: int) -> None:
+    def _release_all(self, client: Persistent, now: int) -> None:
         names = []
         self._dropped_bytes = 0
         while self._dropped:
@@ -356,12 +374,29 @@ class Caller:
 
     def _heard(self, effect: Any) -> None:
         match effect:
-            case RunEnded(run=number, blame=blame):
-                self._run_ended(self._runs.pop(number), blame)
+            case RunEnded(run=number, blame=blame, lacks=lacks):
+                run = self._runs.pop(number)
+                self._run_ended(run, run.final(blame, lacks))
+            case RunAgain(run=number, blame=blame, number=tries):
+                self._runs[number].tries = tries
+                log.warning("client %r: %r failed, and runs again: %s", self.name, self._runs[number], blame)
             case BuffersReady(buffers=names, blame=blame):
                 for name in names:
-                    if name in self._buffers:
-                        self._buffers[name].settle(self._port.now(), blame)
+                    buffer = self._buffers.get(name)
+                    if buffer is not None and (blame is None or buffer.blame is None):
+                        buffer.settle(self._port.now(), blame)
+            case CallRefused(what=what, blame=blame) if what not in ("get", "sending"):
+                log.info("client %r: a %s was refused: %s", self.name, what, blame)
+            case Tell(text=text):
+                log.info("client %r: %s", self.name, text)
+            case _:
+                self._heard_of_contents(effect)
+
+    def _heard_of_contents(self, effect: Any) -> None:
+        match effect:
+            case GetAgain(transfer=transfer, blame=blame):
+                self._transfers.pop(transfer, None)
+                log.info("client %r: contents are asked for again: %s", self.name, blame)
             case GetComing(request=request, rows=rows):
                 if request in self._fetches:
                     self._fetches[request].rows = rows
@@ -372,10 +407,6 @@ class Caller:
                 self._fetched(request, blame)
             case CallRefused(what="get" | "sending", name=request, blame=blame):
                 self._fetched(request, blame)
-            case CallRefused(what=what, blame=blame):
-                log.info("client %r: a %s was refused: %s", self.name, what, blame)
-            case Tell(text=text):
-                log.info("client %r: %s", self.name, text)
             case _:
                 pass
 

@@ -32,11 +32,12 @@ class Signature:
     kernel: what it costs, if that is known; else `work()` may estimate it. evaluate: contents from contents, on this
     machine; None where there is nothing to compute. key: of code and options, the same for the same. function: the
     JAX function of the leaves, for whoever compiles it; of an irregular one, to its padded arrays and their count.
+    document: in place of a function, what hosts do with their files (see `checkpoint`).
     """
 
     __slots__ = (
-        "collective", "donate", "evaluate", "expects", "function", "graph", "inputs", "irregular", "kernel", "key",
-        "name", "out_names", "out_shardings", "out_tree", "outputs", "slice", "work",
+        "collective", "document", "donate", "evaluate", "expects", "function", "graph", "inputs", "irregular", "kernel",
+        "key", "name", "out_names", "out_shardings", "out_tree", "outputs", "slice", "work",
     )  # fmt: skip
 
     def __init__(
@@ -45,12 +46,13 @@ class Signature:
         donate: tuple[int, ...] = (), irregular: bool = False, collective: bool = True,
         kernel: Kernel | None = None, work: Callable[[], Any] | None = None, evaluate: Evaluate | None = None,
         out_names: tuple[str, ...] | None = None, function: Callable[..., Any] | None = None,
+        document: bytes = b"",
     ) -> None:  # fmt: skip
         self.name, self.slice, self.key = name, home, key
         self.inputs, self.expects, self.donate = inputs, expects, donate
         self.outputs, self.out_shardings, self.out_tree = outputs, out_shardings, out_tree
         self.irregular, self.collective, self.kernel = irregular, collective, kernel
-        self.work, self.evaluate, self.function = work, evaluate, function
+        self.work, self.evaluate, self.function, self.document = work, evaluate, function, document
         self.out_names = trees.paths(out_tree) if out_names is None else out_names
         self.graph: Graph | None = None  # as a program of its own
 

@@ -72,6 +72,18 @@ class NoContents(SeawayError, ValueError):
         )
 
 
+class TimedContents(NoContents):
+    """Contents were asked of an array on `timed` devices, which have none."""
+
+    def __init__(self, what: str) -> None:
+        SeawayError.__init__(
+            self,
+            f"{what} has no contents: `timed` devices only take the time they are told, and compute nothing. Choose "
+            f"one: platform='cpu' has devices that compute, on any machine; sw.simulate(values='compute') models the "
+            f"time and computes on this machine; or read only when it is ready (block_until_ready)",
+        )
+
+
 class RunError(SeawayError, RuntimeError):
     """A run failed; arises where its results are waited for. `blame` has the parts."""
 

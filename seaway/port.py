@@ -1,6 +1,6 @@
 """What a session needs from whoever drives its clients' machines: the one seam between this library and a backend.
 
-    the user --> Array, jit, program ... --> Caller (one a client) --> Port (one a client) --> core.client.Client
+    the user --> Array, jit, program ... --> Caller (one a client) --> Port (one a client) --> core.persistent
                                              Session --> Driver (one a session)
 
 All else in this package is the same, simulated or real.
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from core.client import Client
 from core.effects import Effect
+from core.persistent import Persistent
 from core.program import Computation
 from core.session import Blocked
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .graph import Graph
 
 T = TypeVar("T")
-Act = Callable[[Client, int], T | Blocked]  # may run more than once, until it is not blocked
+Act = Callable[[Persistent, int], T | Blocked]  # may run more than once, until it is not blocked
 
 
 class Port(Protocol):
@@ -35,7 +35,7 @@ class Port(Protocol):
     def call(self, act: Act[T]) -> T:
         """The user calls. While the answer is `Blocked`, the user waits, and `act` runs again."""
 
-    def note(self, act: Callable[[Client, int], object]) -> None:
+    def note(self, act: Callable[[Persistent, int], object]) -> None:
         """The library tells the machine something by itself: no call of the user's, so it takes none of his time."""
 
     def wait(self, over: Callable[[], bool], what: str) -> None:
@@ -43,8 +43,8 @@ class Port(Protocol):
 
     def sleep(self, nanoseconds: int) -> None: ...
 
-    def offer(self, buffer: Buffer, content: Any) -> None:
-        """What a buffer that was just put holds."""
+    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
+        """What a buffer that was just put holds. `again`: it may be asked for more than once, until `Unneeded`."""
 
     def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
         """A run was submitted: arguments are contents, or Buffers."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import ambient, trees
+from .arguments import checked_retries
 from .computation import leaf_aval
 from .graph import Graph
 from .tracing import Tracer
@@ -16,11 +17,13 @@ class Program:
     """A declaration: traced anew for arguments of other shapes, bound in whichever session runs it."""
 
     def __init__(
-        self, fn: Callable[..., Any], name: str, donate: Sequence[int], static: Sequence[int]
-    ) -> None:
+        self, fn: Callable[..., Any], name: str, donate: Sequence[int], static: Sequence[int],
+        retries: int | None = None,
+    ) -> None:  # fmt: skip
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.name = name
+        self.retries = retries
         self._donate, self._static = frozenset(donate), frozenset(static)
         self._known: dict[Any, tuple[Graph, trees.Treedef]] = {}
 
@@ -29,7 +32,7 @@ class Program:
             return self.fn(*args, **kwargs)  # part of the program that calls it
         caller = ambient.caller(f"program {self.name!r}")
         graph, out_tree, leaves = self._find(args, kwargs)
-        return out_tree.unflatten(caller.submit(graph, [*leaves, *graph.captured]))
+        return out_tree.unflatten(caller.submit(graph, [*leaves, *graph.captured], self.retries))
 
     def trace(self, *args: Any, **kwargs: Any) -> Graph:
         """The program for arguments like these, without running it: `print(f.trace(x))`."""
@@ -76,18 +79,23 @@ class Program:
 
 def program(
     fn: Callable[..., Any] | None = None, *, name: str | None = None, donate_argnums: int | Sequence[int] = (),
-    static_argnums: int | Sequence[int] = (),
+    static_argnums: int | Sequence[int] = (), retries: int | None = None,
 ) -> Program:  # fmt: skip
     """Traces a function that calls computations (`sw.jit`, `sw.synthetic`, ...) into one program.
 
     Calls inside are written down, not made; data flow between slices, wherever those are. Any pytree goes in and
     comes out. Use it bare, or with options: `@sw.program(donate_argnums=0)`.
+    retries: how often a run is submitted again if the cluster failed it (a host died, the controller was restarted);
+    never for an error of its own. None: as often as its session says.
     """
+    checked_retries("sw.program", retries)
     if fn is None:
-        options: Any = {"name": name, "donate_argnums": donate_argnums, "static_argnums": static_argnums}
+        options: Any = {
+            "name": name, "donate_argnums": donate_argnums, "static_argnums": static_argnums, "retries": retries
+        }  # fmt: skip
         return functools.partial(program, **options)  # type: ignore[return-value]  # a decorator, called with one
     called = name or str(getattr(fn, "__name__", type(fn).__name__))
-    return Program(fn, called, as_numbers(donate_argnums), as_numbers(static_argnums))
+    return Program(fn, called, as_numbers(donate_argnums), as_numbers(static_argnums), retries)
 
 
 def as_numbers(numbers: int | Sequence[int] | None) -> tuple[int, ...]:

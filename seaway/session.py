@@ -57,13 +57,16 @@ class Task:
 class Session:
     """Use it with `with`: inside, computations and programs run here. Leaving waits for all that is under way."""
 
-    def __init__(self, driver: Driver, *, dispatch: Dispatch = "parallel", main: str = "main") -> None:
+    def __init__(
+        self, driver: Driver, *, dispatch: Dispatch = "parallel", main: str = "main", retries: int = 0
+    ) -> None:
         if dispatch not in ("parallel", "sequential"):
             raise ValueError(
                 f"dispatch={dispatch!r}: 'parallel' (host work ahead of the data) or 'sequential'"
             )
         self.driver = driver
         self.dispatch = dispatch
+        self.retries = retries  # of programs that say nothing else
         self._main = main
         self._callers: dict[str, Caller] = {}
         self._tasks: list[Task] = []

@@ -21,6 +21,7 @@ from sim.profiles import Profile
 from sim.profiles import profile as profile_of
 from sim.simulation import Simulation, fanout_of
 
+from .arguments import checked_retries
 from .costs.units import duration
 from .errors import Impossible, nearest
 from .session import Dispatch, Session
@@ -44,6 +45,7 @@ def simulate(
     faults: Iterable[Fault] = (),
     dispatch: Dispatch = "parallel",
     config: Config | Mapping[str, Any] | None = None,
+    retries: int = 0,
     progress: bool | None = None,
     **hardware_overrides: Any,
 ) -> Session:
@@ -58,8 +60,10 @@ def simulate(
     seed: same seed, same trace, to the byte. noise: `Noise` or its fields. faults: `sim.faults.Fault`s, or `drawn`
     ones: crashes, cuts, slow hosts, pre-emption notices, announced so that their islands are not cohorts.
     dispatch: "parallel", or "sequential" for the baseline. config: the controller's settings.
+    retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
     progress: a line after two seconds; None where it can be seen.
     """
+    checked_retries("sw.simulate", retries)
     setup = cluster if isinstance(cluster, Setup) else _setup(cluster, hardware_overrides)
     if isinstance(cluster, Setup) and hardware_overrides:
         raise ValueError(
@@ -79,7 +83,7 @@ def simulate(
         config=_config(config, setup, costs_of_hosts), faults=_faults(faults),
     )  # fmt: skip
     driver = SimDriver(simulation, values=values, sizes=sizes, costs=costs, seed=seed, progress=progress)
-    return Session(driver, dispatch=dispatch)
+    return Session(driver, dispatch=dispatch, retries=retries)
 
 
 def policy_of(policy: Policies) -> Callable[[], Policy]:
@@ -129,9 +133,10 @@ def _faults(given: Any) -> list[Fault]:
     return found
 
 
-def _struct(kind: type[Any], given: Any, what: str) -> Any:
+def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
+    """A table of settings, where it is one; what it leaves out is as in `base`."""
     if given is None or isinstance(given, kind):
-        return given
+        return given if given is not None else base
     if not isinstance(given, Mapping):
         raise TypeError(f"{what}={given!r}: a dict of settings, or a {kind.__name__}")
     known = [field.name for field in msgspec.structs.fields(kind)]
@@ -139,7 +144,8 @@ def _struct(kind: type[Any], given: Any, what: str) -> Any:
         if key not in known:
             raise ValueError(f"{what} has no {key!r}; there is {', '.join(known)}{nearest(str(key), known)}")
     try:
-        return msgspec.convert(dict(given), kind)
+        settings = {} if base is None else {name: getattr(base, name) for name in known}
+        return msgspec.convert({**settings, **given}, kind)
     except msgspec.ValidationError as error:
         reason, _, where = str(error).partition(" - at `$")
         key = where.rstrip("`").lstrip(".").partition(".")[0]
@@ -150,15 +156,19 @@ def _noise(given: Noise | Mapping[str, Any] | None) -> Noise | None:
     """`latency` may be text, with a unit."""
     if isinstance(given, Mapping) and isinstance(given.get("latency"), str):
         given = {**given, "latency": duration(given["latency"], "noise: latency")}
-    return _struct(Noise, given, "noise")  # type: ignore[no-any-return]
+    return struct_of(Noise, given, "noise")  # type: ignore[no-any-return]
 
 
 def _config(given: Config | Mapping[str, Any] | None, setup: Setup, profile: Profile) -> Config | None:
     """How wide the tree of hosts is, the profile says, unless it is given: a `Config` says all, a table need not."""
     if isinstance(given, Mapping):
         given = {"fanout": fanout_of(profile, setup.cluster), **given}
-    found: Config | None = _struct(Config, given, "config")
+    found: Config | None = struct_of(Config, given, "config")
+    return None if found is None else checked_config(found)
+
+
+def checked_config(found: Config) -> Config:
     for key, least in (("window", 1), ("max_passes", 0), ("fanout", 1), ("max_runs", 1)):
-        if found is not None and getattr(found, key) < least:
+        if getattr(found, key) < least:
             raise ValueError(f"config: {key}={getattr(found, key)}: at least {least}")
     return found

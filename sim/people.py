@@ -15,8 +15,8 @@ import simpy
 
 from core import effects as e
 from core import peers
-from core.client import Client
 from core.clientside import ClientSide
+from core.persistent import Persistent
 from core.session import Limits
 
 from .cores import CALL, READ, Share
@@ -39,9 +39,8 @@ class SimClient(Process):
     def __init__(
         self, sim: Simulation, index: int, name: str, weight: int, priority: int, limits: Limits | None
     ) -> None:
-        self.side = ClientSide(
-            Client(name, weight=weight, priority=priority, limits=limits), sim.hosts_of, chunk=sim.chunk
-        )
+        self.client = Persistent(name, weight=weight, priority=priority, limits=limits)
+        self.side = ClientSide(self.client, sim.hosts_of, chunk=sim.chunk)
         super().__init__(sim, peers.client(index + 1), self.side)
         self.index = index
         self.title = name
@@ -56,7 +55,7 @@ class SimClient(Process):
 
     @property
     def number(self) -> int:
-        return self.side.client.number
+        return self.client.number
 
     @property
     def due(self) -> int:
@@ -82,7 +81,7 @@ class SimClient(Process):
         else:
             yield self.sim.env.timeout(self.due - self.sim.now)
 
-    def call(self, act: Callable[[Client, int], T]) -> T:
+    def call(self, act: Callable[[Persistent, int], T]) -> T:
         """For a user who drives the simulation alone: run until the call is due, and make it."""
         turn = self._turn
         if turn:
@@ -92,13 +91,13 @@ class SimClient(Process):
             self.sim.run(until=self.due)
         return self.act(act)
 
-    def act(self, act: Callable[[Client, int], T]) -> T:
+    def act(self, act: Callable[[Persistent, int], T]) -> T:
         """`act` calls the client machine, now. It may return `Blocked`: then nothing has happened; try again
         after `Unblocked`."""
         now = self.sim.now
         if self._turn:
             self._turn.take()
-        result = act(self.side.client, now)
+        result = act(self.client, now)
         self._free_at = self.carry_out(self.side.handle(e.Called(), now), now)
         self.arm()
         return result

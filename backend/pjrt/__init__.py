@@ -2,7 +2,8 @@
 
 Rooms: `devices` (the interface, and which thread does what); `world` (collective worlds, joined and left), `code` and
 `blobs` (what is compiled), `launcher`, `completions` (in order, from one thread and in another), `store` and `arrays`
-(buffers), `rows` (sparse exchanges), `blames`, `line` (threads).
+(buffers), `rows` (sparse exchanges), `blames`, `line` (threads). For clients that are not trusted: `checked` (the same
+devices behind a gate), `gate`, `warden` and `checker` (a child process), `inspection` and `targets`, `verdicts`.
 """
 
 from .devices import PjrtDevices

@@ -2,7 +2,8 @@
 
 Compiled twice where inputs are donated: whether they really are is said at each launch. The same code for the same
 layouts is compiled once, whichever plans have it; what was compiled is also kept on disk, where a folder was given.
-Neighbours: `blobs`, `world`, `launcher`.
+Where clients are not trusted, `admit` has it tried in another process before it is read here (`gate`).
+Neighbours: `blobs`, `world`, `launcher`, `checked`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from . import blames, blobs
 from .world import Membership
 
 log = logging.getLogger("seaway.pjrt")
+Admit = Callable[[Code, Gang, Sequence[Layout], Sequence[Layout], Mapping[str, bytes]], None]
 MOST = 8192  # codes of plans that are remembered; nobody tells a host when it may forget one
 
 
@@ -70,8 +72,9 @@ class Codes:
         self._of: OrderedDict[tuple[int, int], Compiled] = OrderedDict()  # by (plan, code)
         self._same: OrderedDict[Any, Compiled] = OrderedDict()
         self.compiled = 0
-        _keep_on_disk(cache)
-        _wake_lapack()
+        self.admit: Admit | None = None  # raises if this is not to be compiled here
+        keep_on_disk(cache)
+        wake_lapack()
 
     def __len__(self) -> int:
         return len(self._of)
@@ -90,26 +93,32 @@ class Codes:
         """For the world that stands when it is done: one that changes meanwhile has it compiled again."""
         blame: Blame | None = None
         try:
+            self._have_admitted(plan.codes[command.code], plan, code_of)
             while not self._try(command, plan, code_of):
                 log.info("the world changed while code %s was compiled", plan.codes[command.code].name)
         except Exception as error:
             blame = blames.of(error)
         self._post(e.CodeReady(command.plan, command.code, blame))
 
+    def _have_admitted(self, code: Code, plan: Plan, code_of: Mapping[str, bytes]) -> None:
+        """Before any of it is read in this process. What is made of the core's own has no bytes of a client."""
+        if self.admit is None or not code_of:
+            return
+        gang, inputs, outputs = _what(code, plan)
+        if self._same.get(_content(code, gang, inputs, outputs)) is None:
+            self.admit(code, gang, inputs, outputs, code_of)
+
     def _try(self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes]) -> bool:
         code = plan.codes[command.code]
-        gang = plan.steps[code.step]
-        assert isinstance(gang, Gang)
+        gang, inputs, outputs = _what(code, plan)
         world = self._world
-        inputs, outputs = (
-            tuple(plan.slots[slot].layout for slot in slots) for slots in (gang.inputs, gang.outputs)
-        )
         key = _content(code, gang, inputs, outputs)
         with world.lock:
             world.changed.wait_for(lambda: world.ready)
             generation = world.generation
             made = self._same.get(key)
-            lowered = None if made is not None else self._lower(code, gang, inputs, outputs, code_of)
+            # Traced under the lock: a backend cannot be given up meanwhile.
+            lowered = None if made is not None else lower(world, code, gang, inputs, outputs, code_of)
         if lowered is not None:
             made = self._finish(*lowered)
         assert made is not None
@@ -121,24 +130,6 @@ class Codes:
                 while len(table) > MOST:
                     table.popitem(last=False)
         return True
-
-    def _lower(
-        self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
-        code_of: Mapping[str, bytes],
-    ) -> tuple[Compiled, list[Any]]:  # fmt: skip
-        """Traced under the lock: a backend cannot be given up meanwhile."""
-        made = Compiled(self._world, gang, inputs, outputs)
-        function = blobs.function_of(code, gang, inputs, outputs, code_of)
-        leaves = [blobs.look(*pair) for pair in zip(inputs, made.shardings, strict=True)]
-        whole = Layout((), "int32", gang.place, (gang.place.size,), Sharding())
-        homes = [self._world.sharding(layout) for layout in (*outputs, whole)]
-        variants = [()] if not made.given else [(), made.given]
-        return made, [
-            jax.jit(
-                function, in_shardings=made.shardings, out_shardings=tuple(homes), donate_argnums=numbers
-            ).lower(*leaves)
-            for numbers in variants
-        ]
 
     def _finish(self, made: Compiled, lowered: Sequence[Any]) -> Compiled:
         """The long part, without the lock."""
@@ -161,6 +152,34 @@ class Codes:
             )
 
 
+def _what(code: Code, plan: Plan) -> tuple[Gang, tuple[Layout, ...], tuple[Layout, ...]]:
+    """The gang that it is for, and how its inputs and outputs lie."""
+    gang = plan.steps[code.step]
+    assert isinstance(gang, Gang)
+    inputs, outputs = (
+        tuple(plan.slots[slot].layout for slot in slots) for slots in (gang.inputs, gang.outputs)
+    )
+    return gang, inputs, outputs
+
+
+def lower(
+    world: Membership, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
+    code_of: Mapping[str, bytes], platform: str = "",
+) -> tuple[Compiled, list[Any]]:  # fmt: skip
+    """Once as it is, and once more if the gang gives inputs away. `platform`: for devices that are not here."""
+    made = Compiled(world, gang, inputs, outputs)
+    function = blobs.function_of(code, gang, inputs, outputs, code_of)
+    leaves = [blobs.look(*pair) for pair in zip(inputs, made.shardings, strict=True)]
+    whole = Layout((), "int32", gang.place, (gang.place.size,), Sharding())
+    homes = tuple(world.sharding(layout) for layout in (*outputs, whole))
+    lowered = []
+    for numbers in [()] if not made.given else [(), made.given]:
+        jitted = jax.jit(function, in_shardings=made.shardings, out_shardings=homes, donate_argnums=numbers)
+        traced: Any = jitted.trace(*leaves)
+        lowered.append(traced.lower(lowering_platforms=(platform,)) if platform else traced.lower())
+    return made, lowered
+
+
 def _content(code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> Any:
     """Two codes with the same are the same program."""
     parts = tuple((part.code, part.inputs, part.outputs) for part in code.parts)
@@ -170,7 +189,7 @@ def _content(code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence
     )  # fmt: skip
 
 
-def _keep_on_disk(cache: Path | None) -> None:
+def keep_on_disk(cache: Path | None) -> None:
     if cache is None:
         return
     cache.mkdir(parents=True, exist_ok=True)
@@ -182,7 +201,7 @@ def _keep_on_disk(cache: Path | None) -> None:
         jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
-def _wake_lapack() -> None:
+def wake_lapack() -> None:
     """Linear algebra on CPUs: what JAX does when it traces such code, and blobs were traced elsewhere."""
     try:
         importlib.import_module("jax._src.lib").lapack._lapack.initialize()

@@ -4,6 +4,7 @@
                                 compiling thread    code
                                 waiting thread      completions: Finished
                                 copying thread      spills, rows that are counted
+                                others              checkpoints
 
 Every method returns at once; what is said in the enqueueing thread happens in the order of core's commands. `hosts` and
 `failed` are set by the agent, as `post` is.
@@ -25,6 +26,7 @@ from core.resharding import Hosts
 
 from ..devices import About, Array, Index, Post, World
 from . import arrays, blames, rows
+from .checkpoints import Checkpoints
 from .code import Codes
 from .completions import Completions
 from .launcher import Launcher
@@ -37,9 +39,12 @@ log = logging.getLogger("seaway.pjrt")
 
 class PjrtDevices:
     """`memory`: bytes of each device that programs may use; 0: what the platform says, if it does. `cache`: a folder in
-    which compiled code is kept. The environment (XLA_FLAGS, JAX_PLATFORMS) says which devices there are."""
+    which compiled code is kept. `checkpoints`: a folder below which clients may save; None: they may not. The
+    environment (XLA_FLAGS, JAX_PLATFORMS) says which devices there are."""
 
-    def __init__(self, *, memory: int = 0, cache: Path | None = None) -> None:
+    def __init__(
+        self, *, memory: int = 0, cache: Path | None = None, checkpoints: Path | None = None
+    ) -> None:
         self.post: Post = lambda event: None
         self.failed: Callable[[BaseException], None] = lambda error: None
         self.hosts: Hosts | None = None  # the cluster's: to whom rows of a sparse exchange go
@@ -54,7 +59,11 @@ class PjrtDevices:
         self._store = Store(self._world, self._line)
         self._codes = Codes(self._world, self._say, self._about.memory, cache)
         self._completions = Completions(self._say)
-        self._launcher = Launcher(self._store, self._codes, self._completions, self._say)
+        self._checkpoints = Checkpoints(
+            self._world, self._line, self._store, self._completions, self._say, root=checkpoints,
+            memory=self._about.memory,
+        )  # fmt: skip
+        self._launcher = Launcher(self._store, self._codes, self._completions, self._checkpoints, self._say)
 
     def _say(self, event: e.Effect) -> None:
         self.post(event)
@@ -77,6 +86,7 @@ class PjrtDevices:
             "launched": self._launcher.launched,
             "codes": len(self._codes),
             "compiled": self._codes.compiled,
+            "checkpoints": len(self._checkpoints),
         }
 
     def close(self) -> None:
@@ -89,7 +99,9 @@ class PjrtDevices:
     # --- gangs ------------------------------------------------------------------------------------------------
 
     def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
-        self._compiling.do(self._codes.compile, command, plan, blobs)
+        checkpoint = self._checkpoints.concerns(plan, command.code, blobs)
+        compiler = self._checkpoints if checkpoint else self._codes
+        self._compiling.do(compiler.compile, command, plan, blobs)
 
     def prepare(self, command: e.Prepare, plan: Plan) -> None:
         """There is nothing to do ahead: arrays are handles, and a launch takes handles."""
@@ -100,6 +112,7 @@ class PjrtDevices:
     def abandon(self, seqs: Sequence[int]) -> None:
         """At once, for the enqueueing thread may wait for room that only these can make; and then in its order."""
         self._completions.abandon(seqs)
+        self._checkpoints.abandon(seqs)
         self._line.do(self._launcher.abandon, tuple(seqs))
 
     # --- buffers ------------------------------------------------------------------------------------------------
@@ -161,6 +174,7 @@ class PjrtDevices:
     def reform(self, command: e.Reform, world: World) -> None:
         self._wanted = command.epoch
         self._completions.abandon(command.abandon)
+        self._checkpoints.abandon(command.abandon)
         self._world.interrupt()
         self._line.do(self._reform, command, world)
 
@@ -176,6 +190,7 @@ class PjrtDevices:
     def _change(self, world: World) -> bool:
         """To another world, with all that is still worth something."""
         stuck = self._completions.clear()
+        stuck = self._checkpoints.leave() or stuck
         self._store.to_host()
         self._codes.void()
         self._world.leave(stuck)

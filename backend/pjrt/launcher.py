@@ -18,6 +18,7 @@ from core.messages import Blame
 from core.plan import Gang, Plan
 
 from . import blames
+from .checkpoints import Checkpoints
 from .code import Codes, Compiled
 from .completions import Completions, Flight
 from .store import Store
@@ -27,9 +28,11 @@ class Launcher:
     """All in the enqueueing thread."""
 
     def __init__(
-        self, store: Store, codes: Codes, completions: Completions, post: Callable[[e.Effect], None]
-    ) -> None:
+        self, store: Store, codes: Codes, completions: Completions, checkpoints: Checkpoints,
+        post: Callable[[e.Effect], None],
+    ) -> None:  # fmt: skip
         self._store, self._codes, self._completions, self._post = store, codes, completions, post
+        self._checkpoints = checkpoints
         self._failed = -1  # the launch that failed
         self._held: list[tuple[e.Launch, Plan]] = []
         self.launched = 0
@@ -44,6 +47,9 @@ class Launcher:
             return
         gang = plan.steps[command.step]
         assert isinstance(gang, Gang)
+        if self._checkpoints.has(plan.id, gang.computation):
+            self._checkpoints.launch(command, plan, gang)
+            return
         code = self._codes.get(plan.id, gang.computation)
         if code is None:
             self._fail(
@@ -59,7 +65,8 @@ class Launcher:
             inputs, missing = self._inputs(command, gang, code)
             giving = (
                 bool(command.donated) and not (missing or command.placeholders) and code.giving is not None
-            )
+                and self._checkpoints.may_take(command.seq, command.donated)
+            )  # fmt: skip
             *outputs, token = (code.giving if giving else code.keeping)(*inputs)
         except Exception as error:
             blame = blames.of(error, together=not code.local)

@@ -27,7 +27,7 @@ class Buffer:
     """Its contents are in `array` (devices), or in `host` (spilled, or between two worlds), or nowhere: then it is
     void, because its maker failed, or room for what is still to come."""
 
-    __slots__ = ("array", "host", "layout", "lies", "nbytes", "reason", "spilled")
+    __slots__ = ("array", "beside", "host", "layout", "lies", "nbytes", "reason", "spilled")
 
     def __init__(self, layout: Layout, lies: Any, array: Any = None) -> None:
         self.layout = layout
@@ -37,6 +37,7 @@ class Buffer:
         self.nbytes = shard_bytes(layout)  # on each device of its place
         self.reason = ""  # why it is void
         self.spilled = False  # `host` is where core wants it
+        self.beside: Any = None  # of a token: what was read of a checkpoint, until it is on devices
 
 
 class Store:
@@ -90,7 +91,7 @@ class Store:
         buffer = self._buffers.pop(number, None)
         if buffer is not None:
             self._account(buffer, -1)
-            buffer.array = buffer.host = None
+            buffer.array = buffer.host = buffer.beside = None
 
     def spill(self, number: int) -> tuple[Buffer, Any]:
         """What is to be copied; whoever has copied it says `spilled_to`."""

@@ -21,4 +21,5 @@ srun --nodes=1 --ntasks=1 --nodelist="$head" --overlap \
 
 srun --ntasks-per-node=1 --overlap bash -c \
     'exec python -m seaway agent --controller "$0:$1" --bind "$(hostname -i | cut -d" " -f1):0" \
-     --platform tpu --rank "$SLURM_PROCID" --token-file "$2"' "$head" "$port" "$token"
+     --platform tpu --rank "$SLURM_PROCID" --token-file "$2" --cache "$HOME/.cache/seaway" \
+     ${SEAWAY_CHECKPOINTS:+--checkpoints "$SEAWAY_CHECKPOINTS"}' "$head" "$port" "$token"

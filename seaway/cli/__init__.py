@@ -10,9 +10,9 @@ from core.errors import Impossible
 
 from .. import __version__
 from ..errors import SeawayError
-from . import cluster, simulate, status
+from . import cluster, replaying, simulate, status
 
-COMMANDS = (simulate, cluster, status)
+COMMANDS = (simulate, cluster, status, replaying)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

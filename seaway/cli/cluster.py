@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from backend import controlling, hosting
+from backend import controlling, hosting, trust
 from backend.access import Access
 from backend.children import Child, Children
 
@@ -54,6 +54,13 @@ def _add_up(commands: Any) -> None:
     up.add_argument(
         "--state", default="", metavar="FOLDER", help="logs, and what `seaway down` needs to end it"
     )
+    up.add_argument(
+        "--checkpoints", default="", metavar="FOLDER", help="clients may save and restore below it"
+    )
+    up.add_argument(
+        "--record", default="", metavar="FILE", help="all that the controller is told, for `seaway replay`"
+    )
+    trust.add_trust(up)
     up.set_defaults(run=_up)
 
 
@@ -92,8 +99,9 @@ def _up(given: argparse.Namespace) -> int:
 
 def _start_controller(given: argparse.Namespace, children: Children) -> str:
     words = ["--bind", given.bind, "--policy", given.policy, "--with-parent", "--verbose"]
-    if given.cluster:
-        words += ["--cluster", given.cluster]
+    for name in ("cluster", "record"):
+        if getattr(given, name):
+            words += [f"--{name}", getattr(given, name)]
     for name in ("islands", "hosts", "devices_per_host"):
         words += [f"--{name.replace('_', '-')}", str(getattr(given, name))]
     child = children.start("controller", "backend.controlling", words, stdout=subprocess.PIPE)
@@ -118,9 +126,10 @@ def _start_agent(
         "--platform",
         given.platform,
     ]
-    children.start(
-        f"agent-{host}", "backend.hosting", [*words, "--devices", str(devices), "--with-parent", "--verbose"]
-    )
+    if given.checkpoints:
+        words += ["--checkpoints", given.checkpoints]
+    words += ["--devices", str(devices), *trust.words_of(given), "--with-parent", "--verbose"]
+    children.start(f"agent-{host}", "backend.hosting", words)
 
 
 def _await_ready(children: Children, address: str) -> None:

@@ -90,7 +90,12 @@ def _ask(address: str, access: Access, request: msgspec.Struct) -> Any:
         return asyncio.run(ask_for_it())
     except Wrong as wrong:
         if wrong.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            raise SeawayError(f"no controller answers at {address}: {wrong}") from None
+            heard = "" if wrong.code == grpc.StatusCode.DEADLINE_EXCEEDED else f": {wrong}"
+            raise SeawayError(
+                f"no controller answers at {address} (waited {PATIENCE:g} s){heard}. Is `seaway controller` or `seaway "
+                f"up` running there, is its port open to this machine, and has it certificates that --ca, --cert and "
+                f"--key should name here?"
+            ) from None
         raise SeawayError(f"the controller at {address} says: {wrong}") from None
 
 

@@ -24,6 +24,8 @@ class Code(NamedTuple):
 def code_of(signature: Signature, platforms: tuple[str, ...]) -> Code:
     """For all of these platforms in one. An irregular one's has one result more, the count of rows that are meant.
     What exporting raises has a note that says which computation it was."""
+    if signature.document:
+        return Code(hashlib.sha256(signature.document).hexdigest(), signature.document)
     if signature.function is None:
         raise TypeError(
             f"{signature.name!r} is only its cost, with nothing to compute, so no {' or '.join(platforms)} device can "

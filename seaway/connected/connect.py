@@ -7,6 +7,7 @@ from backend.access import Access, Refused
 from backend.calls import Described, Wrong
 from backend.remote import Head
 
+from ..arguments import checked_retries, checked_seconds
 from ..session import Dispatch, Session
 from ..wording import plural
 from .driver import RealDriver
@@ -20,15 +21,19 @@ PORT = 29000
 def connect(
     address: str, *, token: str = "", token_file: str = "", ca: str = "", cert: str = "", key: str = "",
     client: str = "main", dispatch: Dispatch = "parallel", timeout: float = 10.0, patience: float = 60.0,
+    retries: int = 0,
 ) -> Session:  # fmt: skip
     """A session on a cluster: `with sw.connect("grpc://head:29000", token=...) as s:`.
 
     address: of the controller. token: the cluster's, or a file that has it. ca, cert, key: PEM files, for mutual TLS.
     client: what the session's first client is called. timeout: seconds for the controller to answer. patience: seconds
     for one that went away to come back; then all that is awaited ends with `sw.Unreachable`.
+    retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
     """
     if token and token_file:
         raise ValueError("sw.connect(token=..., token_file=...): give one of the two")
+    checked_retries("sw.connect", retries)
+    checked_seconds("sw.connect", timeout=timeout, patience=patience)
     place = _place(address)
     try:
         shown = access.read(token_file, ca, cert, key)
@@ -48,7 +53,7 @@ def connect(
     except BaseException:
         loop.close()
         raise
-    return Session(driver, dispatch=dispatch, main=client)
+    return Session(driver, dispatch=dispatch, main=client, retries=retries)
 
 
 def _place(address: object) -> str:

@@ -8,11 +8,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import grpc
+
 from backend.access import Access
 from backend.calls import Described, Wrong
 from backend.recording import fetched
 from backend.remote import Head, Remote
-from core.client import Client
+from core.errors import Impossible
+from core.persistent import Persistent
 from core.program import Computation
 
 from ..computation import Signature
@@ -29,11 +32,14 @@ if TYPE_CHECKING:
 
 STEP = 0.1  # seconds between looks whether the session is over, while somebody sleeps
 HEARD = 0.5  # seconds for the controller to hear that we go, where that is in disorder
+FRESH, SEEN = 5.0, 2.0  # seconds that recorded times are good for; that they are waited for
 ENDING = 5.0  # seconds for connections to close
 
 
 class RealDriver:
     """`patience`: seconds for a controller that is out of reach to come back."""
+
+    files_here = False  # names of folders are for its hosts to understand
 
     def __init__(
         self, title: str, loop: Loop, address: str, access: Access, described: Described, *, patience: float = 60.0
@@ -43,7 +49,10 @@ class RealDriver:
         self._described = described
         self._head: Head = loop.do(_made(lambda: Head(address, access)))
         self._ports: list[RealPort] = []
+        self.contents = described.platforms != ("timed",)  # what lies there has some
         self.price_of = Pricing(described.platforms, self._keep, self.recorded)
+        self._seen: Mapping[str, tuple[int, int]] = {}
+        self._seen_until = 0.0
         self._origin = time.monotonic_ns()
         self._stopped = threading.Event()
         self._failure: BaseException | None = None
@@ -53,8 +62,8 @@ class RealDriver:
     # --- clients ------------------------------------------------------------------------------------------------
 
     def join(self, name: str, weight: int, priority: int) -> RealPort:
-        port = RealPort(self, name)
-        client = Client(name, weight=weight, priority=priority)
+        client = Persistent(name, weight=weight, priority=priority)
+        port = RealPort(self, name, client)
         described = self._described
         port.remote = self._loop.do(
             _made(
@@ -78,11 +87,21 @@ class RealDriver:
         try:
             self._loop.do(self._head.keep([code.blob]))
         except Wrong as wrong:
+            if wrong.code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                raise Impossible(str(wrong)) from None
             raise Unreachable(f"the controller at {self._address} did not take code: {wrong}") from None
 
     def recorded(self) -> Mapping[str, tuple[int, int]]:
-        """By computation's name: how often it was seen to run, and how long it takes. Known where the trace is."""
-        return {}
+        """By computation's name: how often it was seen to run, and how long it takes; in whichever session. Asked of
+        the controller, now and then: whoever calls is waiting, and an estimate will do."""
+        now = time.monotonic()
+        if now >= self._seen_until:
+            self._seen_until = now + FRESH
+            try:
+                self._seen = self._loop.do(self._head.seen(SEEN))
+            except Wrong:
+                pass  # it has other things to do
+        return self._seen
 
     def costs(self) -> list[dict[str, Any]]:
         return self.price_of.table()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import copy
+import inspect
 import logging
 import os
 import sys
@@ -16,37 +17,39 @@ import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 import msgspec
 
 from backend.calls import Described
 from backend.children import Child
+from backend.durations import durations
 from backend.remote import Remote
-from backend.server import Server
+from backend.server import REAL, Server
 from core.controller import Bounds, Config
 from core.topology import Cluster as Topology
 from core.trace import Trace as CoreTrace
 
+from ..arguments import checked_retries, checked_seconds
 from ..costs import units
 from ..errors import nearest
 from ..session import Dispatch, Session
-from ..simulating import Policies, policy_of
+from ..simulating import Policies, checked_config, policy_of, struct_of
 from ..slices import whole
 from ..wording import plural
 from .driver import RealDriver
 from .errors import NotReady
 from .loop import Loop
-from .recorded import durations
 
 if TYPE_CHECKING:
     from ..trace import Trace
 
 log = logging.getLogger("seaway")
 Platform = Literal["cpu", "cuda", "tpu", "timed"]
+PLATFORMS = ("cpu", "cuda", "tpu", "timed")
 AGENT = "backend.hosting"
 # A wait is told of after some seconds, and given up after ten minutes: what a first step takes, nobody knows.
-CONFIG = Config(bounds=Bounds(hard=120))
+CONFIG = msgspec.structs.replace(REAL, bounds=Bounds(hard=120))
 GRACE = 5.0  # seconds for the controller to end
 LOOK = 0.01  # seconds between looks whether all hosts are there
 WATCH = 0.25  # seconds between looks whether all hosts are alive
@@ -65,26 +68,48 @@ def local(
     dispatch: Dispatch = "parallel",
     config: Config | Mapping[str, Any] | None = None,
     timeout: float = 60.0,
+    retries: int = 0,
+    record: str | Path | None = None,
+    **unknown: Never,
 ) -> Session:
     """A session on real devices of this machine. `with sw.local(hosts=2, devices_per_host=2) as s:`
 
     hosts: processes, each with so many devices; `islands`: so many times. policy: as for sw.simulate; any object will
     do. platform: "cpu"; "cuda" or "tpu", one host with what this machine has; "timed": devices that only take the time
     they are told. memory: of each device, that programs may use ("2GiB"; 0: as much as there is).
-    config: the controller's settings. timeout: seconds for all of it to stand.
+    config: the controller's settings. timeout: seconds for all of it to stand. retries: how often a run that the
+    cluster failed (a host died) is submitted again, unless its program says otherwise. record: a file for all that
+    the controller is told, which `seaway replay` does again.
     """
+    for name in unknown:
+        known = {"devices": "devices_per_host"}.get(name)
+        near = f" (did you mean {known!r}?)" if known else nearest(name, inspect.signature(local).parameters)
+        raise TypeError(f"sw.local has no option {name!r}{near}")
     for name, number in (("hosts", hosts), ("devices_per_host", devices_per_host), ("islands", islands)):
         if not whole(number):
             raise ValueError(f"sw.local({name}={number!r}): a whole number, at least 1")
-    if platform not in ("cpu", "cuda", "tpu", "timed"):
-        raise ValueError(
-            f"sw.local(platform={platform!r}): 'cpu', 'cuda', 'tpu' or 'timed'"
-            f"{nearest(str(platform), ['cpu', 'cuda', 'tpu', 'timed'])}"
-        )
+    _check_platform(platform, hosts, islands)
+    checked_seconds("sw.local", timeout=timeout)
+    checked_retries("sw.local", retries)
     room = units.nbytes(memory, "sw.local: memory")
-    made = Made(hosts, devices_per_host, islands, platform, room, policy_of(policy), _config(config))
+    file = Path(record) if record is not None else None
+    made = Made(hosts, devices_per_host, islands, platform, room, policy_of(policy), _config(config), file)
     driver = _up(made, timeout)
-    return Session(driver, dispatch=dispatch)
+    return Session(driver, dispatch=dispatch, retries=retries)
+
+
+def _check_platform(platform: str, hosts: int, islands: int) -> None:
+    if platform not in PLATFORMS:
+        meant = {"gpu": "cuda", "nvidia": "cuda"}.get(str(platform).lower())
+        near = f" (did you mean {meant!r}?)" if meant else nearest(str(platform), PLATFORMS)
+        raise ValueError(f"sw.local(platform={platform!r}): 'cpu', 'cuda', 'tpu' or 'timed'{near}")
+    if platform in ("cuda", "tpu") and (hosts > 1 or islands > 1):
+        number = f"hosts={hosts}" if hosts > 1 else f"islands={islands}"
+        raise ValueError(
+            f"sw.local(platform={platform!r}, {number}): one process has all {platform} devices of a machine, so there "
+            f"is one host here: leave {number} out, or start `seaway controller`, and `seaway agent` on each machine, "
+            f"and sw.connect to it"
+        )
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -97,6 +122,7 @@ class Made(msgspec.Struct, frozen=True):
     memory: int
     policy: Any
     config: Config
+    record: Path | None
 
 
 class LocalCluster:
@@ -118,6 +144,7 @@ class LocalCluster:
             policy=made.policy,
             config=made.config,
             platform=made.platform,
+            record=made.record,
         )
         await server.start()
         return server
@@ -131,7 +158,7 @@ class LocalCluster:
         made, hosts = self.made, self.cluster.hosts
         words = [
             "--controller", self.server.address, "--name", f"agent-{number}", "--platform", made.platform,
-            "--devices", str(made.devices), "--memory", str(made.memory), "--with-parent",
+            "--devices", str(made.devices), "--memory", str(made.memory), "--with-parent", "--checkpoints", "/",
         ]  # fmt: skip
         words += (
             ["--hosts", str(hosts)] if made.platform == "timed" and hosts > 1 else ["--host", str(number)]
@@ -191,6 +218,8 @@ class LocalCluster:
 
 class LocalDriver(RealDriver):
     """A real session that owns its controller and hosts."""
+
+    files_here = True
 
     def __init__(self, title: str, cluster: LocalCluster, described: Described) -> None:
         server = cluster.server
@@ -280,13 +309,7 @@ def environment_of(made: Made) -> dict[str, str]:
 
 
 def _config(given: Config | Mapping[str, Any] | None) -> Config:
-    if isinstance(given, Config):
-        return given
-    known = [field.name for field in msgspec.structs.fields(Config)]
-    for key in given or {}:
-        if key not in known:
-            raise ValueError(f"config has no {key!r}; there is {', '.join(known)}{nearest(str(key), known)}")
-    return msgspec.structs.replace(CONFIG, **(given or {}))
+    return checked_config(struct_of(Config, given, "config", CONFIG))
 
 
 @atexit.register

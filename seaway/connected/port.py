@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from backend.remote import Offer, Remote
-from core.client import Client
 from core.effects import Effect, Tell, Unblocked
+from core.persistent import Persistent
 from core.session import Blocked
 
 from .. import avals
 from ..arrays import Buffer
-from ..errors import SessionClosed
+from ..errors import SessionClosed, TimedContents
 from ..graph import Graph
 from ..port import Act
 from .interrupts import SHIELD
@@ -38,8 +38,8 @@ log = logging.getLogger("seaway")
 
 
 class RealPort:
-    def __init__(self, driver: RealDriver, title: str) -> None:
-        self._driver, self._title = driver, title
+    def __init__(self, driver: RealDriver, title: str, client: Persistent) -> None:
+        self._driver, self._title, self._client = driver, title, client
         self._waiters: list[LockType] = []
         self._blocked = False
         self._pending: list[tuple[Offer, Any, avals.Aval]] = []  # puts of the call under way
@@ -49,8 +49,8 @@ class RealPort:
         self.remote: Remote  # set by the driver, at once
 
     @property
-    def client(self) -> Client:
-        return self.remote.client
+    def client(self) -> Persistent:
+        return self._client
 
     def now(self) -> int:
         return self._driver.now()
@@ -81,7 +81,7 @@ class RealPort:
     def _may_block(self, act: Act[T]) -> Act[T]:
         """Under one lock with the call, so that no `Unblocked` is missed."""
 
-        def acted(client: Client, now: int) -> T | Blocked:
+        def acted(client: Persistent, now: int) -> T | Blocked:
             answer = act(client, now)
             self._blocked = isinstance(answer, Blocked)
             return answer
@@ -98,7 +98,7 @@ class RealPort:
             finally:
                 offer.give(array)
 
-    def note(self, act: Callable[[Client, int], object]) -> None:
+    def note(self, act: Callable[[Persistent, int], object]) -> None:
         with SHIELD:
             self.remote.act(act)
 
@@ -155,8 +155,8 @@ class RealPort:
 
     # --- contents ---------------------------------------------------------------------------------------------
 
-    def offer(self, buffer: Buffer, content: Any) -> None:
-        self._pending.append((self.remote.offer(buffer.name), content, buffer.aval))
+    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
+        self._pending.append((self.remote.offer(buffer.name, again), content, buffer.aval))
 
     def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
         pass
@@ -167,6 +167,8 @@ class RealPort:
                 f"{buffer.label} is a random key, and has no contents that numpy knows; jax.random.key_data makes it "
                 f"numbers, in a computation"
             )
+        if not self._driver.contents and not self._driver.closed:
+            return TimedContents(f"{buffer.aval!r}, {buffer.label},")
         return None
 
     def contents(self, buffer: Buffer, request: int) -> Any:

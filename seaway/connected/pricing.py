@@ -51,7 +51,7 @@ class Pricing:
 
     def __call__(self, signature: Signature) -> Computation:
         key = code = ""
-        if self._real and (signature.function is not None or not self._timed):
+        if self._real and (signature.function is not None or signature.document or not self._timed):
             key = code = self._code(signature)
         cost, source = self._cost(signature)
         kernel = signature.kernel

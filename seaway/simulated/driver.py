@@ -42,6 +42,7 @@ class SimDriver:
         self._values = values_of(values)
         self._sizes = Sizes(sizes, simulation, self._values, seed)
         self._progress = Progress(simulation, progress)
+        self._nonces = 0
         setup = simulation.setup
         hosts, devices = plural(setup.cluster.hosts, "host"), plural(setup.cluster.devices, "device")
         profile = simulation.profile
@@ -58,6 +59,11 @@ class SimDriver:
 
     def price(self, signature: Signature) -> Computation:
         return self.price_of(signature)
+
+    def nonce(self) -> str:
+        """What tells two saves apart: the same each time."""
+        self._nonces += 1
+        return f"{self._nonces:016x}"
 
     def costs(self) -> list[dict[str, Any]]:
         return table(self.price_of.kernels)

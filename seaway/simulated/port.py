@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from core.client import Client
 from core.effects import Effect, Unblocked
+from core.persistent import Persistent
 from core.session import Blocked
 from sim.people import SimClient
 
@@ -46,7 +46,7 @@ class SimPort:
                 lambda: self._unblocked, f"client {client.title!r} waits for room to call: {answer.reason}"
             )
 
-    def note(self, act: Callable[[Client, int], object]) -> None:
+    def note(self, act: Callable[[Persistent, int], object]) -> None:
         with self._turns.held():
             self._client.act(act)
 
@@ -64,7 +64,7 @@ class SimPort:
 
     # --- contents: none travel; whoever makes values up knows them -----------------------------------------
 
-    def offer(self, buffer: Buffer, content: Any) -> None:
+    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
         self._values.put(buffer, content)
 
     def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:

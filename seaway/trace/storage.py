@@ -50,6 +50,7 @@ def save(trace: core_trace.Trace, machines: Machines | None, folder: Path) -> Pa
         "format": FORMAT,
         "version": VERSION,
         "rows": {name: len(table) for name, table in trace.tables.items()},
+        "since": trace.since,
         "islands": None if machines is None else [msgspec.structs.asdict(each) for each in machines.islands],
     }
     (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
@@ -78,7 +79,7 @@ def load(folder: Path) -> tuple[core_trace.Trace, Machines | None]:
     places = {row.pop("key"): _place(row) for row in _read(folder, "places", set()).to_pylist()}
     islands = head["islands"]
     known = None if islands is None else Machines([Island(**each) for each in islands], known=True)
-    return core_trace.Trace.restored(words, places, columns), known
+    return core_trace.Trace.restored(words, places, columns, int(head.get("since", 0))), known
 
 
 def _head(folder: Path) -> dict[str, Any]:

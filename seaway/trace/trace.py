@@ -132,6 +132,11 @@ class Trace:
         return self._setup or machines.of_places(self.core.places)
 
     @property
+    def since(self) -> int:
+        """From when on it has everything, in nanoseconds: 0, unless its controller has forgotten its oldest runs."""
+        return self.core.since
+
+    @property
     def span(self) -> tuple[int, int]:
         """Nanoseconds, from the first gang's start to the last one's end."""
         return self.facts().span

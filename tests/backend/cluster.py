@@ -15,6 +15,7 @@ from backend.server import Server
 from backend.timed import TimedDevices
 from core import effects as e
 from core.client import Client
+from core.persistent import Persistent
 from core.presets import small
 from core.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
 from core.session import Blocked, Submitted
@@ -32,7 +33,7 @@ class User:
         self.heard: list[e.Effect] = []
         self.head = Head(server.address, access or server.access)
         self.remote = Remote(
-            Client(name),
+            Persistent(name),
             server.cluster,
             server.lease,
             self.head,
@@ -123,13 +124,13 @@ async def cluster(
         await found.stop()
 
 
-def chain(length: int, devices: int, size: int = 8, island: str = "") -> Program:
+def chain(length: int, devices: int, size: int = 8, island: str = "", cost: int = COST) -> Program:
     """Each step takes what the one before has made."""
     value = Value((size,), "float32", 0, Sharding(((0,),)))
     return Program(
         name="chain",
         slices=(SliceSpec("all", devices, island=island),),
-        computations=(Computation("step", "step", COST),),
+        computations=(Computation("step", "step", cost),),
         args=(value,),
         nodes=tuple(
             Node("step", 0, 0, (Arg(0) if at == 0 else Out(at - 1),), (value,), (value,))

@@ -47,6 +47,14 @@ def test_the_jobset_starts_programs_with_options_that_they_have() -> None:
     assert agent["resources"]["limits"]["google.com/tpu"] == str(ruling.devices_per_host)
 
 
+def test_the_jobset_probes_the_controller_where_it_listens() -> None:
+    controller, _ = containers()
+    bind = controlling.options().parse_args(controller["command"][4:]).bind
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert f"0.0.0.0:{controller[probe]['grpc']['port']}" == bind
+    assert {"containerPort": 29000} in controller["ports"]
+
+
 def test_the_slurm_script_is_a_script_with_options_that_our_programs_have() -> None:
     script = DEPLOY / "slurm.sh"
     subprocess.run(["bash", "-n", str(script)], check=True)

@@ -22,7 +22,7 @@ from core import effects as e
 from core.messages import Blame
 from core.session import Submitted
 
-from .cluster import Cluster, User, chain, cluster
+from .cluster import COST, Cluster, User, chain, cluster
 from .real import Real, await_end, children_of, real
 
 pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
@@ -39,9 +39,15 @@ def driven(folder: Path, work: Work, **options: object) -> None:
     asyncio.run(drive())
 
 
-def register(user: User, length: int, island: str = "") -> int:
-    program: int = user.call(lambda client, now: client.register(chain(length, 4, island=island), now))
+def register(user: User, length: int, island: str = "", cost: int = COST) -> int:
+    wanted = chain(length, 4, island=island, cost=cost)
+    program: int = user.call(lambda client, now: client.register(wanted, now))
     return program
+
+
+def endless(user: User) -> int:
+    """A program whose runs end only by what befalls them: half a minute, if nothing does."""
+    return register(user, STEPS, cost=20 * COST)
 
 
 async def runs(user: User, program: int) -> None:
@@ -62,7 +68,7 @@ async def begun(found: Real, user: User, program: int) -> Submitted:
 def test_a_controller_that_is_killed_and_started_again_finds_everybody(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         user = found.user()
-        short, long = register(user, 3), register(user, STEPS)
+        short, long = register(user, 3), endless(user)
         await runs(user, short)
         kept = user.submit(short, TINY)
         assert (await user.ended(kept.run)).blame is None
@@ -112,7 +118,7 @@ def test_a_controller_that_is_told_to_end_does_and_says_nothing_of_failure(tmp_p
 def test_a_host_that_is_killed_takes_its_runs_along_and_another_takes_its_place(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         user = found.user()
-        short, long = register(user, 2), register(user, STEPS)
+        short, long = register(user, 2), endless(user)
         kept = user.submit(short, TINY)
         assert (await user.ended(kept.run)).blame is None
         run = await begun(found, user, long)
@@ -130,7 +136,7 @@ def test_a_host_that_is_killed_takes_its_runs_along_and_another_takes_its_place(
         user.call(lambda client, now: client.release(kept.results, now))
         assert not user.failures
 
-    driven(tmp_path, work, lease=1.0)
+    driven(tmp_path, work, lease=2.5)
 
 
 def test_a_host_that_stands_still_for_less_than_its_lease_loses_nothing(tmp_path: Path) -> None:
@@ -149,7 +155,7 @@ def test_a_host_that_stands_still_for_less_than_its_lease_loses_nothing(tmp_path
 def test_a_host_that_stands_still_for_longer_is_given_up_and_comes_back_as_a_new_one(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         user = found.user()
-        run = await begun(found, user, register(user, STEPS))
+        run = await begun(found, user, endless(user))
         found.agents[1].signal(signal.SIGSTOP)
         ended = await user.ended(run.run)
         assert ended.blame is not None
@@ -159,7 +165,7 @@ def test_a_host_that_stands_still_for_longer_is_given_up_and_comes_back_as_a_new
         assert "beginning anew" in found.agents[1].said()
         await runs(user, register(user, 3))
 
-    driven(tmp_path, work, lease=1.0)
+    driven(tmp_path, work, lease=2.5)
 
 
 def test_a_host_that_is_told_to_end_is_drained_first(tmp_path: Path) -> None:
@@ -258,7 +264,7 @@ def test_what_a_client_that_is_killed_has_held_is_freed_and_others_go_on(tmp_pat
         status = await found.until(lambda status: status["buffers"] == 0 and status["runs"] == 0)
         assert [island["epoch"] for island in status["islands"]] == [0, 0]
 
-    driven(tmp_path, work, hosts=1, islands=2, lease=1.0)
+    driven(tmp_path, work, hosts=1, islands=2, lease=2.5)
 
 
 # --- one host alone -----------------------------------------------------------------------------------------------
@@ -394,4 +400,4 @@ def test_real_devices_keep_what_lies_on_them_while_their_controller_is_started_a
         await asyncio.to_thread(program)
         assert [agent.process.poll() for agent in found.agents.values()] == [None, None]
 
-    driven(tmp_path, work, per_host=1, platform="cpu", lease=8.0)
+    driven(tmp_path, work, per_host=1, platform="cpu", lease=30.0)

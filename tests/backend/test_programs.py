@@ -141,6 +141,6 @@ def test_children_end_with_whoever_has_started_them(tmp_path: Path) -> None:
     children = Children(tmp_path)
     child = children.start("sleeper", "backend.hosting", ["--help"])
     assert child.process.wait(PATIENCE) == 0
-    assert "--controller" in child.tail()
+    assert "--with-parent" in child.tail()
     children.end_all()
     assert children.all() == []

@@ -98,6 +98,38 @@ def test_what_a_get_brings_is_taken_once(tmp_path: Path) -> None:
     driven(tmp_path, work)
 
 
+def test_contents_that_may_be_wanted_again_are_kept_until_they_are_not(tmp_path: Path) -> None:
+    async def work(found: Cluster) -> None:
+        user = found.user()
+        program = user.call(lambda client, now: client.register(chain(300, 4), now))
+        value = Value((8,), "float32", 0, Sharding(((0,),)))
+
+        def act(client: Any, now: int) -> tuple[int, int]:
+            buffer = client.put(value, ALL, now, again=True)
+            user.remote.offer(buffer, again=True).give(np.ones(8, np.float32))
+            run, _ = client.submit(program, (buffer,), now, retries=2)
+            client.release((buffer,), now)
+            return buffer, run
+
+        buffer, run = user.call(act)
+        await user.until(lambda effect: isinstance(effect, e.Sent))
+        assert holds(user.remote) == (1, 0, 0, 0, 0)
+        await until(lambda: found.server.trace.counted("gangs") > 3)  # it is under way
+        await found.agents[1].stop()
+        await found.agent(1, name="host-1")
+        assert (await user.ended(run)).blame is None
+        again = [effect for effect in user.heard if isinstance(effect, e.RunAgain)]
+        assert [effect.run for effect in again] == [run] * len(again)
+        assert again
+        assert [effect.buffer for effect in user.heard if isinstance(effect, e.OpenSend)] == [buffer] * (
+            1 + len(again)
+        )
+        assert e.Unneeded((buffer,)) in user.heard
+        await until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
+
+    driven(tmp_path, work)
+
+
 def test_of_a_put_that_is_refused_nothing_is_kept(tmp_path: Path) -> None:
     async def work(found: Cluster) -> None:
         user = found.user()

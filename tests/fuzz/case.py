@@ -43,11 +43,12 @@ class Setup(msgspec.Struct, frozen=True):
     jitter: int = 0
     compile: int = 1 * MS
     slow_codes: tuple[str, ...] = ()
+    span: int = 0  # nanoseconds: of the dispatch window
     roomy: bool = True  # memory is no matter: no run may fail for want of it
 
     def config(self) -> Config:
         return Config(
-            window=self.window, max_passes=self.max_passes, early=self.early,  # type: ignore[arg-type]
+            window=self.window, window_span=self.span, max_passes=self.max_passes, early=self.early,  # type: ignore[arg-type]
             fanout=self.fanout, fuse=self.fuse, bounds=Bounds(floor=200 * MS, factor=10, hard=3),
             recovery=600 * MS,
         )  # fmt: skip

@@ -11,22 +11,26 @@ from core.plan import Gang
 
 
 class Windows(Checker):
-    """No device has more gangs ahead than the dispatch window."""
+    """No device has more gangs ahead than the dispatch window lets it have."""
 
     name = "window"
     sees = (Entered,)
 
-    def __init__(self, books: Any, window: int) -> None:
-        self._books, self._window = books, window
+    def __init__(self, books: Any) -> None:
+        self._books = books
 
     def saw(self, seen: Observation, now: int) -> None:
         assert isinstance(seen, Entered)
-        places = []
+        config, places = self._books.config, []
         for flight in self._books.flights.on(seen.island):
             step = flight.run.plan.steps[flight.step] if flight.kind == "gang" else None
             if isinstance(step, Gang):
-                places.append(device_spans(step.place))
+                places.append((device_spans(step.place), step.cost))
         for device in spans.items(seen.devices):
-            ahead = sum(spans.contains(place, device) for place in places)
-            if ahead > self._window:
-                self.fail(f"device {device} has {ahead} gangs in the order, and the window is {self._window}")
+            costs = [cost for place, cost in places if spans.contains(place, device)]
+            ahead, before = len(costs), sum(costs) - max(costs)  # whichever of them came last
+            if ahead > config.window and (ahead > config.window_most or before >= config.window_span):
+                self.fail(
+                    f"device {device} has {ahead} gangs in the order that take {sum(costs)} ns, and the window is "
+                    f"{config.window}, or {config.window_most} within {config.window_span} ns"
+                )

@@ -55,6 +55,9 @@ FEATURES = {
 }  # fmt: skip
 
 
+SPANS = 200_000  # from this seed on a window has a span too; what seeds before it are is pinned by what they have found
+
+
 def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
     """`without`: names of troubles and features that are not to be had."""
     rng = Random(seed)
@@ -119,6 +122,7 @@ class Drawing:
             fanout=rng.choice((1, 1, 2, 3, 23)), fuse=rng.random() < 0.25, lane=rng.choice(("host", "host", "device")),
             pool=rng.choice((2 * chunk, 4 * chunk, 1 << 20)), chunk=chunk, jitter=jitter,
             compile=rng.choice((100 * US, 1 * MS, 5 * MS)), roomy=not tight,
+            span=rng.choice((0, 1 * MS, 5 * MS)) if self.seed >= SPANS else 0,
         )  # fmt: skip
 
     def _person(self, number: int) -> Person:

@@ -29,7 +29,7 @@ from core.executor.queue import Queue
 from core.executor.shards import Shards
 from core.footprint import Footprints
 from core.gather import Gather
-from core.lanes import Lanes
+from core.lanes import Lanes, Window
 from core.ledger import Ledger
 from core.link import Link
 from core.messages import Done, Ended, ExpectStep, GangStep
@@ -187,8 +187,8 @@ def _(put: Patch) -> None:
 def _(put: Patch) -> None:
     init = Lanes.__init__
 
-    def wide(self: Lanes, atoms: Any, window: int, early: bool, tell: Any) -> None:
-        init(self, atoms, 4 * window, early, tell)
+    def wide(self: Lanes, atoms: Any, window: Window, early: bool, tell: Any) -> None:
+        init(self, atoms, Window(4 * window.gangs, window.span, 4 * window.most), early, tell)
 
     put(Lanes, "__init__", wide)
 

@@ -105,7 +105,7 @@ class Game:
         )  # fmt: skip
         if check:
             books = Live(world)
-            checkers = [*everything(pool=setup.pool), BooksAddUp(books), Windows(books, setup.window)]
+            checkers = [*everything(pool=setup.pool), BooksAddUp(books), Windows(books)]
             world.checks = Checks(checkers)
         world.restart_controller()
         for host in range(world.cluster.hosts):

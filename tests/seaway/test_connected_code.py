@@ -17,9 +17,11 @@ from jax import export
 from jax.sharding import PartitionSpec
 
 import seaway as sw
+from backend.calls import Wrong
 from seaway import avals, packing
 from seaway.computation import Computation, Signature
 from seaway.connected.code import Code, code_of
+from seaway.connected.driver import RealDriver
 from seaway.connected.pricing import Pricing
 from seaway.routing import _Plan
 
@@ -159,6 +161,33 @@ def test_what_was_recorded_counts_more_than_an_estimate_and_less_than_what_is_st
         for name, cost in (("f", None), ("g", "2ms"), ("rare", None))
     ]
     assert costs == [777_000, 2_000_000, 1_000]
+
+
+def test_a_session_elsewhere_asks_for_recorded_times_now_and_then() -> None:
+    class Remote:
+        """A driver, as far as recorded times are concerned: its loop and the controller's process are itself."""
+
+        def __init__(self) -> None:
+            self._loop = self._head = self
+            self._seen: Any = {}
+            self._seen_until = 0.0
+            self.asked = 0
+            self.wrong = False
+
+        def seen(self, timeout: float) -> dict[str, tuple[int, int]]:
+            self.asked += 1
+            if self.wrong:
+                raise Wrong("it has other things to do")
+            return {"f": (5, self.asked)}
+
+        def do(self, work: Any) -> Any:
+            return work
+
+    driver: Any = Remote()
+    assert [RealDriver.recorded(driver) for _ in range(3)] == [{"f": (5, 1)}] * 3
+    driver._seen_until, driver.wrong = 0.0, True
+    assert RealDriver.recorded(driver) == {"f": (5, 1)}  # what was known will do
+    assert driver.asked == 2
 
 
 def test_devices_that_only_take_time_need_no_code() -> None:

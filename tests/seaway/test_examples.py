@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,6 +56,7 @@ def test_a_transformer_learns_alike_on_one_device_on_one_island_and_on_two(
         f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"  # compiled in half the time
     )
     monkeypatch.setenv("XLA_FLAGS", flags)  # of the hosts: this process has read its own
+    monkeypatch.setattr(sys, "argv", ["transformer.py"])
     text = said("transformer.py")
     steps = [[float(loss) for loss in line.split()[1:]] for line in text.splitlines()[1:11]]
     for plain, data_parallel, pipeline in steps:
@@ -63,6 +65,29 @@ def test_a_transformer_learns_alike_on_one_device_on_one_island_and_on_two(
     assert steps[-1][0] < steps[0][0] / 2
     assert "alike: True" in text
     assert "10 runs, 250 gangs on 16 devices (tpu-v3), 2 hosts on 2 islands" in text  # simulated
+
+
+@pytest.mark.full
+def test_a_transformer_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Told to save, and then, without what it saved last, to go on: on as many hosts, and on others."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0"
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    said = []
+    for more in ((), ("--resume",), ("--resume", "--hosts", "1")):
+        monkeypatch.setattr(sys, "argv", ["transformer.py", "--checkpoint", str(tmp_path), *more])
+        runpy.run_path(str(EXAMPLES / "transformer.py"), run_name="__main__")
+        lines = capsys.readouterr().out.splitlines()
+        said.append([line.split() for line in lines if re.match(r" +\d+ ", line)])
+        for way in ("one", "two"):
+            assert sorted(path.name for path in (tmp_path / way).iterdir()) == ["4", "9"]
+            shutil.rmtree(tmp_path / way / "9")
+    first, again, elsewhere = said
+    assert [line[0] for line in again] == ["5", "6", "7", "8", "9"]
+    assert again == first[5:]  # to the last digit
+    for line, wanted in zip(elsewhere, first[5:], strict=True):
+        assert [float(loss) for loss in line] == pytest.approx([float(loss) for loss in wanted], rel=1e-4)
 
 
 def test_a_training_loop_reads_its_loss(said: Said) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.client import Client
 from core.effects import Called, Came, Connected, Effect, Send, Unblocked, Wakeup
 from core.messages import (
     Blame,
@@ -28,6 +27,7 @@ from core.messages import (
     Submit,
 )
 from core.peers import CONTROLLER
+from core.persistent import Persistent
 from core.program import Computation, Program
 from core.session import Blocked, Limits
 from seaway import caller
@@ -45,7 +45,7 @@ class Loopback:
     """A client's machine whose controller answers when somebody waits: every run ends, the first one first."""
 
     def __init__(self, name: str, limits: Limits) -> None:
-        self.client = Client(name, limits=limits)
+        self.client = Persistent(name, limits=limits)
         self.tell: Callable[[Effect], None] = lambda effect: None
         self.calls: list[Any] = []
         self.unanswered: list[Any] = []
@@ -101,7 +101,7 @@ class Loopback:
             while self.blocked:
                 self.answer()
 
-    def note(self, act: Callable[[Client, int], object]) -> None:
+    def note(self, act: Callable[[Persistent, int], object]) -> None:
         act(self.client, self.time)
         self._feed(Called())
 
@@ -115,7 +115,7 @@ class Loopback:
         if self.unanswered:
             self.answer()
 
-    def offer(self, buffer: Buffer, content: Any) -> None:
+    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
         self.offered.append(content)
 
     def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:

@@ -1,0 +1,74 @@
+"""How an array is cut into files, and which of its holders writes which: the same arithmetic wherever it is done.
+
+A file holds a part of one shard, so no two hosts write to one. Of a shard that several devices hold, they share the
+files: what is replicated is written once, and by all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+
+from core.plan import Layout
+from core.program import ITEM_BYTES
+from core.resharding import Index, Shards
+
+LARGEST = 64 << 20  # bytes of a file, about: who reads a part of it reads all of it
+SMALLEST = 4 << 20  # bytes, below which sharing is not worth a file more
+Box = tuple[slice, ...]
+
+
+def chunk_of(
+    shape: Sequence[int], dtype: str, split: Sequence[Sequence[int]], mesh: Sequence[int]
+) -> tuple[int, ...]:
+    """What one file holds: a shard, cut along its first dimensions until it is small enough."""
+    dims = split or ((),) * len(shape)
+    parts = [prod(mesh[axis] for axis in axes) for axes in dims]
+    found = [max(1, size // count) for size, count in zip(shape, parts, strict=True)]
+    replicas = prod(mesh) // max(1, prod(parts))
+    nbytes = prod(found) * ITEM_BYTES[dtype]
+    wanted = min(LARGEST, max(SMALLEST, -(-nbytes // replicas)))
+    for dimension, size in enumerate(found):
+        if nbytes <= wanted:
+            break
+        cuts = min((cut for cut in divisors(size) if nbytes <= wanted * cut), default=size)
+        if nbytes < wanted * cuts // 16:
+            continue  # a size with no fitting divisor, as a prime has: better to cut the next one
+        found[dimension] = size // cuts
+        nbytes //= cuts
+    return tuple(found)
+
+
+def divisors(number: int) -> list[int]:
+    small = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
+    return sorted({*small, *(number // each for each in small)})
+
+
+def grid(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
+    """Files along each dimension."""
+    return tuple(size // part for size, part in zip(shape, chunk, strict=True))
+
+
+def ours(
+    layout: Layout, chunk: Sequence[int], salt: int, devices: Sequence[int]
+) -> Iterator[tuple[Index, Box, Box]]:
+    """What these (virtual) devices write: (shard, where in the shard, where in the array). Each file is somebody's.
+
+    `salt`: the array's number, so that not all small arrays are one holder's to write."""
+    shards = Shards(layout)
+    if not prod(layout.shape):
+        return
+    mine = set(devices)
+    for shard in dict.fromkeys(shards.shard_of(device) for device in devices):
+        holders = [shards.device(shard, replica) for replica in range(shards.replicas)]
+        start = [part * size for part, size in zip(shard, shards.size, strict=True)]
+        for number, where in enumerate(product(*map(range, grid(shards.size, chunk)))):
+            if holders[(number + salt) % shards.replicas] not in mine:
+                continue
+            low = [at * part for at, part in zip(where, chunk, strict=True)]
+            inside = tuple(slice(a, a + part) for a, part in zip(low, chunk, strict=True))
+            whole = tuple(
+                slice(first + a, first + a + part) for first, a, part in zip(start, low, chunk, strict=True)
+            )
+            yield shard, inside, whole

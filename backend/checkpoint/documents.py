@@ -1,0 +1,163 @@
+"""What a client asks of hosts' file systems: the code of a computation that is no XLA program, and its first argument.
+
+    save     (request, arrays ...) -> token    write our part of these arrays
+    commit   (request, tokens ...) -> token    all of it is written: from now on it is a checkpoint
+    read     (request) -> token                read our shards of these arrays into host memory
+    load     (token) -> arrays                 ... and give them to the devices
+    latest   (request) -> number               the last step that is whole, plus one; 0: there is none
+
+Documents come from clients, so all that they say is checked here, and against the plan by whoever runs them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from core.errors import ProgramError
+from core.plan import Layout
+from core.program import Sharding, SliceSpec, Value
+from core.validate import validate_put
+
+MAGIC = b"seaway-checkpoint 1\n"
+Kind = Literal["save", "commit", "read", "load", "latest"]
+NAME = re.compile(r"[A-Za-z0-9_%-][A-Za-z0-9_.%-]{0,199}")  # a folder's name, on any file system
+NONCE = re.compile(r"[0-9a-f]{16}")
+MOST = 100_000  # arrays of one checkpoint
+LAST = 2**31 - 2  # steps
+LEAST = 512  # bytes of a request, as an array: rounded up, so that most are alike
+TOKEN = ("int32", (1,))  # type and shape of what says that it is done
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be written or read. Its text names the folder."""
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One array. `split`: which mesh axes split each dimension. `chunk`: what one file holds; () where it is read."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    split: tuple[tuple[int, ...], ...] = ()
+    chunk: tuple[int, ...] = ()
+
+
+class Document(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`mesh`: of the slice where the arrays lie. A commit has the arrays of all slices, and says of none how it is
+    split."""
+
+    kind: Kind
+    mesh: tuple[int, ...] = ()
+    entries: tuple[Entry, ...] = ()
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`nonce`: tells two saves of one step apart. `keep`: so many steps stay when this one is whole; 0: all."""
+
+    folder: str
+    step: int = 0
+    nonce: str = ""
+    overwrite: bool = False
+    keep: int = 0
+
+
+def encode(document: Document) -> bytes:
+    return MAGIC + msgspec.msgpack.encode(document)
+
+
+def is_document(blob: bytes) -> bool:
+    return blob.startswith(MAGIC)
+
+
+def decode(blob: bytes) -> Document:
+    """Raises CheckpointError."""
+    try:
+        found = msgspec.msgpack.decode(blob[len(MAGIC) :], type=Document)
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(f"a document of a checkpoint that cannot be read: {error}") from None
+    if len(found.entries) > MOST:
+        raise CheckpointError(f"a checkpoint of {len(found.entries)} arrays; at most {MOST}")
+    if len({entry.name for entry in found.entries}) < len(found.entries):
+        raise CheckpointError("two arrays of one checkpoint have the same name")
+    for entry in found.entries:
+        _check(entry, found.mesh or (1,), chunked=found.kind in ("save", "commit"))
+    return found
+
+
+def _check(entry: Entry, mesh: tuple[int, ...], *, chunked: bool) -> None:
+    if not NAME.fullmatch(entry.name):
+        raise CheckpointError(f"{entry.name[:80]!r} cannot be the name of an array in a checkpoint")
+    try:
+        validate_put(
+            Value(entry.shape, entry.dtype, 0, Sharding(entry.split)),
+            SliceSpec("checkpoint", prod(mesh), mesh),
+        )
+    except ProgramError as error:
+        raise CheckpointError(f"array {entry.name!r} of a checkpoint: {error}") from None
+    if not chunked:
+        return
+    fits = len(entry.chunk) == len(entry.shape) and all(
+        part >= 1 and size % part == 0 for part, size in zip(entry.chunk, entry.shape, strict=True)
+    )
+    if not fits:
+        raise CheckpointError(f"array {entry.name!r} of shape {entry.shape} in chunks of {entry.chunk}")
+
+
+def fits(document: Document, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> None:
+    """Whether the plan has this computation take and make what the document says. Raises CheckpointError."""
+    kind, arrays = document.kind, [(entry.dtype, entry.shape) for entry in document.entries]
+    takes, makes = ([(each.dtype, each.shape) for each in layouts] for layouts in (inputs, outputs))
+    asked = bool(takes) and takes[0][0] == "uint8" and len(takes[0][1]) == 1
+    right = {
+        "save": asked and takes[1:] == arrays and makes == [TOKEN],
+        "commit": asked and set(takes[1:]) <= {TOKEN} and makes == [TOKEN],
+        "read": asked and len(takes) == 1 and makes == [TOKEN],
+        "load": takes == [TOKEN] and makes == arrays,
+        "latest": asked and len(takes) == 1 and makes == [TOKEN],
+    }
+    if not right[kind]:
+        raise CheckpointError(
+            f"a checkpoint's {kind!r} of {len(arrays)} arrays does not take {takes} and make {makes}"
+        )
+    if kind == "save":
+        for layout, entry in zip(inputs[1:], document.entries, strict=True):
+            if (layout.mesh, layout.sharding.dims) != (document.mesh, entry.split):
+                raise CheckpointError(f"array {entry.name!r} does not lie as the document says")
+
+
+# --- requests ---------------------------------------------------------------------------------------------------
+
+
+def as_array(request: Request) -> np.ndarray[Any, Any]:
+    """As contents that travel with a call."""
+    told = msgspec.msgpack.encode(request)
+    room = LEAST
+    while room < len(told) + 4:
+        room *= 2
+    found = np.zeros(room, np.uint8)
+    found[:4] = np.frombuffer(len(told).to_bytes(4, "little"), np.uint8)
+    found[4 : 4 + len(told)] = np.frombuffer(told, np.uint8)
+    return found
+
+
+def request_of(array: np.ndarray[Any, Any]) -> Request:
+    """Raises CheckpointError."""
+    raw = np.ascontiguousarray(array, np.uint8).tobytes()
+    told = raw[4 : 4 + int.from_bytes(raw[:4], "little")]
+    try:
+        found = msgspec.msgpack.decode(told, type=Request)
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(f"a request for a checkpoint that cannot be read: {error}") from None
+    if not 0 <= found.step <= LAST:
+        raise CheckpointError(f"checkpoint {found.folder}: step {found.step} is not from 0 to {LAST}")
+    if found.keep < 0:
+        raise CheckpointError(f"checkpoint {found.folder}: {found.keep} steps cannot be kept")
+    if found.nonce and not NONCE.fullmatch(found.nonce):
+        raise CheckpointError(f"checkpoint {found.folder}: {found.nonce!r} is no nonce")
+    return found

@@ -1,0 +1,224 @@
+"""The files of a checkpoint: zarr v3, by tensorstore. Whoever has zarr or tensorstore can read them without us.
+
+Contents are little-endian and not compressed. Keys of `jax.random` are two words of 32 bits each, in a last dimension
+of their own; the group's attributes say which arrays are keys. `Shard`s are numpy arrays as hosts keep them: keys
+there are numbers of eight bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from core.resharding import Index
+
+from .. import cargo
+from .chunks import Box, grid
+from .documents import CheckpointError, Entry, Request
+from .folders import ROOT_FILE, settle
+
+KEYS = "key<fry>"
+WORDS = 2
+FORMAT = 1
+SEEN = 5.0  # seconds until what another host has written is seen here, on file systems that are shared
+Array = np.ndarray[Any, Any]
+Piece = tuple[int, Box, Array]  # of entry number so many: what goes where
+
+
+def tensorstore() -> Any:
+    """Raises CheckpointError where it is not installed."""
+    try:
+        import tensorstore as found
+    except ImportError:
+        raise CheckpointError(
+            "checkpoints need tensorstore, which is not installed here; on every host: pip install 'seaway[checkpoint]'"
+        ) from None
+    return found
+
+
+# --- arrays as files ----------------------------------------------------------------------------------------------
+
+
+def disk_look(dtype: str, shape: Sequence[int]) -> tuple[str, list[int]]:
+    return ("uint32", [*shape, WORDS]) if dtype == KEYS else (dtype, list(shape))
+
+
+def spec_of(folder: Path, entry: Entry) -> dict[str, Any]:
+    dtype, shape = disk_look(entry.dtype, entry.shape)
+    chunk = [*entry.chunk, WORDS] if entry.dtype == KEYS else list(entry.chunk)
+    nothing: Any = [0, 0] if dtype.startswith("complex") else False if dtype == "bool" else 0
+    return {
+        "driver": "zarr3",
+        "kvstore": {"driver": "file", "path": str(folder / entry.name)},
+        "metadata": {
+            "shape": shape, "data_type": dtype, "fill_value": nothing,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        },
+        "store_data_equal_to_fill_value": True,  # a file that is not there has not been written
+    }  # fmt: skip
+
+
+def write(folder: Path, entries: Sequence[Entry], pieces: Sequence[Piece], *, first: bool) -> None:
+    """Blocks until these pieces are on disk. `first`: and what describes the arrays. Raises CheckpointError."""
+    ts = tensorstore()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if first:
+            described = [ts.open(spec_of(folder, entry), create=True, open=True) for entry in entries]
+            for each in described:
+                each.result()
+        opened: dict[int, Any] = {}
+        for number in dict.fromkeys(number for number, _, _ in pieces):
+            # Nobody asks whether it is there: what describes it may be written at the same time, elsewhere.
+            opened[number] = ts.open(
+                spec_of(folder, entries[number]), open=True, assume_metadata=True
+            ).result()
+        waiting = [
+            opened[number][_on_disk(entries[number], box)].write(
+                _as_words(entries[number], array), can_reference_source_data_indefinitely=True
+            )
+            for number, box, array in pieces
+        ]
+        for each in waiting:
+            each.result()
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {folder}: {_said(error)}") from None
+
+
+def read(folder: Path, wanted: Sequence[tuple[Entry, Mapping[Index, Box]]]) -> list[dict[Index, Array]]:
+    """Blocks until these boxes of the arrays are in memory, as shards. Raises CheckpointError."""
+    ts = tensorstore()
+    _check(folder, [entry for entry, _ in wanted])
+    try:
+        stores = [
+            ts.open({"driver": "zarr3", "kvstore": {"driver": "file", "path": str(folder / entry.name)}})
+            for entry, _ in wanted
+        ]
+        found: list[dict[Index, Array]] = []
+        waiting = []
+        for (entry, boxes), opening in zip(wanted, stores, strict=True):
+            store, shards = opening.result(), dict[Index, Array]()
+            for index, box in boxes.items():
+                dtype, shape = disk_look(entry.dtype, [part.stop - part.start for part in box])
+                room = cargo.empty(shape, dtype)
+                if room.size:
+                    waiting.append(ts.array(room, copy=False).write(store[_on_disk(entry, box)]))
+                shards[index] = room.view(np.uint64)[..., 0] if entry.dtype == KEYS else room
+            found.append(shards)
+        for each in waiting:
+            each.result()
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"checkpoint {folder}: {_said(error)}") from None
+    return found
+
+
+def _on_disk(entry: Entry, box: Box) -> Any:
+    return (*box, slice(None)) if entry.dtype == KEYS else box or ...
+
+
+def _as_words(entry: Entry, array: Array) -> Array:
+    if entry.dtype != KEYS:
+        return array
+    return np.ascontiguousarray(array).view(np.uint32).reshape(*array.shape, WORDS)
+
+
+def _said(error: Exception) -> str:
+    """What the system said; tensorstore says beside it where in its source that was."""
+    return str(error).partition(" [source locations=")[0].strip() or type(error).__name__
+
+
+# --- the whole ----------------------------------------------------------------------------------------------------
+
+
+def finish(folder: Path, request: Request, entries: Sequence[Entry]) -> None:
+    """All hosts have said that they have written: look, and say so in its folder. Raises CheckpointError."""
+    until = time.monotonic() + SEEN
+    missing = _missing(folder, entries)
+    while missing and time.monotonic() < until:
+        time.sleep(0.05)
+        missing = _missing(folder, entries)
+    if missing:
+        raise CheckpointError(
+            f"checkpoint {folder}: {missing} is not there, though all hosts have written what is theirs; do all hosts "
+            f"see the same folder?"
+        )
+    arrays = {entry.name: {"dtype": entry.dtype, "shape": entry.shape} for entry in entries}
+    described = {
+        "zarr_format": 3, "node_type": "group",
+        "attributes": {
+            "seaway": {"format": FORMAT, "step": request.step, "save": request.nonce, "arrays": arrays}
+        },
+    }  # fmt: skip
+    try:
+        with (folder / ROOT_FILE).open("w", encoding="utf-8") as file:
+            json.dump(described, file)
+            file.flush()
+            os.fsync(file.fileno())
+        settle(folder)
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
+
+
+def _missing(folder: Path, entries: Sequence[Entry]) -> str:
+    """A file that is not there, or not as large as it must be; "" if none is."""
+    for entry in entries:
+        dtype, _ = disk_look(entry.dtype, entry.shape)
+        words = WORDS if entry.dtype == KEYS else 1
+        nbytes = prod(entry.chunk) * words * cargo.numpy_dtype(dtype).itemsize
+        tail = ["0"] if entry.dtype == KEYS else []
+        files = product(*map(range, grid(entry.shape, entry.chunk)))
+        names = ["/".join(["c", *map(str, where), *tail]) for where in files]
+        for name, wanted in [(ROOT_FILE, -1), *((name, nbytes) for name in names if prod(entry.shape))]:
+            try:
+                size = (folder / entry.name / name).stat().st_size
+            except OSError:
+                size = -2
+            if size == -2 or wanted not in (-1, size):
+                return f"{entry.name}/{name}"
+    return ""
+
+
+def described(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The arrays of a step that is whole: type and shape. Raises CheckpointError."""
+    try:
+        told = json.loads((folder / ROOT_FILE).read_bytes())["attributes"]["seaway"]
+        if told["format"] != FORMAT:
+            raise CheckpointError(
+                f"checkpoint {folder}: format {told['format']} is not known here; a newer Seaway wrote it"
+            )
+        return {name: (str(each["dtype"]), tuple(each["shape"])) for name, each in told["arrays"].items()}
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"checkpoint {folder}: its {ROOT_FILE} is no checkpoint's of Seaway ({error})"
+        ) from None
+
+
+def _check(folder: Path, wanted: Sequence[Entry]) -> None:
+    has = described(folder)
+    for entry in wanted:
+        saved = has.get(entry.name)
+        if saved is None:
+            others = ", ".join(sorted(has)[:8]) + (", ..." if len(has) > 8 else "")
+            raise CheckpointError(
+                f"checkpoint {folder}: it has no array {entry.name!r}; it has {others or 'none'}"
+            )
+        if saved != (entry.dtype, entry.shape):
+            raise CheckpointError(
+                f"checkpoint {folder}: array {entry.name!r} was saved as {_text(*saved)}, and is asked for as "
+                f"{_text(entry.dtype, entry.shape)}"
+            )
+
+
+def _text(dtype: str, shape: Sequence[int]) -> str:
+    return f"{dtype}[{','.join(map(str, shape))}]"

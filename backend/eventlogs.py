@@ -1,0 +1,191 @@
+"""The event log of a controller, in a file: all that it was told since its start, so that it can be run again.
+
+    controller --Recorder--> LogFile --a thread, twice a second--> FILE (gzip)
+    FILE --read--> core.eventlog.Log --machine_of--> a controller, told the same
+
+A process that is killed leaves what it had written until half a second before; that is read with `partial`.
+Neighbours: `server`, which records; `core.eventlog`, which has the format.
+"""
+
+from __future__ import annotations
+
+import gzip
+import inspect
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable
+from hashlib import blake2b
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from core.controller import Config, Controller
+from core.errors import Impossible
+from core.eventlog import About, Log, LogError, Recorder, decode
+from core.policy import Policy
+from core.topology import Cluster
+from core.trace import Trace
+
+EVERY = 0.5  # seconds between writes
+LEVEL = 1  # of gzip: it shrinks a log five times; more effort gains little
+Make = Callable[[], Policy]
+
+
+class LogFile:
+    """A sink for `Recorder`. What is handed to it is written soon, in a thread of its own."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = path.open("xb")
+        except FileExistsError:
+            raise Impossible(
+                f"the event log {path} is there already: give another name, or remove it"
+            ) from None
+        except OSError as error:
+            raise Impossible(f"the event log {path} cannot be written: {error.strerror}") from None
+        self.path, self.lost = path, ""  # why it is not whole
+        self._packed = gzip.GzipFile(fileobj=self._file, mode="wb", compresslevel=LEVEL, mtime=0)
+        self._pieces: deque[bytes] = deque()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="event log", daemon=True)
+        self._thread.start()
+
+    def write(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._over.wait(EVERY):
+                self._write()
+            self._write()
+            self._packed.close()
+            self._file.close()
+        except OSError as error:  # a full disk is no reason for a cluster to stop
+            self.lost = f"the event log {self.path} ends here: {error.strerror}"
+            self._pieces = deque(maxlen=0)
+
+    def _write(self) -> None:
+        found = []
+        while self._pieces:
+            found.append(self._pieces.popleft())
+        if found:
+            self._packed.write(b"".join(found))
+            self._packed.flush(zlib.Z_SYNC_FLUSH)
+            self._file.flush()
+
+
+class Recording(Recorder):
+    """In place of a controller: passes on what it is told, and keeps it."""
+
+    def __init__(self, controller: Controller, path: Path, make: Make, now: int) -> None:
+        self.file = LogFile(path)
+        found = about(controller.books.cluster, controller.books.config, make, controller.books.incarnation)
+        super().__init__(controller, found, start=now, sink=self.file.write)
+
+    def close(self) -> None:
+        super().close()
+        self.file.close()
+
+
+def read(path: Path, *, partial: bool = False) -> Log:
+    """Raises LogError: for what is no log, or is damaged, or of another version; or was cut short, unless `partial`."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise LogError(f"{path} cannot be read: {error.strerror}") from None
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        text = unpacker.decompress(data)
+    except zlib.error as error:
+        raise LogError(f"{path} is no event log, or is damaged: {error}") from None
+    if not unpacker.eof and not partial:
+        raise LogError(
+            f"{path} was cut short: whoever wrote it was killed. What there is of it can be read: add --partial"
+        )
+    try:
+        return decode(text, partial=partial)
+    except LogError as error:
+        raise LogError(f"{path}: {error}") from None
+
+
+# --- what made it ---------------------------------------------------------------------------------------------------
+
+
+def about(cluster: Cluster, config: Config, make: Make, incarnation: int) -> About:
+    """Enough to make the controller again. A policy is named, with its settings; its source is not kept, but whether
+    it is the same is known."""
+    made = make()
+    return About(
+        core=version("seaway"), machine="controller", policy=name_of(made), policy_source=source_of(made),
+        config=msgspec.to_builtins(
+            {"controller": config, "incarnation": incarnation, "settings": _settings(made)}
+        ),
+        cluster=msgspec.to_builtins(cluster),
+    )  # fmt: skip
+
+
+def machine_of(found: About, *, policy: Make | None = None, trace: Trace | None = None) -> Controller:
+    """As it was at its start. `policy`: what makes it, where its name does not tell (a class of a program)."""
+    if found.machine != "controller":
+        raise LogError(f"it is the log of {found.machine!r}; only a controller's can be run again here")
+    given: dict[str, Any] = found.config
+    make = policy or (lambda: policy_from(found.policy, given["settings"]))
+    source = source_of(make())
+    if source != found.policy_source:
+        raise LogError(
+            f"it was made under policy {found.policy!r} whose source was another one then ({found.policy_source}, "
+            f"now {source}): its decisions cannot be had again"
+        )
+    return Controller(
+        msgspec.convert(found.cluster, Cluster), make, msgspec.convert(given["controller"], Config),
+        incarnation=given["incarnation"], trace=trace,
+    )  # fmt: skip
+
+
+def name_of(made: Policy) -> str:
+    return f"{type(made).__module__}:{type(made).__qualname__}"
+
+
+def policy_from(name: str, settings: dict[str, Any] | None) -> Policy:
+    module, _, within = name.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in within.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError):
+        found = None
+    if found is None or module == "__main__" or settings is None:
+        raise LogError(
+            f"it was made under policy {name!r}, which cannot be made from here: add --policy FILE.py:NAME "
+            f"(of a class, or a function that makes one)"
+        )
+    made: Policy = found(**settings)
+    return made
+
+
+def source_of(made: Policy) -> str:
+    """A hash of all that its class is written in."""
+    digest = blake2b(digest_size=8)
+    for kind in type(made).__mro__:
+        if issubclass(kind, Policy):
+            try:
+                digest.update(inspect.getsource(kind).encode())
+            except (OSError, TypeError):  # typed at a prompt
+                digest.update(kind.__qualname__.encode())
+    return digest.hexdigest()
+
+
+def _settings(made: Policy) -> dict[str, Any] | None:
+    """The arguments that it was made with. None: it does not keep them under their names, or they are not plain, and
+    only its maker can make it again."""
+    found = {name: getattr(made, name, made) for name in inspect.signature(type(made)).parameters}
+    plain = all(isinstance(value, (int, float, str, bool, type(None))) for value in found.values())
+    return found if plain else None

@@ -1,0 +1,40 @@
+"""Real devices of an agent whose clients are not trusted: as `PjrtDevices`, with a gate before the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.plan import Code, Gang, Layout
+
+from ..trust import Rules
+from .devices import PjrtDevices
+from .gate import Gate
+
+
+class CheckedDevices(PjrtDevices):
+    """`cache`: without a folder that the child and the agent share, code is compiled twice: there, and here."""
+
+    def __init__(self, rules: Rules, *, cache: Path | None = None, **options: Any) -> None:
+        super().__init__(cache=cache, **options)
+        self.gate = Gate(rules, self.about().platform, cache)
+        self._codes.admit = self._admit
+
+    def usage(self) -> Mapping[str, int]:
+        return {**super().usage(), "checked": self.gate.checked}
+
+    def close(self) -> None:
+        self.gate.close()
+        super().close()
+
+    def _admit(
+        self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
+        blobs: Mapping[str, bytes],
+    ) -> None:  # fmt: skip
+        """In the compiling thread."""
+        world = self._world
+        with world.lock:
+            world.changed.wait_for(lambda: world.ready)
+            mine = world.mine
+        self.gate.check(code, gang, inputs, outputs, blobs, mine)

@@ -1,0 +1,185 @@
+"""A child process in which clients' code is read and compiled before it is in the agent: what it breaks, breaks here.
+
+    agent --Question--> checker     inspect each blob, trace it as the agent would, compile it for CPU devices
+    agent <--Verdict--- checker     what was compiled is in JAX's cache on disk, where the agent finds it
+
+It has CPU devices, never an accelerator, which is the agent's alone; so for other platforms code is traced and not
+compiled. It has no secrets: its environment is what `gate` lets through, and no file of the agent's is open in it. It
+ends with the agent, even one that is killed. `python -m backend.pjrt.checker SETTINGS`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import jax
+import msgspec
+
+from core.plan import Code, Gang, Layout
+
+from . import blames
+from .code import keep_on_disk, lower, wake_lapack
+from .inspection import Refused, inspect
+from .verdicts import Verdict
+from .world import Membership, in_order
+
+LENGTH = struct.Struct(">Q")  # ahead of each message
+READY, COMPILING = b"ready", b"compiling"  # ahead of verdicts: when it has started; when it has read the code
+TIRED = 75  # exit status of one that has waited for long enough
+IDLE_S = 600  # seconds without a question, after which it ends; the next one starts another
+NO_ROOM = "RESOURCE_EXHAUSTED"
+PDEATHSIG, NO_NEW_PRIVS = 1, 38  # of Linux's prctl
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a checker is told when it starts."""
+
+    parent: int  # process id
+    platform: str  # of the agent's devices
+    cache: str  # a folder, or ""
+    more: tuple[str, ...]  # foreign functions that are allowed besides the list
+    largest: int  # bytes of one computation's code
+    seconds: float  # to compile in
+    memory: int  # bytes that compiling may take; 0: not limited
+
+
+class Question(msgspec.Struct, frozen=True):
+    code: Code
+    gang: Gang
+    inputs: tuple[Layout, ...]
+    outputs: tuple[Layout, ...]
+    blobs: Mapping[str, bytes]
+    numbers: tuple[int, ...]  # of this process's devices, in the cluster
+
+
+def main() -> None:
+    settings = msgspec.json.decode(sys.argv[1], type=Settings)
+    asked, answers = os.dup(0), os.dup(1)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)  # whatever libraries print is no answer
+    _bound_for_life(settings.parent)
+    jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+    keep_on_disk(Path(settings.cache) if settings.cache else None)
+    wake_lapack()
+    jax.local_devices()
+    _write(answers, READY)
+    while (question := _next(asked)) is not None:
+        _limit(settings)
+        what = msgspec.msgpack.decode(question, type=Question)
+        verdict = _inspected(what, settings)
+        if verdict.kind == "ok":
+            _write(answers, COMPILING)
+            verdict = _compiled(what, settings)
+        _write(answers, msgspec.msgpack.encode(verdict))
+        jax.clear_caches()  # type: ignore[no-untyped-call]
+    os._exit(0)
+
+
+def _next(asked: int) -> bytes | None:
+    ready, _, _ = select.select([asked], [], [], IDLE_S)
+    if not ready:
+        os._exit(TIRED)
+    return _read(asked)
+
+
+def _inspected(question: Question, settings: Settings) -> Verdict:
+    code, gang = question.code, question.gang
+    names = [part.code for part in code.parts] or [code.code]
+    for number, name in enumerate(names):
+        blob = question.blobs.get(name) if name else None  # what there is none of, `blobs` tells
+        if blob is not None:
+            try:
+                inspect(blob, settings.platform, gang.place.size, settings.more, settings.largest)
+            except Refused as refused:
+                return Verdict("refused", number, str(refused))
+    return Verdict("ok")
+
+
+def _compiled(question: Question, settings: Settings) -> Verdict:
+    code, gang = question.code, question.gang
+    try:
+        world = Membership()
+        world.devices = dict(zip(question.numbers, in_order(jax.local_devices()), strict=False))
+        world.mine = question.numbers
+        here = settings.platform == "cpu"
+        _, lowered = lower(
+            world, code, gang, question.inputs, question.outputs, question.blobs,
+            "" if here else settings.platform,
+        )  # fmt: skip
+        for each in lowered if here else ():
+            each.compile()
+    except MemoryError:
+        return Verdict("room")
+    except Exception as error:
+        text = blames.text_of(error)
+        return Verdict("room" if NO_ROOM in text else "failed", 0, text)
+    return Verdict("ok")
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+def _bound_for_life(parent: int) -> None:
+    """Ends when the agent does, first of all when memory is short, and leaves no core behind."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    with suppress(OSError, AttributeError):
+        prctl: Any = ctypes.CDLL(None, use_errno=True).prctl
+        prctl(NO_NEW_PRIVS, 1, 0, 0, 0)
+        prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _limit(settings: Settings) -> None:
+    """For the next question, beyond what has been used. The agent keeps the wall's clock; this one is for a process
+    whose agent does not."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cores = os.cpu_count() or 1
+    seconds = int(used.ru_utime + used.ru_stime + settings.seconds * cores) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
+    if settings.memory:
+        with suppress(OSError, ValueError):
+            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+            room = pages * resource.getpagesize() + settings.memory
+            resource.setrlimit(resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+
+
+# --- messages -----------------------------------------------------------------------------------------------------
+
+
+def _read(source: int) -> bytes | None:
+    head = _exactly(source, LENGTH.size)
+    return None if head is None else _exactly(source, LENGTH.unpack(head)[0])
+
+
+def _exactly(source: int, size: int) -> bytes | None:
+    found = bytearray()
+    while len(found) < size:
+        portion = os.read(source, size - len(found))
+        if not portion:
+            return None
+        found += portion
+    return bytes(found)
+
+
+def _write(target: int, message: bytes) -> None:
+    rest = memoryview(LENGTH.pack(len(message)) + message)
+    while rest:
+        rest = rest[os.write(target, rest) :]
+
+
+if __name__ == "__main__":
+    main()

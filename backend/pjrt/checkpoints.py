@@ -1,0 +1,378 @@
+"""Checkpoints as gangs: they take their turn among the others, and files are written and read beside them.
+
+    enqueueing thread   takes note of the arrays that are to be saved; gives the devices what has been read
+    a thread a gang     waits for the arrays, copies to host memory, writes, reads; then Finished
+
+The arrays of a save are held until they are copied. A gang that would take one over (donation) meanwhile takes new
+memory instead; where there is none it waits for the copy. Two saves at a time are copied and written; more wait, and
+hold their arrays. What is under way here finishes out of its order: all these gangs are irregular, so nothing that
+reads of them enters before they have ended. Neighbours: `launcher`, `store`, `completions`, `checkpoint`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from core import effects as e
+from core.messages import Blame
+from core.plan import Gang, Layout, Plan
+from core.program import Sharding
+from core.resharding import Index, Shards, canonical, shard_bytes, virtual_index
+
+from .. import cargo
+from ..checkpoint import chunks, documents, folders, zarrs
+from ..checkpoint.documents import CheckpointError, Document, Entry, Request
+from ..devices import Array
+from . import arrays, blames
+from .completions import Completions, Flight
+from .line import Line
+from .store import Buffer, Store, is_there
+from .world import Membership
+
+AT_ONCE = 2  # saves that are copied and written; each takes its part of the arrays in host memory
+LOOK = 0.002  # seconds between looks whether arrays are there
+LET_GO = 10.0  # seconds until what is being copied is copied
+MOST = 8192  # documents of plans that are remembered
+
+
+class Job:
+    """A gang under way. `held`: the buffers of its inputs, until they are copied."""
+
+    __slots__ = ("arrays", "blame", "command", "document", "given_up", "held", "inputs", "outputs", "place")
+
+    def __init__(self, command: e.Launch, gang: Gang, plan: Plan, document: Document) -> None:
+        self.command, self.document, self.place = command, document, gang.place
+        self.inputs = [plan.slots[slot].layout for slot in gang.inputs]
+        self.outputs = [plan.slots[slot].layout for slot in gang.outputs]
+        self.arrays: list[Any] = []
+        self.held: Counter[int] = Counter()
+        self.blame: Blame | None = None
+        self.given_up = False
+
+
+class Stop(Exception):
+    """Nobody waits for it any more."""
+
+
+class Checkpoints:
+    """`root`: the folder below which clients may write; None: nowhere. `memory`: bytes of each device; 0: not known."""
+
+    def __init__(
+        self, world: Membership, line: Line, store: Store, completions: Completions, post: Callable[[e.Effect], None],
+        *, root: Path | None, memory: int,
+    ) -> None:  # fmt: skip
+        self._world, self._line, self._store, self._completions = world, line, store, completions
+        self._post, self._root, self._memory = post, root, memory
+        self._documents: OrderedDict[tuple[int, int], Document] = OrderedDict()  # by (plan, code)
+        self._changed = threading.Condition()
+        self._jobs: dict[int, Job] = {}  # by seq
+        self._held: Counter[int] = Counter()  # by buffer
+        self._bytes = 0  # in these, on a device
+        self._room = threading.BoundedSemaphore(AT_ONCE)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    # --- code -------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def concerns(plan: Plan, code: int, blobs: Mapping[str, bytes]) -> bool:
+        return documents.is_document(blobs.get(plan.codes[code].code, b""))
+
+    def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
+        """There is nothing to compile: the document must be one, and say what the plan says."""
+        code = plan.codes[command.code]
+        gang = plan.steps[code.step]
+        assert isinstance(gang, Gang)
+        blame: Blame | None = None
+        try:
+            document = documents.decode(blobs[code.code])
+            inputs, outputs = (
+                [plan.slots[slot].layout for slot in slots] for slots in (gang.inputs, gang.outputs)
+            )
+            documents.fits(document, inputs, outputs)
+            if gang.irregular == (document.kind == "load") or gang.donated:
+                raise CheckpointError(f"a checkpoint's {document.kind!r} that is not called as one")
+            self._documents[plan.id, command.code] = document
+            while len(self._documents) > MOST:
+                self._documents.popitem(last=False)
+        except Exception as error:
+            blame = Blame("code", blames.text_of(error))
+        self._post(e.CodeReady(command.plan, command.code, blame))
+
+    def has(self, plan: int, code: int) -> bool:
+        return (plan, code) in self._documents
+
+    # --- in the enqueueing thread -------------------------------------------------------------------------------
+
+    def launch(self, command: e.Launch, plan: Plan, gang: Gang) -> None:
+        job = Job(command, gang, plan, self._documents[plan.id, gang.computation])
+        found = [self._store.get(buffer) for buffer in command.inputs]
+        job.blame = _missing(command, gang, found)
+        if job.document.kind == "load":
+            self._load(job, found)
+            return
+        for buffer, layout in zip(command.outputs, job.outputs, strict=True):
+            self._store.room(buffer, layout)
+        with self._changed:
+            if self._completions.given_up(command.seq):
+                return
+            self._jobs[command.seq] = job
+            if job.blame is None:
+                self._hold(job, [each for each in found if each is not None])
+        threading.Thread(target=self._run, args=(job,), name=f"checkpoint {command.seq}", daemon=True).start()
+
+    def may_take(self, seq: int, buffers: Iterable[int]) -> bool:
+        """Whether a gang may take these over. Not while they are being saved: then new memory, or if there is no more
+        of it, a wait until they are copied: all that makes them has been launched before."""
+        if not self._held:
+            return True
+        mine = list(buffers)
+        with self._changed:
+            if not any(buffer in self._held for buffer in mine):
+                return True
+            full = self._memory and max(self._store.bytes.values(), default=0) + self._bytes > self._memory
+            while full and any(buffer in self._held for buffer in mine):
+                if self._completions.given_up(seq):
+                    return False
+                self._changed.wait(LOOK * 10)
+            return bool(full)
+
+    def _load(self, job: Job, found: Sequence[Buffer | None]) -> None:
+        """What was read lies with the token; the devices take it from there."""
+        command, token = job.command, found[0]
+        made: list[Any] = []
+        blame = job.blame
+        shelf = [] if token is None or token.beside is None else token.beside
+        try:
+            if blame is None:
+                made = self._placed(job, shelf)
+        except Exception as error:
+            blame = blames.of(error)
+        if token is not None:
+            token.beside = None
+        whys = blame.cause if blame is not None else ""
+        kept = []
+        for number, (buffer, layout) in enumerate(zip(command.outputs, job.outputs, strict=True)):
+            kept.append(self._store.made(buffer, layout, made[number] if blame is None else None))
+            kept[-1].reason = whys
+        if blame is not None:
+            self._completions.failed(command.seq, blame)
+            return
+        flight = Flight(command.seq, All(made), kept, multi=False, together=False, name="load")
+        self._completions.add(flight)
+
+    def _placed(self, job: Job, shelf: Sequence[tuple[Layout, Mapping[Index, Array]]]) -> list[Any]:
+        wanted = [canonical(layout) for layout in job.outputs]
+        if wanted != [canonical(layout) for layout, _ in shelf]:
+            raise CheckpointError("what was read of the checkpoint is not here, or lies otherwise")
+        pairs = zip(job.outputs, shelf, strict=True)
+        return [arrays.to_devices(self._world, layout, shards) for layout, (_, shards) in pairs]
+
+    def _end(self, job: Job, result: Any) -> None:
+        """What it made is there, before anybody is told."""
+        blame = job.blame
+        if blame is None and not job.given_up:
+            try:
+                self._fill(job, result)
+            except Exception as error:
+                blame = blames.of(error)
+        if blame is not None:
+            for buffer in job.command.outputs:
+                self._store.spoil(buffer, blame.cause)
+        sizes = tuple(Shards(layout).size[0] for layout in job.outputs) if blame is None else ()
+        with self._changed:
+            if self._jobs.pop(job.command.seq, None) is not None:
+                self._post(e.Finished(job.command.seq, blame, sizes))
+
+    def _fill(self, job: Job, result: Any) -> None:
+        """`result`: of a read, the shards; of `latest`, a number; of what writes, nothing."""
+        number = result if isinstance(result, int) else 0
+        for buffer, layout in zip(job.command.outputs, job.outputs, strict=True):
+            shards = {
+                index: np.full(Shards(layout).size, number, np.int32)
+                for index in arrays.own_shards(self._world, layout)
+            }
+            self._store.fill(buffer, layout, shards)
+            held = self._store.get(buffer)
+            if held is not None and job.document.kind == "read":
+                held.beside = result
+
+    # --- any thread -------------------------------------------------------------------------------------------
+
+    def abandon(self, seqs: Iterable[int]) -> None:
+        with self._changed:
+            for seq in seqs:
+                job = self._jobs.pop(seq, None)
+                if job is not None:
+                    job.given_up = True
+
+    def leave(self) -> bool:
+        """The world ends, and with it all arrays on devices: what is not copied by now is not saved. Whether one of
+        them is stuck."""
+        with self._changed:
+            for job in self._jobs.values():
+                if job.arrays:
+                    job.given_up = True
+                    job.blame = job.blame or Blame("lost", "its world ended before it was saved")
+            return not self._changed.wait_for(lambda: not self._held, LET_GO)
+
+    # --- a thread of its own ------------------------------------------------------------------------------------
+
+    def _run(self, job: Job) -> None:
+        result: Any = None
+        try:
+            if job.blame is None:
+                result = self._done(job)
+        except Stop:
+            pass
+        except CheckpointError as error:
+            job.blame = job.blame or Blame("checkpoint", str(error))
+        except Exception as error:
+            job.blame = job.blame or blames.of(error)
+        finally:
+            self._release(job)
+        self._line.do(self._end, job, result)
+
+    def _done(self, job: Job) -> Any:
+        self._wait(job)
+        request = documents.request_of(
+            next(iter(arrays.to_host(self._world, job.inputs[0], job.arrays[0]).values()))
+        )
+        folder = folders.below(self._root, request.folder)
+        kind = job.document.kind
+        if kind == "save":
+            with self._room:
+                self._save(job, folder, request)
+        elif kind == "commit":
+            self._release(job)
+            if self._leads(job) and not folders.saved_already(folder, request):
+                zarrs.finish(folders.partial(folder, request), request, job.document.entries)
+                folders.complete(folder, request)
+            return request.step
+        elif kind == "read":
+            self._release(job)
+            return self._read(job, folders.found(folder, request.step))
+        else:
+            self._release(job)
+            last = folders.latest(folder)
+            return 0 if last is None else last + 1
+        return None
+
+    def _save(self, job: Job, folder: Path, request: Request) -> None:
+        if folders.saved_already(folder, request):
+            return
+        zarrs.tensorstore()  # before anything is copied
+        pieces = self._pieces(job)
+        self._release(job)
+        try:
+            zarrs.write(
+                folders.partial(folder, request), job.document.entries, pieces, first=self._leads(job)
+            )
+        except BaseException:
+            folders.discard(folder, request)
+            raise
+
+    def _pieces(self, job: Job) -> list[zarrs.Piece]:
+        """Our part of the arrays, in host memory."""
+        found: list[zarrs.Piece] = []
+        for number, entry in enumerate(job.document.entries):
+            layout, array = job.inputs[number + 1], job.arrays[number + 1]
+            by_device = {self._world.number_of(part.device): part.data for part in array.addressable_shards}
+            holder = {index: mine[0] for index, mine in arrays.own_shards(self._world, layout).items()}
+            seen: dict[Index, Array] = {}
+            for shard, inside, whole in chunks.ours(layout, entry.chunk, number, self._virtual(job)):
+                if job.given_up:
+                    raise Stop
+                if shard not in seen:
+                    seen[shard] = _on_host(by_device[holder[shard]], layout)
+                # CPU devices lend what they have; whatever comes from others is ours already.
+                lends = by_device[holder[shard]].devices().pop().platform == "cpu"
+                part = seen[shard][inside]
+                found.append((number, whole, np.array(part) if lends else part))
+        return found
+
+    def _read(self, job: Job, folder: Path) -> list[tuple[Layout, Mapping[Index, Array]]]:
+        mesh = job.document.mesh
+        layouts = [
+            Layout(entry.shape, entry.dtype, job.place, mesh, Sharding(entry.split))
+            for entry in job.document.entries
+        ]
+        wanted: list[tuple[Entry, dict[Index, chunks.Box]]] = []
+        for entry, layout in zip(job.document.entries, layouts, strict=True):
+            shards = Shards(layout)
+            mine = cargo.local_shards(layout, self._world.mine)
+            wanted.append((entry, {index: cargo.box_of(shards, index)[:-1] for index in mine}))
+        return list(zip(layouts, zarrs.read(folder, wanted), strict=True))
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _virtual(self, job: Job) -> list[int]:
+        return [virtual_index(job.place, device) for device in self._world.here(job.place)]
+
+    def _leads(self, job: Job) -> bool:
+        """Whether it is our part to do what one of all hosts does."""
+        return 0 in self._virtual(job)
+
+    def _hold(self, job: Job, found: Sequence[Buffer]) -> None:
+        job.arrays = [each.array for each in found]
+        job.held.update(job.command.inputs)
+        self._held.update(job.held)
+        self._bytes += sum(each.nbytes for each in found)
+
+    def _release(self, job: Job) -> None:
+        """Whoever comes may take the arrays over."""
+        with self._changed:
+            self._held -= job.held
+            job.held.clear()
+            if job.arrays:
+                self._bytes -= sum(map(shard_bytes, job.inputs))
+                job.arrays = []
+            self._changed.notify_all()
+
+    def _wait(self, job: Job) -> None:
+        """Until the arrays are there; looked at, so that it can be given up."""
+        for array in job.arrays:
+            while not is_there(array):
+                if job.given_up:
+                    raise Stop
+                time.sleep(LOOK)
+            array.block_until_ready()  # raises what its maker failed with
+
+
+class All:
+    """Several arrays that a flight waits for."""
+
+    def __init__(self, those: Sequence[Any]) -> None:
+        self._those = those
+
+    def is_ready(self) -> bool:
+        return all(map(is_there, self._those))
+
+    def block_until_ready(self) -> None:
+        for each in self._those:
+            each.block_until_ready()
+
+
+def _missing(command: e.Launch, gang: Gang, found: Sequence[Buffer | None]) -> Blame | None:
+    if command.placeholders:
+        return Blame("lost", f"{gang.name!r} is given what was not made")
+    for number, held in enumerate(found):
+        if held is None or held.array is None:
+            why = held.reason if held is not None else ""
+            return Blame("lost", why or f"input {number} of {gang.name!r} is not on this host")
+    return None
+
+
+def _on_host(part: Any, layout: Layout) -> Array:
+    if layout.dtype != arrays.KEYS:
+        return np.asarray(part)
+    return np.ascontiguousarray(np.asarray(jax.random.key_data(part))).view(np.uint64)[..., 0]

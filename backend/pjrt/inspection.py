@@ -1,0 +1,83 @@
+"""What is in a client's code, looked at before anything is compiled: every operation of it, by its name.
+
+Four of StableHLO's operations speak with the host or with other programs, and are refused; so are foreign functions
+that `targets` does not allow, and dialects of which exported code does not consist. Runs in the child process of
+`checker`: to read such bytes may itself go wrong.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection
+from typing import Any
+
+from jax import export
+
+from . import targets
+
+DIALECTS = ("stablehlo", "chlo", "sdy", "func")
+PLAIN = ("builtin.module",)
+OUTSIDE = ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv")
+FOREIGN = "stablehlo.custom_call"
+LONGEST = 300  # characters of somebody else's words
+
+
+class Refused(ValueError):
+    """Code that is not to be compiled. The reason does not name the computation."""
+
+
+def inspect(blob: bytes, platform: str, devices: int, more: Collection[str], largest: int) -> None:
+    """Raises Refused. `more`: foreign functions that are allowed besides those of `targets`."""
+    if len(blob) > largest:
+        raise Refused(f"it has {len(blob)} bytes, and {largest} are allowed")
+    try:
+        exported: Any = export.deserialize(bytearray(blob))
+    except Exception as error:
+        raise Refused(f"it is not what jax.export writes: {_short(error)}") from error
+    if platform not in exported.platforms:
+        raise Refused(
+            f"it is for {', '.join(exported.platforms) or 'no platform'}, and runs on {platform} here"
+        )
+    if exported.nr_devices not in (1, devices):
+        raise Refused(f"it is for {exported.nr_devices} devices, and the plan has it on {devices}")
+    with importlib.import_module("jax._src.interpreters.mlir").make_ir_context():
+        try:
+            module = exported.mlir_module(serialized=False)
+        except Exception as error:
+            raise Refused(f"its StableHLO cannot be read: {_short(error)}") from error
+        operations, called = _found(module)
+    for name in operations:
+        if name in OUTSIDE or (name.partition(".")[0] not in DIALECTS and name not in PLAIN):
+            raise Refused(f"it has the operation {name!r}, which no code of a client may have")
+    for reason in (targets.objection(name, more) for name in called):
+        if reason:
+            raise Refused(reason)
+
+
+def _found(module: Any) -> tuple[list[str], list[str]]:
+    """Names of its operations, and of the foreign functions that it calls; both in order."""
+    ir = importlib.import_module("jax._src.lib.mlir").ir
+    operations: set[str] = set()
+    called: set[str] = set()
+
+    def see(operation: Any) -> Any:
+        name = operation.name
+        operations.add(name)
+        if name == FOREIGN:
+            called.add(_target(operation))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(see)
+    return sorted(operations), sorted(called)
+
+
+def _target(operation: Any) -> str:
+    try:
+        return str(operation.attributes["call_target_name"].value)
+    except (KeyError, AttributeError, UnicodeDecodeError):
+        return "a name that is no text"
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."

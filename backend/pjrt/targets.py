@@ -1,0 +1,87 @@
+"""Which foreign functions the code of a client that is not trusted may call, by the names that StableHLO has for them.
+
+JAX promises of a list of such names that exported code may rely on them; that is a promise of compatibility. Here are
+those of them that compute on what they are given and do nothing else. `WITHHELD` are the others, and why; an agent's
+`--allow-custom-call NAME` lets one in. `CALLBACKS` run Python, or whatever an address in the code points to: never.
+Without JAX. Neighbours: `inspection`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+# How arrays lie: they compute nothing.
+SHARDINGS = (
+    "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement",
+    "xla.sdy.FuncResultSharding", "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape",
+    "xla.sdy.ShardingGroup", "xla.sdy.PropagationBarrier",
+)  # fmt: skip
+
+# Operations of StableHLO that have not become ones yet.
+OPERATIONS = (
+    "ApproxTopK", "stablehlo.dynamic_approx_top_k", "stablehlo.dynamic_top_k", "stablehlo.dynamic_reduce_window",
+    "stablehlo.dynamic_rng_bit_generator", "shape_assertion",
+)  # fmt: skip
+
+RANDOM = ("cu_threefry2x32_ffi", "hip_threefry2x32_ffi")
+
+
+def _lapack() -> tuple[str, ...]:
+    """Of single and double precision, real and complex."""
+    all_four = ("potrf", "geqrf", "geev", "gesdd", "getrf", "gehrd", "gees", "trsm", "gtsv")
+    real, of_complex = ("orgqr", "syevd", "sytrd"), ("ungqr", "heevd", "hetrd")
+    names = [*(kind + name for name in all_four for kind in "sdcz")]
+    names += [kind + name for name in real for kind in "sd"]
+    names += [kind + name for name in of_complex for kind in "cz"]
+    return tuple(f"lapack_{name}_ffi" for name in names)
+
+
+# Linear algebra: on CPUs, on GPUs, on TPUs.
+ALGEBRA = (
+    *_lapack(),
+    *(f"{maker}_lu_pivots_to_permutation" for maker in ("cu", "hip")),
+    *(
+        f"{maker}_{name}_ffi"
+        for maker in ("cusolver", "hipsolver")
+        for name in ("getrf", "geqrf", "orgqr", "potrf", "syevd", "gesvd", "gesvdj", "sytrd")
+    ),
+    "hipsolver_gesdd_ffi", "cusparse_gtsv2_ffi",
+    "Eigh", "Qr", "ProductOfElementaryHouseholderReflectors", "LuDecomposition",
+)  # fmt: skip
+
+ALLOWED = frozenset((*SHARDINGS, *OPERATIONS, *RANDOM, *ALGEBRA))
+
+WITHHELD = {
+    "AllocateBuffer": "it gives memory as others have left it (jnp.empty, lax.empty: write jnp.zeros)",
+    "tpu_custom_call": "it is a kernel of the client's own, which may touch any memory of a device (Pallas)",
+    "mosaic_gpu_v2": "it is a kernel of the client's own, which may touch any memory of a device (Pallas)",
+    "tf.call_tf_function": "it runs TensorFlow in the agent",
+}
+
+CALLBACKS = re.compile(r"callback|python|CustomSPMDPartitioning|InspectSharding", re.IGNORECASE)
+
+
+def is_callback(name: str) -> bool:
+    """Whether no option may let it in."""
+    return CALLBACKS.search(name) is not None
+
+
+def objection(name: str, more: Collection[str]) -> str:
+    """Why this may not be called; "" if it may. `more`: names that whoever runs the agent allows."""
+    if is_callback(name):
+        return (
+            f"it calls back into Python ({name!r}): the function would be an address of another process's memory, and "
+            "following one is never allowed"
+        )
+    if name in ALLOWED or name in more:
+        return ""
+    why = WITHHELD.get(name)
+    return (
+        f"it calls {name!r}, which is not on the list of foreign functions that clients may call"
+        f"{': ' + why if why else ''}; whoever runs the agents can allow it with --allow-custom-call {_quoted(name)}"
+    )
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[\w.$]+", name) else repr(name)

@@ -1,0 +1,219 @@
+"""`seaway log` and `seaway replay`: what a real controller was told, read, and run again on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from backend import eventlogs
+from core import spans
+from core.controller import Controller
+from core.errors import Impossible
+from core.eventlog import Diverged, Log, LogError, Replayable, replayed
+from core.policy import Policy, named
+from core.topology import Cluster
+from core.trace import Trace
+
+from .. import __version__
+from ..wording import duration, plural
+
+HISTORY = 8  # events before the one that differs
+WIDTH = 160
+
+
+def add(commands: Any) -> None:
+    reader = commands.add_parser(
+        "log",
+        help="show an event log",
+        description="Shows what a controller was told, as `record=` or `seaway controller --record` has kept it.",
+    )
+    reader.add_argument(
+        "--kind", action="append", default=[], help="only events of this kind, as Came; may be repeated"
+    )
+    reader.add_argument("--full", action="store_true", help="whole lines, however long")
+    reader.set_defaults(run=show)
+    again = commands.add_parser(
+        "replay",
+        help="run an event log again",
+        description="Tells core's controller all that the log has, and compares what it commands with what was "
+        "commanded then. Ends with 0 where all is equal, to the byte.",
+    )
+    again.add_argument("--stop", type=int, metavar="N", help="after event N, and show how things were")
+    again.add_argument("--policy", default="", metavar="FILE.py:NAME",
+                       help="of a policy that a program brought: its class, or a function that makes it")  # fmt: skip
+    again.add_argument(
+        "--save", type=Path, metavar="FOLDER", help="the trace of what was replayed, as Parquet"
+    )
+    again.set_defaults(run=replay)
+    for parser in (reader, again):
+        parser.add_argument("log", type=Path, metavar="LOG")
+        parser.add_argument(
+            "--partial", action="store_true", help="a log that was cut short, as far as it goes"
+        )
+    reader.add_argument("--first", type=int, default=0, metavar="N", help="from event N on")
+    reader.add_argument("--last", type=int, metavar="N", help="up to event N")
+
+
+def opened(path: Path, partial: bool) -> Log:
+    try:
+        log = eventlogs.read(path, partial=partial)
+    except LogError as error:
+        raise Impossible(str(error)) from None
+    if log.about.core != __version__:
+        print(f"recorded by seaway {log.about.core}, read by {__version__}", file=sys.stderr)
+    return log
+
+
+# --- seaway log -----------------------------------------------------------------------------------------------------
+
+
+def show(given: argparse.Namespace) -> int:
+    log = opened(given.log, given.partial)
+    print(heading(log, given.log))
+    known = sorted({kind_of(entry) for entry in log.entries})
+    for kind in given.kind:
+        if kind not in known:
+            raise Impossible(f"--kind {kind}: this log has {', '.join(known)}")
+    for index, entry in enumerate(log.entries):
+        if index < given.first or (given.last is not None and index > given.last):
+            continue
+        if not given.kind or kind_of(entry) in given.kind:
+            print(line_of(log, index, WIDTH if not given.full else 0))
+    return 0
+
+
+def heading(log: Log, path: Path) -> str:
+    entries = log.entries
+    lasts = entries[-1].now - entries[0].now if entries else 0
+    cluster = _cluster(log)
+    size = path.stat().st_size
+    each = size / max(1, len(entries))
+    islands, hosts = plural(len(cluster.islands), "island"), plural(cluster.hosts, "host")
+    return (
+        f"{path}: {plural(len(entries), 'event')} in {duration(lasts)}, {size:,} bytes ({each:.0f} an event)\n"
+        f"seaway {log.about.core}, policy {log.about.policy}; {islands}, {hosts}, {plural(cluster.devices, 'device')}"
+    ) + ("" if log.whole else "\ncut short: whoever wrote it was killed")
+
+
+def _cluster(log: Log) -> Cluster:
+    return msgspec.convert(log.about.cluster, Cluster)
+
+
+def kind_of(entry: Replayable) -> str:
+    return type(entry.event).__name__
+
+
+def line_of(log: Log, index: int, width: int = WIDTH) -> str:
+    entry = log.entries[index]
+    line = f"{index:8} {(entry.now - log.entries[0].now) / 1e6:12.3f} ms  {entry.event}"
+    return line if not width or len(line) <= width else f"{line[: width - 3]}..."
+
+
+# --- seaway replay --------------------------------------------------------------------------------------------------
+
+
+def replay(given: argparse.Namespace) -> int:
+    log = opened(given.log, given.partial)
+    if given.stop is not None and not 0 <= given.stop < len(log.entries):
+        raise Impossible(f"--stop {given.stop}: the log has events 0 to {len(log.entries) - 1}")
+    trace = Trace()
+    try:
+        controller = eventlogs.machine_of(log.about, policy=_policy(given.policy), trace=trace)
+    except LogError as error:
+        raise Impossible(f"{given.log}: {error}") from None
+    print(heading(log, given.log))
+    begun = time.process_time()
+    recent: deque[Sequence[Any]] = deque(maxlen=HISTORY)
+    try:
+        for index, commands in enumerate(replayed(log, controller)):
+            recent.append(commands)
+            if index == given.stop:
+                break
+    except Diverged as diverged:
+        print("\n".join(difference(log, diverged, recent)))
+        return 1
+    told = len(log.entries) if given.stop is None else given.stop + 1
+    took = time.process_time() - begun
+    print(f"{plural(told, 'event')} replayed in {took:.2f} s: the same commands, to the byte")
+    for island in controller.books.islands:
+        print(f"order of island {island.island.name!r}: {controller.books.order.island(island.island.index)}")
+    if given.stop is not None:
+        print("\n".join(state_of(controller, log.entries[given.stop].now)))
+    if given.save:
+        from ..trace import Trace as UserTrace
+
+        UserTrace(trace, _cluster(log)).save(given.save)
+        print(f"trace in {given.save}")
+    return 0
+
+
+def _policy(text: str) -> Callable[[], Policy] | None:
+    """A name of core's, or FILE.py:NAME."""
+    if not text:
+        return None
+    path, _, name = text.rpartition(":")
+    if not path.endswith(".py"):
+        return lambda: named(text)
+    spec = importlib.util.spec_from_file_location("policy_file", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["policy_file"] = importlib.util.module_from_spec(
+        spec
+    )  # where its source is looked for
+    try:
+        spec.loader.exec_module(module)
+    except OSError as error:
+        raise Impossible(f"--policy {text}: {path} cannot be read: {error.strerror}") from None
+    except Exception as error:
+        raise Impossible(f"--policy {text}: {path} raises {type(error).__name__}: {error}") from None
+    if not hasattr(module, name):
+        raise Impossible(f"--policy {text}: {path} has no {name!r}")
+    made: Callable[[], Policy] = getattr(module, name)
+    return made
+
+
+def difference(log: Log, diverged: Diverged, recent: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """The first event after which commands differ, and what came before it."""
+    yield f"the first difference is at event {diverged.index}"
+    for back, commands in zip(range(len(recent), 0, -1), recent, strict=True):
+        yield line_of(log, diverged.index - back)
+        yield from (f"{'':25}-> {str(command)[:WIDTH]}" for command in commands)
+    yield line_of(log, diverged.index, 0)
+    yield f"{'':25}recorded: {diverged.recorded}"
+    yield f"{'':25}replayed: {diverged.replayed}"
+
+
+def state_of(controller: Controller, now: int) -> Iterator[str]:
+    """What each island and client has under way, and what it waits for."""
+    books = controller.books
+    for book in books.islands:
+        flights = books.flights.on(book.island.index)
+        hosts = spans.text(book.members) or "none"
+        yield (
+            f"island {book.island.name!r}: {book.phase}, epoch {book.epoch}, hosts {hosts}; "
+            f"{plural(len(flights), 'step')} under way"
+        )
+        for flight in list(flights)[:HISTORY]:
+            program, node = flight.run.describe(flight.step) if flight.run is not None else ("", "")
+            yield f"    seq {flight.seq}: {program}, {node}; not ended on hosts {spans.text(flight.left)}"
+        for wait in book.scheduler.waiting()[:HISTORY]:
+            yield (
+                f"    waits for {duration(now - wait.ticket.since)}: run {wait.ticket.run}, step {wait.ticket.step}: "
+                f"{wait.text}"
+            )
+    for session in books.sessions.values():
+        yield (
+            f"client {session.number} {session.name!r}: {plural(len(session.programs), 'program')}, "
+            f"{plural(len(session.names), 'buffer')}, {plural(len(session.runs), 'run')}"
+        )
+        for run in list(session.runs.values())[:HISTORY]:
+            yield f"    run {run.call.run}, {run.program.ir.name!r}: {run.state}"
+    yield f"{plural(len(books.buffers), 'buffer')} on devices"

@@ -1,0 +1,127 @@
+"""Code that clients leave takes so much room: what was left longest ago goes, but for what is in use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from backend.blobs import Blobs, hash_of
+from backend.controlling import mebibytes, options
+from backend.keeping import CodeFolder
+from core.errors import Impossible
+from core.program import Program
+
+from .cluster import chain, cluster
+
+CODES = [bytes([number]) * 100 for number in range(6)]
+NAMES = [hash_of(code) for code in CODES]
+HOUR = 3600.0
+
+
+def aged(folder: Path, name: str, seconds: float) -> None:
+    at = time.time() - seconds
+    os.utime(folder / name, (at, at))
+
+
+def filled(folder: Path, in_use: tuple[str, ...] = (), count: int = 5) -> CodeFolder:
+    """The first was left longest ago."""
+    found = CodeFolder(folder, 350, lambda: in_use)
+    for number in range(count):
+        found.keep(NAMES[number], CODES[number])
+        aged(folder, NAMES[number], HOUR * (10 - number))
+    return found
+
+
+def there(folder: Path) -> list[int]:
+    return [number for number, name in enumerate(NAMES) if (folder / name).exists()]
+
+
+def test_what_was_left_longest_ago_goes_first(tmp_path: Path) -> None:
+    kept = filled(tmp_path)
+    assert there(tmp_path) == [2, 3, 4]
+    assert kept.find(NAMES[0]) is None
+    assert kept.find(NAMES[4]) == CODES[4]
+
+
+def test_what_is_in_use_stays_however_old(tmp_path: Path) -> None:
+    filled(tmp_path, in_use=(NAMES[0],))
+    assert there(tmp_path) == [0, 3, 4]
+
+
+def test_what_is_left_again_is_not_old(tmp_path: Path) -> None:
+    kept = filled(tmp_path, count=3)
+    kept.keep(NAMES[0], CODES[0])
+    kept.keep(NAMES[3], CODES[3])
+    assert there(tmp_path) == [0, 2, 3]
+
+
+def test_what_was_left_lately_stays_even_where_there_is_too_much(tmp_path: Path) -> None:
+    kept = CodeFolder(tmp_path, 100)
+    for name, code in zip(NAMES, CODES, strict=True):
+        kept.keep(name, code)
+    assert there(tmp_path) == list(range(6))  # a message that names it may be on its way
+
+
+def test_a_later_start_counts_what_is_there_and_clears_what_was_never_finished(tmp_path: Path) -> None:
+    filled(tmp_path, count=3)
+    (tmp_path / "tmpabc").write_bytes(b"half")
+    aged(tmp_path, "tmpabc", HOUR)
+    CodeFolder(tmp_path, 350).keep(NAMES[3], CODES[3])
+    assert there(tmp_path) == [1, 2, 3]
+    assert not (tmp_path / "tmpabc").exists()
+
+
+def test_in_memory_the_same_and_what_cannot_be_kept_is_refused() -> None:
+    used: list[str] = []
+    blobs = Blobs(250, lambda: used, lately=0)
+    for code in CODES[:3]:
+        blobs.keep(code)
+    assert [blobs.find(name) is not None for name in NAMES[:3]] == [False, True, True]
+    assert blobs.nbytes == 200
+    used += NAMES
+    with pytest.raises(ValueError, match="100 bytes of code do not fit: 200 of 250 are taken"):
+        blobs.keep(CODES[3])
+
+
+def test_a_host_that_was_told_of_nobody_drops_nothing() -> None:
+    blobs = Blobs(250)
+    blobs.keep(CODES[0])
+    blobs.keep(CODES[1])
+    with pytest.raises(ValueError, match="do not fit"):
+        blobs.keep(CODES[2])
+    assert len(blobs) == 2
+
+
+def test_code_of_registered_programs_is_in_use(tmp_path: Path) -> None:
+    import msgspec
+
+    def program(code: str) -> Program:
+        made = chain(1, 2)
+        return msgspec.structs.replace(
+            made, computations=(msgspec.structs.replace(made.computations[0], code=code),)
+        )
+
+    async def work() -> None:
+        async with cluster(tmp_path, agents=False) as found:
+            user = found.user()
+            user.call(lambda client, now: client.register(program("a" * 64), now))
+            gone = user.call(lambda client, now: client.register(program("b" * 64), now))
+            user.call(lambda client, now: client.unregister(gone, now))
+            user.call(lambda client, now: client.register(program("c" * 64), now))
+            async with asyncio.timeout(20):
+                while "c" * 64 not in found.server._code_in_use():
+                    await asyncio.sleep(0.01)
+            assert found.server._code_in_use() == {"a" * 64, "c" * 64}
+
+    asyncio.run(work())
+
+
+def test_limits_are_mebibytes() -> None:
+    chosen = options().parse_args(["--trace-limit", "3", "--code-limit", "-1"])
+    assert mebibytes(chosen, "trace_limit") == 3 << 20
+    with pytest.raises(Impossible, match="--code-limit -1: mebibytes, or 0 for no limit"):
+        mebibytes(chosen, "code_limit")

@@ -1,0 +1,139 @@
+"""A trace of bounded size forgets its oldest runs, whole; what is under way, and all after it, stays as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.messages import Blame
+from core.trace import Trace
+
+GANGS = 4  # of a run
+LIMIT = 40_000
+
+
+def run(trace: Trace, number: int, end: bool = True, client: int = 1) -> None:
+    """One that begins at ten times its number, of a few gangs and a transfer, on two hosts."""
+    at = 10 * number
+    trace.submitted(number, client, number, f"program {number}", at)
+    trace.admitted(number, at + 1)
+    for gang in range(GANGS):
+        seq = 100 * number + gang
+        trace.gang(seq, number, f"step {gang}", 0, 0, ready=at, entered=at + 1)
+        trace.hosts(seq, [at + 2, at + 3 + number % 7])
+        if end:
+            trace.update(seq, started=at + 2, ended=at + 5)
+    trace.transfer(
+        100 * number + 50, number, "send", 0, 0, nbytes=8, entered=at + 1, started=at + 2, ended=at + 4
+    )
+    trace.level(at, number % 3, number, 0, 99)
+    if end:
+        trace.ended(number, at + 8, Blame("user", f"cause {number}") if number % 5 == 0 else None)
+
+
+def traced(runs: int, limit: int = 0, open_run: int = -1) -> Trace:
+    trace = Trace(limit)
+    trace.place(0, 0, ((0, 4),), 2)
+    trace.client(1, "ann", 1, 0, 0)
+    trace.client(2, "bob", 1, 0, 0)
+    trace.client_gone(2, 5)
+    for number in range(runs):
+        run(trace, number, end=number != open_run)
+    return trace
+
+
+def told(trace: Trace, since: int = 0) -> dict[str, list[dict[str, Any]]]:
+    """What it has of runs that were submitted from then on, in words."""
+    runs = [row for row in trace.rows("runs") if row["submitted"] >= since]
+    kept = {row["run"] for row in runs}
+    found = {name: [row for row in trace.rows(name) if row["run"] in kept] for name in ("gangs", "transfers")}
+    for row in found["gangs"]:
+        row["hosts"] = trace.lists.get(row["hosts"])
+    return {"runs": runs, **found}
+
+
+def test_a_trace_without_a_limit_forgets_nothing() -> None:
+    trace = traced(500)
+    assert (len(trace.runs), trace.since, set(trace.dropped.values())) == (500, 0, {0})
+
+
+def test_a_bounded_one_stays_bounded_and_what_it_keeps_is_what_an_unbounded_one_has() -> None:
+    trace, whole = traced(2000, LIMIT), traced(2000)
+    assert trace.nbytes + trace.strings.nbytes < 2 * LIMIT
+    assert 20 < len(trace.runs) < 500
+    assert told(trace) == told(whole, since=trace.runs.column("submitted")[0])
+    assert {name: trace.counted(name) for name in ("runs", "gangs", "transfers")} == {
+        name: len(whole.tables[name]) for name in ("runs", "gangs", "transfers")
+    }
+
+
+def test_it_says_from_when_on_it_has_everything() -> None:
+    trace, whole = traced(2000, LIMIT), traced(2000)
+    assert trace.since > 0
+    after = [row["seq"] for row in whole.rows("gangs") if row["ended"] >= trace.since]
+    assert [row["seq"] for row in trace.rows("gangs") if row["ended"] >= trace.since] == after
+
+
+def test_intervals_are_those_of_the_gangs_that_are_left() -> None:
+    trace, whole = traced(2000, LIMIT), traced(2000)
+    kept = set(trace.gangs.column("seq"))
+    assert list(trace.intervals()) == [each for each in whole.intervals() if each[1] in kept]
+
+
+def test_a_run_under_way_stays_and_more_of_it_can_be_told() -> None:
+    trace = traced(2000, LIMIT, open_run=3)
+    assert trace.runs.column("run")[0] == 3
+    assert trace.since > 1000
+    trace.update(300, started=33, ended=44)
+    trace.ended(3, 90_000)
+    row = next(row for row in trace.rows("gangs") if row["seq"] == 300)
+    assert (row["run"], row["step"], row["started"], row["ended"]) == (3, "step 0", 33, 44)
+    assert next(trace.rows("runs"))["ended"] == 90_000
+
+
+def test_words_and_clients_that_nobody_needs_go_too_and_the_last_level_of_a_place_stays() -> None:
+    trace = traced(2000, LIMIT)
+    assert len(trace.strings.words) < 1000
+    assert [row["label"] for row in trace.rows("clients")] == ["ann"]
+    before = [row["place"] for row in trace.rows("memory") if row["at"] < trace.since]
+    assert sorted(before) == [0, 1, 2]
+
+
+def test_what_was_handed_out_keeps_what_it_shows() -> None:
+    trace = traced(64, LIMIT)
+    shown = trace.columns()
+    first = list(shown["runs"]["run"])
+    for number in range(64, 2000):
+        run(trace, number)
+    assert list(shown["runs"]["run"]) == first
+    assert trace.since
+
+
+def test_what_belongs_to_no_run_goes_with_its_time() -> None:
+    trace = Trace(LIMIT)
+    trace.client(1, "ann", 1, 0, 0)
+    for number in range(2000):
+        trace.transfer(
+            100 * number + 60,
+            -1,
+            "put",
+            -1,
+            0,
+            nbytes=8,
+            client=1,
+            entered=10 * number,
+            ended=10 * number + 1,
+        )
+        run(trace, number)
+    puts = [row for row in trace.rows("transfers") if row["step"] == "put"]
+    assert 0 < len(puts) < 500
+    assert min(row["ended"] for row in puts) >= trace.since
+
+
+def test_it_travels_with_the_time_from_which_it_holds() -> None:
+    trace = traced(2000, LIMIT)
+    columns = {
+        name: {c: data.tobytes() for c, data in table.items()} for name, table in trace.columns().items()
+    }
+    again = Trace.restored(trace.strings.words, trace.places, columns, trace.since)
+    assert told(again) == told(trace)
+    assert again.since == trace.since

@@ -1,0 +1,205 @@
+"""Checkpoints of real sessions: straight from the hosts, onto other shapes of cluster, and when a host fails."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import tensorstore
+from jax.sharding import PartitionSpec
+
+import seaway as sw
+from tests.backend.real import Real
+
+pytestmark = pytest.mark.full  # real processes
+
+P: Any = PartitionSpec
+PATIENCE = 60.0
+checkpoint = sw.checkpoint
+A = sw.slice(mesh={"data": 2, "model": 2}, island="i0", name="A")
+B = sw.slice(mesh={"data": 4}, island="i1", name="B")
+TABLE = np.arange(64 * 48, dtype=np.float32).reshape(64, 48)
+LARGE = np.arange(1 << 20, dtype=np.float32).reshape(1024, 1024)
+
+next_of = sw.jit(
+    lambda x: x * 1.5 + 1, devices=A, in_shardings=P("data", "model"), out_shardings=P("data", "model"),
+    donate_argnums=0,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[sw.Session]:
+    """Two islands of two hosts of two devices."""
+    with sw.local(hosts=2, devices_per_host=2, islands=2) as session:
+        yield session
+
+
+def state() -> Any:
+    x = sw.put(TABLE, devices=A, sharding=P("data", "model"))
+    key = sw.jit(lambda n: jax.random.split(jax.random.key(n), 4), devices=A, out_shardings=P("data"))(7)
+    half = sw.jit(lambda y: y.astype("bfloat16"), devices=B, out_shardings=P("data"))(x)
+    return {"x": x, "more": [key, half], "n": 3}
+
+
+def test_what_lies_on_two_islands_is_saved_and_comes_back_elsewhere(
+    shared: sw.Session, tmp_path: Path
+) -> None:
+    saved = checkpoint.save(tmp_path, state(), step=7)
+    assert int(saved) == 7
+    assert checkpoint.latest(tmp_path) == 7
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(tmp_path / "7" / "x")}}
+    np.testing.assert_array_equal(tensorstore.open(spec).result().read().result(), TABLE)
+    like = state()
+    homes = {"x": B, "more": [B, A], "n": A}
+    splits = {"x": P(None, "data"), "more": None, "n": None}
+    found = checkpoint.restore(tmp_path, like, devices=homes, sharding=splits)
+    assert (found["x"].slice, found["x"].sharding.spec, found["more"][0].sharding.spec) == (
+        B,
+        P(None, "data"),
+        P(),
+    )
+    np.testing.assert_array_equal(np.asarray(found["x"]), TABLE)
+    np.testing.assert_array_equal(np.asarray(found["more"][1]), TABLE.astype(found["more"][1].dtype))
+    draw = sw.jit(lambda keys: jax.random.normal(keys[2], (3,)), devices=B)
+    want = jax.random.normal(jax.random.split(jax.random.key(7), 4)[2], (3,))
+    np.testing.assert_array_equal(np.asarray(draw(found["more"][0])), want)
+    assert int(found["n"]) == 3
+
+
+def test_steps_go_on_while_it_is_saved_and_donate_what_is_saved(shared: sw.Session, tmp_path: Path) -> None:
+    x, want, saved = sw.put(LARGE, devices=A, sharding=P("data", "model")), [], []
+    number = jax.jit(lambda x: x * 1.5 + 1)
+    array: Any = LARGE
+    for step in range(4):
+        saved.append(checkpoint.save(tmp_path, {"x": x}, step=step))
+        want.append(np.asarray(array))
+        for _ in range(3):
+            x, array = next_of(x), number(array)
+    sw.block_until_ready(saved)
+    for step in range(4):
+        found = checkpoint.restore(tmp_path, {"x": x}, step=step)
+        np.testing.assert_allclose(np.asarray(found["x"]), want[step], rtol=1e-6)
+
+
+def test_no_contents_pass_through_controller_or_client(shared: sw.Session, tmp_path: Path) -> None:
+    driver: Any = shared.driver
+    x = sw.block_until_ready(sw.put(LARGE, devices=A, sharding=P("data", "model")))
+    before = len(shared.trace.transfers())
+    checkpoint.save(tmp_path, x).block_until_ready()
+    sw.block_until_ready(checkpoint.restore(tmp_path, x, step=0))
+    assert len(shared.trace.transfers()) == before
+    assert sum(driver.server.node.carried) == 0
+
+
+def test_a_host_that_cannot_write_is_named_and_nothing_is_whole(shared: sw.Session, tmp_path: Path) -> None:
+    """One host's files may not grow, as if its disk were full."""
+    driver: Any = shared.driver
+    agent = driver.agents[1].process.pid
+    x = sw.block_until_ready(sw.put(LARGE, devices=A, sharding=P("data", "model")))
+    before = resource.prlimit(agent, resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+    try:
+        with pytest.raises(sw.RunError, match="File too large") as error:
+            checkpoint.save(tmp_path, x, step=3).block_until_ready()
+    finally:
+        resource.prlimit(agent, resource.RLIMIT_FSIZE, before)
+    blame = error.value.blame
+    assert (blame.code, blame.host, blame.node) == ("checkpoint", 1, "checkpoint.save")
+    assert str(tmp_path) in blame.cause
+    assert checkpoint.latest(tmp_path) is None
+    with pytest.raises(sw.RunError, match=r"there is no step 3|step 3 is not complete"):
+        checkpoint.restore(tmp_path, x, step=3).block_until_ready()
+    assert int(checkpoint.save(tmp_path, x, step=3)) == 3  # the session goes on
+
+
+def test_what_a_failed_step_made_is_not_saved(shared: sw.Session, tmp_path: Path) -> None:
+    solve = sw.jit(lambda x: x[:5], devices=A, irregular=False)
+    x = sw.put(TABLE, devices=A)
+    checkpoint.save(tmp_path, solve(x), step=1).block_until_ready()
+    many = sw.jit(lambda x: (x, 100), devices=A, irregular=True, max_shape=(8, 48))
+    with pytest.raises(sw.RunError):
+        checkpoint.save(tmp_path, many(x), step=2).block_until_ready()
+    assert checkpoint.latest(tmp_path) == 1
+
+
+def test_it_comes_back_on_other_shapes_of_cluster(tmp_path: Path) -> None:
+    two = sw.slice(mesh={"data": 2}, name="two")
+    eight = sw.slice(mesh={"data": 4, "model": 2}, name="eight")
+    with sw.local(hosts=2):
+        tree = {"w": sw.put(TABLE, devices=two, sharding=P("data")), "b": sw.put(TABLE[0], devices=two)}
+        checkpoint.save(tmp_path, tree, step=1).block_until_ready()
+    shape_of: Any = jax.ShapeDtypeStruct
+    like = {"w": shape_of(TABLE.shape, "float32"), "b": shape_of((48,), "float32")}
+    with sw.local(hosts=4, devices_per_host=2):
+        found = checkpoint.restore(
+            tmp_path, like, devices=eight, sharding={"w": P("model", "data"), "b": P("data")}
+        )
+        np.testing.assert_array_equal(np.asarray(found["w"]), TABLE)
+        np.testing.assert_array_equal(np.asarray(found["b"]), TABLE[0])
+        checkpoint.save(tmp_path, found, step=2).block_until_ready()
+    with sw.local():
+        found = checkpoint.restore(tmp_path, like, devices=1)
+        np.testing.assert_array_equal(np.asarray(found["w"]), TABLE)
+
+
+def test_what_was_killed_in_between_is_not_taken_for_whole(tmp_path: Path) -> None:
+    """An agent stands still when it should write, and is killed then. The other one goes on alone."""
+    on, one = sw.slice(mesh={"data": 2}, name="on"), sw.slice(devices=1, name="one")
+    with sw.local(hosts=2) as session:
+        driver: Any = session.driver
+        x = sw.block_until_ready(sw.put(LARGE, devices=on, sharding=P("data")))
+        checkpoint.save(tmp_path, x, step=1).block_until_ready()
+        os.kill(driver.agents[1].process.pid, signal.SIGSTOP)
+        saved = checkpoint.save(tmp_path, x, step=2)
+        until = time.monotonic() + PATIENCE
+        while not list(tmp_path.glob("2.partial-*/value/c/*")):  # the other host has written
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        os.kill(driver.agents[1].process.pid, signal.SIGKILL)
+        with pytest.raises(sw.RunError) as error:
+            saved.block_until_ready()
+        assert error.value.code == "host-lost"
+        with pytest.raises(sw.RunError, match="step 2 is not complete"):
+            checkpoint.restore(tmp_path, LARGE, step=2, devices=one).block_until_ready()
+        found = checkpoint.restore(tmp_path, LARGE, devices=one)
+        np.testing.assert_array_equal(np.asarray(found), LARGE)
+
+
+def test_agents_of_a_cluster_write_below_their_folder_alone(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    (tmp_path / "log").mkdir()
+
+    def work(found: Real) -> None:
+        with sw.connect(f"grpc://{found.address}"):
+            on = sw.slice(devices=2)
+            x = sw.put(TABLE, devices=on, sharding=P("x"))
+            checkpoint.save("run", x, step=1).block_until_ready()
+            checkpoint.save(there / "run", x, step=2).block_until_ready()
+            assert checkpoint.latest("run") == 2
+            np.testing.assert_array_equal(np.asarray(checkpoint.restore("run", x)), TABLE)
+            for asked in (tmp_path / "elsewhere", "../elsewhere"):
+                with pytest.raises(sw.RunError, match=r"agents write below|without '..'"):
+                    checkpoint.save(asked, x).block_until_ready()
+
+    async def drive() -> None:
+        found = Real(tmp_path / "log", hosts=2, per_host=1, platform="cpu")
+        try:
+            found.start_controller()
+            for host in range(2):
+                found.agent(host, "--checkpoints", str(there))
+            await found.ready()
+            await asyncio.to_thread(work, found)
+        finally:
+            await found.stop()
+
+    asyncio.run(drive())
+    assert sorted(path.name for path in (there / "run").iterdir()) == ["1", "2"]
+    assert not (tmp_path / "elsewhere").exists()

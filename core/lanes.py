@@ -2,9 +2,9 @@
 overlap.
 
 A lane is open while each of its devices has room in the window (a number of gangs; more, as long as they are short)
-and nobody holds it back. It learns that from counters, one an atom, at the moment an atom fills up or gets room again: nothing
-is searched, and 2048 devices that are always used together are one counter. Neighbours are the lanes that
-share a device with it.
+and nobody holds it back. It learns that from counters, one an atom, at the moment an atom fills up or gets room
+again: nothing is searched, and 2048 devices that are always used together are one counter. Neighbours are the lanes
+that share a device with it.
 
 A lane is *alive* while something waits or runs there. Living lanes that are connected through neighbours
 are one domain: its clients contend with each other, and with nobody else. Domains are kept as they change:

@@ -11,7 +11,9 @@ from .watch import Bounds
 
 class Config(msgspec.Struct, frozen=True):
     window: int = 8  # gangs ahead on a device (d)
-    window_span: int = 0  # nanoseconds: more of them may be ahead, while they take less than that together ...
+    window_span: int = (
+        0  # nanoseconds: more of them may be ahead, while they take less than that together ...
+    )
     window_most: int = 64  # ... up to so many
     max_passes: int = 8  # how often a blocked wide gang, or a waiting big run, may be passed
     early: Literal["always", "idle", "never"] = (

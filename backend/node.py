@@ -148,6 +148,7 @@ class Node:
         self._announced: dict[str, str] = {}
         self._outboxes: dict[int, Outbox | Lane] = {}
         self._wanted: dict[int, asyncio.Task[None]] = {}
+        self._dialled: set[int] = set()  # to whom we have a stream that we began
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -301,6 +302,10 @@ class Node:
                 grpc.StatusCode.PERMISSION_DENIED, f"nobody here is called {said.get('name', '')!r}"
             )
         assert peer is not None
+        if peer in self._dialled and self._first(peer):
+            await context.abort(
+                grpc.StatusCode.ALREADY_EXISTS, f"{said.get('name')!r} has a stream from here"
+            )
         await self._talk(peer, context.read, context.write)
 
     async def _dial(self, peer: int) -> None:
@@ -309,7 +314,9 @@ class Node:
             called = self.names.name_of(peer)
             address, near = self.directory.get(called), self.near.get(called)
             begun = time.monotonic()
-            if near is not None:
+            if self.connected(peer):
+                pass  # by a stream of theirs
+            elif near is not None:
                 if not near.stopped:
                     await self._meet(peer, near)
             elif address:
@@ -318,14 +325,22 @@ class Node:
                 call = self._channel(address).stream_stream(STREAM)(metadata=shown)
                 try:
                     await call.wait_for_connection()
-                    await self._talk(peer, call.read, call.write)
+                    if not self.connected(peer) or self._first(peer):
+                        self._dialled.add(peer)
+                        await self._talk(peer, call.read, call.write)
                 except grpc.aio.AioRpcError as error:
                     if peer == CONTROLLER and error.code() in REFUSED:
                         self._failed(PermissionError(f"{address} refuses us: {error.details()}"))
                 finally:
+                    self._dialled.discard(peer)
                     call.cancel()
             pause = RETRY if time.monotonic() - begun > RETRY_MOST else min(2 * pause, RETRY_MOST)
             await asyncio.sleep(pause)
+
+    def _first(self, peer: int) -> bool:
+        """Of two hosts that have dialled each other, whose stream is kept. If each kept the other's, or the one that
+        came last, they would end each other's streams for ever."""
+        return self.endpoint.me < peer
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         found = self._channels.get(address)
@@ -372,6 +387,9 @@ class Node:
 
     def _up(self, peer: int, outbox: Outbox | Lane) -> None:
         with self.lock:
+            before = self._outboxes.get(peer)
+            if before is not None:
+                before.over.set()  # whoever holds the other end of it has let go
             self._outboxes[peer] = outbox
             for name, address in self._announced.items():
                 outbox.put(Address(name, address))

@@ -146,15 +146,14 @@ class Islands:
 
     def _form_if_complete(self, book: IslandBook, now: int) -> None:
         if len(book.coming) < book.island.hosts:
-            key = ("forming", book.island.index)
-            if not self._books.watch.waits_for(key):
-                self._books.watch.begin(
-                    key,
-                    now,
-                    0,
-                    lambda at: self._form_anyway(book, at),
-                    lambda at: self._form_anyway(book, at),
-                )
+            # The grace is counted from the last that came: hosts that start one after another make one epoch.
+            self._books.watch.begin(
+                ("forming", book.island.index),
+                now,
+                0,
+                lambda at: self._form_anyway(book, at),
+                lambda at: self._form_anyway(book, at),
+            )
             return
         self._form_anyway(book, now)
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
-from backend.node import GOODBYE, Node
+import grpc
+import grpc.aio
+import pytest
+
+from backend.node import GOODBYE, STREAM, Node
 
 from .cluster import cluster, until
 
@@ -66,3 +71,37 @@ def test_who_is_hung_up_on_and_reads_nothing_is_left_soon(tmp_path: Path) -> Non
                 await asyncio.wait([call])
 
     asyncio.run(drive())
+
+
+def test_of_two_hosts_that_dial_each_other_the_first_ones_stream_is_kept(tmp_path: Path) -> None:
+    """Else each ends the other's stream by its own, and so on for ever."""
+
+    async def drive() -> None:
+        async with cluster(tmp_path) as found:
+            first, second = (found.agents[host].node for host in (0, 1))
+            for _ in range(5):
+                first._want(1)
+                second._want(0)
+                await until(lambda: first.connected(1) and second.connected(0))
+                await until(lambda: (1 in first._dialled) != (0 in second._dialled))
+                kept = first._outboxes[1], second._outboxes[0]
+                await asyncio.sleep(0.3)
+                assert (first._outboxes[1], second._outboxes[0]) == kept
+                for node, peer in ((first, 1), (second, 0)):
+                    node._hang(peer)
+                await until(lambda: 1 not in first._outboxes and 0 not in second._outboxes)
+
+            first._want(1)
+            await until(lambda: first.connected(1) and second.connected(0))
+            with pytest.raises(grpc.aio.AioRpcError, match="has a stream from here"):
+                await stream(second, 0, found.agents[0].address).read()
+            assert first.connected(1)
+
+    asyncio.run(drive())
+
+
+def stream(node: Node, peer: int, address: str) -> Any:
+    """As a node begins one."""
+    name, proof = node.names.mine(peer)
+    shown = (("name", name), ("proof", proof), *node.access.shown())
+    return node._channel(address).stream_stream(STREAM)(metadata=shown)

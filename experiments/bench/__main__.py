@@ -1,12 +1,18 @@
-"""`python -m experiments.bench [NAME ...]`: print figures, each against a named baseline in the same run.
+"""`python -m experiments.bench [NAME ...] [OPTIONS]`: print figures, each against a named baseline in the same run.
 
-No names: all of them. Machines are shared and noisy, so figures are medians of CPU time, and ratios.
+No names: all of them. One name: the options behind it are that benchmark's (`python -m experiments.bench order
+--help`). `--full` goes to all that have it. Machines are shared and noisy, so figures are medians
+of CPU time, and ratios.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from itertools import takewhile
+from types import ModuleType
 
 BENCHES = {
     "events": "events handled per CPU second by the controller and by an executor",
@@ -15,28 +21,65 @@ BENCHES = {
     "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
     "control": "the control plane over real gRPC at 16 to 512 hosts: controller CPU a gang, tree against flat",
     "traces": "what recording costs, and how traces grow",
-    "real": "fig 5 on real CPU devices: steps a second against multi-controller JAX, and each thread's CPU time",
+    "recording": "what a controller's event log costs, in CPU and bytes",
+    "real": "fig 5 on real CPU devices: steps a second against multi-controller JAX and Ray, and CPU time by thread",
+    "stages": "fig 7 on real hosts: parallel against sequential dispatch, over 1 to 8 stages",
+    "sharing": "figs 8, 9 and 11 over real gRPC: clients that share an island, and one that compiles meanwhile",
+    "order": "what gang scheduling is for: collectives without one order, and 10,000 gangs of 4 clients with one",
+    "transfers": "an array from host to host and back, against a raw gRPC stream and a copy in memory",
+    "agents": "an agent's memory, its start, and how soon sw.local() is ready",
     "fuzzing": "fuzz seeds per minute",
 }
 
 
-def main(names: list[str]) -> int:
+def main(words: Sequence[str]) -> int:
+    names = list(takewhile(lambda word: not word.startswith("-"), words))
+    options = list(words[len(names) :])
+    if options in (["-h"], ["--help"]) and not names:
+        print(__doc__)
+        print("\n".join(f"  {name:12}{what}" for name, what in BENCHES.items()))
+        return 0
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
-        print(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHES)}", file=sys.stderr)
-        return 2
+        return _refused(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHES)}")
+    if options and options != ["--full"] and len(names) != 1:
+        return _refused(
+            f"{options[0]}: whose option is that? Name one benchmark; all of them know only --full"
+        )
     for name in names or BENCHES:
-        print(f"== {name}: {BENCHES[name]}", flush=True)
-        try:
-            bench = import_module(f"{__package__}.{name}")
-        except ModuleNotFoundError as missing:
-            if missing.name is None or missing.name.split(".")[0] != "tests":
-                raise
-            print("it runs what is in tests/, which is not installed: run it in a checkout", file=sys.stderr)
-            return 2
-        bench.main()
-        print()
+        if code := _run(name, options, alone=len(names) == 1):
+            return code
     return 0
+
+
+def _run(name: str, options: list[str], alone: bool) -> int:
+    try:
+        bench = import_module(f"{__package__}.{name}")
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.split(".")[0] != "tests":
+            raise
+        return _refused("it runs what is in tests/, which is not installed: run it in a checkout")
+    given = [word for word in options if alone or takes(bench, word)]
+    if given and not takes(bench, given[0]):
+        return _refused(f"{given[0]}: benchmark {name!r} has no options")
+    print(f"== {name}: {BENCHES[name]}", flush=True)
+    if given:
+        bench.main(given)
+    else:
+        bench.main()
+    print()
+    return 0
+
+
+def takes(bench: ModuleType, word: str) -> bool:
+    """Whether it reads options; and of `--full`, whether it knows that one."""
+    reads = bool(inspect.signature(bench.main).parameters)
+    return reads and (word != "--full" or hasattr(bench, "FULL"))
+
+
+def _refused(why: str) -> int:
+    print(why, file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -1,83 +1,41 @@
 """The control plane at scale: controller CPU a gang and the latency of a call, over real gRPC, on timed devices.
 
-`python -m experiments.bench control`. The controller has a process of its own, whose CPU time is read before and after;
-hosts are agents with devices that only take time, many in a process. `tree`: each process writes to few; `flat`, the
-baseline: the controller writes to all. Where two cores play hundreds of hosts, latencies are theirs: only the
-controller's own CPU time carries over to hosts on machines of their own.
+`python -m experiments.bench control [--full]`. The controller has a process of its own, whose CPU time is read before
+and after; hosts are agents with devices that only take time, many in a process. `tree`: each process writes to few;
+`flat`, the baseline: the controller writes to all. Where two cores play hundreds of hosts, latencies are theirs: only
+CPU times carry over to hosts on machines of their own. What a call would take there, the simulator says, from the
+message costs that were just measured (`predicting`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 import statistics
-import subprocess
 import time
-from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from backend.access import Access
-from backend.calls import Status, ask
-from backend.children import Child, Children
 from backend.remote import Head, Remote
 from core import effects as e
 from core.client import Client
 from core.program import Arg, Computation, Node, Out, Program, SliceSpec, Value
 from core.session import Blocked
 
-HOSTS = (16, 64, 256, 512)
+from . import options
+from .deployed import Deployed, cpu_of, deployed
+from .predicting import BUDGETS, KINDS, Cost, Measured, Spent, predicted, profile_of
+
+FULL = True
+HOSTS, ALL_HOSTS = (16, 64), (16, 64, 256, 512)
 PROCESSES = 4  # that play the hosts
 NODES = 128  # of a batched call
+SINGLE, CALLS = 30, 4  # single calls and batched ones
 AIMS = {16: 0.3, 512: 3.0}  # ms of the controller a gang, batched, with the tree
-FLAT = 8.0  # times less than flat, at least
+FLAT = 8.0  # times less than flat, at least, at 512 hosts
 TREE = 23
 PATIENCE = 120.0
-TICK = os.sysconf("SC_CLK_TCK")
-
-
-def cpu_of(pid: int) -> float:
-    """Seconds of CPU, with those of all its threads."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
-class Cluster:
-    """`hosts` hosts of one device, played by a few processes."""
-
-    def __init__(self, folder: Path, hosts: int, fanout: int) -> None:
-        self.hosts = hosts
-        self.children = Children(folder)
-        words = ["--bind", "127.0.0.1:0", "--hosts", str(hosts), "--fanout", str(fanout), "--with-parent"]
-        self.controller = self.children.start(
-            "controller", "backend.controlling", [*words, "--lease", "60"], stdout=subprocess.PIPE
-        )
-        self.address = self._address(self.controller)
-        each = hosts // PROCESSES
-        for number in range(PROCESSES):
-            words = [
-                "--controller",
-                self.address,
-                "--platform",
-                "timed",
-                "--with-parent",
-                "--host",
-                str(number * each),
-            ]
-            self.children.start(
-                f"hosts-{number}", "backend.hosting", [*words, "--hosts", str(each), "--name", f"p{number}"]
-            )
-
-    @staticmethod
-    def _address(controller: Child) -> str:
-        assert controller.process.stdout is not None
-        line = controller.process.stdout.readline().decode()
-        found = re.match(r"controller at (\S+):", line)
-        if found is None:
-            raise RuntimeError(f"the controller did not start: {controller.tail()}")
-        return found[1].rstrip(":")
+BOUND = 600.0  # seconds for a cluster's measurements
 
 
 def chain(nodes: int, hosts: int) -> Program:
@@ -105,8 +63,7 @@ class User:
         return event
 
 
-async def measured(cluster: Cluster) -> dict[str, float]:
-    """ms of the controller's CPU a gang, single and batched; ms of a call, end to end."""
+async def measured(cluster: Deployed) -> Spent:
     access = Access()
     head = Head(cluster.address, access)
     about = await head.about("bench", PATIENCE)
@@ -122,54 +79,71 @@ async def measured(cluster: Cluster) -> dict[str, float]:
     remote = Remote(Client("bench"), about.cluster, about.lease, head, heard=heard, failed=failures.append)
     remote.node.start()
     user = User(remote, ended)
-    channel = access.channel(cluster.address)
-    until = time.monotonic() + PATIENCE
-    while b'"phase":"running"' not in (await ask(channel, access, Status())).json:
-        if time.monotonic() > until:
-            raise RuntimeError("the hosts did not come")
-        await asyncio.sleep(0.2)
     argument = bytes(4 * cluster.hosts)
     single = user.call(lambda client, now: client.register(chain(1, cluster.hosts), now))
     batched = user.call(lambda client, now: client.register(chain(NODES, cluster.hosts), now))
     for program in (single, batched):
         await user.start(program, argument).wait()
-    found = {}
     latencies = []
-    before = cpu_of(cluster.controller.pid)
-    for _ in range(30):
+    watch, mine = Watch(cluster), time.process_time()
+    for _ in range(SINGLE):
         begun = time.perf_counter()
         await user.start(single, argument).wait()
         latencies.append(time.perf_counter() - begun)
-    found["single"] = (cpu_of(cluster.controller.pid) - before) / 30 * 1e3
-    found["latency"] = statistics.median(latencies) * 1e3
-    before, begun = cpu_of(cluster.controller.pid), time.perf_counter()
-    runs = [user.start(batched, argument) for _ in range(4)]
-    for run in runs:
+    client, alone = time.process_time() - mine, watch.gang(SINGLE)
+    watch, begun = Watch(cluster), time.perf_counter()
+    for run in [user.start(batched, argument) for _ in range(CALLS)]:
         await run.wait()
-    found["batched"] = (cpu_of(cluster.controller.pid) - before) / (4 * NODES) * 1e3
-    found["rate"] = 4 * NODES / (time.perf_counter() - begun)
+    rate = CALLS * NODES / (time.perf_counter() - begun)
+    together = watch.gang(CALLS * NODES)
     if failures:
         raise failures[0]
     await remote.stop()
     await head.close()
-    await channel.close()
-    return found
+    return Spent(alone, together, client / SINGLE * 1e3, statistics.median(latencies) * 1e3, rate)
 
 
-async def one(hosts: int, fanout: int) -> dict[str, float]:
-    with TemporaryDirectory() as folder:
-        cluster = Cluster(Path(folder), hosts, fanout)
+class Watch:
+    """CPU time since it was made."""
+
+    def __init__(self, cluster: Deployed) -> None:
+        self._cluster = cluster
+        self._before = self._spent()
+
+    def _spent(self) -> Cost:
+        agents = sum(cpu_of(child.pid) for child in self._cluster.agents)
+        return Cost(cpu_of(self._cluster.controller.pid), agents)
+
+    def gang(self, gangs: int) -> Cost:
+        pairs = zip(self._spent(), self._before, strict=True)
+        return Cost(*((now - before) / gangs * 1e3 for now, before in pairs))
+
+
+def one(hosts: int, fanout: int, loop: asyncio.Runner) -> Spent:
+    processes = min(PROCESSES, hosts)
+    with deployed(hosts, processes=processes, controller=["--fanout", str(fanout)]) as cluster:
         try:
-            return await measured(cluster)
-        finally:
-            cluster.children.end_all()
+            return loop.run(asyncio.wait_for(measured(cluster), BOUND))
+        except TimeoutError:
+            said = cluster.status()["said"]
+            raise RuntimeError(
+                f"{hosts} hosts did not do it within {BOUND:g} s; the controller: {said}"
+            ) from None
 
 
-def main() -> None:
-    asyncio.run(table())
+# --- what is printed --------------------------------------------------------------------------------------------------
 
 
-async def table() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = options.parser("control", __doc__, full="256 and 512 hosts, too")
+    parser.add_argument("--hosts", type=options.least(1), nargs="+", help="instead of 16 and 64")
+    chosen = parser.parse_args(arguments)
+    with asyncio.Runner() as loop:  # one for all: gRPC's threads stay with the first that they meet
+        found = table(chosen.hosts or (ALL_HOSTS if chosen.full else HOSTS), loop)
+    predictions(found)
+
+
+def table(hosts: Sequence[int], loop: asyncio.Runner) -> list[Measured]:
     print(
         f"CPU of the controller's process, ms a gang; all hosts are played by {PROCESSES} processes of this machine"
     )
@@ -177,15 +151,43 @@ async def table() -> None:
     print(
         f"{'hosts':>7}{'tree':>9}{'flat':>9}{'x':>10}{'tree':>9}{'flat':>9}{'x':>10}{'aim':>10}{'ms':>18}{'':9}"
     )
-    for hosts in HOSTS:
-        tree, flat = await one(hosts, TREE), await one(hosts, hosts)
-        aim = f"{AIMS[hosts]:g}" if hosts in AIMS else ""
-        cells = f"{hosts:>7}"
-        for kind, wide in (("single", 2), ("batched", 3)):
-            times = flat[kind] / max(tree[kind], 1e-9)
-            cells += f"{tree[kind]:>9.{wide}f}{flat[kind]:>9.{wide}f}{times:>9.1f}x"
-        print(f"{cells}{aim:>10}{tree['latency']:>18.1f}{tree['rate']:>9,.0f}", flush=True)
+    found = []
+    for number in hosts:
+        row = Measured(number, one(number, TREE, loop), one(number, number, loop))
+        found.append(row)
+        aim = f"{AIMS[number]:g}" if number in AIMS else ""
+        cells = f"{number:>7}"
+        for tree, flat, wide in (
+            (row.tree.single.controller, row.flat.single.controller, 2),
+            (row.tree.batched.controller, row.flat.batched.controller, 3),
+        ):  # fmt: skip
+            cells += f"{tree:>9.{wide}f}{flat:>9.{wide}f}{flat / max(tree, 1e-9):>9.1f}x"
+        print(f"{cells}{aim:>10}{row.tree.latency:>18.1f}{row.tree.rate:>9,.0f}", flush=True)
     print(f"aims: batched {AIMS} ms with the tree; at 512 hosts {FLAT:g}x less than flat")
+    return found
+
+
+def predictions(found: Sequence[Measured]) -> None:
+    """The paper's budget is of a computation that hides its controller: of what lies between two batched gangs."""
+    print(
+        "the simulator's prediction with hosts on machines of their own, from the costs just measured, with the tree"
+    )
+    print(f"{'':7}{'a call, ms':>22}{'batched, ms a gang':>25}{'':12}costs of single / batched gangs, us")
+    print(
+        f"{'hosts':>7}{'own':>11}{'here':>11}{'own':>14}{'here':>11}{'paper':>12}{'a message':>20}{'a step':>18}"
+    )
+    for row in found:
+        said = predicted(row, found, TREE, NODES)
+        budget = f"{BUDGETS[row.hosts]:g}" if row.hosts in BUDGETS else ""
+        one, many = (profile_of(row, found, TREE, kind) for kind in KINDS)
+        message, step = (
+            f"{getattr(one, cost) / 1e3:,.0f} / {getattr(many, cost) / 1e3:,.0f}" for cost in ("send", "step")
+        )
+        print(
+            f"{row.hosts:>7}{said.latency:>11.2f}{row.tree.latency:>11.2f}{said.gang:>14.3f}"
+            f"{1e3 / row.tree.rate:>11.3f}{budget:>12}{message:>20}{step:>18}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

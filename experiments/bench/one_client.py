@@ -7,6 +7,7 @@ alike, and what they report comes together. So nothing here costs more with more
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from time import process_time
 
 from core import spans
@@ -28,6 +29,7 @@ from core.effects import (
     Up,
     WorldUp,
 )
+from core.eventlog import Machine
 from core.executor import Executor
 from core.messages import Beat, Join, Notes, Ordered, Report, Reports, Seat, Seated
 from core.peers import CONTROLLER
@@ -62,12 +64,16 @@ def programs(devices: int) -> tuple[Program, Program]:
 
 
 class OneClient:
-    """`spent`: CPU seconds of each machine since they were last set to nothing."""
+    """`spent`: CPU seconds of each machine since they were last set to nothing. `wrap`: stands before the controller,
+    as a recorder does."""
 
-    def __init__(self, hosts: int, fanout: int) -> None:
+    def __init__(
+        self, hosts: int, fanout: int, wrap: Callable[[Controller], Machine] = lambda controller: controller
+    ) -> None:
         self.hosts = ((0, hosts),)
         cluster = small(hosts, PER_HOST)
         self.controller = Controller(cluster, Stride, Config(window=16, fanout=fanout))
+        self._told = wrap(self.controller)
         self.executor = Executor(0, cluster, alike=self.hosts)
         self.client = Client("user")
         self.spent = dict.fromkeys(("client", "controller", "executor"), 0.0)
@@ -120,7 +126,7 @@ class OneClient:
         """Until nobody has anything left to say."""
         while self._events:
             event, start = self._events.popleft(), process_time()
-            said = self.controller.handle(event, 0)
+            said = self._told.handle(event, 0)
             self.spent["controller"] += process_time() - start
             for effect in said:
                 if isinstance(effect, FormWorld):

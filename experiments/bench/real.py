@@ -1,28 +1,30 @@
-"""Fig 5 for real: OpByOp, Chained and Fused on this machine's CPU devices, against multi-controller JAX.
+"""Fig 5 for real: OpByOp, Chained and Fused on this machine's CPU devices, against multi-controller JAX and Ray.
 
-`python -m experiments.bench.real [--hosts 1 2] [--devices 1] [--repeats 3]`, or `python -m experiments.bench real`. One
-step is a scalar psum over all devices and an add; each takes what the last one made. JAX is `jax.distributed` over as
-many processes, which call the same computation asynchronously with as many calls outstanding as an agent has.
-Under each row stands where Seaway's CPU time goes: microseconds a step, by process and thread.
+`python -m experiments.bench real [--full] [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. One step is a scalar
+psum over all devices and an add; each takes what the last one made. JAX is `jax.distributed` over as many processes,
+which call the same computation asynchronously with as many calls outstanding as an agent has; Ray's actors form such a
+world too (`actors`). Under each row stands where CPU time goes: microseconds a step, by process and thread.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import socket
 import statistics
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
+from . import actors, members, options
+from .deployed import threads_of
+
+FULL = True
+MODULE = "experiments.bench.real"
+HOSTS, ALL_HOSTS = (1, 2), (1, 2, 4)
+DEVICES, ALL_DEVICES = (1,), (1, 2)
 CHAIN = 128
 WINDOW = 31  # programs of several devices that may be outstanding in a process
 AXIS = "device"
@@ -33,7 +35,9 @@ AIMS = {
     "Fused": ("Fused", 0.95),
 }  # times which of JAX's
 WARM = 3  # calls
-PATIENCE = 120.0  # seconds
+OVER_RAY = 5.0  # times its rate, OpByOp and Chained, on 2 hosts of one device; ahead of it everywhere
+CROWD = 8  # times fewer steps where there are more devices than cores
+PATIENCE = 240.0  # seconds for all of JAX's side
 
 Rates = dict[str, list[float]]
 
@@ -54,46 +58,36 @@ def fused(x: Any) -> Any:
 # --- multi-controller JAX -------------------------------------------------------------------------------------------
 
 
-def jax_rates(hosts: int, devices: int, repeats: int) -> tuple[Rates, Rates]:
-    """Of the slowest process, which all wait for; and its CPU time, in microseconds a step."""
-    from backend.children import Children
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    with tempfile.TemporaryDirectory() as folder:
-        children = Children(Path(folder))
-        try:
-            members = [
-                children.start(
-                    f"member-{rank}", __spec__.name,
-                    ["--member", address, str(rank), str(hosts), "--repeats", str(repeats)],
-                    environment(devices), stdout=subprocess.PIPE,
-                )
-                for rank in range(hosts)
-            ]  # fmt: skip
-            said = [member.process.communicate(timeout=PATIENCE)[0] for member in members]
-            for member in members:
-                if member.process.returncode:
-                    raise RuntimeError(f"{member.name} of JAX's side ended: {member.tail()}")
-        finally:
-            children.end_all()
-    return _worst(said, "rates", min), _worst(said, "cpu", max)
-
-
-def _worst(said: Sequence[bytes], what: str, worst: Callable[..., float]) -> Rates:
-    each = [json.loads(words.splitlines()[-1])[what] for words in said]
-    return {
-        kind: [worst(found) for found in zip(*(one[kind] for one in each), strict=True)] for kind in each[0]
+def jax_rates(
+    hosts: int, devices: int, repeats: int, fewer: int = 1
+) -> tuple[Rates, dict[str, dict[str, float]]]:
+    """Of the slowest process, which all wait for; and CPU time, in microseconds a step, by process and phase."""
+    words = ["--repeats", str(repeats), "--fewer", str(fewer)]
+    endings = members.played(MODULE, hosts, members.environment(devices), words, bound=PATIENCE)
+    for rank, ending in enumerate(endings):
+        if ending.code != 0 or not ending.said:
+            raise RuntimeError(f"process {rank} of JAX's side ended with {ending.code}: {ending.words}")
+    said = [ending.said[-1] for ending in endings]
+    rates = {
+        kind: [min(found) for found in zip(*(one["rates"][kind] for one in said), strict=True)]
+        for kind in said[0]["rates"]
     }
+    costs = {
+        kind: {
+            f"process {rank} {phase}": cost
+            for rank, one in enumerate(said)
+            for phase, cost in one["cpu"][kind].items()
+        }
+        for kind in rates
+    }
+    return rates, costs
 
 
-def environment(devices: int) -> dict[str, str]:
-    flags = f"--xla_force_host_platform_device_count={devices}"
-    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "NPROC": str(max(32, 2 * devices))}
+def steps_of(kind: str, fewer: int) -> int:
+    return CHAIN * max(1, STEPS[kind] // fewer // CHAIN)
 
 
-def member(address: str, rank: int, count: int, repeats: int) -> None:
+def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> None:
     """One process of JAX's side; all make the same calls in the same order."""
     import jax
     import numpy as np
@@ -107,19 +101,23 @@ def member(address: str, rank: int, count: int, repeats: int) -> None:
     zeros = np.zeros(len(jax.devices()), np.float32)
     first = jax.make_array_from_callback(zeros.shape, lies, lambda index: zeros[index])
     rates: Rates = {}
-    cpu: Rates = {}
+    cpu: dict[str, dict[str, float]] = {}
     for kind, work, each in (("OpByOp", step, 1), ("Fused", fused, CHAIN)):
         mapped = jax.shard_map(work, mesh=mesh, in_specs=split(AXIS), out_specs=split(AXIS))
         compiled = jax.jit(mapped).lower(first).compile()
-        found = []
+        steps, found = steps_of(kind, fewer), []
         for _ in range(repeats):
-            before = time.process_time()
-            rate = called(compiled, first, each, STEPS["Fused"])
-            found.append((rate, (time.process_time() - before) * 1e6 / STEPS["Fused"]))
-        rates[kind], cpu[kind] = [rate for rate, _ in found], [spent for _, spent in found]
-    print(f"\n{json.dumps({'rates': rates, 'cpu': cpu})}")  # on a line of its own: collectives print too
-    sys.stdout.flush()
-    os._exit(0)  # an orderly exit would wait for the others
+            before = time.thread_time(), time.process_time()
+            rate = called(compiled, first, each, steps)
+            caller, process = time.thread_time() - before[0], time.process_time() - before[1]
+            found.append((rate, caller * 1e6 / steps, (process - caller) * 1e6 / steps))
+        rates[kind] = [rate for rate, _, _ in found]
+        cpu[kind] = {
+            "caller": statistics.median(spent for _, spent, _ in found),
+            "rest": statistics.median(spent for _, _, spent in found),
+        }
+    members.say(rates=rates, cpu=cpu)
+    members.leave()
 
 
 def called(work: Callable[[Any], Any], first: Any, each: int, steps: int) -> float:
@@ -142,7 +140,9 @@ def called(work: Callable[[Any], Any], first: Any, each: int, steps: int) -> flo
 # --- Seaway -----------------------------------------------------------------------------------------------------------
 
 
-def seaway_rates(hosts: int, devices: int, repeats: int) -> tuple[Rates, dict[str, dict[str, float]]]:
+def seaway_rates(
+    hosts: int, devices: int, repeats: int, fewer: int = 1
+) -> tuple[Rates, dict[str, dict[str, float]]]:
     """And CPU time, in microseconds a step, by process and thread."""
     import numpy as np
 
@@ -168,15 +168,12 @@ def seaway_rates(hosts: int, devices: int, repeats: int) -> tuple[Rates, dict[st
         for kind, work, each in kinds:
             found = []
             for _ in range(repeats):
-                before = watched.cpu()
-                rate = passed(work, first, each, STEPS[kind])
+                before, steps = watched.cpu(), steps_of(kind, fewer)
+                rate = passed(work, first, each, steps)
                 found.append(
                     (
                         rate,
-                        {
-                            name: (spent - before[name]) / 1e3 / STEPS[kind]
-                            for name, spent in watched.cpu().items()
-                        },
+                        {name: (spent - before[name]) / 1e3 / steps for name, spent in watched.cpu().items()},
                     )
                 )
             rates[kind] = [rate for rate, _ in found]
@@ -215,58 +212,68 @@ class Watch:
         return found
 
 
-def threads_of(pid: int) -> dict[int, tuple[str, int]]:
-    found = {}
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            name, spent = (task / "comm").read_text().strip(), (task / "schedstat").read_text().split()[0]
-        except OSError:
-            continue  # it ended meanwhile
-        found[int(task.name)] = name, int(spent)
-    return found
-
-
 # --- the table ------------------------------------------------------------------------------------------------------
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.bench.real", description=(__doc__ or "").partition("\n")[0]
+    parser = options.parser("real", __doc__, full="1, 2 and 4 hosts of 1 and of 2 devices")
+    parser.add_argument("--hosts", type=options.least(1), nargs="+", help="instead of 1 and 2")
+    parser.add_argument("--devices", type=options.least(1), nargs="+", help="of each host, instead of 1")
+    parser.add_argument(
+        "--repeats", type=options.least(1), default=3, help="medians of so many (%(default)s)"
     )
-    parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--devices", type=int, default=1, help="of each host")
-    parser.add_argument("--repeats", type=int, default=3, help="medians of so many")
-    parser.add_argument("--member", nargs=3, metavar=("ADDRESS", "RANK", "COUNT"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--fewer", type=options.least(1), default=1, help="so many times fewer steps than usual"
+    )
+    parser.add_argument("--member", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.member:
         address, rank, count = chosen.member
-        member(address, int(rank), int(count), chosen.repeats)
+        member(address, int(rank), int(count), chosen.repeats, chosen.fewer)
         return
+    hosts = chosen.hosts or (ALL_HOSTS if chosen.full else HOSTS)
+    devices = chosen.devices or (ALL_DEVICES if chosen.full else DEVICES)
     print(
         f"steps/s, a scalar psum and an add a step; medians of {chosen.repeats}; {os.cpu_count()} cores play all hosts"
     )
-    for hosts in chosen.hosts:
-        shown(hosts, chosen.devices, chosen.repeats)
+    for each in devices:
+        for number in hosts:
+            shown(number, each, chosen.repeats, chosen.fewer)
 
 
-def shown(hosts: int, devices: int, repeats: int) -> None:
-    peer, peer_cpu = (
-        {kind: statistics.median(found) for kind, found in each.items()}
-        for each in jax_rates(hosts, devices, repeats)
-    )
-    rates, costs = seaway_rates(hosts, devices, repeats)
-    words = ", ".join(
-        f"{kind} {rate:,.0f}/s (CPU {peer_cpu[kind]:,.0f} us a step and process)"
-        for kind, rate in peer.items()
-    )
-    print(f"-- {hosts} host(s) of {devices} device(s); JAX: {words}")
+def shown(hosts: int, devices: int, repeats: int, fewer: int = 1) -> None:
+    fewer *= CROWD if hosts * devices > (os.cpu_count() or 1) else 1
+    peer_rates, peer_costs = jax_rates(hosts, devices, repeats, fewer)
+    peer = actors.medians(peer_rates)
+    ray = actors.medians(actors.rates(hosts, devices, repeats, fewer)) if actors.installed() else {}
+    rates, costs = seaway_rates(hosts, devices, repeats, fewer)
+    print(f"-- {hosts} host(s) of {devices} device(s)")
+    for kind, rate in peer.items():
+        print(f"{'JAX':>7} {kind:<8}{rate:>9,.0f}/s\n{'':16}CPU us a step: {spelt(peer_costs[kind])}")
+    for kind, rate in ray.items():
+        print(f"{'Ray':>7} {kind:<8}{rate:>9,.0f}/s")
+    if not ray:
+        print(f"{'Ray':>7} {actors.MISSING}")
     for kind, found in rates.items():
         like, aim = AIMS[kind]
         aimed = f"aim {aim:g}" if hosts * devices > 1 else "no aim: one device has nobody to reduce with"
         rate = statistics.median(found)
-        print(f"{kind:>8} {rate:>9,.0f}/s   {rate / peer[like]:5.2f} x JAX's {like:<7} ({aimed})")
-        spent = ", ".join(f"{name} {cost:,.0f}" for name, cost in costs[kind].items() if cost >= 1)
-        print(f"{'':8} CPU us a step: {spent}", flush=True)
+        words = f"{rate / peer[like]:6.2f} x JAX's {like} ({aimed}){over(ray, kind, rate, hosts, devices)}"
+        print(
+            f"{'Seaway':>7} {kind:<8}{rate:>9,.0f}/s {words}\n{'':16}CPU us a step: {spelt(costs[kind])}",
+            flush=True,
+        )
+
+
+def over(ray: dict[str, float], kind: str, rate: float, hosts: int, devices: int) -> str:
+    if not ray:
+        return ""
+    aim = OVER_RAY if (hosts, devices) == (2, 1) and kind != "Fused" else 1.0
+    return f", {rate / ray[kind]:.1f} x Ray's (aim {aim:g})"
+
+
+def spelt(costs: dict[str, float]) -> str:
+    return ", ".join(f"{name} {cost:,.0f}" for name, cost in costs.items() if cost >= 1)
 
 
 if __name__ == "__main__":

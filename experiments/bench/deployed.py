@@ -1,0 +1,127 @@
+"""A cluster as it is deployed: a controller and agents that are processes of their own, on this machine, for a while.
+
+`with deployed(hosts=3, platform="cpu") as cluster:` gives it when all its islands run; `sw.connect(cluster.address)` is
+a session on it. All its processes end with the block, and with this process, however that ends.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import grpc
+import msgspec
+
+from backend.calls import SERVICE, Report, Status
+from backend.children import Child, Children
+
+PATIENCE = 300.0  # seconds for all to stand: on a busy machine, hundreds of hosts take that long
+AGENT = "backend.hosting"
+
+
+def threads_of(pid: int) -> dict[int, tuple[str, int]]:
+    """Of a process: their names, and nanoseconds of CPU that each has had."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            name, spent = (task / "comm").read_text().strip(), (task / "schedstat").read_text().split()[0]
+        except OSError:
+            continue  # it ended meanwhile
+        found[int(task.name)] = name, int(spent)
+    return found
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of CPU that the process's living threads have had."""
+    return sum(spent for _, spent in threads_of(pid).values()) / 1e9
+
+
+class Deployed:
+    """`hosts` hosts of so many devices, each island; `timed` ones may be many in a process."""
+
+    def __init__(self, folder: Path, hosts: int, devices: int = 1, options: Sequence[str] = ()) -> None:
+        self.hosts, self.devices = hosts, devices
+        self.children = Children(folder)
+        self.agents: list[Child] = []
+        words = ["--bind", "127.0.0.1:0", "--hosts", str(hosts), "--devices-per-host", str(devices)]
+        words += ["--with-parent", "--lease", "60", *options]
+        self.controller = self.children.start(
+            "controller", "backend.controlling", words, {"PYTHONWARNINGS": "ignore"}, stdout=subprocess.PIPE
+        )
+        self.address = self._said(self.controller)
+
+    @staticmethod
+    def _said(controller: Child) -> str:
+        assert controller.process.stdout is not None
+        line = controller.process.stdout.readline().decode()
+        found = re.match(r"controller at (\S+):", line)
+        if found is None:
+            raise RuntimeError(f"the controller did not start: {controller.tail()}")
+        return found[1].rstrip(":")
+
+    def start_agents(
+        self, platform: str, processes: int, env: Mapping[str, str] | None = None, *, module: str = AGENT,
+        options: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """`processes` that play all hosts; `module`: what they run, `options`: its further words."""
+        first, rest = divmod(self.hosts, processes)
+        at = 0
+        for number in range(processes):
+            count = first + (number < rest)
+            words = ["--controller", self.address, "--platform", platform, "--devices", str(self.devices)]
+            words += ["--host", str(at), "--name", f"agent-{number}", "--with-parent", *options]
+            if count > 1:
+                words += ["--hosts", str(count)]
+            self.agents.append(self.children.start(f"agent-{number}", module, words, env))
+            at += count
+
+    def status(self) -> dict[str, Any]:
+        """In this thread, without a loop: those of asyncio are the sessions'."""
+        with grpc.insecure_channel(self.address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+            call = channel.unary_unary(f"/{SERVICE}/{Status.__name__}")
+            answer = call(msgspec.msgpack.encode(Status()), timeout=PATIENCE, wait_for_ready=True)
+        found: dict[str, Any] = json.loads(msgspec.msgpack.decode(answer, type=Report).json)
+        return found
+
+    def wait(self, patience: float = PATIENCE) -> None:
+        """Until all islands run with all their hosts: with some of them they run too, and form anew for each."""
+        until = time.monotonic() + patience
+        while not all(_whole(island) for island in self.status()["islands"]):
+            gone = next((child for child in self.agents if not child.alive), None)
+            if gone is not None:
+                raise RuntimeError(f"{gone.name} ended while it started: {gone.tail()}")
+            if time.monotonic() > until:
+                raise RuntimeError(f"the hosts did not come within {patience:g} s")
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        self.children.end_all()
+
+
+def _whole(island: dict[str, Any]) -> bool:
+    return island["phase"] == "running" and all(
+        host["connected"] and host["member"] for host in island["hosts"]
+    )
+
+
+@contextmanager
+def deployed(
+    hosts: int, devices: int = 1, *, platform: str = "timed", processes: int = 0, env: Mapping[str, str] | None = None,
+    controller: Sequence[str] = (), module: str = AGENT, options: Sequence[str] = (),
+) -> Iterator[Deployed]:  # fmt: skip
+    """processes: that play the hosts; 0: one each. controller, options: further words for it, and for the agents."""
+    with TemporaryDirectory() as folder:
+        cluster = Deployed(Path(folder), hosts, devices, controller)
+        try:
+            cluster.start_agents(platform, processes or hosts, env, module=module, options=options)
+            cluster.wait()
+            yield cluster
+        finally:
+            cluster.end()

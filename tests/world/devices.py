@@ -97,6 +97,7 @@ class HostDevices:
         self.dead: dict[int, None] = {}  # devices
         self.failed = -1  # a launch that failed: what comes behind it is held until it has been given up
         self.held: list[tuple[Launch, Plan, int]] = []
+        self.given_up: set[int] = set()  # of these: left out in their turn
 
 
 class Fabric:
@@ -146,6 +147,10 @@ class Fabric:
         mine = self.hosts[host]
         if mine.failed >= 0:
             mine.held.append((command, plan, epoch))
+            return
+        if command.seq in mine.given_up:
+            mine.given_up.remove(command.seq)
+            self._leave_out(mine, command, plan)
             return
         gang = plan.steps[command.step]
         assert isinstance(gang, Gang)
@@ -327,11 +332,9 @@ class Fabric:
         held, mine.held = mine.held, []
         if mine.failed in seqs:
             mine.failed = -1
+        mine.given_up.update(command.seq for command, _, _ in held if command.seq in seqs)
         for command, plan, epoch in held:
-            if command.seq in seqs:
-                self._leave_out(mine, command, plan)
-            else:
-                self.launch(host, command, plan, epoch)  # held again, if the failed one still stands
+            self.launch(host, command, plan, epoch)  # held again, if the failed one still stands
         for seq in seqs:
             for key in ((seq, -1), (seq, host)):
                 job = self.jobs.get(key)

@@ -460,6 +460,8 @@ class Game:
             else:
                 script.release_all()
         self._until(world.now + 4 * LEASE + 700 * MS)
+        # What was found after a restart is kept for clients that may still come, and freed behind that grace.
+        self._while(lambda: any(map(world.books.watch.waits_for, ("recovery", "claims"))), PATIENCE)
         self._while(lambda: bool(world.clock.pending), PATIENCE)
         self._no_faults()
         if world.checks is not None:

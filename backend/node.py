@@ -440,9 +440,21 @@ class Node:
         elif peer != CONTROLLER:
             self.feed(e.Malformed(peer, f"only the controller says a {type(parcel).__name__}"))
         elif isinstance(parcel, Address):
-            self.directory[parcel.name] = parcel.address
+            self._learn(parcel.name, parcel.address)
         else:
             self.passes[parcel.name] = parcel.proof
+
+    def _learn(self, name: str, address: str) -> None:
+        """A host that has begun anew elsewhere will not hear what is said on the link to the old one: that ends now,
+        and not a lease later. One that has come to us meanwhile has a new link already."""
+        before = self.directory.get(name, address)
+        self.directory[name] = address
+        kind, _, number = name.partition("/")
+        if before == address or kind != "host":
+            return
+        peer = int(number)
+        if self.endpoint.linked(peer) and (peer in self._dialled or not self.connected(peer)):
+            self.feed(e.Malformed(peer, f"it began anew at {address}"))
 
 
 def new_server() -> grpc.aio.Server:

@@ -11,6 +11,8 @@ import grpc.aio
 import pytest
 
 from backend.node import GOODBYE, STREAM, Node
+from backend.parcels import Address
+from core.peers import CONTROLLER
 
 from .cluster import cluster, until
 
@@ -96,6 +98,21 @@ def test_of_two_hosts_that_dial_each_other_the_first_ones_stream_is_kept(tmp_pat
             with pytest.raises(grpc.aio.AioRpcError, match="has a stream from here"):
                 await stream(second, 0, found.agents[0].address).read()
             assert first.connected(1)
+
+    asyncio.run(drive())
+
+
+def test_a_link_to_a_host_that_has_begun_anew_elsewhere_ends_at_once(tmp_path: Path) -> None:
+    async def drive() -> None:
+        async with cluster(tmp_path) as found:
+            node = found.agents[0].node
+            node._want(1)
+            await until(lambda: node.connected(1) and node.endpoint.linked(1))
+            node._take(CONTROLLER, Address("host/1", node.directory["host/1"]))
+            assert node.endpoint.linked(1), "said again, it is no news"
+            node._take(CONTROLLER, Address("host/1", "127.0.0.1:1"))
+            assert not node.endpoint.linked(1)
+            await until(lambda: not node.connected(1))
 
     asyncio.run(drive())
 

@@ -53,7 +53,8 @@ CONFIG = msgspec.structs.replace(REAL, bounds=Bounds(hard=120))
 GRACE = 5.0  # seconds for the controller to end
 LOOK = 0.01  # seconds between looks whether all hosts are there
 WATCH = 0.25  # seconds between looks whether all hosts are alive
-DEATHS = 3  # of one host, after which it is not started again
+DEATHS = 3  # of one host, one soon after another, after which it is not started again
+HEALTHY = 60.0  # seconds that a host lives, for earlier deaths not to count any more
 _open: weakref.WeakSet[LocalDriver] = weakref.WeakSet()
 
 
@@ -167,7 +168,7 @@ class LocalCluster:
 
     async def watch(self) -> None:
         """A host that dies is started anew, under its name; one that keeps dying is given up."""
-        deaths = [0] * len(self.agents)
+        deaths, born = [0] * len(self.agents), [time.monotonic()] * len(self.agents)
         while True:
             await asyncio.sleep(WATCH)
             if self.ending:
@@ -175,7 +176,9 @@ class LocalCluster:
             for number, child in enumerate(self.agents):
                 if child.alive or deaths[number] > DEATHS:
                     continue
-                deaths[number] += 1
+                now = time.monotonic()
+                deaths[number] = 1 + deaths[number] * (now - born[number] < HEALTHY)
+                born[number] = now
                 again = "starting it again" if deaths[number] <= DEATHS else "it keeps dying, and is given up"
                 log.warning("%s of the local cluster died; %s. %s", child.name, again, child.tail())
                 if deaths[number] <= DEATHS:

@@ -7,9 +7,11 @@ killed. What it says goes into a file, whose end is shown when the child dies be
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -101,12 +103,16 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     return found | dict(more)
 
 
-def end_with_parent() -> None:
-    """For a child: end when the standard input closes."""
+def end_with_parent(*, in_order: float = 0.0) -> None:
+    """For a child: end when the standard input closes. `in_order`: seconds that it has to do so as when it is told to
+    by SIGTERM; 0: at once."""
 
     def watch() -> None:
         while os.read(0, 4096):  # not by way of sys.stdin, whose lock would be held when the interpreter ends
             pass
+        if in_order:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(in_order)
         os._exit(0)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -41,6 +41,7 @@ from .status import status_of
 
 DRAIN = 10.0  # seconds for runs under way to end, when it is told to end
 SAID = 0.1  # seconds for their clients to hear of it
+ORDERLY = 2.0  # seconds for all that, when our parent has ended
 TRACE = 256  # MiB: some three million gangs
 HARD = 600.0  # seconds: what a first step takes, nobody knows
 
@@ -126,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     level = logging.INFO if chosen.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     if chosen.with_parent:
-        end_with_parent()
+        end_with_parent(in_order=ORDERLY)
     try:
         return asyncio.run(serve(chosen))
     except (Refused, Impossible) as error:

@@ -73,7 +73,11 @@ def agents_of(folder: Path) -> list[int]:
 
 
 def test_a_cluster_on_one_machine_comes_up_is_looked_at_and_ends(tmp_path: Path) -> None:
-    with up(tmp_path, "--platform", "timed", "--hosts", "3", "--islands", "2") as (process, address):
+    log = str(tmp_path / "run.log")
+    with up(tmp_path, "--platform", "timed", "--hosts", "3", "--islands", "2", "--record", log) as (
+        process,
+        address,
+    ):
         found = status(address)
         assert [(island["name"], island["phase"], len(island["hosts"])) for island in found["islands"]] == [
             ("i0", "running", 3),
@@ -87,6 +91,7 @@ def test_a_cluster_on_one_machine_comes_up_is_looked_at_and_ends(tmp_path: Path)
     assert agents_of(tmp_path) == []
     assert "no controller answers" in seaway("status", address, code=1)
     assert "nothing that `seaway up --state" in seaway("down", "--state", str(tmp_path), code=1)
+    assert "the same commands, to the byte" in seaway("replay", log), "the controller has ended in order"
 
 
 def test_when_the_parent_is_killed_nothing_of_it_stays(tmp_path: Path) -> None:

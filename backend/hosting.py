@@ -26,6 +26,7 @@ from .children import end_with_parent
 from .devices import Devices
 from .tpu import Seat, seat
 from .trust import add_options, rules_of
+from .witness import Witness
 
 log = logging.getLogger("seaway.agent")
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
@@ -77,6 +78,7 @@ def options() -> argparse.ArgumentParser:
     add("--token-file", default="", help="a file with the cluster's token")
     for each in ("ca", "cert", "key"):
         add(f"--{each}", default="", help="PEM file, for mutual TLS")
+    add("--witness", type=Path, help=argparse.SUPPRESS)  # a folder: see `witness`
     add("--with-parent", action="store_true", help="end when the standard input closes")
     add("--verbose", action="store_true", help="log what happens")
     return found
@@ -211,10 +213,13 @@ def _agent(chosen: argparse.Namespace, access: Access, ended: Callable[[str], No
     rank = chosen.rank if chosen.rank >= 0 else place.rank
     name = chosen.name if number < 0 or not chosen.name else f"{chosen.name}-{number}"
     host = chosen.host if chosen.host < 0 or number < 0 else chosen.host + number
-    return Agent(
+    made = Agent(
         chosen.controller, devices_of(chosen), name=name, island=chosen.island or place.island, host=host, rank=rank,
         access=access, bind=chosen.bind, over=ended,
     )  # fmt: skip
+    if chosen.witness:
+        Witness(chosen.witness).attach(made)
+    return made
 
 
 def _leave_when_told(loop: asyncio.AbstractEventLoop, agents: Sequence[Agent]) -> asyncio.Event:

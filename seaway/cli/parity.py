@@ -1,0 +1,101 @@
+"""`seaway parity program.py`: the user's own program, simulated and on real devices of this machine, and compared."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.policy import POLICIES
+
+from ..wording import plural
+from .copies import Copy, load
+
+if TYPE_CHECKING:
+    from ..parity.compare import Comparison
+    from ..parity.running import Program, Shape
+    from ..session import Session
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "parity",
+        help="compare a program simulated and on real devices",
+        description="Runs PROGRAM as __main__ in a simulated session and on real devices of this machine, with the "
+        "same cluster, policy and settings, and compares what core decided, and what devices were told. "
+        "Ends with 0 where all is equal.",
+        epilog="The program's own arguments come behind `--`. "
+        "Example: seaway parity step.py --hosts 4 --policy stride",
+    )
+    parser.add_argument("program", type=Path, help="a Python file")
+    add_shape = parser.add_argument
+    add_shape("--cluster", default="", help="C, 2xv3-64, ..., or a TOML file; default: as the next three say")
+    add_shape("--hosts", type=int, help="hosts on each island (2)")
+    add_shape("--devices-per-host", type=int, help="devices of each host (2)")
+    add_shape("--islands", type=int, help="islands (1)")
+    add_shape("--platform", choices=("timed", "cpu"), default="timed",
+              help="real devices: those that only take time, or this machine's CPU (default: timed)")  # fmt: skip
+    add_shape("--policy", default="fifo", help=f"{', '.join(POLICIES)}, with options as stride:lead=3")
+    add_shape("--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel")
+    add_shape("--profile", default="seaway", help="the simulator's host costs: seaway, paper, or a TOML file")
+    add_shape(
+        "--keep", type=Path, metavar="FOLDER", help="the log of the real run, and what its devices were told"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    from ..parity import running
+    from ..simulating import policy_of
+
+    names = {"hosts": given.hosts, "per_host": given.devices_per_host, "islands": given.islands}
+    for name, number in names.items():
+        if number is not None and number < 1:
+            raise ValueError(f"--{name.replace('per_host', 'devices-per-host')} {number}: at least 1")
+    setup = running.setup_of(
+        given.cluster, **{key: value for key, value in names.items() if value is not None}
+    )
+    shape = running.Shape(
+        setup, policy_of(given.policy), given.platform, dispatch=given.dispatch, profile=given.profile,
+        values="shapes" if given.platform == "timed" else "compute",
+    )  # fmt: skip
+    cluster = shape.cluster
+    islands, hosts = plural(len(cluster.islands), "island"), plural(cluster.hosts, "host")
+    print(
+        f"{islands}, {hosts}, {plural(cluster.devices, 'device')} ({given.platform}); policy {given.policy}"
+    )
+
+    ran: list[Copy] = []
+
+    def program(session: Session) -> None:
+        (copy,) = load(given.program, given.own, [1])
+        ran.append(copy)
+        session.spawn(copy, name=given.program.stem).join()
+
+    try:
+        found = _compared(given, shape, program)
+    except Exception as error:
+        if not ran or ran[-1].raised is not error:
+            raise
+        where = "real devices" if len(ran) == 2 else "simulated devices"
+        print(f"seaway: the program failed on {where}", file=sys.stderr)
+        ran[-1].show(error)
+        return 1
+    for comparison in found:
+        print("\n".join(comparison.lines()), end="\n\n")
+    equal = all(comparison.equal for comparison in found)
+    print("equal" if equal else "not equal: docs/parity.md says where that is to be expected")
+    return 0 if equal else 1
+
+
+def _compared(given: argparse.Namespace, shape: Shape, program: Program) -> list[Comparison]:
+    from ..parity import running
+
+    with tempfile.TemporaryDirectory(prefix="seaway-parity-") as scratch:
+        folder = given.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        simulated = running.simulated(shape, program)
+        running.real(shape, program, folder)
+        return running.judged(shape, simulated, folder)

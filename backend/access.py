@@ -33,7 +33,7 @@ OPTIONS: Sequence[tuple[str, Any]] = (
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),  # else a server ends connections that are quiet
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 10_000),  # what an attempt may take, whose other end may be starved
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )

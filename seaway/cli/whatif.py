@@ -1,0 +1,147 @@
+"""`seaway whatif LOG`: a recorded workload run again under other settings, and laid beside the record."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.policy import POLICIES
+
+from .replaying import _policy
+from .simulate import _weights
+
+if TYPE_CHECKING:
+    from ..whatif.settings import Settings
+    from ..whatif.workload import Workload
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "whatif",
+        help="run a recorded workload under other settings",
+        description="Runs the workload of an event log again in the simulator, with its measured durations: as it was "
+        "(which shows by how much the model errs), and once for each --policy; and reports all side by side.",
+        epilog="Example: seaway whatif run.log --policy fifo --policy stride:1,2,4,8 --dispatch sequential",
+    )
+    parser.add_argument("log", type=Path, metavar="LOG", help="of record=, or seaway controller --record")
+    parser.add_argument("--partial", action="store_true", help="a log that was cut short, as far as it goes")
+    parser.add_argument("--recorded-policy", default="", metavar="FILE.py:NAME",
+                        help="the policy that it ran under, where a program brought it")  # fmt: skip
+    what = parser.add_argument_group("what is changed")
+    what.add_argument("--policy", action="append", default=[],
+                      help=f"{', '.join(POLICIES)}, with options (stride:lead=3); weights, a client each, in the "
+                      "order in which they came (stride:1,2,4,8); or FILE.py:NAME. May be repeated")  # fmt: skip
+    what.add_argument("--dispatch", choices=("parallel", "sequential"), default="", help="of all runs")
+    what.add_argument("--window", type=int, help="gangs ahead on a device")
+    what.add_argument(
+        "--early", choices=("always", "idle", "never"), help="may a gang enter before its inputs are made"
+    )
+    what.add_argument("--fanout", type=int, help="of the tree to the hosts")
+    what.add_argument(
+        "--cluster", default="", help="A, v4-512, ..., or a TOML file; default: the recorded one"
+    )
+    what.add_argument("--hosts", type=int, help="hosts on each island")
+    what.add_argument("--islands", type=int, help="islands")
+    what.add_argument(
+        "--anywhere", action="store_true", help="slices that name an island or kind may lie on any"
+    )
+    how = parser.add_argument_group("how it is run")
+    how.add_argument(
+        "--profile", default="seaway", help="host costs: seaway, paper, or a TOML file (default: seaway)"
+    )
+    how.add_argument("--open-loop", action="store_true",
+                     help="calls come when they came; else whoever waited for runs waits here, too")  # fmt: skip
+    how.add_argument("--measured", default="", metavar="FILE.toml",
+                     help="a cluster file of the recorded cluster: its network, and who shares cores")  # fmt: skip
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep the table (CSV, Parquet) and a plot")
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    from sim import hardware
+    from sim.profiles import profile
+
+    from ..whatif import durations, report, running, settings, workload
+    from ..wording import plural
+
+    costs = profile(given.profile)
+    recorded = workload.read(given.log, policy=_policy(given.recorded_policy), partial=given.partial)
+    known = hardware.load(given.measured) if given.measured else None
+    same = settings.as_recorded(recorded, costs, known)._replace(open_loop=given.open_loop)
+    changed = _changed(given, recorded, costs, known)
+    for each in changed:
+        settings.check(recorded, each)
+    took = durations.measured(recorded)
+    runs = sum(person.runs for person in recorded.people)
+    print(
+        f"{given.log}: {plural(runs, 'run')} of {plural(len(recorded.people), 'client')} under {recorded.policy}; "
+        f"{'open' if given.open_loop else 'closed'} loop, profile {costs.name} ({costs.status})"
+    )
+    for line in report.notes(recorded, took):
+        print(f"note: {line}")
+    worlds = [running.run(recorded, each, took) for each in (same, *changed)]
+    columns = [report.of_record(recorded, took), *map(report.of_world, worlds)]
+    print("\n".join(report.lines(columns)))
+    print(f"the model's own error, under the record's settings: {report.errors(*columns[:2])}")
+    if given.out:
+        print(f"wrote {', '.join(map(str, report.save(columns, given.out)))}")
+    return 0
+
+
+def _changed(given: argparse.Namespace, recorded: Workload, costs: Any, known: Any) -> list[Settings]:
+    """One for each policy; one for the rest, if there is no policy and anything else is changed."""
+    from sim import hardware
+
+    from ..whatif.settings import Settings, changed_setup, config_of
+
+    shape = {"hosts": given.hosts, "islands": given.islands}
+    for key, value in shape.items():
+        if value is not None and value < 1:
+            raise ValueError(f"--{key} {value}: at least 1")
+    if given.cluster:
+        setup = hardware.load(
+            given.cluster, **{key: value for key, value in shape.items() if value is not None}
+        )
+    else:
+        setup = changed_setup(recorded.cluster, given.hosts, given.islands, known)
+    config = config_of(
+        recorded, setup, costs, window=given.window, early=given.early, fanout=given.fanout,
+        same_cluster=setup.cluster == recorded.cluster,
+    )  # fmt: skip
+    found = []
+    rest = _rest(given)
+    for policy in given.policy or ([""] if rest else []):
+        make, weights = _policy_of(policy, recorded)
+        title = ", ".join(filter(None, (policy, *rest)))
+        found.append(
+            Settings(
+                title, setup, make, config, costs, weights, given.dispatch, given.open_loop, given.anywhere
+            )
+        )  # fmt: skip
+    return found
+
+
+def _rest(given: argparse.Namespace) -> list[str]:
+    """What is changed beside the policy, in words."""
+    words = [given.dispatch, given.cluster]
+    words += [
+        f"{key} {getattr(given, key)}"
+        for key in ("hosts", "islands", "window", "early", "fanout")
+        if getattr(given, key) is not None
+    ]
+    return [word for word in words if word]
+
+
+def _policy_of(text: str, recorded: Workload) -> tuple[Any, tuple[int, ...]]:
+    """(what makes it, the clients' weights)."""
+    from ..simulating import policy_of
+
+    if not text:
+        return recorded.make, ()
+    if text.rpartition(":")[0].endswith(".py"):
+        made = _policy(text)
+        assert made is not None
+        return policy_of(made), ()
+    name, weights = _weights(text, None)
+    return policy_of(name), tuple(weights) if name != text else ()

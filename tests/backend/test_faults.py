@@ -25,7 +25,6 @@ from core.session import Submitted
 from .cluster import COST, Cluster, User, chain, cluster
 from .real import Real, await_end, children_of, real
 
-pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
 TINY = np.arange(8, dtype=np.float32).tobytes()
 STEPS = 1500  # of a long run: a millisecond each
 Work = Callable[[Real], Awaitable[None]]

@@ -20,7 +20,6 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 
-pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
 P: Any = PartitionSpec
 psum: Any = jax.lax.psum
 

@@ -22,7 +22,6 @@ from core.session import Limits
 from seaway.connected import port
 from seaway.connected.interrupts import Shield
 
-pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
 ROOT = Path(__file__).parents[2]
 ALL = sw.slice(devices=4)
 quick = sw.synthetic("quick", devices=ALL, duration="50us")

@@ -22,8 +22,6 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 
-pytestmark = pytest.mark.full  # real processes, some interrupted: a rare wait without end is still looked for
-
 P: Any = PartitionSpec
 ROOT = Path(__file__).parent.parent.parent
 ERRORS = (sw.SeawayError, sw.Impossible, TypeError, ValueError)

@@ -366,7 +366,7 @@ def _missing(command: e.Launch, gang: Gang, found: Sequence[Buffer | None]) -> B
     if command.placeholders:
         return Blame("lost", f"{gang.name!r} is given what was not made")
     for number, held in enumerate(found):
-        if held is None or held.array is None:
+        if held is None or not held.on_devices:
             why = held.reason if held is not None else ""
             return Blame("lost", why or f"input {number} of {gang.name!r} is not on this host")
     return None

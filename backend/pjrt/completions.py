@@ -40,8 +40,14 @@ class Flight:
 
 
 class Completions:
-    def __init__(self, post: Callable[[e.Effect], None]) -> None:
-        self._post = post
+    """`pack`: an output has so many rows in its largest shard, of more that it may have."""
+
+    def __init__(
+        self,
+        post: Callable[[e.Effect], None],
+        pack: Callable[[Buffer, int], None] = lambda buffer, rows: None,
+    ) -> None:
+        self._post, self._pack = post, pack
         self._lock = threading.Condition()
         self._queue: deque[Flight] = deque()
         self._head: Flight | None = None
@@ -67,7 +73,7 @@ class Completions:
         did. Posts are under the lock, so that they are in the order of the flights."""
         with self._lock:
             if not self._queue and self._head is None and self._over_already(flight):
-                self._post(_outcome(flight))
+                self._tell(flight, _outcome(flight))
                 return
             self._outstanding += flight.multi
             self._queue.append(flight)
@@ -148,7 +154,13 @@ class Completions:
                 self._abandoned.discard(flight.seq)
                 self._lock.notify_all()
                 if told:
-                    self._post(outcome)
+                    self._tell(flight, outcome)
+
+    def _tell(self, flight: Flight, outcome: e.Finished) -> None:
+        """Whoever reads what it made is told behind this."""
+        for buffer, rows in zip(flight.outputs, outcome.sizes, strict=False):
+            self._pack(buffer, rows)
+        self._post(outcome)
 
     def _next(self, turn: int) -> Flight | None:
         with self._lock:

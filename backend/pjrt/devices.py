@@ -58,7 +58,9 @@ class PjrtDevices:
         )
         self._store = Store(self._world, self._line)
         self._codes = Codes(self._world, self._say, self._about.memory, cache)
-        self._completions = Completions(self._say)
+        self._completions = Completions(
+            self._say, lambda buffer, rows: self._line.do(self._store.pack, buffer, rows)
+        )
         self._checkpoints = Checkpoints(
             self._world, self._line, self._store, self._completions, self._say, root=checkpoints,
             memory=self._about.memory,

@@ -7,6 +7,7 @@ Neighbours: `launcher`, `completions`, `arrays`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from core.resharding import Index, shard_bytes
 
 from ..devices import Array
 from . import arrays
+from .buckets import Packed, packed
 from .line import Line
 from .world import Membership
 
@@ -27,17 +29,37 @@ class Buffer:
     """Its contents are in `array` (devices), or in `host` (spilled, or between two worlds), or nowhere: then it is
     void, because its maker failed, or room for what is still to come."""
 
-    __slots__ = ("array", "beside", "host", "layout", "lies", "nbytes", "reason", "spilled")
+    __slots__ = ("_array", "_packed", "beside", "host", "layout", "lies", "nbytes", "reason", "spilled")
 
     def __init__(self, layout: Layout, lies: Any, array: Any = None) -> None:
         self.layout = layout
         self.lies = lies  # its sharding in this world: the same object for all layouts that lie the same
-        self.array = array
+        self._packed: Packed | None = None
+        self._array: Any = array
         self.host: Mapping[Index, Array] | None = None
         self.nbytes = shard_bytes(layout)  # on each device of its place
         self.reason = ""  # why it is void
         self.spilled = False  # `host` is where core wants it
         self.beside: Any = None  # of a token: what was read of a checkpoint, until it is on devices
+
+    @property
+    def array(self) -> Any:
+        return self._array if self._packed is None else self._packed.whole()
+
+    @array.setter
+    def array(self, array: Any) -> None:
+        self._array, self._packed = array, None
+
+    @property
+    def on_devices(self) -> bool:
+        return self._array is not None or self._packed is not None
+
+    def pack(self, rows: int) -> None:
+        """So many of each shard are meant: the rest need not stay."""
+        found = packed(self._array, rows) if self._array is not None else None
+        if found is not None:
+            self._array, self._packed = None, found
+            self.nbytes = math.ceil(shard_bytes(self.layout) * found.share)
 
 
 class Store:
@@ -93,11 +115,25 @@ class Store:
             self._account(buffer, -1)
             buffer.array = buffer.host = buffer.beside = None
 
+    def pack(self, buffer: Buffer, rows: int) -> None:
+        """Its maker has ended, and made so many rows in its largest shard."""
+        if buffer.on_devices:  # and so it is still ours
+            self._account(buffer, -1)
+            buffer.pack(rows)
+            self._account(buffer, 1)
+
+    def _unpack(self, buffer: Buffer) -> None:
+        if buffer.on_devices:
+            self._account(buffer, -1)
+            buffer.array, buffer.nbytes = buffer.array, shard_bytes(buffer.layout)
+            self._account(buffer, 1)
+
     def spill(self, number: int) -> tuple[Buffer, Any]:
         """What is to be copied; whoever has copied it says `spilled_to`."""
         buffer = self._buffers.get(number)
-        if buffer is None or buffer.array is None:
+        if buffer is None or not buffer.on_devices:
             raise Gone(f"buffer {number} is not on this host's devices")
+        self._unpack(buffer)
         return buffer, buffer.array
 
     def spilled_to(self, number: int, shards: Mapping[Index, Array]) -> None:
@@ -122,8 +158,9 @@ class Store:
     def to_host(self) -> None:
         """All that is on devices, before the backend is given up. What is not there will not come any more."""
         for buffer in self._buffers.values():
-            if buffer.array is None:
+            if not buffer.on_devices:
                 continue
+            self._unpack(buffer)
             if is_there(buffer.array):
                 try:
                     buffer.host = arrays.to_host(self._world, buffer.layout, buffer.array, copies=True)
@@ -150,7 +187,7 @@ class Store:
     def shards(self, number: int) -> Mapping[Index, Array]:
         """Blocks until its contents are there. Raises Gone, or what went wrong where it was made."""
         buffer = self._buffers.get(number)
-        if buffer is None or (buffer.array is None and buffer.host is None and not buffer.reason):
+        if buffer is None or (not buffer.on_devices and buffer.host is None and not buffer.reason):
             self._line.ask(lambda: None)  # what was commanded before is done now
             buffer = self._buffers.get(number)
         if buffer is None:

@@ -171,6 +171,37 @@ def test_an_irregular_gang_says_how_much_it_made_and_pads_the_rest_with_zeros(ri
         assert rig.array(made, layout(bound)).tolist() == want
 
 
+def test_what_an_irregular_gang_did_not_make_takes_no_memory_for_long(rig: Rig) -> None:
+    """Bound 256 rows on 4 devices, of which a few are meant: a bucket of each shard stays, and readers see it whole."""
+    vector, bound = value((256,)), value((256,), ("x",))
+    work = Work(MESH, vector)
+    work.call("few", lambda x: (x * (x > 0), jnp.int32(5)), [Arg(0)], [vector], [bound], irregular=True)
+    work.call("twice", lambda x: 2 * x, [Out(0)], [bound], [bound])
+    plan = rig.ready(work, Out(0), Out(1), ident=64)
+    x = np.where(np.arange(256) < 5, np.arange(256) + 1, -1).astype(np.float32)
+    given = rig.literal(layout(vector), x)
+    rig.settle()
+    before = rig.devices.usage()["bytes"]
+    _, (few,) = rig.launch(plan, 0, [given])
+    rows = Shards(layout(bound)).size[0]
+    assert rig.wait(e.Finished).sizes == (5,)
+    rig.settle()
+    assert rig.devices.usage()["bytes"] == before + 8 * 4 < before + rows * 4
+    want = np.where(x > 0, x, 0)
+    np.testing.assert_array_equal(rig.array(few, layout(bound)), want)
+    _, (twice,) = rig.launch(plan, 1, [few])
+    rig.wait(e.Finished)
+    np.testing.assert_array_equal(rig.array(twice, layout(bound)), 2 * want)
+    rig.devices.spill(e.SpillBuffer(901, few, ()))
+    assert rig.wait(e.Copied, seq=901).blame is None
+    np.testing.assert_array_equal(rig.array(few, layout(bound)), want)
+    for buffer in (few, twice, given):
+        rig.devices.free(buffer)
+    rig.settle()
+    usage = rig.devices.usage()
+    assert (usage["bytes"], usage["spilled_bytes"]) == (before - 256 * 4, 0)
+
+
 def test_an_irregular_gang_that_makes_more_than_its_bound_is_blamed(rig: Rig) -> None:
     vector, bound = value((8,)), value((2,))
     work = Work(MESH, vector)

@@ -37,7 +37,9 @@ from .peers import CONTROLLER, end_of, peer_of
 from .resharding import Hosts
 from .transfer import CHUNK, POOL, Transfer
 
-DATA = (Grant, Chunk, Offer, Spoilt, Landed)
+DATA = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
+# What concerns our share of the data plane; all else goes to the user as it is.
+CONTENTS = frozenset((PutWanted, GetComing, CallRefused, Received))
 
 
 class ClientSide:
@@ -53,18 +55,24 @@ class ClientSide:
         self._said: deque[Effect] = deque()
 
     def handle(self, event: Effect, now: int) -> list[Effect]:
-        if isinstance(event, Came) and isinstance(event.message, DATA):
+        if isinstance(event, Came) and type(event.message) in DATA:
             if self._transfer is not None:
                 self._to_transfer(Came(end_of(event.peer), event.message), now)
-        else:
-            if isinstance(event, Disconnected) and event.peer != CONTROLLER:
+        elif isinstance(event, Disconnected):
+            if event.peer != CONTROLLER:
                 self._to_transfer(Disconnected(end_of(event.peer), event.reason), now)
             self._said += self.client.handle(event, now)
-            if isinstance(event, Disconnected) and event.peer == CONTROLLER:
+            if event.peer == CONTROLLER:
                 self._drop_gets(now)
+        else:
+            self._said += self.client.handle(event, now)
         out: list[Effect] = []
         while self._said:
-            effect = self._received(self._said.popleft(), now)
+            effect = self._said.popleft()
+            if type(effect) not in CONTENTS:
+                out.append(effect)
+                continue
+            effect = self._received(effect, now)
             if not (isinstance(effect, CallRefused) and effect.what == "sending"):  # Received will tell, once
                 out.append(effect)
             self._follow(effect, now)

@@ -186,11 +186,12 @@ class Lanes:
         if lane.domain is not None:
             return lane.domain
         touched = {other.domain.id: other.domain for other in lane.near.values() if other.domain is not None}
-        domain, *others = sorted(touched.values(), key=lambda each: (-len(each.lanes), each.id)) or [
-            self._domain()
-        ]
-        for other in others:
-            self._merge(domain, other)
+        if touched:
+            domain, *others = sorted(touched.values(), key=lambda each: (-len(each.lanes), each.id))
+            for other in others:
+                self._merge(domain, other)
+        else:
+            domain = self._domain()
         domain.lanes[lane.key] = lane
         lane.domain = domain
         return domain

@@ -161,15 +161,16 @@ class Lists:
         """(its smallest, where it begins)."""
         if hasattr(numbers, "astype"):
             numbers = numbers.astype("i8")
-        smallest, width, body = _packed(numbers)
-        head = self.HEAD.pack(width, len(numbers))
+        smallest, width = _range(numbers)
         if width > 2:
-            least, less, steps = _packed(_steps(numbers))
+            steps = _steps(numbers)
+            least, less = _range(steps)
             if less < width:
                 first = int(numbers[0]) - smallest
                 head = self.HEAD.pack(less | self.STEPS, len(numbers)) + self.OF_STEPS.pack(least, first)
-                body = steps
-        return smallest, self._keep(head + body)
+                return smallest, self._keep(head + _packed(steps, least, less))
+        head = self.HEAD.pack(width, len(numbers))
+        return smallest, self._keep(head + _packed(numbers, smallest, width))
 
     def get(self, at: int) -> list[int]:
         """The list that begins there, counted from its smallest."""
@@ -212,24 +213,27 @@ _CODES = ("", "B", "H", "I", "I", "", "", "", "Q")  # by width; 3 bytes are cut 
 _DTYPES = ("", "<u1", "<u2", "<u4", "<u4", "", "", "", "<u8")
 
 
-def _packed(numbers: Any) -> tuple[int, int, bytes]:
-    """(the smallest, bytes a number, all of them less the smallest)."""
+def _range(numbers: Any) -> tuple[int, int]:
+    """(the smallest, bytes a number that is counted from it)."""
     if hasattr(numbers, "astype"):
-        smallest = int(numbers.min())
-        rest = numbers - smallest
-        width = _width(int(rest.max()))
-        body: bytes = rest.astype(_DTYPES[width]).tobytes()
+        smallest, largest = int(numbers.min()), int(numbers.max())
     else:
-        smallest = min(numbers)
-        rest = [number - smallest for number in numbers]
-        width = _width(max(rest))
-        body = pack(f"<{len(rest)}{_CODES[width]}", *rest)
+        smallest, largest = min(numbers), max(numbers)
+    return smallest, _width(largest - smallest)
+
+
+def _packed(numbers: Any, smallest: int, width: int) -> bytes:
+    """All of them, less the smallest."""
+    if hasattr(numbers, "astype"):
+        body: bytes = (numbers - smallest).astype(_DTYPES[width]).tobytes()
+    else:
+        body = pack(f"<{len(numbers)}{_CODES[width]}", *[number - smallest for number in numbers])
     if width == 3:
         narrow = bytearray(len(body) // 4 * 3)
         for byte in range(3):
             narrow[byte::3] = body[byte::4]
         body = bytes(narrow)
-    return smallest, width, body
+    return body
 
 
 def _unpacked(column: array[int], at: int, width: int, count: int) -> list[int]:

@@ -12,26 +12,33 @@ from typing import Any
 import simpy
 
 NORMAL, LATE = 1, 2
+NEVER = float("inf")  # what SimPy says where nothing is under way
+
+
+class Call:
+    """All that SimPy looks at of an event when its time has come. Nobody waits for it, so it needs nothing else."""
+
+    __slots__ = ("callbacks",)
+    _ok = True
+
+    def __init__(self, call: Callable[[Any], object]) -> None:
+        self.callbacks = (call,)
 
 
 class Clock:
     def __init__(self) -> None:
         self.env = simpy.Environment(initial_time=0)
+        self.step = self.env.step
 
     @property
     def now(self) -> int:
-        return self.env.now  # type: ignore[return-value]  # SimPy's types know only float
+        return self.env._now  # type: ignore[return-value]  # SimPy's types know only float
 
     def at(self, when: int, call: Callable[..., object], *args: Any, priority: int = NORMAL) -> None:
-        event = self.env.event()
-        event._ok, event._value = True, None
-        event.callbacks = [lambda _: call(*args)]  # type: ignore[list-item]  # SimPy drops what it returns
-        self.env.schedule(event, priority, when - self.now)  # type: ignore[arg-type]  # any integer will do
-
-    def step(self) -> None:
-        self.env.step()
+        env, event = self.env, Call(lambda _: call(*args))
+        env.schedule(event, priority, when - env._now)  # type: ignore[arg-type]  # any integer will do
 
     def next_time(self) -> int | None:
         """When the next thing happens; None if nothing is under way."""
         at = self.env.peek()
-        return None if at == float("inf") else at  # type: ignore[return-value]
+        return None if at == NEVER else at  # type: ignore[return-value]

@@ -25,6 +25,7 @@ _WORDS = 1 << 59  # of the data plane
 _REPORTS = 1 << 60  # numbers of reports, apart from those of other messages
 _KINDS = (m.Counted, m.Enqueued, m.Done)  # in the order in which a host says them of one thing
 REPORT_BYTES = MESSAGE + REPORT
+WORDS = frozenset((Grant, Landed))  # they have a stream of their own
 
 
 def link_of(sender: Name, receiver: Name) -> int:
@@ -96,7 +97,7 @@ class Network:
         number = self.count(sender, receiver)
         link = self.link(sender, receiver)
         self.messages += 1
-        words = isinstance(message, Grant | Landed)  # they have a stream of their own
+        words = type(message) in WORDS
         if link.held is not None:
             link.held.append((number, message))
             return

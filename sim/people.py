@@ -103,7 +103,7 @@ class SimClient(Process):
         return result
 
     def come(self, sender: int, number: int, message: Any) -> None:
-        cost = 0 if isinstance(message, DATA) else self.sim.profile.client_note
+        cost = 0 if type(message) in DATA else self.sim.profile.client_note
         self._lane.put((sender, number), cost, e.Came(sender, message))
 
     def lose(self, sender: int, reason: str) -> None:

@@ -31,7 +31,7 @@ from .weights import is_quiet
 if TYPE_CHECKING:
     from .simulation import Simulation
 
-DATA = (Grant, Chunk, Offer, Spoilt, Landed)
+DATA = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
 CARRIED = (Chunk, Offer, Spoilt)  # from sender to receiver of contents: they stay in their order
 
 
@@ -125,13 +125,13 @@ class ControllerProcess(Process):
         for effect in effects:
             match effect:
                 case e.Send(peers=to, message=message):
-                    if isinstance(message, m.Opened | m.Notes):
-                        self._see_numbers(sim.process_of(to[0]), message)
                     if isinstance(message, m.Ordered):
                         at += sim.profile.step * len(message.steps)
                         if message.island in sim.islands:
                             at = self._to_cohort(message, len(to), at)
                             continue
+                    elif isinstance(message, (m.Notes, m.Opened)):
+                        self._see_numbers(sim.process_of(to[0]), message)
                     for peer in map(sim.process_of, to):
                         if peer not in self._gone:
                             at = self.send(peer, message, at)
@@ -182,7 +182,7 @@ class HostProcess(Process):
         if isinstance(message, m.Reports):
             quiet = is_quiet(message.reports[0])
             self.take_report((sender, number), 0 if quiet else sim.taking(message), event)
-        elif isinstance(message, DATA):
+        elif type(message) in DATA:
             self._lane(DATA, sender).put((sender, number), sim.taking_contents(message), event)
         else:
             steps = len(message.steps) if isinstance(message, m.Ordered) else 0
@@ -227,7 +227,7 @@ class HostProcess(Process):
 
     def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
         for effect in effects:
-            if isinstance(effect, e.Send) and isinstance(effect.message, DATA):
+            if isinstance(effect, e.Send) and type(effect.message) in DATA:
                 for peer in effect.peers:
                     self.sim.send_contents(self.name, self.sim.from_hosts(peer), effect.message, at)
                 continue

@@ -192,10 +192,11 @@ class Simulation:
             if clock.now < until:
                 clock.env.run(until=until)
             return
+        step = clock.step
         while not until():
             if clock.next_time() is None or clock.now - self.last_seen > QUIET:
                 raise Stuck(self.why_stuck())
-            clock.step()
+            step()
 
     def why_stuck(self) -> str:
         waits = "; ".join(list(dict.fromkeys(text for _, text in self.told[-30:]))[-3:])

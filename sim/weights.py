@@ -6,6 +6,7 @@ and cost nothing to know. Plans and literals, which can be long, count as they a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from core import messages as m
@@ -13,30 +14,34 @@ from core import wire
 from core.plan import Plan
 
 MESSAGE, STEP, RUN, REPORT, CALL, NOTE = 32, 24, 32, 24, 32, 16
+QUIET = frozenset((m.Beat, m.Compiled, m.Arrived))
+NEWS = frozenset((m.Waiting, m.Stalled))
 
 
 class Weights:
     def __init__(self) -> None:
         self._plans: dict[int, int] = {}  # by identity, while the plan lives
         self._kept: list[Plan] = []
+        self._contents: dict[type, Callable[[Any], int]] = {
+            m.Ordered: self._ordered,
+            m.Reports: lambda message: REPORT * len(message.reports),
+            m.Notes: lambda message: NOTE * len(message.notes),
+            m.Calls: lambda message: sum(map(self._call, message.calls)),
+            m.Register: self._call,
+            m.Submit: self._call,
+        }  # asked several times a gang
 
     def of(self, message: Any) -> int:
-        match message:
-            case m.Ordered(plans=plans, runs=runs, steps=steps):
-                nbytes = MESSAGE + STEP * len(steps)
-                for run in runs:
-                    nbytes += RUN + 8 * len(run.args) + sum(len(literal) for _, literal in run.literals)
-                return nbytes + sum(self._plan(plan) for plan in plans)
-            case m.Reports(reports=reports):
-                return MESSAGE + REPORT * len(reports)
-            case m.Notes(notes=notes):
-                return MESSAGE + NOTE * len(notes)
-            case m.Calls(calls=calls):
-                return MESSAGE + sum(map(self._call, calls))
-            case m.Register() | m.Submit():
-                return MESSAGE + self._call(message)
-            case _:
-                return MESSAGE
+        contents = self._contents.get(type(message))
+        return MESSAGE if contents is None else MESSAGE + contents(message)
+
+    def _ordered(self, message: m.Ordered) -> int:
+        nbytes = STEP * len(message.steps)
+        for run in message.runs:
+            nbytes += RUN + 8 * len(run.args)
+            for _, literal in run.literals:
+                nbytes += len(literal)
+        return nbytes + sum(map(self._plan, message.plans))
 
     def _call(self, call: m.Call) -> int:
         if isinstance(call, m.Submit):
@@ -55,12 +60,14 @@ class Weights:
 
 def is_quiet(report: m.Report) -> bool:
     """What travels in idle moments, and costs nobody anything: heartbeats, and what nobody's gang waits for."""
-    return isinstance(report, m.Beat | m.Compiled | m.Arrived)
+    return type(report) in QUIET
 
 
 def moves_nothing(message: Any) -> bool:
     """Heartbeats, and news of who still waits: they come for ever, and nobody goes on because of them."""
-    if isinstance(message, m.Reports):
-        return all(isinstance(report, m.Beat) for report in message.reports)
-    notes = message.notes if isinstance(message, m.Notes) else (message,)
-    return all(isinstance(note, m.Waiting | m.Stalled) for note in notes)
+    kind = type(message)
+    if kind is m.Reports:
+        return all(type(report) is m.Beat for report in message.reports)
+    if kind is m.Notes:
+        return all(type(note) in NEWS for note in message.notes)
+    return kind in NEWS

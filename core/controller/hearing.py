@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from .islands import IslandBook
 
 OF_ONE = (Lost, Trouble)
-OF_EACH = (Lost, Trouble, Counted)  # no two hosts say the same
-WITH_BLAME = (Done, Compiled)
+OF_MANY = (Done, Beat, Enqueued, Compiled, Arrived)  # hosts may say the same; the most frequent first
 KEPT = 512  # companies of an island, and sets of hosts of a company, that are remembered
 
 
@@ -86,16 +85,17 @@ class Hearing:
     def _alike(self, report: Report, book: IslandBook, company: Company, several: bool) -> bool:
         """All of the company say it, truly, and nothing comes of it before the last of them has. `several`: what comes
         of one report must not come before what comes of another, so none may have been made already."""
-        if isinstance(report, OF_EACH) or not self._by_all(report.hosts, company):
+        if not isinstance(report, OF_MANY) or not self._by_all(report.hosts, company):
             return False
         if self.lie(report, book, company.below):
             return False
-        if isinstance(report, Beat):
+        if isinstance(report, (Done, Compiled)):
+            if report.blame is not None:
+                return False
+        elif isinstance(report, Beat):
             return not book.stream.full
-        if isinstance(report, Arrived):
+        elif isinstance(report, Arrived):
             return True
-        if isinstance(report, WITH_BLAME) and report.blame is not None:
-            return False
         return not several or self._fresh(report)
 
     def _fresh(self, report: Done | Enqueued | Compiled) -> bool:

@@ -102,14 +102,16 @@ class Alike:
 
     def refuse(self, event: Any, known: Names) -> None:
         """Raises Illegal for what is not each member's alike."""
-        who = spans.text(self.members)
-        blame: Blame | None = getattr(event, "blame", None)
         if isinstance(event, Ordered):
             parts = self.divides(event, known)
             if parts:
+                who = spans.text(self.members)
                 names = "; ".join(map(spans.text, parts[:4])) + (" ..." if len(parts) > 4 else "")
                 raise Illegal(f"message {event.number} divides hosts {who}: split them first ({names})")
-        elif isinstance(event, OF_ONE) or (blame is not None and blame.host < 0):
+            return
+        blame: Blame | None = getattr(event, "blame", None)
+        if isinstance(event, OF_ONE) or (blame is not None and blame.host < 0):
+            who = spans.text(self.members)
             raise Illegal(
                 f"{type(event).__name__} with a blame is one host's: split it from hosts {who} first"
             )

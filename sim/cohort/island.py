@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from core import effects as e
 from core import messages as m
@@ -37,6 +38,8 @@ from .routes import Route, Rows, Tree, rows_of
 if TYPE_CHECKING:
     from ..simulation import Simulation
 
+Links = NDArray[np.uint64]  # sources of jitter
+MOVES = (m.SendStep, m.RecvStep, m.SpillStep, m.RestoreStep)
 TIDY = 16  # orders between attempts to let one executor stand for more
 
 
@@ -148,28 +151,26 @@ class CohortIsland:
     def _go_down(self, message: m.Ordered, route: Route, departures: Ints) -> Ints:
         """When each host that it reaches has read it."""
         sim = self.sim
-        write = sim.writing(message)
         cost = sim.taking(message) + len(message.steps) * sim.profile.relay_step
         extra = sim.network.latency + sim.weights.of(message) * sim.network.byte_ps // 1000
-        number = np.full(1, message.number, dtype=np.int64)
-        began = self._reach(route.roots, departures + extra, cost, number)
+        began = self._reach(route.roots, departures + extra, cost, message.number)
         if route.ways is not None:
+            write = sim.writing(message)
             started = np.zeros(self.island.hosts, dtype=np.int64)  # when each begins to pass it on
             for level in (None, *route.levels):
                 rows = route.roots if level is None else level.rows
                 if level is not None:
                     began = self._reach(
-                        rows, started[level.parents] + level.rank * write + extra, cost, number
+                        rows, started[level.parents] + level.rank * write + extra, cost, message.number
                     )
                 started[rows] = np.maximum(self._write[rows], began)
                 self._write[rows] = started[rows] + route.ways[rows] * write
         return self._read.copy()
 
-    def _reach(self, rows: Rows, arrival: Ints, cost: int, number: Ints) -> Ints:
-        """When these have read it, which was to arrive at these times."""
-        jitter = self.sim.network.jitter
-        if jitter:
-            arrival = arrival + noise.each_below(jitter + 1, self._down[rows], number)
+    def _reach(self, rows: Rows, arrival: Ints, cost: int, number: int) -> Ints:
+        """When these have read order `number`, which was to arrive at these times."""
+        if self.sim.network.jitter:
+            arrival = arrival + self._jitter(self._down, rows, number)
         arrival = np.maximum(arrival, self._last[rows])
         self._last[rows] = arrival
         began = np.maximum(self._read[rows], arrival) + cost
@@ -183,6 +184,8 @@ class CohortIsland:
         for run in message.runs:
             self._runs[run.run] = self.plans[run.plan]
         for step in message.steps:
+            if isinstance(step, m.FreeStep):
+                continue
             if isinstance(step, m.GangStep):
                 plan = self._runs[step.run]
                 gang = plan.steps[step.step]
@@ -190,7 +193,7 @@ class CohortIsland:
                 self._jobs[step.seq] = self._enter(step, plan, gang)
                 if step.ack:
                     self._taking_part[m.Enqueued, step.seq] = step.hosts
-            elif isinstance(step, m.SendStep | m.RecvStep | m.SpillStep | m.RestoreStep):
+            elif isinstance(step, MOVES):
                 self._taking_part[m.Done, step.seq] = step.hosts
                 if isinstance(step, m.SendStep):
                     self._taking_part[m.Counted, step.transfer] = step.hosts
@@ -217,17 +220,17 @@ class CohortIsland:
             self._tidy()
         for part in list(self.parts):
             groups = part.executor.divides(message)
-            if groups:
-                self._parts_by_host.clear()
+            if not groups:
+                continue
+            self._parts_by_host.clear()
             for group in groups[1:]:
                 other = part.split(group)
                 self.parts.append(other)
                 for job in self._ending_alone.values():
                     self._catch_up(job, other)
-            if groups:
-                for job in self._ending_alone.values():
-                    self._catch_up(job, part)
-        self.parts.sort(key=_first)
+            for job in self._ending_alone.values():
+                self._catch_up(job, part)
+            self.parts.sort(key=_first)
 
     def _catch_up(self, job: Job, part: Part) -> None:
         """Of a part that was divided: on these of its hosts the gang has ended already, and nobody was told."""
@@ -378,7 +381,7 @@ class CohortIsland:
         """All these hosts say it, at these times: their relays combine it, and the roots tell the controller."""
         sim, route = self.sim, self.tree.route(hosts)
         one = m.Reports(self.island.index, self.epoch, self.tree_number, said[:1])
-        number = np.full(1, about(report_number(said[0])), dtype=np.int64)
+        number = report_number(said[0])
         take = sim.taking(one)
         extra = sim.writing(one) + sim.network.report_latency
         at = times
@@ -386,15 +389,16 @@ class CohortIsland:
             at = np.zeros(self.island.hosts, dtype=np.int64)
             at[rows] = times
             for level in reversed(route.levels):
-                arrival = at[level.rows] + (extra + take) + self._late(level.rows, number)
+                late = self._jitter(self._up, level.rows, about(number))
+                arrival = at[level.rows] + (extra + take) + late
                 latest = np.maximum.reduceat(arrival, level.firsts)
                 at[level.heads] = np.maximum(at[level.heads], latest)
             at = at[route.roots]
-        arrival = at + extra + self._late(route.roots, number)
+        arrival = at + extra + self._jitter(self._up, route.roots, about(number))
         if any(report.blame for report in said):
             self._apart(route, arrival, said)
         else:
-            self._to_controller(route, arrival, said, take, report_number(said[0]))
+            self._to_controller(route, arrival, said, take, number)
 
     def _apart(self, route: Route, arrival: Ints, said: tuple[m.Done, ...]) -> None:
         """The controller acts on the first word of a failure, and each root has one for every blame below it."""
@@ -405,9 +409,11 @@ class CohortIsland:
                 sim.network.messages += 1
                 sim.clock.at(at, sim.reach_controller, root, message)
 
-    def _late(self, rows: Any, number: Ints) -> Ints | int:
+    def _jitter(self, links: Links, rows: Rows, number: int) -> Ints | int:
         jitter = self.sim.network.jitter
-        return noise.each_below(jitter + 1, self._up[rows], number) if jitter else 0
+        if not jitter:
+            return 0
+        return noise.each_below(jitter + 1, links[rows], np.full(1, number, dtype=np.int64))
 
     def _to_controller(
         self, route: Route, arrival: Ints, said: tuple[Any, ...], take: int, number: int

@@ -335,9 +335,7 @@ class Fabric:
         mine.given_up.update(command.seq for command, _, _ in held if command.seq in seqs)
         for command, plan, epoch in held:
             self.launch(host, command, plan, epoch)  # held again, if the failed one still stands
-        for seq in sorted(
-            seqs, reverse=True
-        ):  # the last one first: none begins because one ahead of it was given up
+        for seq in sorted(seqs, reverse=True):  # so none begins because one ahead of it was given up
             for key in ((seq, -1), (seq, host)):
                 job = self.jobs.get(key)
                 if job is None or host not in job.parts:

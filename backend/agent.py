@@ -35,7 +35,8 @@ from .blobs import Blobs
 from .calls import Wrong
 from .cargo import Misfit, Overflow, Sink, Source
 from .devices import Devices, World
-from .node import Load, Node, loaded, new_server, pause_after
+from .node import Node, new_server
+from .outbox import Load, loaded, pause_after
 from .worlds import world_name
 
 log = logging.getLogger("seaway.agent")

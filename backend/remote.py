@@ -29,7 +29,8 @@ from . import calls, parcels
 from .access import Access
 from .blobs import hash_of
 from .cargo import Array, ArraySink, ArraySource
-from .node import Load, Node
+from .node import Node
+from .outbox import Load
 
 T = TypeVar("T")
 NAMELESS = -(1 << 40)  # what a client's machine calls itself: nobody else does

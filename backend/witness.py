@@ -24,7 +24,7 @@ from core.link import Frame
 from core.plan import Plan
 
 from .agent import Agent
-from .node import Load
+from .outbox import Load
 
 LAUNCH, FREE, CHUNK, BEGUN = "launch", "free", "chunk", "begun"
 RECENT = 256  # frames

@@ -24,13 +24,14 @@ class Stuck:
 
     def __init__(self) -> None:
         self.closed = asyncio.Event()
-        self.giving_up = asyncio.Event()
+        self.writing, self.giving_up = asyncio.Event(), asyncio.Event()
 
     async def read(self) -> bytes:
         await self.closed.wait()
         raise ConnectionError("the peer is gone")
 
     async def write(self, data: bytes) -> None:
+        self.writing.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -51,9 +52,9 @@ def test_a_connection_whose_end_is_cut_short_again_is_over_all_the_same(tmp_path
             node, stream = found.server.node, Stuck()
             call = talk(node, stream)
             await until(lambda: node.connected(HOST))
-            await asyncio.sleep(0.05)  # the first words are being written
+            await asyncio.wait_for(stream.writing.wait(), 20)
             stream.closed.set()
-            await asyncio.wait_for(stream.giving_up.wait(), 5)
+            await asyncio.wait_for(stream.giving_up.wait(), 20)
             call.cancel()
             await asyncio.wait([call])
             assert not node.connected(HOST)
@@ -84,11 +85,9 @@ def test_of_two_hosts_that_dial_each_other_the_first_ones_stream_is_kept(tmp_pat
             for _ in range(5):
                 first._want(1)
                 second._want(0)
-                await until(lambda: first.connected(1) and second.connected(0))
-                await until(lambda: (1 in first._dialled) != (0 in second._dialled))
-                kept = first._outboxes[1], second._outboxes[0]
-                await asyncio.sleep(0.3)
-                assert (first._outboxes[1], second._outboxes[0]) == kept
+                async with asyncio.timeout(20):
+                    await settled(first, second)
+                await until(lambda: (1 in first._dialled) != (0 in second._dialled))  # there is one stream
                 for node, peer in ((first, 1), (second, 0)):
                     node._hang(peer)
                 await until(lambda: 1 not in first._outboxes and 0 not in second._outboxes)
@@ -100,6 +99,14 @@ def test_of_two_hosts_that_dial_each_other_the_first_ones_stream_is_kept(tmp_pat
             assert first.connected(1)
 
     asyncio.run(drive())
+
+
+async def settled(first: Node, second: Node) -> None:
+    """Both are connected, and for a while nothing changes: where streams end each other for ever, never."""
+    kept = None
+    while None in (kept or (None,)) or kept != (first._outboxes.get(1), second._outboxes.get(0)):
+        kept = first._outboxes.get(1), second._outboxes.get(0)
+        await asyncio.sleep(0.5)
 
 
 def test_a_link_to_a_host_that_has_begun_anew_elsewhere_ends_at_once(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""What a connection has still to carry, and how much of it goes in one message.
+
+    any thread --put--> Outbox --take, in the loop--> parcels of one message, their contents loaded
+
+Neighbours: `node`, which sends; `agent`, whose ends of gangs are told in groups by the same rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from . import parcels
+from .parcels import Packet
+
+# A message costs far more than what is in it: the first goes at once, and what follows it closely goes together. The
+# more went together, the longer is waited for more: who talks back and forth waits little, a stream is cheap.
+GATHER = 0.001  # seconds, for each that went ...
+GATHER_MOST = 0.004  # ... and no longer
+SMALL = 16 << 10  # bytes: of larger ones the contents are what costs
+
+log = logging.getLogger("seaway.node")
+Load = Callable[[], bytes]
+
+
+class Outbox:
+    """What one connection has still to carry. Filled from any thread, emptied by its sender in the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._items: deque[tuple[parcels.Any, Load | None] | None] = deque()
+        self._filled = asyncio.Event()
+        self._waiting = False
+        self.hung = False  # nothing more is said here
+        self.over = asyncio.Event()  # not even what is still to be sent
+
+    def put(self, parcel: parcels.Any | None, load: Load | None = None) -> None:
+        """None: the end."""
+        self._items.append(None if parcel is None else (parcel, load))
+        if self._waiting:
+            self._waiting = False
+            if threading.get_ident() == getattr(self._loop, "_thread_id", None):
+                self._filled.set()
+            else:
+                self._loop.call_soon_threadsafe(self._filled.set)
+
+    async def take(self) -> list[parcels.Any]:
+        """As many as a message holds, their contents loaded; none at the end."""
+        while not self._items:
+            self._filled.clear()
+            self._waiting = True
+            if self._items:  # came between the two lines above
+                self._waiting = False
+                break
+            await self._filled.wait()
+        found: list[parcels.Any] = []
+        size = 0
+        while self._items and len(found) < parcels.MANY and size < parcels.BATCH:
+            item = self._items.popleft()
+            if item is None:
+                self._items.appendleft(None)
+                break
+            parcel, load = item
+            if load is not None and isinstance(parcel, Packet):
+                parcel = Packet(parcel.packet, await self._loop.run_in_executor(None, loaded, load))
+            size += len(parcel.packet) + len(parcel.contents) if isinstance(parcel, Packet) else 64
+            found.append(parcel)
+        return found
+
+
+def pause_after(number: int) -> float:
+    """Seconds between a message of so many parcels, or a report of so many ends, and the next."""
+    return min(GATHER * number, GATHER_MOST)
+
+
+def loaded(load: Load) -> bytes:
+    """Contents may be gone, because whoever makes them was abandoned: then nothing is sent, which is not taken for
+    contents."""
+    try:
+        return load()
+    except Exception as error:
+        log.warning("contents that were to be sent cannot be had: %s", error)
+        return b""

@@ -1,0 +1,37 @@
+"""When an island begins that not all of its hosts have come to: their grace is counted from the last that came."""
+
+from __future__ import annotations
+
+from core.controller import Bounds, Config, Controller
+from core.effects import Came, FormWorld, Wakeup
+from core.messages import Join
+from core.presets import small
+
+SECOND = 1_000_000_000
+GRACE = 5 * SECOND
+HOSTS = 8
+
+
+def formed(controller: Controller, event: object, now: int) -> list[FormWorld]:
+    return [effect for effect in controller.handle(event, now) if isinstance(effect, FormWorld)]  # type: ignore[arg-type]
+
+
+def test_hosts_that_start_one_after_another_make_one_epoch() -> None:
+    controller = Controller(small(HOSTS, 1), config=Config(bounds=Bounds(floor=GRACE)))
+    last = (HOSTS - 2) * (GRACE - SECOND)  # in all, far longer than the grace
+    for host in range(HOSTS - 1):
+        now = host * (GRACE - SECOND)
+        assert formed(controller, Wakeup(), now) == []
+        assert formed(controller, Came(host, Join(host, 0)), now) == []
+    (world,) = formed(controller, Came(HOSTS - 1, Join(HOSTS - 1, 0)), last + SECOND)
+    assert world.members == ((0, HOSTS),)
+
+
+def test_who_does_not_come_is_waited_for_as_long_as_the_grace() -> None:
+    controller = Controller(small(HOSTS, 1), config=Config(bounds=Bounds(floor=GRACE)))
+    for host in range(3):
+        assert formed(controller, Came(host, Join(host, 0)), host * SECOND) == []
+    due = controller.next_wakeup()
+    assert due == 2 * SECOND + GRACE
+    (world,) = formed(controller, Wakeup(), due)
+    assert world.members == ((0, 3),)

@@ -23,7 +23,17 @@ import msgspec
 from core import effects as e
 from core import wire
 from core.dataplane import Chunk
-from core.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, Hang, Hello, PacketCame, Write
+from core.endpoint import (
+    ConnectionDown,
+    ConnectionUp,
+    Dial,
+    Elsewhere,
+    Endpoint,
+    Hang,
+    Hello,
+    PacketCame,
+    Write,
+)
 from core.link import Frame
 from core.peers import CONTROLLER
 
@@ -236,7 +246,7 @@ class Node:
                 grpc.StatusCode.PERMISSION_DENIED, f"nobody here is called {said.get('name', '')!r}"
             )
         assert peer is not None
-        if peer in self._dialled and self._first(peer):
+        if peer in self._dialled and self.connected(peer) and self.endpoint.keeps_ours(peer):
             await context.abort(
                 grpc.StatusCode.ALREADY_EXISTS, f"{said.get('name')!r} has a stream from here"
             )
@@ -259,7 +269,7 @@ class Node:
                 call = self._channel(address).stream_stream(STREAM)(metadata=shown)
                 try:
                     await call.wait_for_connection()
-                    if not self.connected(peer) or self._first(peer):
+                    if not self.connected(peer) or self.endpoint.keeps_ours(peer):
                         self._dialled.add(peer)
                         await self._talk(peer, call.read, call.write)
                 except grpc.aio.AioRpcError as error:
@@ -270,11 +280,6 @@ class Node:
                     call.cancel()
             pause = RETRY if time.monotonic() - begun > RETRY_MOST else min(2 * pause, RETRY_MOST)
             await asyncio.sleep(pause)
-
-    def _first(self, peer: int) -> bool:
-        """Of two hosts that have dialled each other, whose stream is kept. If each kept the other's, or the one that
-        came last, they would end each other's streams for ever."""
-        return self.endpoint.me < peer
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         found = self._channels.get(address)
@@ -388,7 +393,7 @@ class Node:
             return
         peer = int(number)
         if self.endpoint.linked(peer) and (peer in self._dialled or not self.connected(peer)):
-            self.feed(e.Malformed(peer, f"it began anew at {address}"))
+            self.feed(Elsewhere(peer))
 
 
 def new_server() -> grpc.aio.Server:

@@ -61,6 +61,12 @@ class ConnectionDown(Effect, frozen=True):
     peer: int
 
 
+class Elsewhere(Effect, frozen=True):
+    """The driver has heard where this peer has begun anew. What is said on the link to its old start nobody hears."""
+
+    peer: int
+
+
 class PacketCame(Effect, frozen=True):
     peer: int
     packet: Packet
@@ -146,6 +152,8 @@ class Endpoint:
                 self._connection_down(event.peer, now)
             case Wakeup():
                 self._wakeup(now)
+            case Elsewhere():
+                self._end(event.peer, "it began anew elsewhere", now)
             case Malformed():
                 self._end(event.peer, event.reason, now)
             case _:
@@ -162,6 +170,11 @@ class Endpoint:
 
     def linked(self, peer: int) -> bool:
         return peer in self._peers
+
+    def keeps_ours(self, peer: int) -> bool:
+        """Of two connections that two hosts have dialled to each other, whose is kept: both ends say the same. If each
+        kept the other's, or the one that came last, they would end each other's for ever."""
+        return self.me < peer
 
     # --- the machine's side -----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from core.endpoint import (
     ConnectionDown,
     ConnectionUp,
     Dial,
+    Elsewhere,
     Endpoint,
     Hang,
     Hello,
@@ -301,6 +302,22 @@ def test_what_it_says_to_itself_comes_back_and_is_shown() -> None:
     end = Endpoint(mouth, 0, 1, LEASE)
     assert end.handle(Say((Send((0,), Cancel(3)),)), 0) == [Send((0,), Cancel(3))]
     assert mouth.heard == [3]
+
+
+def test_a_link_to_one_that_has_begun_anew_elsewhere_ends_at_once() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.flow()
+    pair.feed(0, Elsewhere(1))
+    assert pair.mouths[0].heard == ["connected", "it began anew elsewhere"]
+    assert not pair.ends[0].linked(1)
+    pair.feed(0, Elsewhere(1))
+    assert len(pair.mouths[0].heard) == 2, "of one that is not linked it is no news"
+
+
+def test_of_two_connections_both_ends_keep_the_same() -> None:
+    first, second = Endpoint(Mouth(), 3, 1, LEASE), Endpoint(Mouth(), 7, 2, LEASE)
+    assert first.keeps_ours(7) != second.keeps_ours(3)
 
 
 def test_a_peer_that_breaks_the_rules_is_hung_up() -> None:

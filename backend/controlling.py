@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from core import policy as policies
-from core.controller import Bounds, Config
+from core.controller import ON_DEVICES, Bounds, Config
 from core.errors import Impossible
 from core.policy import Policy
 from core.presets import small
@@ -36,7 +36,7 @@ from . import metrics
 from .access import Refused, read
 from .blobs import LIMIT
 from .children import end_with_parent
-from .server import LEASE, REAL, Server
+from .server import LEASE, Server
 from .status import status_of
 
 DRAIN = 10.0  # seconds for runs under way to end, when it is told to end
@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def serve(chosen: argparse.Namespace) -> int:
     access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
     config = msgspec.structs.replace(
-        REAL, window=chosen.window, fanout=chosen.fanout, bounds=bounds_of(chosen.hard_bound)
+        ON_DEVICES, window=chosen.window, fanout=chosen.fanout, bounds=bounds_of(chosen.hard_bound)
     )
     if chosen.metrics_port:
         metrics.place_of(chosen.metrics_port)

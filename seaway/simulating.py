@@ -11,15 +11,16 @@ from typing import Any, Literal
 import msgspec
 
 from core import policy as policies
-from core.controller import Config
+from core.controller import ON_DEVICES, Config
 from core.policy import Fifo, Policy
+from core.transfer import CHUNK
 from sim import hardware
 from sim.faults import Fault
 from sim.hardware import Setup
 from sim.noise import Noise
 from sim.profiles import Profile
 from sim.profiles import profile as profile_of
-from sim.simulation import Simulation, fanout_of
+from sim.simulation import MIB, Simulation, fanout_of
 
 from .arguments import checked_retries
 from .costs.units import duration
@@ -35,7 +36,7 @@ def simulate(
     cluster: str | Path | Mapping[str, object] | Setup = "A",
     *,
     policy: Policies = None,
-    profile: str | Path | Profile = "paper",
+    profile: str | Path | Profile | None = None,
     values: Literal["shapes", "compute"] | Mapping[str, Any] = "shapes",
     sizes: Any = None,
     costs: Costs = "estimate",
@@ -52,7 +53,8 @@ def simulate(
     """A session on a simulated cluster. `with sw.simulate("A", policy="stride") as s:` 2048 TPUs, on this machine.
 
     cluster: "A", "B", "C" (the paper's), "v4-512", a TOML file, a table; with `hosts=`, `islands=`, ... to change it.
-    policy: "fifo", "stride:lead=3", ...; a Policy, its class, or a function that makes one. profile: host costs.
+    policy: "fifo", "stride:lead=3", ...; a Policy, its class, or a function that makes one. profile: host costs,
+    "paper", "seaway", a TOML file; None: those in the cluster's file (`seaway calibrate` writes them), else "paper".
     values: "shapes" (no contents), "compute" (on this machine's CPU), or stand-ins by name. sizes: rows that irregular
     computations make: a number, a fraction, a list, a function of (rng, bound), or a dict of these by name.
     costs: of computations that bring none: "estimate" (their flops and bytes), "roofline" (compiled, with
@@ -75,12 +77,11 @@ def simulate(
         )
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ValueError(f"seed={seed!r}: a whole number")
-    if not isinstance(profile, str | Path | Profile):
-        raise TypeError(f"profile={profile!r}: 'paper', 'seaway', the path of a TOML file, or a Profile")
-    costs_of_hosts = profile if isinstance(profile, Profile) else profile_of(profile)
+    costs_of_hosts = _profile(profile, setup)
     simulation = Simulation(
         setup, policy=policy_of(policy), profile=costs_of_hosts, seed=seed, fidelity=fidelity, noise=_noise(noise),
         config=_config(config, setup, costs_of_hosts), faults=_faults(faults),
+        chunk=16 * MIB if setup.profile is None else CHUNK,
     )  # fmt: skip
     driver = SimDriver(simulation, values=values, sizes=sizes, costs=costs, seed=seed, progress=progress)
     return Session(driver, dispatch=dispatch, retries=retries)
@@ -159,11 +160,21 @@ def _noise(given: Noise | Mapping[str, Any] | None) -> Noise | None:
     return struct_of(Noise, given, "noise")  # type: ignore[no-any-return]
 
 
+def _profile(given: Any, setup: Setup) -> Profile:
+    if given is None:
+        return setup.profile or profile_of("paper")
+    if not isinstance(given, str | Path | Profile):
+        raise TypeError(f"profile={given!r}: 'paper', 'seaway', the path of a TOML file, or a Profile")
+    return given if isinstance(given, Profile) else profile_of(given)
+
+
 def _config(given: Config | Mapping[str, Any] | None, setup: Setup, profile: Profile) -> Config | None:
-    """How wide the tree of hosts is, the profile says, unless it is given: a `Config` says all, a table need not."""
-    if isinstance(given, Mapping):
-        given = {"fanout": fanout_of(profile, setup.cluster), **given}
-    found: Config | None = struct_of(Config, given, "config")
+    """How wide the tree of hosts is, the profile says, unless it is given: a `Config` says all, a table need not. A
+    cluster that was measured has the settings with which the real one runs."""
+    base = None if setup.profile is None else ON_DEVICES
+    if isinstance(given, Mapping) or (given is None and base is not None):
+        given = {"fanout": fanout_of(profile, setup.cluster), **(given or {})}
+    found: Config | None = struct_of(Config, given, "config", base)
     return None if found is None else checked_config(found)
 
 

@@ -6,14 +6,17 @@
 
 A core is kept for one thing and all that comes of it; nobody is interrupted. Those who ask at the same nanosecond
 are put in a canonical order, after all else of that nanosecond, so that both fidelities serve the same one first.
-Machines on which nobody can wait have no `Cores` at all.
+Where processes are Python's, one thread of each works at a time, however many cores there are. What a device computes
+on these cores is no thread of Python's, and comes in slices. Machines on which nobody can wait have no `Cores` at all.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from core.peers import is_client
 
 from .clock import LATE, Clock
 from .placing import HOST, Shared
@@ -26,43 +29,65 @@ LATER = LATE + 1  # threads decide LATE what they take; who gets a core is decid
 Order = tuple[int, int]
 
 # Threads of a process, in the order in which they are served at the same nanosecond.
-READ, PASS_ON, ENQUEUE, COMPLETE, CONTENTS, REPORTS, PREPARE, WRITE, CALL = range(9)
+READ, PASS_ON, ENQUEUE, COMPLETE, CONTENTS, REPORTS, PREPARE, WRITE, CALL, SEND, DEVICE = range(11)
+THREADS = (
+    "read",
+    "pass on",
+    "enqueue",
+    "complete",
+    "contents",
+    "reports",
+    "prepare",
+    "write",
+    "call",
+    "send",
+    "device",
+)
 
 
 class Ask:
     """`key`: its place among those of the same nanosecond."""
 
-    __slots__ = ("args", "begin", "key", "owner")
+    __slots__ = ("args", "begin", "key", "share")
 
-    def __init__(self, key: tuple[Any, ...], owner: Process, begin: Callable[..., None], args: Any) -> None:
-        self.key, self.owner, self.begin, self.args = key, owner, begin, args
+    def __init__(self, key: tuple[Any, ...], share: Share, begin: Callable[..., None], args: Any) -> None:
+        self.key, self.share, self.begin, self.args = key, share, begin, args
 
 
 class Cores:
-    def __init__(self, clock: Clock, number: int) -> None:
+    """`one_at_a_time`: of whom only one works at a time (a Python process's threads); None: no such bound."""
+
+    def __init__(
+        self, clock: Clock, number: int, one_at_a_time: Callable[[int], object] | None = None
+    ) -> None:
         self._clock = clock
         self.free = self.number = number
+        self.process_of = one_at_a_time
+        self._at_work: set[object] = set()
         self._count = 0
         self._new: list[Ask] = []  # of this nanosecond
         self._line: deque[Ask] = deque()
         self._called = False  # somebody will look who gets a core, at this nanosecond
+        self.spent: Counter[tuple[int, int]] = Counter()  # nanoseconds by (process, thread)
 
     def share(self, owner: Process, thread: int) -> Share:
         return Share(self, owner, thread)
 
-    def ask(self, key: tuple[Any, ...], owner: Process, begin: Callable[..., None], args: Any) -> None:
+    def ask(self, order: Order, share: Share, begin: Callable[..., None], args: Any) -> None:
         self._count += 1
-        self._new.append(Ask((*key, self._count), owner, begin, args))
+        self._new.append(Ask((rank(share.owner.name), share.thread, order, self._count), share, begin, args))
         self._look()
 
-    def give_back(self, at: int) -> None:
+    def give_back(self, share: Share, at: int) -> None:
+        self.spent[share.owner.name, share.thread] += at
         if at > self._clock.now:
-            self._clock.at(at, self._come_free)
+            self._clock.at(at, self._come_free, share)
         else:
-            self._come_free()
+            self._come_free(share)
 
-    def _come_free(self) -> None:
+    def _come_free(self, share: Share) -> None:
         self.free += 1
+        self._at_work.discard(share.process)
         self._look()
 
     def _look(self) -> None:
@@ -75,27 +100,38 @@ class Cores:
         self._new.sort(key=_key)
         self._line += self._new
         self._new = []
+        left: deque[Ask] = deque()  # whose process works already
         while self.free and self._line:
             ask = self._line.popleft()
-            if ask.owner.alive:  # the dead want nothing
-                self.free -= 1
-                ask.begin(*ask.args)
+            share = ask.share
+            if not share.owner.alive:
+                continue  # the dead want nothing
+            if share.process is not None:
+                if share.process in self._at_work:
+                    left.append(ask)
+                    continue
+                self._at_work.add(share.process)
+            self.free -= 1
+            self.spent[share.owner.name, share.thread] -= self._clock.now
+            ask.begin(*ask.args)
+        self._line.extendleft(reversed(left))
 
 
 class Share:
     """One thread of a process, or a pool of them."""
 
-    __slots__ = ("_cores", "_owner", "_thread")
+    __slots__ = ("_cores", "owner", "process", "thread")
 
     def __init__(self, cores: Cores, owner: Process, thread: int) -> None:
-        self._cores, self._owner, self._thread = cores, owner, thread
+        self._cores, self.owner, self.thread = cores, owner, thread
+        python = cores.process_of if thread != DEVICE else None
+        self.process = python(owner.name) if python else None
 
     def ask(self, order: Order, begin: Callable[..., None], *args: Any) -> None:
-        owner = self._owner
-        self._cores.ask((rank(owner.name), self._thread, order), owner, begin, args)
+        self._cores.ask(order, self, begin, args)
 
     def give_back(self, at: int) -> None:
-        self._cores.give_back(at)
+        self._cores.give_back(self, at)
 
     def work(self, order: Order, cost: int, then: Callable[..., object], *args: Any) -> None:
         """Of a pool: take a core for so long, and then call."""
@@ -105,7 +141,7 @@ class Share:
         self._cores._clock.at(self._cores._clock.now + cost, self._worked, then, args)
 
     def _worked(self, then: Callable[..., object], args: tuple[Any, ...]) -> None:
-        self._cores.give_back(self._cores._clock.now)
+        self._cores.give_back(self, self._cores._clock.now)
         then(*args)
 
 
@@ -116,6 +152,8 @@ class Machines:
         self._setup, self._clock = setup, clock
         self._hosts: dict[int, Cores | None] = {}  # those on shared machines, and others on short ones
         self._clients: dict[str, Cores | None] = {}
+        self._names: dict[int, str] = {}  # of clients, by their processes
+        self.computing: dict[int, Cores] = {}  # by host: what its devices compute on
         self._other_clients: Cores | None = None
         self.controller: Cores | None = None
         self.islands: dict[int, None] = {}  # where hosts may wait: they are simulated one by one
@@ -127,13 +165,16 @@ class Machines:
                 self.islands[island.index] = None
 
     def _place(self, shared: Shared) -> None:
-        cores = Cores(self._clock, shared.cores) if shared.short else None
+        whose = shared.process_of if shared.python else None
+        cores = Cores(self._clock, shared.cores, whose) if shared.short else None
         self._hosts |= dict.fromkeys(shared.hosts, cores)
         self._clients |= dict.fromkeys(shared.clients, cores)
         if shared.controller:
             self.controller = cores
         if shared.other_clients:
             self._other_clients = cores
+        if cores is not None and shared.devices:
+            self.computing |= dict.fromkeys(shared.hosts, cores)
         if cores is not None:
             cluster = self._setup.cluster
             self.islands |= {cluster.island_of_host(host).index: None for host in shared.hosts}
@@ -147,6 +188,27 @@ class Machines:
 
     def of_client(self, name: str) -> Cores | None:
         return self._clients.get(name, self._other_clients)
+
+    def named(self, client: int, name: str) -> None:
+        """A client's process has that name."""
+        self._names[client] = name
+
+    def of_process(self, name: int) -> Cores | None:
+        if name >= 0:
+            return self.of_host(name)
+        return self.of_client(self._names[name]) if is_client(name) else self.controller
+
+    def is_python(self, name: int) -> bool:
+        """Its threads work one at a time, and what it says is gathered."""
+        cores = self.of_process(name)
+        return cores is not None and cores.process_of is not None
+
+    def are_one(self, name: int, other: int) -> bool:
+        """One process, whatever they are called."""
+        cores = self.of_process(name)
+        if cores is None or cores.process_of is None or self.of_process(other) is not cores:
+            return False
+        return cores.process_of(name) == cores.process_of(other)
 
 
 def rank(name: int) -> int:

@@ -20,6 +20,7 @@ from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS,
 from .lanes import Lane, Order
 from .network import report_number
 from .processes import DATA, HostProcess
+from .wires import Ends, Together
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -48,6 +49,11 @@ class CrowdedHost(HostProcess):
         self._writers = self._thread(WRITE)
         self._ahead: dict[int, bool] = {}  # gangs that are prepared ahead -> whether that is done
         self._launches: deque[Launching] = deque()
+        python = cores.process_of is not None
+        self._ends = Ends(sim, self, cores) if python else None
+        self._wire = Lane(
+            clock, lambda came, now: self.take_all(came[0], came[1].messages, now), self._thread(READ)
+        )
 
     def _thread(self, number: int) -> Share:
         return self._cores.share(self, number)
@@ -133,6 +139,25 @@ class CrowdedHost(HostProcess):
         arrival = now + self.sim.times.pcie_latency
         self.sim.clock.at(arrival, self.launched, launching.effect, launching.plan)
         return now
+
+    # --- of Python: one thread at a time, and what is said is gathered -----------------------------------------
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        if isinstance(message, Together):
+            self._wire.put((sender, number), self.sim.taking_wire(message), (sender, message))
+        else:
+            super().come(sender, number, message)
+
+    def take(self, sender: int, message: Any, at: int) -> int:
+        if isinstance(message, m.Ordered):
+            at += len(message.steps) * self.sim.profile.relay_step
+        return self.serve_until(e.Came(self.sim.to_hosts(sender), message), at)
+
+    def tell(self, event: e.Effect) -> None:
+        if self._ends is None or not isinstance(event, e.Finished):
+            super().tell(event)
+        elif self.alive:
+            self._ends.put(event)
 
     def _from(self, at: int, call: Callable[..., object], *args: Any) -> None:
         if at > self.sim.now:

@@ -5,7 +5,7 @@
 
 If the heads of two gangs' queues wait for each other they wait for ever, as real devices do. How long a gang
 takes is its kernel's time where it runs, times the slowest of its hosts; what it computes is nobody's affair
-here.
+here. Devices that compute on their hosts' cores (`computing`) take as long as these let them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from core.topology import Cluster
 from core.trace import PLACEHOLDER, Trace
 
 from .clock import Clock
+from .computing import Computing
 
-Price = Callable[[Plan, Gang, int], int]  # (plan, gang, seq) -> nanoseconds
+Price = Callable[
+    [Plan, Gang, int], tuple[int, int]
+]  # (plan, gang, seq) -> nanoseconds: computing, and on the links
 Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # of an irregular gang's outputs
 
 
@@ -70,8 +73,9 @@ class Fabric:
 
     def __init__(
         self, clock: Clock, cluster: Cluster, trace: Trace, price: Price, sizes: Sizes,
-        tell: Callable[[int, Effect], None],
+        tell: Callable[[int, Effect], None], computing: Computing | None = None,
     ) -> None:  # fmt: skip
+        self._computing = computing  # None: devices have cores of their own
         self._clock, self._cluster, self._trace = clock, cluster, trace
         self._price, self._sizes, self._tell = price, sizes, tell
         self._queues: dict[int, deque[Job]] = {}
@@ -115,10 +119,25 @@ class Fabric:
         now = self._clock.now
         slows = self._record(job, now)
         slow = max([1.0, *(slows.get(host, 1.0) for host in job.parts)])
-        took = self._price(job.plan, job.gang, job.seq)
+        own, links = self._price(job.plan, job.gang, job.seq)
         if slow != 1.0:
-            took = int(took * slow)
-        self._clock.at(now + took, self._end, job)
+            own, links = int(own * slow), int((own + links) * slow) - int(own * slow)
+        computing = self._computing
+        if computing is None or not any(map(computing.here, job.parts)):
+            self._clock.at(now + own + links, self._end, job)
+            return
+        left = [len(job.parts)]
+
+        def computed() -> None:
+            left[0] -= 1
+            if not left[0]:
+                self._clock.at(self._clock.now + links, self._end, job)
+
+        for host, part in list(job.parts.items()):
+            if computing.here(host):
+                computing.run(host, len(part.devices), own, computed)
+            else:
+                self._clock.at(now + own, computed)
 
     def _record(self, job: Job, started: int) -> dict[int, float]:
         """Returns how slow its hosts are."""

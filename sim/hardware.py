@@ -21,6 +21,7 @@ from .layout import OVERRIDES as OF_ISLANDS
 from .layout import fill
 from .named import named
 from .placing import Shared, placed
+from .profiles import Profile, profile_in
 from .reading import Table, figure, known_keys, nearest, packaged, subtable, toml, whole
 
 __all__ = ["Chip", "Dcn", "Machine", "Setup", "Shared", "collective_time", "kernel_time", "load"]
@@ -44,6 +45,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     dcn: Dcn
     note: str = ""
     shared: tuple[Shared, ...] = ()  # machines of several processes; who stands in none has one to itself
+    profile: Profile | None = None  # what its hosts cost, if the file says so: `seaway calibrate` writes it
 
     @property
     def machine(self) -> Machine:
@@ -71,7 +73,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-KEYS = ("name", "note", "island", "machine", "dcn", "chip", "shared", *CLUSTER_KEYS)
+KEYS = ("name", "note", "island", "machine", "dcn", "chip", "shared", "profile", *CLUSTER_KEYS)
 OVERRIDES = ("islands", *OF_ISLANDS, "machine", "dcn", "chip", "shared")
 SHOWN = 8  # shared machines, when described
 DCN_UNITS = {"latency": "time", "bandwidth": "rate", "jitter": "time"}
@@ -98,6 +100,7 @@ def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
     )
     core_keys = {key.removeprefix("dcn_"): table[key] for key in CLUSTER_KEYS if key in table}
     dcn = _dcn(who, core_keys | parts["dcn"], machines[0])
+    costs = subtable(who, table, "profile")
     return Setup(
         name=str(table.get("name", "cluster")),
         cluster=msgspec.structs.replace(cluster, dcn_bandwidth=dcn.bandwidth, dcn_latency=dcn.latency),
@@ -106,6 +109,7 @@ def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
         dcn=dcn,
         note=_note(table, overrides),
         shared=placed(who, overrides.get("shared", table.get("shared", ())), cluster, machines, _stated(who)),
+        profile=profile_in(who, str(table.get("name", "cluster")), costs) if costs else None,
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import simpy
 
 from core import effects as e
+from core import messages as m
 from core import peers
 from core.clientside import ClientSide
 from core.persistent import Persistent
@@ -23,6 +24,7 @@ from .cores import CALL, READ, Share
 from .lanes import Lane
 from .network import CONTROLLER
 from .processes import DATA, Process
+from .wires import Together
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -48,7 +50,10 @@ class SimClient(Process):
         self.on_effect: Callable[[e.Effect], None] = lambda effect: None
         self._free_at = 0  # its Python thread
         cores = sim.machines.of_client(name)
-        self._lane = Lane(sim.clock, self.serve, None if cores is None else cores.share(self, READ))
+        sim.machines.named(self.name, name)
+        share = None if cores is None else cores.share(self, READ)
+        self._lane = Lane(sim.clock, self.serve, share)
+        self._wire = Lane(sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share)
         self._turn: Turn | None = None
         if cores is not None and sim.profile.client_call:
             self._turn = Turn(self, cores.share(self, CALL))
@@ -103,8 +108,15 @@ class SimClient(Process):
         return result
 
     def come(self, sender: int, number: int, message: Any) -> None:
+        if isinstance(message, Together):
+            self._wire.put((sender, number), self.sim.taking_wire(message), (sender, message))
+            return
         cost = 0 if type(message) in DATA else self.sim.profile.client_note
         self._lane.put((sender, number), cost, e.Came(sender, message))
+
+    def take(self, sender: int, message: Any, at: int) -> int:
+        notes = len(message.notes) if isinstance(message, m.Notes) else int(type(message) not in DATA)
+        return self.serve_until(e.Came(sender, message), at + notes * self.sim.profile.client_note)
 
     def lose(self, sender: int, reason: str) -> None:
         if self.alive:
@@ -116,7 +128,9 @@ class SimClient(Process):
             match effect:
                 case e.Send(peers=to, message=message):
                     for peer in to:
-                        if peer == CONTROLLER:
+                        if peer == CONTROLLER and sim.wires.carries(self.name, peer):
+                            sim.wires.put(self, peer, message, at)
+                        elif peer == CONTROLLER:
                             nbytes = sim.weights.of(message)
                             sim.network.send(self.name, CONTROLLER, message, nbytes, at)
                         else:

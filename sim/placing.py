@@ -6,16 +6,23 @@
     controller = true
     clients = ["ann", "bob"]  # or true: all that are named nowhere else
 
-`each = 4`: so many of the hosts a machine, one after another.
+`each = 4`: so many of the hosts a machine, one after another. `hosts = true`: all. As our own backend has it on one
+machine, and `seaway calibrate` writes it:
+
+    python = true                            # threads of one process work one at a time, and what they say is gathered
+    one_process = ["controller", "clients"]  # "hosts" too; several lists are several processes
+    devices = true                           # what devices compute takes these cores, too
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from core import peers
 from core.errors import Impossible
 from core.topology import Cluster
 
@@ -25,7 +32,8 @@ from .reading import Table, figure, known_keys, whole
 # Of a host's agent: it reads orders, passes them on, enqueues, hears of completions; one each for contents and reports.
 HOST, CONTROLLER, CLIENT = 6, 1, 2
 
-KEYS = ("cores", "hosts", "each", "controller", "clients")
+KEYS = ("cores", "hosts", "each", "controller", "clients", "python", "one_process", "devices")
+KINDS = ("controller", "clients", "hosts")  # of processes
 RANGE = re.compile(r"\s*(\d+)\s*-\s*(\d+)\s*")
 SHOWN = 8
 
@@ -38,6 +46,9 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     controller: bool = False
     clients: tuple[str, ...] = ()
     other_clients: bool = False  # all that are named nowhere else
+    python: bool = False  # each process is one of Python's, whose threads work one at a time
+    one_process: tuple[tuple[str, ...], ...] = ()  # of `KINDS`: who are one process
+    devices: bool = False  # compute on these cores
     sources: dict[str, str] = {}  # of what this table states
 
     @property
@@ -47,8 +58,16 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def short(self) -> bool:
-        """Somebody may have to wait for a core."""
-        return self.other_clients or self.cores < self.threads
+        """Somebody may have to wait for a core, or for another thread of its process."""
+        return self.python or self.devices or self.other_clients or self.cores < self.threads
+
+    def process_of(self, name: int) -> object:
+        """Which process that is, among those on this machine."""
+        kind = "hosts" if name >= 0 else "clients" if peers.is_client(name) else "controller"
+        for at, together in enumerate(self.one_process):
+            if kind in together:
+                return together[0], at
+        return name
 
     def describe(self) -> str:
         who = ["the controller"] if self.controller else []
@@ -57,7 +76,11 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
             who.append(f"host{'s' if len(self.hosts) > 1 else ''} {shown}")
         who += [f"client {name!r}" for name in self.clients]
         who += ["all other clients" if self.clients else "all clients"] if self.other_clients else []
-        return f"{', '.join(who)}: one machine of {self.cores} core{'s' if self.cores > 1 else ''}"
+        what = f"{', '.join(who)}: one machine of {self.cores} core{'s' if self.cores > 1 else ''}"
+        how = ["Python processes"] if self.python else []
+        how += [f"{' and '.join(each)} are one" for each in self.one_process]
+        how += ["devices compute on them, too"] if self.devices else []
+        return "; ".join([what, *how])
 
 
 def placed(
@@ -81,13 +104,15 @@ def _machines(
 ) -> list[Shared]:
     known_keys(who, entry, KEYS)
     hosts = _hosts(who, entry.get("hosts", ()), cluster)
-    controller = entry.get("controller", False)
-    if not isinstance(controller, bool):
-        raise Impossible(f"{who}: `controller` cannot be {controller!r}; it is true or false")
+    controller = _yes(who, "controller", entry.get("controller", False))
     clients = _clients(who, entry.get("clients", ()))
     others = entry.get("clients") is True
     if not (hosts or controller or clients or others):
         raise Impossible(f"{who} has nobody on it; write `hosts`, `controller = true` or `clients`")
+    python, devices = (_yes(who, key, entry.get(key, False)) for key in ("python", "devices"))
+    together = _together(who, entry.get("one_process", ()))
+    if together and not python:
+        raise Impossible(f"{who}: `one_process` says who share an interpreter; write `python = true` with it")
     groups = [hosts]
     if "each" in entry:
         each = whole(who, "each", entry["each"])
@@ -102,7 +127,7 @@ def _machines(
         made.append(
             Shared(
                 cores=cores, hosts=group, controller=controller, clients=clients, other_clients=others,
-                sources=sources,
+                python=python, one_process=together, devices=devices, sources=sources,
             )
         )  # fmt: skip
     return made
@@ -126,7 +151,29 @@ def _cores(
     return next(iter(of)), {}
 
 
+def _yes(who: str, key: str, given: object) -> bool:
+    if not isinstance(given, bool):
+        raise Impossible(f"{who}: `{key}` cannot be {given!r}; it is true or false")
+    return given
+
+
+def _together(who: str, given: object) -> tuple[tuple[str, ...], ...]:
+    """One list of kinds, or several."""
+    listed: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
+    groups = listed if all(isinstance(each, list | tuple) for each in listed) else [listed]
+    found = tuple(tuple(each) for each in groups if each)
+    flat = [kind for group in found for kind in group]
+    if any(kind not in KINDS for kind in flat) or len(set(flat)) < len(flat):
+        raise Impossible(
+            f"{who}: `one_process` cannot be {given!r}; write a list of some of {', '.join(KINDS)}, or several lists "
+            "that have none in common"
+        )
+    return found
+
+
 def _hosts(who: str, given: object, cluster: Cluster) -> tuple[int, ...]:
+    if given is True or given is False:
+        return tuple(range(cluster.hosts)) if given else ()
     listed = given if isinstance(given, list | tuple) else [given]
     found: list[int] = []
     for each in listed:

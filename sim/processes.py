@@ -27,6 +27,7 @@ from .cores import READ, Share, rank
 from .lanes import Lane, Order
 from .network import CONTROLLER
 from .weights import is_quiet
+from .wires import Together
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -60,12 +61,33 @@ class Process:
         self.arm()
         return at
 
+    def serve_until(self, event: e.Effect, at: int) -> int:
+        """As `serve`, in a turn that has had other things to do: what the machine answers begins then."""
+        if not self.alive:
+            return at
+        effects = self.machine.handle(event, self.sim.now)
+        at = self.carry_out(effects, at)
+        self.arm()
+        return at
+
+    def take_all(self, sender: int, messages: Sequence[Any], at: int) -> int:
+        """What came together is taken in one turn; returns when that is over."""
+        for message in messages:
+            at = self.take(sender, message, at)
+        return at
+
+    def take(self, sender: int, message: Any, at: int) -> int:
+        """One of those."""
+        raise NotImplementedError
+
     def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
         raise NotImplementedError
 
     def send(self, to: int, message: Any, at: int) -> int:
         """Returns when it has been written. Each report is a message of its own, written by the pool."""
         sim = self.sim
+        if sim.wires.carries(self.name, to):
+            return self._gathered(to, message, at)
         if isinstance(message, m.Reports):
             for report in message.reports:
                 one = m.Reports(message.island, message.epoch, message.tree, (report,))
@@ -73,6 +95,21 @@ class Process:
             return at
         at += sim.writing(message)
         sim.network.send(self.name, to, message, sim.weights.of(message), at)
+        return at
+
+    def _gathered(self, to: int, message: Any, at: int) -> int:
+        """What is said in idle moments goes by itself, and costs nothing."""
+        if isinstance(message, m.Reports):
+            quiet = [report for report in message.reports if is_quiet(report)]
+            for report in quiet:
+                one = m.Reports(message.island, message.epoch, message.tree, (report,))
+                self.sim.network.send_report(self.name, to, one, at)
+            if quiet:
+                loud = tuple([report for report in message.reports if not is_quiet(report)])
+                if not loud:
+                    return at
+                message = m.Reports(message.island, message.epoch, message.tree, loud)
+        self.sim.wires.put(self, to, message, at)
         return at
 
     def say(self, to: int, report: m.Reports, at: int, cost: int) -> None:
@@ -94,11 +131,16 @@ class ControllerProcess(Process):
     def __init__(self, sim: Simulation, machine: Controller) -> None:
         super().__init__(sim, CONTROLLER, machine)
         cores = sim.machines.controller
-        self.lane = Lane(sim.clock, self.serve, None if cores is None else cores.share(self, READ))
+        share = None if cores is None else cores.share(self, READ)
+        self.lane = Lane(sim.clock, self.serve, share)
+        self._wire = Lane(sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share)
         # Whose connection is over: what is said to them is lost, until the machine is told what came by the next one.
         self._gone: dict[int, e.Effect | None] = {}
 
     def come(self, sender: int, number: int, message: Any) -> None:
+        if isinstance(message, Together):
+            self._wire.put((rank(sender), number), self.sim.taking_wire(message), (sender, message))
+            return
         event = e.Came(self.sim.connection(sender), message)
         if self._gone and self._gone.get(sender, event) is None:
             self._gone[sender] = event
@@ -106,6 +148,12 @@ class ControllerProcess(Process):
             self.serve(event, self.sim.now)
         else:
             self.lane.put((rank(sender), number), self.sim.taking(message), event)
+
+    def take(self, sender: int, message: Any, at: int) -> int:
+        event = e.Came(self.sim.connection(sender), message)
+        if self._gone and self._gone.get(sender, event) is None:
+            del self._gone[sender]
+        return self.serve_until(event, at)
 
     def serve(self, event: e.Effect, now: int) -> int:
         if self._gone and isinstance(event, e.Came):

@@ -39,6 +39,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     prepare: int  # a host: what a launch needs that needs no data
     complete: int  # a host: noticing that a gang is over
     transfer_chunk: int  # a host: a chunk of contents
+    # Where processes are Python's on short machines (`placing`), what they say to one another is gathered (`wires`).
+    send_more: int = -1  # each further message that goes with another; -1: as much as the first
+    receive_more: int = -1
+    complete_more: int = -1  # each further gang whose end is noticed with another's
+    gather: int = 0  # for each that went together, so long nothing more is written there ...
+    gather_most: int = 0  # ... and no longer
     note: str = ""
     fitted: dict[str, str] = {}  # cost -> the number that it was fitted to
     sources: dict[str, str] = {}  # cost -> where it comes from, for all costs
@@ -53,10 +59,22 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         for key in COSTS:
             unit = " ps/B" if key.endswith("_ps") else " us"
             value = getattr(self, key)
+            if key in OPTIONAL and key not in self.sources:
+                continue
             shown = f"{value}" if key.endswith("_ps") else f"{value / 1000:g}"
             why = f"fitted to {self.fitted[key]}" if key in self.fitted else self.sources[key]
             lines.append(f"  {key:16}{shown:>8}{unit:6}{why}")
         return "\n".join(lines)
+
+    def of_several(self, cost: Literal["send", "receive", "complete"], number: int) -> int:
+        """So many together."""
+        first, more = getattr(self, cost), getattr(self, f"{cost}_more")
+        return int(first + (number - 1) * (first if more < 0 else more))
+
+    def further(self, cost: Literal["send", "receive"]) -> int:
+        """One that goes with another."""
+        more: int = getattr(self, f"{cost}_more")
+        return more if more >= 0 else int(getattr(self, cost))
 
     def changed(self, **costs: int) -> Profile:
         """With other costs, in the same units: for asking how far a conclusion hangs on one of them."""
@@ -74,6 +92,7 @@ HEAD = ("name", "fanout", "status", "note")
 COSTS = tuple(
     field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources")
 )
+OPTIONAL = ("send_more", "receive_more", "complete_more", "gather", "gather_most")
 
 
 def profile(what: str | Path) -> Profile:
@@ -93,6 +112,11 @@ def profiles() -> dict[str, Profile]:
     }
 
 
+def profile_in(who: str, name: str, table: Table) -> Profile:
+    """The one that a cluster file brings."""
+    return _read(f"{who} [profile]", {"name": name, **table}, f"stated in {who}")
+
+
 def _read(who: str, table: Table, source: str) -> Profile:
     known_keys(who, table, (*HEAD, "like", "costs"))
     like = table.get("like")
@@ -109,7 +133,7 @@ def _read(who: str, table: Table, source: str) -> Profile:
             fitted[key] = str(value["fitted"])
         if not sources[key] and key not in fitted:
             raise Impossible(f"{who} [costs]: `{key}` says neither its `source` nor what it is `fitted` to")
-    if missing := [key for key in COSTS if key not in costs]:
+    if missing := [key for key in COSTS if key not in costs and key not in OPTIONAL]:
         raise Impossible(f"{who} [costs] lacks {', '.join(missing)}; or say which profile it is `like`")
     head = {key: table[key] for key in HEAD if key in table}
     made = {"status": "unmeasured", "fanout": "tree", **costs, **head, "fitted": fitted, "sources": sources}

@@ -38,6 +38,7 @@ from .boot import boot
 from .cargo import CARRIED_BYTES, Cargo, Roads, number_of
 from .clock import Clock
 from .cohort import CohortIsland
+from .computing import Computing
 from .cores import Machines
 from .crowded import CrowdedHost
 from .devices import Fabric
@@ -55,6 +56,7 @@ from .profiles import Profile
 from .routes import even_rows
 from .trouble import Trouble
 from .weights import Weights, moves_nothing
+from .wires import Together, Wires
 from .worlds import Worlds
 
 MIB = 1 << 20
@@ -102,18 +104,20 @@ class Simulation:
         self._numbered: dict[int, int] = {}
         self.met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
         self._waiting: dict[tuple[int, int], list[Any]] = {}
-        self._prices: dict[tuple[int, int, int], int] = {}
+        self._prices: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._starts: dict[int, int] = {}
         dcn = setup.dcn
         byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
         jitter = self.noise.latency + dcn.jitter
         self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
         self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
-        self.fabric = Fabric(
-            self.clock, self.cluster, self.trace, self.price,
-            self._sizes, self.tell_host,
-        )  # fmt: skip
         self.machines = Machines(setup, self.clock)
+        on_cores = self.machines.computing
+        self.fabric = Fabric(
+            self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,
+            Computing(self.clock, on_cores, self.process) if on_cores else None,
+        )  # fmt: skip
+        self.wires = Wires(self)
         self.trouble = Trouble(self)
         self.worlds = Worlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
@@ -290,24 +294,38 @@ class Simulation:
         """Host time to take one."""
         return self.profile.receive + self.weights.of(message) * self.profile.receive_byte_ps // 1000
 
+    def taking_wire(self, wire: Together) -> int:
+        """Of several that came together."""
+        profile = self.profile
+        return (
+            profile.of_several("receive", len(wire.messages)) + wire.nbytes * profile.receive_byte_ps // 1000
+        )
+
     def price(self, plan: Plan, gang: Gang, seq: int) -> int:
+        return sum(self.prices(plan, gang, seq))
+
+    def prices(self, plan: Plan, gang: Gang, seq: int) -> tuple[int, int]:
+        """What it computes, and what its collectives take on the links."""
         key = (plan.id, gang.place.island, gang.computation)
         found = self._prices.get(key)
         if found is None:
             found = self._prices[key] = self._price(plan, gang)
-        if self.noise.compute:
-            found += int(found * self.noise.compute * chance.fraction(chance.key(self.seed, COMPUTE), seq))
-        return found
+        if not self.noise.compute:
+            return found
+        more = self.noise.compute * chance.fraction(chance.key(self.seed, COMPUTE), seq)
+        return found[0] + int(sum(found) * more), found[1]
 
-    def _price(self, plan: Plan, gang: Gang) -> int:
+    def _price(self, plan: Plan, gang: Gang) -> tuple[int, int]:
         code = plan.codes[gang.computation]
         keys = [part.key for part in code.parts] or [code.key]
         kernels = [self.kernels.get(key) for key in keys]
-        if None in kernels:
-            return gang.cost
+        known = [kernel for kernel in kernels if kernel is not None]
+        if len(known) < len(kernels):
+            return gang.cost, 0
         island = self.cluster.islands[gang.place.island]
         chip = self.setup.chips[island.index]
-        return sum(kernel_time(kernel, gang.place, island, chip) for kernel in kernels if kernel is not None)
+        own = sum(kernel.duration for kernel in known)
+        return own, sum(kernel_time(kernel, gang.place, island, chip) for kernel in known) - own
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Contents between these go through the hosts' CPUs, not over a torus."""
@@ -329,6 +347,8 @@ class Simulation:
             self._write(
                 sender, (receiver, number_of(message)), self.profile.transfer_chunk if dear else 0, send
             )
+        elif self.wires.carries(sender, receiver):
+            self.wires.put(self.process(sender), receiver, message, at)
         else:
             order = (receiver, getattr(message, "transfer", 0))
             send = partial(self.network.send, sender, receiver, message, 0)

@@ -19,8 +19,8 @@ outbox       what one turn says;  records, books: what is known;  config: what m
 
 from __future__ import annotations
 
-from .config import Config
+from .config import ON_DEVICES, Config
 from .controller import Controller
 from .watch import Bounds
 
-__all__ = ["Bounds", "Config", "Controller"]
+__all__ = ["ON_DEVICES", "Bounds", "Config", "Controller"]

@@ -28,3 +28,7 @@ class Config(msgspec.Struct, frozen=True):
     max_buffers: int = 1 << 20  # a client
     bounds: Bounds = Bounds()
     recovery: int = 30_000_000_000  # nanoseconds a restarted controller waits for hosts and clients
+
+
+# On devices a step may be shorter than the way of a message: many of them are under way then.
+ON_DEVICES = Config(window_span=5_000_000)

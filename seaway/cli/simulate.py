@@ -35,7 +35,7 @@ def add(commands: Any) -> None:
     where.add_argument("--hosts", type=int, help="hosts on each island, instead of the cluster's")
     where.add_argument("--islands", type=int, help="islands, instead of the cluster's")
     where.add_argument(
-        "--profile", default="paper", help="host costs: paper, seaway, or a TOML file (default: paper)"
+        "--profile", help="host costs: paper, seaway, or a TOML file (default: the cluster file's, or paper)"
     )
     where.add_argument("--fidelity", choices=("cohort", "exact"), default="cohort", help="default: cohort")
     where.add_argument(

@@ -25,8 +25,8 @@ from backend.calls import Described
 from backend.children import Child
 from backend.durations import durations
 from backend.remote import Remote
-from backend.server import REAL, Server
-from core.controller import Bounds, Config
+from backend.server import Server
+from core.controller import ON_DEVICES, Bounds, Config
 from core.topology import Cluster as Topology
 from core.trace import Trace as CoreTrace
 
@@ -49,7 +49,7 @@ Platform = Literal["cpu", "cuda", "tpu", "timed"]
 PLATFORMS = ("cpu", "cuda", "tpu", "timed")
 AGENT = "backend.hosting"
 # A wait is told of after some seconds, and given up after ten minutes: what a first step takes, nobody knows.
-CONFIG = msgspec.structs.replace(REAL, bounds=Bounds(hard=120))
+CONFIG = msgspec.structs.replace(ON_DEVICES, bounds=Bounds(hard=120))
 GRACE = 5.0  # seconds for the controller to end
 LOOK = 0.01  # seconds between looks whether all hosts are there
 WATCH = 0.25  # seconds between looks whether all hosts are alive
@@ -239,9 +239,7 @@ class LocalDriver(RealDriver):
         remote.node.near["controller"] = self.server.node
 
     def trace(self) -> Trace:
-        from ..trace import Trace
-
-        return Trace(self.cluster.snapshot(), self.cluster.cluster)
+        return self.with_hosts(self.cluster.snapshot())
 
     def recorded(self) -> Mapping[str, tuple[int, int]]:
         with self.server.node.lock:

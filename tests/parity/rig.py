@@ -16,11 +16,11 @@ import msgspec
 from backend import eventlogs
 from backend.agent import Agent
 from backend.remote import Head, Remote
-from backend.server import REAL, Server
+from backend.server import Server
 from backend.timed import TimedDevices
 from backend.witness import Witness
 from core import effects as e
-from core.controller import Bounds, Config, Controller
+from core.controller import ON_DEVICES, Bounds, Config, Controller
 from core.persistent import Persistent
 from core.plan import Plan
 from core.policy import Policy
@@ -59,7 +59,7 @@ class Scene(msgspec.Struct):
 
     @property
     def config(self) -> Config:
-        return msgspec.structs.replace(REAL, window=self.window, window_span=0, bounds=Bounds(hard=120))
+        return msgspec.structs.replace(ON_DEVICES, window=self.window, window_span=0, bounds=Bounds(hard=120))
 
 
 def arguments(program: Program) -> tuple[bytes, ...]:

@@ -20,7 +20,7 @@ def assert_equal(drawn: scene.Scene, *, moves: bool) -> dict[str, Any]:
     cohort = scene.play(drawn, "cohort", moves=moves)
     for what in exact:
         assert cohort[what] == exact[what], f"seed {drawn.seed}: {what}"
-    assert exact["gangs"] or drawn.troubles or not any(exact["heard"])
+    assert exact["runs"] or drawn.troubles or not any(exact["heard"])
     return exact
 
 

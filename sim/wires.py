@@ -1,0 +1,151 @@
+"""What processes of Python say to one another: gathered, several messages in one on the wire.
+
+    machine --Send--> Outbox --a turn of the sender's--> network --a turn of the receiver's--> machine
+
+So the real backend does it (`backend/outbox`), and for the same reason: a message on the wire costs far more than
+what is in it. The first goes at once; then, for a while that grows with how much went together, nothing more is
+written, and what comes meanwhile goes together. Between two that are one process there is no wire: what has been said
+is heard in one turn, and costs what a further message costs. Ends of gangs are gathered alike (`backend/agent`).
+Neighbours: `processes` and `people`, which speak; `cores`, whose turns these are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from core import effects as e
+
+from .cores import COMPLETE, SEND, Cores
+
+if TYPE_CHECKING:
+    from .processes import Process
+    from .simulation import Simulation
+
+MANY = 512  # messages that go together, at most
+
+
+class Together(msgspec.Struct, frozen=True):
+    """One message on the wire."""
+
+    messages: tuple[Any, ...]
+    nbytes: int
+
+
+class Wires:
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._outboxes: dict[tuple[int, int], Outbox] = {}
+
+    def carries(self, one: int, other: int) -> bool:
+        """Between these two."""
+        machines = self._sim.machines
+        return machines.is_python(one) and machines.is_python(other)
+
+    def put(self, owner: Process, to: int, message: Any, at: int) -> None:
+        """It is said at that time."""
+        outbox = self._outboxes.get((owner.name, to))
+        if outbox is None or outbox.owner is not owner:
+            outbox = self._outboxes[owner.name, to] = Outbox(self._sim, owner, to)
+        outbox.put(message, at)
+
+
+class Outbox:
+    """What one process has still to say to another."""
+
+    def __init__(self, sim: Simulation, owner: Process, to: int) -> None:
+        self.owner = owner
+        self._sim, self._to = sim, to
+        cores = sim.machines.of_process(owner.name)
+        assert cores is not None
+        self._share = cores.share(owner, SEND)
+        self._near = sim.machines.are_one(owner.name, to)
+        self._items: deque[tuple[int, Any]] = (
+            deque()
+        )  # when it is there to be written, never sooner than those before
+        self._rung = False
+        self._turns = 0
+        self._ready = 0  # not before is more written
+
+    def put(self, message: Any, at: int) -> None:
+        if self.owner.alive:
+            self._items.append((max(at, self._items[-1][0]) if self._items else at, message))
+            self._ring()
+
+    def _ring(self) -> None:
+        if not self._rung and self._items:
+            self._rung = True
+            self._sim.clock.at(max(self._ready, self._sim.now, self._items[0][0]), self._ask)
+
+    def _ask(self) -> None:
+        self._turns += 1
+        self._share.ask((self._to, self._turns), self._begin)
+
+    def _begin(self) -> None:
+        sim = self._sim
+        found: list[Any] = []
+        while self._items and self._items[0][0] <= sim.now and len(found) < MANY:
+            found.append(self._items.popleft()[1])
+        messages, number, profile = tuple(found), len(found), sim.profile
+        if self._near:
+            cost = number * (profile.further("send") + profile.further("receive"))
+            sim.clock.at(sim.now + cost, self._carried, messages)
+            return
+        nbytes = sum(map(sim.weights.of, messages))
+        cost = profile.of_several("send", number) + nbytes * profile.send_byte_ps // 1000
+        sim.clock.at(sim.now + cost, self._written, Together(messages, nbytes))
+
+    def _carried(self, messages: tuple[Any, ...]) -> None:
+        sim = self._sim
+        sim.last_seen = sim.now
+        at = sim.process(self._to).take_all(self.owner.name, messages, sim.now)
+        self._over(at)
+
+    def _written(self, wire: Together) -> None:
+        sim = self._sim
+        if self.owner.alive:
+            sim.network.send(self.owner.name, self._to, wire, wire.nbytes, sim.now)
+        self._ready = sim.now + pause_after(sim, len(wire.messages))
+        self._over(sim.now)
+
+    def _over(self, at: int) -> None:
+        self._share.give_back(at)
+        self._rung = False
+        self._ready = max(self._ready, at)
+        self._ring()
+
+
+class Ends:
+    """Of a host: gangs that ended, on their way to its machine. Those of a moment are told together."""
+
+    def __init__(self, sim: Simulation, owner: Process, cores: Cores) -> None:
+        self._sim, self._owner = sim, owner
+        self._share = cores.share(owner, COMPLETE)
+        self._said: list[e.Finished] = []
+        self._next = 0
+        self._turns = 0
+
+    def put(self, end: e.Finished) -> None:
+        self._said.append(end)
+        if len(self._said) == 1:
+            self._sim.clock.at(max(self._next, self._sim.now), self._ask)
+
+    def _ask(self) -> None:
+        self._turns += 1
+        self._share.ask((0, self._turns), self._begin)
+
+    def _begin(self) -> None:
+        sim = self._sim
+        said, self._said = self._said, []
+        self._next = sim.now + pause_after(sim, len(said))
+        sim.clock.at(sim.now + sim.profile.of_several("complete", len(said)), self._tell, tuple(said))
+
+    def _tell(self, said: tuple[e.Finished, ...]) -> None:
+        event = said[0] if len(said) == 1 else e.FinishedTogether(said)
+        self._share.give_back(self._owner.serve_until(event, self._sim.now))
+
+
+def pause_after(sim: Simulation, number: int) -> int:
+    return min(sim.profile.gather * number, sim.profile.gather_most)

@@ -29,11 +29,12 @@ from core.messages import Blame
 from core.peers import CONTROLLER
 from core.plan import Plan
 
-from . import access, calls, parcels
+from . import access, calls, parcels, stamps
 from .access import Access
 from .blobs import Blobs
 from .calls import Wrong
 from .cargo import Misfit, Overflow, Sink, Source
+from .clocks import HostClock
 from .devices import Devices, World
 from .node import Node, new_server
 from .outbox import Load, loaded, pause_after
@@ -103,18 +104,22 @@ class Ends:
 
 
 class Agent:
-    """`controller`: its address. `over`: told once when this host is to end, and why."""
+    """`controller`: its address. `over`: told once when this host is to end, and why. `clock`: of this process, which
+    several hosts may have in common."""
 
     def __init__(
         self, controller: str, devices: Devices, *, name: str = "", island: str = "", host: int = -1,
         rank: int = -1,
         access: Access | None = None, bind: str = "127.0.0.1:0", over: Callable[[str], None] = lambda reason: None,
+        clock: HostClock | None = None,
     ) -> None:  # fmt: skip
         self.controller, self.devices, self.access = controller, devices, access or Access()
         self.access.may_bind(bind)
         self.name = name or f"{socket.gethostname()}/{secrets.token_hex(3)}"
         self._island, self._wanted, self._rank, self._bind, self._over = island, host, rank, bind, over
         self.start_id = secrets.randbits(30) + 1
+        self.clock = clock or HostClock()
+        devices.stamps.now = self.clock.now
         self.address = ""
         self._grpc = new_server()
         self._code = Blobs()
@@ -148,15 +153,19 @@ class Agent:
         )  # fmt: skip
         self.node.directory["controller"] = self.controller
         self.node.serve(self._grpc)
+        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, {calls.Stamps: self._stamps}))
         self.devices.post, self.devices.hosts = Ends(self.node).post, said.cluster
         self.devices.failed = self._devices_failed
+        self._secret = said.secret
         await self._grpc.start()
         self.node.start()
+        self.clock.join(said.host, said.secret, self.controller, self.access)
         return said.host
 
     async def stop(self) -> None:
         self.ended = True
         self.devices.close()
+        await self.clock.leave(self.host.host)
         await self.node.stop()
         await self._grpc.stop(0.2)
         await self._channel.close()
@@ -164,6 +173,9 @@ class Agent:
     def leave(self, reason: str) -> None:
         """Ask to be drained; Stop follows when nothing lies here any more."""
         self.node.feed(e.LeaveRequested(reason))
+
+    async def _stamps(self, request: calls.Stamps) -> calls.Stamped:
+        return stamps.answer(self._secret, request, self.devices.stamps, self.clock.clock)
 
     def _fail(self, error: BaseException) -> None:
         log.error("host %s failed: %s", self.name, error, exc_info=error)

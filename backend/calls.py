@@ -8,12 +8,15 @@ Status   anybody who may come asks how things are
 Recorded ... or what happened: the controller's trace, page by page
 Seen     ... or how long computations took lately
 Cancel   ... or that the runs of a client end
+Tick     a process of hosts asks what time it is, and tells how far its clock is off
+Permit   a client asks which runs are its own, signed
+Stamps   it asks hosts, with that, when these runs' gangs were enqueued and ended there; the one call that hosts answer
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -24,6 +27,8 @@ from core.topology import Cluster
 from .access import Access
 
 SERVICE = "seaway.Cluster"
+MOST = 1 << 62  # of a number on the wire: two of them add up to one that still is
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 
 
 class Enrol(msgspec.Struct, frozen=True):
@@ -126,6 +131,59 @@ class Cancelled(msgspec.Struct, frozen=True):
     runs: tuple[int, ...]
 
 
+class Tick(msgspec.Struct, frozen=True):
+    """hosts: those of this process. proof: that it has them. At `asked` of their clock it lacked `offset` of the
+    controller's, or `bound` (-1: nothing is known yet) more or less. jumps: how often that turned out to be wrong."""
+
+    hosts: Annotated[tuple[Count, ...], msgspec.Meta(min_length=1, max_length=65536)]
+    proof: str
+    asked: Count
+    offset: Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
+    bound: Annotated[int, msgspec.Meta(ge=-1, le=MOST)]
+    jumps: Count = 0
+
+
+class Tock(msgspec.Struct, frozen=True):
+    """By the controller's clock, which `start` names: when the question came, and when this left. pause: nanoseconds
+    until the next is welcome."""
+
+    start: Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+    received: Count
+    sent: Count
+    pause: Annotated[int, msgspec.Meta(ge=10_000_000, le=3_600_000_000_000)]
+
+
+class Permit(msgspec.Struct, frozen=True):
+    """clients: (number, the pass that it was given)."""
+
+    clients: Annotated[tuple[tuple[int, str], ...], msgspec.Meta(max_length=256)]
+
+
+class Permitted(msgspec.Struct, frozen=True):
+    """runs: pairs of numbers (first, one past the last); proof: that the controller has said so."""
+
+    runs: Annotated[bytes, msgspec.Meta(max_length=1 << 20)]
+    proof: str
+
+
+class Stamps(msgspec.Struct, frozen=True):
+    """most: so many gangs, the last of them."""
+
+    runs: Annotated[bytes, msgspec.Meta(max_length=1 << 20)]
+    proof: str
+    most: Count
+
+
+class Stamped(msgspec.Struct, frozen=True):
+    """As `stamps` packs them: gangs by the host's clock, and what it knows of the controller's: readings, nothing of
+    what was before `since` (-1: of no time), rate of drift."""
+
+    records: bytes
+    readings: bytes
+    since: int
+    rate: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+
+
 class Wrong(Exception):
     """The caller cannot have this; the text is for him."""
 
@@ -136,25 +194,31 @@ class Wrong(Exception):
 
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, About: Described, Keep: Kept, Find: Found, Status: Report,
-    Recorded: RecordedPage, Seen: Times, Cancel: Cancelled,
+    Recorded: RecordedPage, Seen: Times, Cancel: Cancelled, Tick: Tock, Permit: Permitted,
 }  # fmt: skip
+# Those that hosts answer; the others are the controller's.
+OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {Stamps: Stamped}
 T = TypeVar("T")
 Answer = Callable[[Any], Awaitable[Any]]
 
 
 async def ask(
-    channel: grpc.aio.Channel, access: Access, request: msgspec.Struct, timeout: float = 30.0
+    channel: grpc.aio.Channel,
+    access: Access,
+    request: msgspec.Struct,
+    timeout: float = 30.0,
+    wait: bool = True,
 ) -> Any:
-    """The answer; a `Wrong` where the other says no. Waits for a server that is not up yet."""
+    """The answer; a `Wrong` where the other says no. `wait`: for a server that is not up yet."""
     kind = type(request)
     call = channel.unary_unary(f"/{SERVICE}/{kind.__name__}")
     try:
         data = await call(
-            msgspec.msgpack.encode(request), metadata=access.shown(), timeout=timeout, wait_for_ready=True
+            msgspec.msgpack.encode(request), metadata=access.shown(), timeout=timeout, wait_for_ready=wait
         )
     except grpc.aio.AioRpcError as error:
         raise Wrong(error.details() or str(error.code()), error.code()) from None
-    return msgspec.msgpack.decode(data, type=PAIRS[kind])
+    return msgspec.msgpack.decode(data, type=PAIRS.get(kind) or OF_HOSTS[kind])
 
 
 def handlers(access: Access, answers: dict[type[msgspec.Struct], Answer]) -> Sequence[grpc.GenericRpcHandler]:

@@ -21,6 +21,8 @@ from core import effects as e
 from core.plan import Layout, Plan
 from core.resharding import Hosts
 
+from .stamps import Stamps
+
 Post = Callable[[e.Effect], None]
 Index = tuple[int, ...]  # of a shard: one number a dimension
 Array = np.ndarray[Any, Any]
@@ -57,6 +59,7 @@ class Devices(Protocol):
     post: Post  # set by the agent
     hosts: Hosts | None  # set by the agent: which devices each host of the cluster has
     failed: Callable[[BaseException], None]  # set by the agent: an error of ours, in any thread
+    stamps: Stamps  # when gangs were enqueued here, and seen to end; by a clock that the agent may replace
 
     def about(self) -> About: ...
 

@@ -23,6 +23,7 @@ from .access import Access, Refused, read
 from .agent import Agent
 from .calls import Wrong
 from .children import end_with_parent
+from .clocks import HostClock, shifted
 from .devices import Devices
 from .tpu import Seat, seat
 from .trust import add_options, rules_of
@@ -79,6 +80,7 @@ def options() -> argparse.ArgumentParser:
     for each in ("ca", "cert", "key"):
         add(f"--{each}", default="", help="PEM file, for mutual TLS")
     add("--witness", type=Path, help=argparse.SUPPRESS)  # a folder: see `witness`
+    add("--shift-clock", type=shifted, help=argparse.SUPPRESS)  # for tests: see `clocks`
     add("--with-parent", action="store_true", help="end when the standard input closes")
     add("--verbose", action="store_true", help="log what happens")
     return found
@@ -178,7 +180,8 @@ async def serve(chosen: argparse.Namespace, access: Access) -> int:
         loop.call_soon_threadsafe(lambda: None if over.done() else over.set_result(reason))
 
     count = chosen.hosts if chosen.platform == "timed" else 1
-    agents = [_agent(chosen, access, ended, number if count > 1 else -1) for number in range(count)]
+    clock = HostClock(chosen.shift_clock) if chosen.shift_clock else HostClock()
+    agents = [_agent(chosen, access, ended, clock, number if count > 1 else -1) for number in range(count)]
     looking = asyncio.create_task(_looking(chosen.controller))
     try:
         for agent in agents:
@@ -208,14 +211,16 @@ async def _looking(address: str) -> None:
         await asyncio.sleep(EVERY)
 
 
-def _agent(chosen: argparse.Namespace, access: Access, ended: Callable[[str], None], number: int) -> Agent:
+def _agent(
+    chosen: argparse.Namespace, access: Access, ended: Callable[[str], None], clock: HostClock, number: int
+) -> Agent:
     place = seat() if chosen.platform in ("auto", "tpu") and chosen.host < 0 else Seat()
     rank = chosen.rank if chosen.rank >= 0 else place.rank
     name = chosen.name if number < 0 or not chosen.name else f"{chosen.name}-{number}"
     host = chosen.host if chosen.host < 0 or number < 0 else chosen.host + number
     made = Agent(
         chosen.controller, devices_of(chosen), name=name, island=chosen.island or place.island, host=host, rank=rank,
-        access=access, bind=chosen.bind, over=ended,
+        access=access, bind=chosen.bind, over=ended, clock=clock,
     )  # fmt: skip
     if chosen.witness:
         Witness(chosen.witness).attach(made)

@@ -24,7 +24,7 @@ def text_of(found: dict[str, Any]) -> str:
     def say(name: str, kind: str, words: str, samples: Iterable[Sample]) -> None:
         lines.append(f"# HELP seaway_{name} {words}")
         lines.append(f"# TYPE seaway_{name} {kind}")
-        lines.extend(f"seaway_{name}{_labels(labels)} {value:g}" for labels, value in samples)
+        lines.extend(f"seaway_{name}{_labels(labels)} {value:.15g}" for labels, value in samples)
 
     def of_islands(value: Callable[[dict[str, Any]], float]) -> list[Sample]:
         return [({"island": island["name"]}, value(island)) for island in islands]
@@ -50,6 +50,11 @@ def text_of(found: dict[str, Any]) -> str:
     say("gangs_total", "counter", "Gangs that have entered an order.", [({}, found["gangs"])])
     say("stalled", "gauge", "Steps that are late.", of_islands(lambda each: each["stalled"]))
     say("stalls_total", "counter", "Waits that outlasted their soft bound.", [({}, found["stalls"])])
+    say(
+        "clock_offset_seconds", "gauge", "How far a host's clock is ahead of the controller's.",
+        _of_clocks(islands, "offset"),
+    )  # fmt: skip
+    say("clock_bound_seconds", "gauge", "How far that may be off.", _of_clocks(islands, "bound"))
     say("clients", "gauge", "Open sessions.", [({}, len(clients))])
     say("client_runs", "gauge", "Runs that have not ended.", of_clients(lambda each: each["runs"]))
     say(
@@ -64,6 +69,12 @@ def text_of(found: dict[str, Any]) -> str:
         [({}, found["contents_through_controller"])],
     )  # fmt: skip
     return "\n".join([*lines, ""])
+
+
+def _of_clocks(islands: list[dict[str, Any]], name: str) -> list[Sample]:
+    """Of hosts whose clocks are known, in seconds."""
+    hosts = [host for island in islands for host in island["hosts"] if host["clock"] is not None]
+    return [({"host": host["host"]}, host["clock"][name] / 1e9) for host in hosts]
 
 
 def _labels(labels: dict[str, Any]) -> str:

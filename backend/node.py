@@ -42,6 +42,7 @@ from .access import OPTIONS, Access
 from .near import Lane
 from .outbox import SMALL, Load, Outbox, pause_after
 from .parcels import Address, Packet
+from .traffic import Traffic
 
 STREAM = "/seaway.Node/Stream"
 RETRY = 0.05  # seconds between attempts to reach a peer, at first
@@ -89,6 +90,7 @@ class Node:
         self.passes: dict[str, str] = {}  # that we have been given: name -> proof
         self.cargo = b""
         self.carried = [0, 0]  # bytes of contents: taken, sent
+        self.traffic = Traffic()
         self._announced: dict[str, str] = {}
         self._outboxes: dict[int, Outbox | Lane] = {}
         self._wanted: dict[int, asyncio.Task[None]] = {}
@@ -196,6 +198,7 @@ class Node:
             if isinstance(packet, Frame) and packet.message is not None:
                 for parcel in self.names.beside(write.peer, packet.message):
                     outbox.put(parcel)
+                self.traffic.said_near(packet.message)
             outbox.put(packet)
             return
         if isinstance(packet, Hello) or packet.message is None:
@@ -204,8 +207,10 @@ class Node:
         message = packet.message
         for parcel in self.names.beside(write.peer, message):
             outbox.put(parcel)
-        if self._encoded[0] is not message:
+        first = self._encoded[0] is not message
+        if first:
             self._encoded = message, wire.encode(message)
+        self.traffic.ordered(message, first)
         load = self._contents(message) if isinstance(message, Chunk) else None
         if isinstance(message, Chunk):
             self.carried[1] += message.nbytes
@@ -346,15 +351,16 @@ class Node:
         if self._outboxes.get(peer) is not back or self.stopped:
             return False
         if isinstance(parcel, (Frame, Hello)):
+            self.traffic.near_in += isinstance(parcel, Frame) and parcel.message is not None
             self.feed(PacketCame(peer, parcel))
         else:
             self._take(peer, parcel)
         return True
 
-    @staticmethod
-    async def _send(put: Put, outbox: Outbox) -> None:
+    async def _send(self, put: Put, outbox: Outbox) -> None:
         while batch := await outbox.take():
             data = parcels.encode(batch)
+            self.traffic.wrote(len(batch), len(data))
             await put(data)
             if len(data) < SMALL:
                 await asyncio.sleep(pause_after(len(batch)))
@@ -362,7 +368,9 @@ class Node:
     async def _read(self, peer: int, read: Read, outbox: Outbox) -> None:
         while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:
             try:
-                for parcel in parcels.decode(data):
+                batch = parcels.decode(data)
+                self.traffic.took(len(batch), len(data))
+                for parcel in batch:
                     self._take(peer, parcel)
             except wire.Unreadable as error:
                 self.feed(e.Malformed(peer, str(error)))
@@ -374,6 +382,7 @@ class Node:
             with self.lock:
                 self.cargo = parcel.contents
                 self.carried[0] += len(parcel.contents)
+                self.traffic.heard(getattr(packet, "message", None))
                 self.feed(PacketCame(peer, packet))
                 self.cargo = b""
         elif peer != CONTROLLER:

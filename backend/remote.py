@@ -118,6 +118,13 @@ class Head:
         found: calls.Times = await calls.ask(self._channel, self.access, calls.Seen(), timeout)
         return found.seen
 
+    async def permit(self, clients: Iterable[tuple[int, str]], timeout: float) -> calls.Permitted:
+        """Which runs are these clients', for hosts to believe."""
+        found: calls.Permitted = await calls.ask(
+            self._channel, self.access, calls.Permit(tuple(clients)), timeout
+        )
+        return found
+
     async def close(self) -> None:
         await self._channel.close()
 

@@ -21,17 +21,18 @@ import msgspec
 from core import effects as e
 from core import messages as m
 from core import peers
-from core.controller import Config, Controller
+from core.controller import ON_DEVICES, Config, Controller
 from core.endpoint import for_controller
 from core.policy import Fifo, Policy
 from core.topology import Cluster
 from core.trace import Trace
 
-from . import access, calls, health, parcels
+from . import access, calls, health, parcels, stamps
 from .access import Access
 from .blobs import LIMIT, Blobs
 from .calls import Wrong
 from .children import Children
+from .clocks import Clocks
 from .durations import durations
 from .enrolment import Enrolment
 from .eventlogs import Recording
@@ -92,10 +93,6 @@ class Names:
         ]
 
 
-# On devices a step may be shorter than the way of a message: many of them are under way then.
-REAL = Config(window_span=5_000_000)
-
-
 class Server:
     """`bind`: where to listen, "127.0.0.1:0" any free port of this machine alone. `kept`: a folder for what a later
     start is to know. `code`: bytes of code that it keeps. `record`: a file for all that the controller is told. Use
@@ -113,7 +110,7 @@ class Server:
         self.trace = trace if trace is not None else Trace()
         self.secret = secret or secrets.token_bytes(32)
         self.controller = Controller(
-            cluster, policy, config or REAL, incarnation=incarnation, trace=self.trace
+            cluster, policy, config or ON_DEVICES, incarnation=incarnation, trace=self.trace
         )
         self.log = Recording(self.controller, record, policy, Node.now()) if record else None
         identity = secrets.randbits(30) + 1
@@ -129,6 +126,7 @@ class Server:
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
         self._shelf = Shelf()
+        self.clocks = Clocks(cluster.hosts, self.secret, Node.now)
         self.told: list[str] = []  # what the controller has had to say, the last of it
         self.failure: asyncio.Future[None] = self.node.loop.create_future()
         self.address = ""
@@ -142,7 +140,7 @@ class Server:
         answers: dict[type[msgspec.Struct], calls.Answer] = {
             calls.Enrol: self._enrol, calls.About: self._about, calls.Keep: self._keep, calls.Find: self._find,
             calls.Status: self._status, calls.Recorded: self._recorded, calls.Cancel: self._cancel,
-            calls.Seen: self._seen,
+            calls.Seen: self._seen, calls.Tick: self.clocks.answer, calls.Permit: self._permit,
         }  # fmt: skip
         self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers))
         self._grpc.add_generic_rpc_handlers(health.handlers(self.serves))
@@ -236,6 +234,16 @@ class Server:
     async def _seen(self, request: calls.Seen) -> calls.Times:
         with self.node.lock:
             return calls.Times(durations(self.trace))
+
+    async def _permit(self, request: calls.Permit) -> calls.Permitted:
+        """Which runs of the trace are these clients', for hosts to believe."""
+        for number, shown in request.clients:
+            if not access.proves(self.secret, f"client/{number}", shown):
+                raise Wrong(f"the pass of client {number} is wrong", grpc.StatusCode.PERMISSION_DENIED)
+        mine = {number for number, _ in request.clients}
+        with self.node.lock:
+            columns = self.trace.runs.columns()
+        return await asyncio.to_thread(stamps.permitted, self.secret, columns["run"], columns["client"], mine)
 
     async def _cancel(self, request: calls.Cancel) -> calls.Cancelled:
         """As if the client had said it."""

@@ -51,6 +51,7 @@ def _island(server: Server, book: IslandBook) -> dict[str, Any]:
                 "address": agents[host].address if host in agents else "",
                 "connected": server.node.connected(host),
                 "member": spans.contains(book.members, host),
+                "clock": server.clocks.of(host) if server.node.connected(host) else None,
             }
             for host in range(island.base_host, island.base_host + island.hosts)
         ],

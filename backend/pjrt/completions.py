@@ -17,6 +17,7 @@ import numpy as np
 from core import effects as e
 from core.messages import Blame
 
+from ..stamps import Stamps
 from . import blames
 from .line import show_name
 from .store import Buffer, is_there, ready
@@ -25,29 +26,37 @@ OUTSTANDING = 31  # programs of several devices, in one process
 
 
 class Flight:
-    """One launch. `bounds`: of an irregular one, of each output (rows of the whole, rows of a shard)."""
+    """One launch. `bounds`: of an irregular one, of each output (rows of the whole, rows of a shard). `enqueued`: when,
+    by the clock of the stamps; -1: no devices run it."""
 
-    __slots__ = ("blame", "bounds", "multi", "name", "outputs", "seq", "together", "token")
+    __slots__ = (
+        "blame", "bounds", "collective", "enqueued", "multi", "name", "outputs", "run", "seq", "together", "token"
+    )  # fmt: skip
 
     def __init__(
         self, seq: int, token: Any, outputs: Sequence[Buffer], *, multi: bool, together: bool, name: str,
         blame: Blame | None = None, bounds: Sequence[tuple[int, int]] | None = None,
+        run: int = -1, enqueued: int = -1, collective: bool = True,
     ) -> None:  # fmt: skip
         self.seq, self.token, self.outputs = seq, token, outputs
         self.multi = multi  # devices of this or other hosts run it together
         self.together = together  # with other hosts
         self.name, self.blame, self.bounds = name, blame, bounds
+        self.run, self.enqueued, self.collective = run, enqueued, collective
 
 
 class Completions:
-    """`pack`: an output has so many rows in its largest shard, of more that it may have."""
+    """`pack`: an output has so many rows in its largest shard, of more that it may have. `stamps`: where it is kept
+    when gangs were over."""
 
     def __init__(
         self,
         post: Callable[[e.Effect], None],
         pack: Callable[[Buffer, int], None] = lambda buffer, rows: None,
+        stamps: Stamps | None = None,
     ) -> None:
         self._post, self._pack = post, pack
+        self.stamps = Stamps() if stamps is None else stamps
         self._lock = threading.Condition()
         self._queue: deque[Flight] = deque()
         self._head: Flight | None = None
@@ -73,7 +82,7 @@ class Completions:
         did. Posts are under the lock, so that they are in the order of the flights."""
         with self._lock:
             if not self._queue and self._head is None and self._over_already(flight):
-                self._tell(flight, _outcome(flight))
+                self._tell(flight, _outcome(flight), self.stamps.now())
                 return
             self._outstanding += flight.multi
             self._queue.append(flight)
@@ -144,7 +153,7 @@ class Completions:
     def _run(self, turn: int) -> None:
         show_name()
         while (flight := self._next(turn)) is not None:
-            outcome = _outcome(flight)
+            outcome, ended = _outcome(flight), self.stamps.now()
             with self._lock:
                 if self._turn != turn:
                     return
@@ -154,10 +163,12 @@ class Completions:
                 self._abandoned.discard(flight.seq)
                 self._lock.notify_all()
                 if told:
-                    self._tell(flight, outcome)
+                    self._tell(flight, outcome, ended)
 
-    def _tell(self, flight: Flight, outcome: e.Finished) -> None:
+    def _tell(self, flight: Flight, outcome: e.Finished, ended: int) -> None:
         """Whoever reads what it made is told behind this."""
+        if flight.enqueued >= 0:
+            self.stamps.took(flight.seq, flight.run, flight.enqueued, ended, flight.collective)
         for buffer, rows in zip(flight.outputs, outcome.sizes, strict=False):
             self._pack(buffer, rows)
         self._post(outcome)

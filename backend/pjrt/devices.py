@@ -25,6 +25,7 @@ from core.plan import Layout, Plan
 from core.resharding import Hosts
 
 from ..devices import About, Array, Index, Post, World
+from ..stamps import Stamps
 from . import arrays, blames, rows
 from .checkpoints import Checkpoints
 from .code import Codes
@@ -58,8 +59,9 @@ class PjrtDevices:
         )
         self._store = Store(self._world, self._line)
         self._codes = Codes(self._world, self._say, self._about.memory, cache)
+        self.stamps = Stamps()
         self._completions = Completions(
-            self._say, lambda buffer, rows: self._line.do(self._store.pack, buffer, rows)
+            self._say, lambda buffer, rows: self._line.do(self._store.pack, buffer, rows), self.stamps
         )
         self._checkpoints = Checkpoints(
             self._world, self._line, self._store, self._completions, self._say, root=checkpoints,

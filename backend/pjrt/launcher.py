@@ -67,6 +67,7 @@ class Launcher:
                 bool(command.donated) and not (missing or command.placeholders) and code.giving is not None
                 and self._checkpoints.may_take(command.seq, command.donated)
             )  # fmt: skip
+            begun = self._completions.stamps.now()
             *outputs, token = (code.giving if giving else code.keeping)(*inputs)
         except Exception as error:
             blame = blames.of(error, together=not code.local)
@@ -79,11 +80,11 @@ class Launcher:
                 self._fail(command, plan, gang, blame)
             return
         self.launched += 1
-        self._enqueued(command, plan, gang, code, outputs, token, missing)
+        self._enqueued(command, plan, gang, code, outputs, token, missing, begun)
 
     def _enqueued(
         self, command: e.Launch, plan: Plan, gang: Gang, code: Compiled, outputs: Sequence[Any], token: Any,
-        missing: str,
+        missing: str, begun: int,
     ) -> None:  # fmt: skip
         for buffer in command.donated:
             self._store.free(buffer)
@@ -94,7 +95,7 @@ class Launcher:
         blame = Blame("lost", missing) if missing and not command.placeholders else None
         flight = Flight(
             command.seq, token, made, multi=code.multi, together=not code.local, name=gang.name, blame=blame,
-            bounds=code.bounds,
+            bounds=code.bounds, run=command.run, enqueued=begun, collective=gang.collective,
         )  # fmt: skip
         self._completions.add(flight)
 

@@ -19,6 +19,7 @@ from ..wording import plural
 
 EVERY = 1.0  # seconds between looks of a live table
 PATIENCE = 5.0  # seconds for an answer
+CLOCKS = 8  # hosts whose clocks are shown
 
 
 def add(commands: Any) -> None:
@@ -102,6 +103,7 @@ def _ask(address: str, access: Access, request: msgspec.Struct) -> Any:
 def table(found: dict[str, Any]) -> str:
     lines = [f"{'island':<12}{'phase':<10}{'epoch':>6}{'hosts':>9}{'devices':>9}{'under way':>11}  late"]
     lines += [_island(island) for island in found["islands"]]
+    lines += _clocks(found["islands"])
     lines.append(f"{'client':<8}{'name':<16}{'weight':>7}{'programs':>10}{'runs':>7}")
     lines += [
         f"{each['client']:<8}{each['name']:<16}{each['weight']:>7}{each['programs']:>10}{each['runs']:>7}"
@@ -112,6 +114,23 @@ def table(found: dict[str, Any]) -> str:
         f"{found['buffers']} buffers; {through} bytes of contents have passed through the controller"
     )
     return "\n".join([*lines, *(f"  {text}" for text in found["said"][-3:])])
+
+
+def _clocks(islands: list[dict[str, Any]]) -> list[str]:
+    """How far each host's clock is from the controller's; of many hosts those of which that is known worst."""
+    hosts = [host for island in islands for host in island["hosts"] if host["clock"] is not None]
+    if not hosts:
+        return []
+    worst = sorted(hosts, key=lambda host: (-host["clock"]["bound"], host["host"]))[:CLOCKS]
+    lines = [f"{'host':<8}{'clock is ahead by':>22}{'within':>12}"]
+    for host in sorted(worst, key=lambda host: host["host"]):
+        clock = host["clock"]
+        jumps = f"  has jumped {plural(clock['jumps'], 'time')}" if clock["jumps"] else ""
+        ahead, within = f"{clock['offset'] / 1e6:,.3f} ms", f"{clock['bound'] / 1e6:,.3f} ms"
+        lines.append(f"{host['host']:<8}{ahead:>22}{within:>12}{jumps}")
+    if len(hosts) > CLOCKS:
+        lines.append(f"  and {len(hosts) - CLOCKS} hosts whose clocks are better known")
+    return lines
 
 
 def _island(island: dict[str, Any]) -> str:

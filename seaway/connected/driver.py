@@ -14,14 +14,17 @@ from backend.access import Access
 from backend.calls import Described, Wrong
 from backend.recording import fetched
 from backend.remote import Head, Remote
+from backend.stamps import Taken
 from core.errors import Impossible
 from core.persistent import Persistent
 from core.program import Computation
+from core.trace import Trace as CoreTrace
 
 from ..computation import Signature
 from ..errors import SessionClosed
 from .code import Code
 from .errors import Unreachable
+from .hosttimes import asked
 from .interrupts import SHIELD
 from .loop import Loop
 from .port import RealPort
@@ -54,6 +57,7 @@ class RealDriver:
         self._seen: Mapping[str, tuple[int, int]] = {}
         self._seen_until = 0.0
         self._origin = time.monotonic_ns()
+        self._seen_by_hosts: list[Taken] = []
         self._stopped = threading.Event()
         self._failure: BaseException | None = None
         self.closed = False
@@ -130,13 +134,23 @@ class RealDriver:
             self.check()
 
     def trace(self) -> Trace:
-        from ..trace import Trace
-
         try:
             found = self._loop.do(fetched(self._address, self._head.access))
         except Wrong as wrong:
             raise Unreachable(f"the controller at {self._address} did not send its trace: {wrong}") from None
-        return Trace(found, self._described.cluster)
+        return self.with_hosts(found)
+
+    def with_hosts(self, core: CoreTrace) -> Trace:
+        """With what hosts say of the gangs of our clients' runs; of a session that is closed, what they said last."""
+        from ..trace import Trace
+        from ..trace.hosts import joined
+        from ..trace.machines import of_setup
+
+        cluster = self._described.cluster
+        if not self.closed and self._failure is None:
+            self._seen_by_hosts = asked(core, cluster, self._head, self._ports, self._loop)
+        merged, told = joined(core, self._seen_by_hosts, of_setup(cluster))
+        return Trace(merged, cluster, told=told)
 
     # --- trouble ------------------------------------------------------------------------------------------------
 

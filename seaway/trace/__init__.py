@@ -1,6 +1,7 @@
 """What a run looked like: tables, pictures and files of a trace, the same for a simulated run and a real one."""
 
+from .overlay import Overlay
 from .storage import NotATrace
 from .trace import Trace
 
-__all__ = ["NotATrace", "Trace"]
+__all__ = ["NotATrace", "Overlay", "Trace"]

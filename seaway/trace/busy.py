@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .facts import Facts, Group
+from .facts import Facts, Group, texts
 from .times import Ints, micros
 
 if TYPE_CHECKING:
@@ -231,10 +231,11 @@ def _frame(
     import pandas as pd
 
     keys, bins = spent.busy.shape
-    columns: dict[str, npt.NDArray[np.generic]] = {
+    columns: dict[str, npt.NDArray[np.generic] | pd.Series] = {
         "time_us": np.repeat(micros(edges[:-1]), keys), "bin_us": np.repeat(np.diff(edges) / 1_000, keys)
     }  # fmt: skip
-    columns |= {name: np.tile(label, bins) for name, label in labels.items()}
+    tiled = {name: np.tile(label, bins) for name, label in labels.items()}
+    columns |= {name: texts(each) if each.dtype == object else each for name, each in tiled.items()}
     if "device" not in labels:
         columns["devices"] = np.tile(devices, bins)
     available = devices[:, None] * np.diff(edges)[None, :]

@@ -120,7 +120,7 @@ def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints) -> None:
         spent += by_code(facts, pick, edges[[0, -1]], keys.codes, len(keys.names)).busy[:, 0]
     share = spent / max(float(spent.sum()), 1.0)
     own = [code for code, color in enumerate(keys.colors) if color != style.OTHER and spent[code]]
-    labels = [(middles[c], f"{keys.names[c]}  {share[c]:.1%}", _text_color(keys.colors[c])) for c in own]
+    labels = [(middles[c], f"{keys.names[c]}  {share[c]:.1%}", text_color(keys.colors[c])) for c in own]
     grey = [code for code, color in enumerate(keys.colors) if color == style.OTHER and spent[code]]
     if grey:
         height = float(np.mean([middles[code] for code in grey]))
@@ -129,7 +129,7 @@ def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints) -> None:
     style.label_ends(axes, labels, edges[-1] / scale, gap=0.1)
 
 
-def _text_color(color: str) -> str:
+def text_color(color: str) -> str:
     """Yellow on white is not legible."""
     return "#8A7F00" if color == style.YELLOW else "#B07900" if color == style.ORANGE else color
 

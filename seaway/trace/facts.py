@@ -7,9 +7,10 @@ answered from groups, so its cost follows gangs and hosts, not device intervals.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 Bools = npt.NDArray[np.bool_]
 NONE = -1  # of an index or a time: there is none
 BLOCK = 1 << 18  # numbers that are expanded at once: what fits a cache
+TIMES = frozenset(
+    (
+        "opened", "closed", "submitted", "deadline", "admitted", "ready", "entered", "enqueued", "started", "ended",
+        "at",
+    )
+)  # fmt: skip
 
 
 def category(codes: npt.NDArray[np.integer], names: list[str]) -> pd.Categorical:
@@ -36,6 +43,13 @@ def category(codes: npt.NDArray[np.integer], names: list[str]) -> pd.Categorical
 
     unique = [name if names.index(name) == at else f"{name} ({at})" for at, name in enumerate(names)]
     return pd.Categorical.from_codes(codes.astype(np.int32), categories=pd.Index(unique, dtype=object))
+
+
+def texts(words: npt.NDArray[np.object_]) -> pd.Series:
+    """As a column of pandas whose type does not depend on whether there are any."""
+    import pandas as pd
+
+    return pd.Series(words, dtype=object).astype("str")
 
 
 class Group:
@@ -59,15 +73,30 @@ class Group:
         return np.searchsorted(self.hosts, facts.machines.hosts_of(devices))
 
 
+def first_time(trace: core_trace.Trace) -> int:
+    """The earliest time in it, by its recorder's clock; 0 if there is none."""
+    columns = (
+        column for table in trace.columns().values() for name, column in table.items() if name in TIMES
+    )
+    known = [column[column >= 0] for column in (np.frombuffer(c, dtype=c.typecode) for c in columns)]
+    return min((int(column.min()) for column in known if len(column)), default=0)
+
+
+def _counted_from(origin: int, name: str, column: array[int]) -> npt.NDArray[Any]:
+    found = np.frombuffer(column, dtype=column.typecode)
+    return found if not origin or name not in TIMES else np.where(found >= 0, found - origin, found)
+
+
 class Facts:
     """`columns` of a core trace as arrays. All that is derived is made when first asked for."""
 
-    def __init__(self, trace: core_trace.Trace, machines: Machines) -> None:
+    def __init__(self, trace: core_trace.Trace, machines: Machines, origin: int = 0) -> None:
+        """`origin`: by the recorder's clock, when time 0 is; no time in the trace is before it."""
         self.machines = machines
         self.words = np.array([*trace.strings.words, ""], dtype=object)  # so that word -1 is ""
         self.places = dict(trace.places)
         self.tables = {
-            table: {name: np.frombuffer(column, dtype=column.typecode) for name, column in columns.items()}
+            table: {name: _counted_from(origin, name, column) for name, column in columns.items()}
             for table, columns in trace.columns().items()
         }
         self.gangs, self.runs = self.tables["gangs"], self.tables["runs"]

@@ -16,7 +16,7 @@ import pandas as pd
 from core import spans
 from core import trace as core_trace
 
-from .facts import NONE, Facts, category
+from .facts import NONE, Facts, category, texts
 from .times import Ints, micros
 
 _INFERRED = {flag: name for name, flag in core_trace.TIMES.items()}
@@ -31,7 +31,7 @@ def gangs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
         {
             "seq": columns["seq"][rows],
             **_whose(facts, columns["run"], rows),
-            "step": facts.words[columns["step"][rows]],
+            "step": texts(facts.words[columns["step"][rows]]),
             "island": _islands(facts, columns["place"][rows]),
             "place": columns["place"][rows],
             "devices": facts.sizes[rows],
@@ -81,7 +81,7 @@ def runs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
             "run": columns["run"][rows],
             "client": _clients(facts, facts.run_clients[rows]),
             "call": columns["call"][rows],
-            "program": facts.words[columns["program"][rows]],
+            "program": texts(facts.words[columns["program"][rows]]),
             "submitted_us": micros(submitted),
             "admitted_us": micros(admitted),
             "ended_us": micros(ended),
@@ -92,9 +92,9 @@ def runs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
             "gangs": count[rows],
             "device_us": device_time[rows] / 1_000,
             "ok": (ended >= 0) & (columns["code"][rows] < 0),
-            "code": facts.words[columns["code"][rows]],
-            "cause": facts.words[columns["cause"][rows]],
-            "node": facts.words[columns["node"][rows]],
+            "code": texts(facts.words[columns["code"][rows]]),
+            "cause": texts(facts.words[columns["cause"][rows]]),
+            "node": texts(facts.words[columns["node"][rows]]),
             "host": columns["host"][rows],
         }
     )
@@ -107,7 +107,7 @@ def clients(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
     gang_count, device_time = _of_gangs(facts, facts.gang_clients, number, window)
     table = pd.DataFrame(
         {
-            "client": np.array(facts.client_names, dtype=object),
+            "client": texts(np.array(facts.client_names, dtype=object)),
             "weight": columns["weight"],
             "priority": columns["priority"],
             "opened_us": micros(columns["opened"]),
@@ -149,7 +149,7 @@ def transfers(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
         {
             "seq": columns["seq"][rows],
             **_whose(facts, columns["run"], rows, columns["client"]),
-            "step": facts.words[columns["step"][rows]],
+            "step": texts(facts.words[columns["step"][rows]]),
             "source": _places(facts, columns["source"][rows]),
             "target": _places(facts, columns["target"][rows]),
             "nbytes": nbytes,
@@ -221,7 +221,7 @@ def _whose(
         who = np.where(who >= 0, who, facts.client_rows(clients[rows]))
     return {
         "client": _clients(facts, who),
-        "program": facts.words[facts.by_run(facts.runs["program"], mine)],
+        "program": texts(facts.words[facts.by_run(facts.runs["program"], mine)]),
         "run": facts.by_run(facts.runs["run"], mine),
     }
 
@@ -230,27 +230,28 @@ def _clients(facts: Facts, rows: Ints) -> pd.Categorical:
     return category(rows, facts.client_names)
 
 
-def _islands(facts: Facts, places: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
+def _islands(facts: Facts, places: npt.NDArray[np.integer]) -> pd.Series:
     names = {island.index: island.name for island in facts.machines.islands}
     found = {key: names.get(place.island, "") for key, place in facts.places.items()}
     return _looked_up(places, found, "")
 
 
-def _places(facts: Facts, places: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
+def _places(facts: Facts, places: npt.NDArray[np.integer]) -> pd.Series:
     found = {key: spans.text(place.devices) for key, place in facts.places.items()}
     return _looked_up(places, {**found, NONE: "client"}, "?")
 
 
-def _looked_up(keys: npt.NDArray[np.integer], found: dict[int, str], other: str) -> npt.NDArray[np.object_]:
+def _looked_up(keys: npt.NDArray[np.integer], found: dict[int, str], other: str) -> pd.Series:
     kinds, which = np.unique(keys, return_inverse=True)
-    return np.array([found.get(kind, other) for kind in kinds.tolist()] or [""], dtype=object)[which]
+    names = np.array([found.get(kind, other) for kind in kinds.tolist()] or [""], dtype=object)
+    return texts(names[which])
 
 
-def _inferred(flags: Ints) -> npt.NDArray[np.object_]:
+def _inferred(flags: Ints) -> pd.Series:
     """ "started,ended": what has its bit."""
     kinds, which = np.unique(flags & sum(_INFERRED), return_inverse=True)
-    texts = [",".join(name for bit, name in _INFERRED.items() if kind & bit) for kind in kinds.tolist()]
-    return np.array(texts or [""], dtype=object)[which]
+    names = [",".join(name for bit, name in _INFERRED.items() if kind & bit) for kind in kinds.tolist()]
+    return texts(np.array(names or [""], dtype=object)[which])
 
 
 def _input_waits(facts: Facts, rows: Ints) -> npt.NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """A trace on disk: a folder of Parquet files, one a table, and a small `trace.json` that says what they are.
 
     run/trace.json  clients.parquet  runs.parquet  gangs.parquet  transfers.parquet  memory.parquet
-        arrivals.parquet  places.parquet  words.parquet
+        arrivals.parquet  places.parquet  words.parquet  hosts.parquet (of a real run whose hosts were asked)
 
 Columns are core's own integers, so nothing is lost either way and any tool reads them. `trace.json` is written last: a
 folder without it is not a trace, or not yet one.
@@ -21,10 +21,11 @@ import pyarrow.parquet as pq
 from core import trace as core_trace
 from core.trace import TracedPlace
 
+from .hosts import HostRows
 from .machines import Island, Machines
 
 FORMAT, VERSION = "seaway-trace", 1
-HEAD = "trace.json"
+HEAD, TOLD = "trace.json", "hosts.parquet"
 # What may change: how a gang's arrivals are packed (core.tables.Lists) is part of version 1.
 
 
@@ -32,7 +33,13 @@ class NotATrace(ValueError):
     """What was to be loaded is no trace of ours, or not one that this version can read."""
 
 
-def save(trace: core_trace.Trace, machines: Machines | None, folder: Path) -> Path:
+def save(
+    trace: core_trace.Trace,
+    machines: Machines | None,
+    folder: Path,
+    origin: int = 0,
+    told: HostRows | None = None,
+) -> Path:
     """Replaces a trace that is there; anything else that is there is left alone, and refused."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / HEAD).exists())):
         raise FileExistsError(f"{folder} is there already and is no trace; choose another name, or remove it")
@@ -46,18 +53,24 @@ def save(trace: core_trace.Trace, machines: Machines | None, folder: Path) -> Pa
         _write(folder, name, arrays)
     _write(folder, "words", {"word": pa.array(trace.strings.words, pa.string())})
     _write(folder, "places", _of_places(trace))
+    (folder / TOLD).unlink(missing_ok=True)
+    if told is not None:
+        _write(folder, "hosts", {name: pa.array(column) for name, column in told._asdict().items()})
     head = {
         "format": FORMAT,
         "version": VERSION,
         "rows": {name: len(table) for name, table in trace.tables.items()},
         "since": trace.since,
+        "origin": origin,
+        "hosts": told is not None,
         "islands": None if machines is None else [msgspec.structs.asdict(each) for each in machines.islands],
     }
     (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
     return folder
 
 
-def load(folder: Path) -> tuple[core_trace.Trace, Machines | None]:
+def load(folder: Path) -> tuple[core_trace.Trace, Machines | None, int, HostRows | None]:
+    """(columns, machines if they were known, what the recorder's clock showed at time 0, what hosts have said)."""
     head = _head(folder)
     trace = core_trace.Trace()
     wanted = {
@@ -79,7 +92,13 @@ def load(folder: Path) -> tuple[core_trace.Trace, Machines | None]:
     places = {row.pop("key"): _place(row) for row in _read(folder, "places", set()).to_pylist()}
     islands = head["islands"]
     known = None if islands is None else Machines([Island(**each) for each in islands], known=True)
-    return core_trace.Trace.restored(words, places, columns, int(head.get("since", 0))), known
+    found = core_trace.Trace.restored(words, places, columns, int(head.get("since", 0)))
+    return found, known, int(head.get("origin", 0)), _told(folder) if head.get("hosts") else None
+
+
+def _told(folder: Path) -> HostRows:
+    table = _read(folder, "hosts", set(HostRows._fields))
+    return HostRows(*(table.column(name).to_numpy().astype(np.int64) for name in HostRows._fields))
 
 
 def _head(folder: Path) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def summary(trace: Trace) -> str:
     table["got_share"] = trace.clients(window=competing)["got_share"]
     names = f"  {'client':16}{'weight':>7}{'asked':>9}{'got':>9}{'runs':>9}{'failed':>8}"
     if core.since:
-        head += f"; it holds all from {text(core.since)} on, and of what was before only what had not ended"
+        head += f"; it holds all from {text(trace.since)} on, and of what was before only what had not ended"
     lines = [head, f"{names}{'p50 latency':>14}{'p99':>12}"]
     for row in table.head(MOST).to_dict("records"):
         name, p50, p99 = (

@@ -8,7 +8,7 @@ who had it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -58,15 +58,19 @@ def draw(
     color: ColorBy,
     title: str | None,
     axes: Axes | None,
+    colors: Mapping[str, str] | None = None,
 ) -> Figure:
+    """`colors`: by name, of what other pictures show too; what they do not name is grey."""
     facts = trace.facts()
     sample = spread(facts, rows) if devices is None else devices
     if len(sample) > MOST_ROWS:
         raise ValueError(
             f"{len(sample):,} rows cannot be told apart; leave out devices=, and {rows} are sampled"
         )
-    span = _legible(facts) if window is None else times.window_of(window, facts.span)
+    span = legible(facts) if window is None else times.window_of(window, facts.span)
     keys = keyed(facts, color)
+    if colors is not None:
+        keys = keys._replace(colors=[colors.get(name, style.OTHER) for name in keys.names])
     with style.applied():
         above = axes
         if axes is None:
@@ -141,7 +145,7 @@ def _coded_by(facts: Facts, color: Callable[[str, str, str], str]) -> tuple[list
     return names, np.array([names.index(name) for name in found], dtype=np.int64)[which.reshape(-1)]
 
 
-def _legible(facts: Facts) -> tuple[int, int]:
+def legible(facts: Facts) -> tuple[int, int]:
     """All of it; or of a long trace so many gangs in the middle, on the devices that had most."""
     group = max(facts.groups, key=lambda each: len(each.rows), default=None)
     if group is None or len(group.rows) <= WHOLE:

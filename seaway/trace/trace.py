@@ -22,7 +22,7 @@ from core import trace as core_trace
 
 from . import machines, times
 from .busy import BYS, By
-from .facts import Facts
+from .facts import Facts, first_time
 from .times import Ints, Time, Window
 
 if TYPE_CHECKING:
@@ -30,16 +30,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from .hosts import HostRows
     from .timeline import ColorBy
 
 Devices = Iterable[int] | int | None
 
 
 class Trace:
-    def __init__(self, core: core_trace.Trace, setup: Any = None) -> None:
-        """`setup`: what has a `cluster`, a cluster, or None: then islands are what the trace's places show of them."""
+    def __init__(
+        self, core: core_trace.Trace, setup: Any = None, origin: int | None = None, told: HostRows | None = None
+    ) -> None:
+        """`setup`: what has a `cluster`, a cluster, or None: then islands are what the trace's places show of them.
+
+        `origin`: by the recorder's clock, when time 0 is. It is the clock's own 0, as in a simulation; but of a real
+        cluster, which comes without a simulator's set-up, the clock began with the machine: there it is when the
+        first thing was recorded. `told`: what hosts have said of their gangs, which `hosts.joined` has put into `core`.
+        """
         self.core = core
         self._setup = None if setup is None else machines.of_setup(setup)
+        real = setup is not None and not hasattr(setup, "cluster")
+        self._origin = origin if origin is not None or real else 0
+        self._told = told
         self._facts: Facts | None = None
         self._columns: dict[str, dict[str, Any]] = {}
 
@@ -90,10 +101,19 @@ class Trace:
         return intervals.blocks(self.facts(), self._devices(devices), span, rows)
 
     def gangs(self, window: Window = None) -> pd.DataFrame:
-        """A row a gang."""
-        from . import frames
+        """A row a gang. `bound_us`: how wrong its times may be, where they are by clocks of its hosts; else 0."""
+        from . import frames, hosts
 
-        return frames.gangs(self.facts(), self._window(window))
+        found = frames.gangs(self.facts(), self._window(window))
+        return found.assign(bound_us=hosts.bounds(self._told or hosts.NOTHING, found["seq"].tolist()) / 1_000)
+
+    def hosts(self, window: Window = None, limit: int | None = 2_000_000) -> pd.DataFrame:
+        """A row a gang and host, of gangs of which that is known: when the host had enqueued it, when it started and
+        ended there, and by how much the host's clock may be wrong (`bound_us`; 0 for the recorder's own clock)."""
+        from . import hosts
+
+        told = self._told or hosts.NOTHING
+        return hosts.frame(self.facts(), told, self.origin, self._window(window), limit)
 
     def steps(self, window: Window = None) -> pd.DataFrame:
         """A row a program's step: how often it ran, how long it took."""
@@ -112,6 +132,13 @@ class Trace:
         from . import frames
 
         return frames.clients(self.facts(), self._window(window))
+
+    def shares(self, bins: int | Time | Sequence[Time] = 20, window: Window = None) -> pd.DataFrame:
+        """What part of the device time that clients had in each bin was whose: `got_share` (NaN where nobody had
+        any), beside `asked_share`. `bins`: as for `utilization`; without a window, while all clients competed."""
+        from . import curves
+
+        return curves.frame(self.facts(), times.edges_of(bins, self._competing(window)))
 
     def transfers(self, window: Window = None) -> pd.DataFrame:
         """A row a transfer between places, or with a client."""
@@ -134,7 +161,15 @@ class Trace:
     @property
     def since(self) -> int:
         """From when on it has everything, in nanoseconds: 0, unless its controller has forgotten its oldest runs."""
-        return self.core.since
+        return max(0, self.core.since - self.origin)
+
+    @property
+    def origin(self) -> int:
+        """What its recorder's clock showed at time 0, in nanoseconds."""
+        if self._origin == 0:
+            return 0
+        first = first_time(self.core)
+        return first if self._origin is None else min(self._origin, first)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -188,12 +223,19 @@ class Trace:
 
         return charts.utilization(self, by, bins, window, axes)
 
-    def plot_shares(self, window: Window = None, axes: Axes | None = None) -> Figure:
+    def plot_shares(
+        self,
+        window: Window = None,
+        axes: Axes | None = None,
+        bins: int | Time | Sequence[Time] | None = None,
+    ) -> Figure:
         """The share of device time that each client got, beside the one it asked for; while all of them competed,
-        unless there is a window."""
-        from . import charts
+        unless there is a window. With `bins`, over time: a line each."""
+        from . import charts, curves
 
-        return charts.shares(self, window, axes)
+        if bins is None:
+            return charts.shares(self, window, axes)
+        return curves.shares(self, times.edges_of(bins, self._competing(window)), axes)
 
     # --- files ----------------------------------------------------------------------------------------------
 
@@ -212,18 +254,24 @@ class Trace:
         """All of it, as Parquet files; `Trace.load` gives the same again."""
         from . import storage
 
-        return storage.save(self.core, self._setup, Path(folder))
+        return storage.save(self.core, self._setup, Path(folder), self.origin, self._told)
 
     @classmethod
     def load(cls, folder: str | Path) -> Trace:
         from . import storage
 
-        core, known = storage.load(Path(folder))
-        trace = cls(core)
+        core, known, origin, told = storage.load(Path(folder))
+        trace = cls(core, origin=origin, told=told)
         trace._setup = known
         return trace
 
     # --- inside ---------------------------------------------------------------------------------------------
+
+    def _moved(self, by: int) -> Trace:
+        """The same, with all its times so many nanoseconds later."""
+        found = Trace(self.core, origin=self.origin - by, told=self._told)
+        found._setup, found._told = self._setup, self._told
+        return found
 
     def facts(self) -> Facts:
         """Facts of the trace as it is. Columns that were handed out are replaced when something is recorded, so the
@@ -235,11 +283,14 @@ class Trace:
             for name, column in found.items()
         )
         if self._facts is None or not same:
-            self._facts, self._columns = Facts(self.core, self.machines), columns
+            self._facts, self._columns = Facts(self.core, self.machines, self.origin), columns
         return self._facts
 
     def _window(self, window: Window) -> tuple[int, int] | None:
         return None if window is None else times.window_of(window, self.span)
+
+    def _competing(self, window: Window) -> tuple[int, int]:
+        return self.contended if window is None else times.window_of(window, self.span)
 
     def _devices(self, devices: Devices) -> Ints | None:
         if devices is None:

@@ -1,0 +1,277 @@
+"""What each host saw of its gangs: when it had enqueued them, when they ended there, and how sure that is.
+
+A controller only hears when gangs are over. Its hosts know better, by clocks of their own that are off by so much, or
+`bound` more or less; `joined` makes one trace of both. What hosts do not see either is when a device begins: they
+enqueue ahead, and devices take one gang after the other. So a gang is held to have started on a host when the one
+before it had left its devices, or when it was enqueued, if that was later; and this is flagged as worked out.
+Neighbours: `trace`, which has both; `seaway.connected`, which asks the hosts; `core.trace`, which takes over what is
+better known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from core import trace as core_trace
+from core.trace import ENDED, FAILED, STARTED
+
+from . import arrivals
+from .facts import NONE, Bools, Facts, category
+from .machines import Machines
+from .times import Ints, micros
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LIMIT = 2_000_000
+# A gang on a host: (host, seq, enqueued, ended, bound, whether it is a collective), in the controller's time.
+Seen = tuple[int, int, int, int, int, bool]
+
+
+class HostRows(NamedTuple):
+    """A row a gang and host, by seq and host."""
+
+    seq: Ints
+    host: Ints
+    enqueued: Ints
+    started: Ints
+    ended: Ints
+    bound: Ints
+
+
+NOTHING = HostRows(*(np.empty(0, dtype=np.int64) for _ in HostRows._fields))
+
+
+def joined(
+    core: core_trace.Trace, seen: Sequence[Seen], machines: Machines
+) -> tuple[core_trace.Trace, HostRows]:
+    """A controller's trace, and what its hosts have seen, as one; the trace that was given stays as it is."""
+    join = _Join(core, seen, machines)
+    if not join.by_seq:
+        return core, NOTHING
+    join.walk()
+    merged = core_trace.Trace.restored(core.strings.words, core.places, core.columns(), core.since)
+    merged.merge(join.found)
+    for row, ended in join.late.items():
+        merged.gangs.put(row, ended=ended)
+    rows = np.array(join.rows, dtype=np.int64).reshape(-1, len(HostRows._fields))
+    return merged, HostRows(*rows[np.lexsort((rows[:, 1], rows[:, 0]))].T)
+
+
+class _Join:
+    def __init__(self, core: core_trace.Trace, seen: Sequence[Seen], machines: Machines) -> None:
+        self._core, self._machines = core, machines
+        names = ("seq", "place", "entered", "ended", "flags", "island")
+        columns = core.gangs.columns()
+        self._gangs = sorted(zip(*(columns[name] for name in names), range(len(core.gangs)), strict=True))
+        self._devices: dict[
+            int, dict[int, list[tuple[int, int]]]
+        ] = {}  # place -> host -> stretches of devices
+        place_of = dict(zip(columns["seq"], columns["place"], strict=True))
+        self.by_seq: dict[int, dict[int, Seen]] = {}
+        for each in seen:
+            place = place_of.get(each[1], NONE)
+            if place in core.places and each[0] in self._on(place):
+                self.by_seq.setdefault(each[1], {})[each[0]] = each
+        self.found = core_trace.Trace()  # as the hosts would have recorded it
+        self.rows: list[tuple[int, ...]] = []
+        self.late: dict[int, int] = {}  # by row of the controller's: ends of gangs that no host has told of
+
+    def walk(self) -> None:
+        """In the order in which devices have them. What only the controller tells of is over, as a rule, some while
+        before it hears so: by as much as of those of which both tell."""
+        late = self._lateness()
+        free = np.zeros(self._machines.devices[-1][1], dtype=np.int64)
+        for seq, place, entered, reported, flags, island, row in self._gangs:
+            mine = self.by_seq.get(seq)
+            if place not in self._core.places or (not mine and reported < 0):
+                continue
+            if mine:
+                self._take(seq, place, island, entered, reported if flags & ENDED else NONE, mine, free)
+                continue
+            if flags & ENDED:
+                reported = self.late[row] = max(entered, reported - late)
+            for low, high in self._core.places[place].devices:
+                np.maximum(free[low:high], reported, out=free[low:high])
+
+    def _lateness(self) -> int:
+        gaps = [
+            reported - max(each[3] for each in mine.values())
+            for seq, place, _, reported, flags, *_ in self._gangs
+            if flags & ENDED and reported >= 0 and not flags & FAILED
+            if (mine := self.by_seq.get(seq)) and len(mine) == len(self._on(place))
+        ]
+        return max(0, round(median(gaps))) if gaps else 0
+
+    def _take(
+        self, seq: int, place: int, island: int, entered: int, reported: int, mine: dict[int, Seen],
+        free: Ints,
+    ) -> None:  # fmt: skip
+        """What is known beside the clocks holds too: it was in the order before it was enqueued, and over before that
+        was reported. (What is within the bound of the truth still is, when it is moved to where the truth must be.)"""
+        devices = self._on(place)
+        rows: list[tuple[int, ...]] = []
+        for host, (_, _, enqueued, ended, bound, _) in sorted(mine.items()):
+            if reported >= 0:
+                ended = min(ended, reported)
+            enqueued = max(min(enqueued, ended), entered)
+            ended = max(ended, enqueued)
+            before = max(int(free[low:high].max()) for low, high in devices[host])
+            started = min(max(enqueued, before), ended)
+            for low, high in devices[host]:
+                free[low:high] = np.maximum(free[low:high], ended)
+            rows.append((seq, host, enqueued, started, ended, bound))
+        self.rows += rows
+        if len(rows) == len(devices):
+            self._record(seq, place, island, rows, any(each[5] for each in mine.values()))
+
+    def _record(
+        self, seq: int, place: int, island: int, rows: list[tuple[int, ...]], collective: bool
+    ) -> None:
+        """A collective starts when its last host is there; what is none, on each host when it can."""
+        enqueued, started, ended = ([row[column] for row in rows] for column in (2, 3, 4))
+        trace = self.found
+        trace.gang(seq, -1, "", island, place)
+        if collective or len(rows) == 1:
+            trace.hosts(seq, enqueued)
+            trace.update(seq, STARTED, started=min(max(started), max(ended)), ended=max(ended))
+        else:
+            trace.hosts(seq, started)
+            trace.update(seq, STARTED, started=min(started))
+            trace.ends(seq, ended)
+
+    def _on(self, place: int) -> dict[int, list[tuple[int, int]]]:
+        """Which of a place's devices each host has."""
+        if place not in self._devices:
+            spans = self._core.places[place].devices
+            numbers = np.concatenate([np.arange(low, high, dtype=np.int64) for low, high in spans])
+            pairs = zip(self._machines.hosts_of(numbers).tolist(), numbers.tolist(), strict=True)
+            self._devices[place] = {
+                host: _stretches([device for _, device in group])
+                for host, group in groupby(pairs, itemgetter(0))
+            }
+        return self._devices[place]
+
+
+def _stretches(devices: list[int]) -> list[tuple[int, int]]:
+    cuts = [0, *(at for at in range(1, len(devices)) if devices[at] > devices[at - 1] + 1), len(devices)]
+    return [(devices[low], devices[high - 1] + 1) for low, high in pairwise(cuts)]
+
+
+# --- as a frame ---------------------------------------------------------------------------------------------
+
+
+def frame(
+    facts: Facts, told: HostRows, origin: int, window: tuple[int, int] | None, limit: int | None
+) -> pd.DataFrame:
+    """A row a gang and host. `told`: by hosts, in their controller's time; of other gangs what the trace itself has."""
+    import pandas as pd
+
+    rows = {seq: row for row, seq in enumerate(facts.gangs["seq"].tolist())}
+    of_told = np.array([rows.get(seq, NONE) for seq in told.seq.tolist()], dtype=np.int64)
+    here = of_told >= 0
+    times = (told.enqueued - origin, told.started - origin, told.ended - origin, told.bound)
+    parts = [(of_told[here], told.host[here], *(column[here] for column in times))]
+    parts += _recorded(facts, of_told[here], window, limit)
+    gang, host, enqueued, started, ended, bound = map(np.concatenate, zip(*parts, strict=True))
+    seen = np.full(len(gang), True) if window is None else (started < window[1]) & (ended >= window[0])
+    _check(int(seen.sum()), limit)
+    order = np.flatnonzero(seen)[np.lexsort((host[seen], facts.gangs["seq"][gang[seen]]))]
+    gang, flags = gang[order], facts.flags[gang[order]]
+    told_of = np.isin(gang, of_told)  # starts were worked out, and ends were seen
+    words = [str(word) for word in facts.words[:-1]]
+    return pd.DataFrame(
+        {
+            "seq": facts.gangs["seq"][gang],
+            "client": category(facts.gang_clients[gang], facts.client_names),
+            "program": category(facts.gang_programs[gang], words),
+            "run": facts.by_run(facts.runs["run"], facts.gangs["run"][gang]),
+            "step": category(facts.gangs["step"][gang], words),
+            "host": host[order],
+            "enqueued_us": micros(enqueued[order]),
+            "started_us": micros(started[order]),
+            "ended_us": micros(ended[order]),
+            "bound_us": bound[order] / 1_000,
+            "inferred": _inferred((flags & STARTED > 0) | told_of, (flags & ENDED > 0) & ~told_of),
+        }
+    )
+
+
+def _recorded(
+    facts: Facts, others: Ints, window: tuple[int, int] | None, limit: int | None
+) -> list[tuple[Ints, ...]]:
+    """Of gangs but for these: where the trace has when each host had them."""
+    wanted = facts.end >= 0
+    wanted[others] = False
+    if window is not None:
+        wanted &= (facts.start < window[1]) & (facts.end >= window[0])
+    found: list[tuple[Ints, ...]] = []
+    for place in np.unique(facts.gangs["place"][wanted]).tolist():
+        rows: Ints = np.flatnonzero(wanted & (facts.gangs["place"] == place)).astype(np.int64)
+        spans = facts.places[place].devices
+        devices = np.concatenate([np.arange(low, high, dtype=np.int64) for low, high in spans])
+        hosts = np.unique(facts.machines.hosts_of(devices))
+        _check(len(rows) * len(hosts), limit)
+        enqueued, started, ended = _on_hosts(facts, rows, len(hosts))
+        known = enqueued >= 0
+        gang = np.broadcast_to(rows[:, None], known.shape)[known]
+        host = np.broadcast_to(hosts, known.shape)[known]
+        found.append((gang, host, enqueued[known], started[known], ended[known], np.zeros_like(gang)))
+    return found
+
+
+def _on_hosts(facts: Facts, rows: Ints, hosts: int) -> tuple[Ints, Ints, Ints]:
+    """(enqueued, started, ended), each [gang, host] of a place's; -1 where nobody has recorded when hosts had it."""
+    gangs, start, end = facts.gangs, facts.start[rows], facts.end[rows]
+    enqueued = np.full((len(rows), hosts), NONE, dtype=np.int64)
+    if hosts == 1:
+        enqueued[:, 0] = gangs["enqueued"][rows]
+    else:
+        listed = np.flatnonzero(gangs["hosts"][rows] >= 0)
+        enqueued[listed] = gangs["enqueued"][rows[listed], None] + _listed(
+            facts, "hosts", rows[listed], hosts
+        )
+    started, ended = np.repeat(start[:, None], hosts, axis=1), np.repeat(end[:, None], hosts, axis=1)
+    own = np.flatnonzero(facts.lone[rows])
+    if len(own):  # each host had the gang to itself
+        lists = _listed(facts, "ends", rows[own], hosts)
+        started[own], ended[own] = enqueued[own], end[own, None] - lists.max(axis=1)[:, None] + lists
+    return enqueued, started, ended
+
+
+def _listed(facts: Facts, column: str, rows: Ints, hosts: int) -> Ints:
+    """[gang, host], counted from the first."""
+    if not len(rows):
+        return np.empty((0, hosts), dtype=np.int64)
+    begins = facts.gangs[column][rows].astype(np.int64)
+    table, which = arrivals.lists(facts.tables["arrivals"]["after"].astype(np.uint8), begins, hosts)
+    return table[which]
+
+
+def _check(number: int, limit: int | None) -> None:
+    if limit is not None and number > limit:
+        raise ValueError(
+            f"{number:,} gangs on hosts; limit={limit:,}. Take a window=(from, to), or ask for gangs(), a row each"
+        )
+
+
+def _inferred(started: Bools, ended: Bools) -> pd.Series:
+    import pandas as pd
+
+    names = np.array(["", "started", "ended", "started,ended"], dtype=object)
+    which = started.astype(np.int64) + 2 * ended.astype(np.int64)
+    return pd.Series(names[which], dtype=object).astype("str")
+
+
+def bounds(told: HostRows, seqs: Sequence[int]) -> Ints:
+    """By gang: how wrong its times may be, because they are by its hosts' clocks; 0 where they are the recorder's."""
+    worst: dict[int, int] = {}
+    for seq, bound in zip(told.seq.tolist(), told.bound.tolist(), strict=True):
+        worst[seq] = max(bound, worst.get(seq, 0))
+    return np.array([worst.get(seq, 0) for seq in seqs], dtype=np.int64)

@@ -1,0 +1,192 @@
+"""Several traces over each other, real and simulated alike: one table of all, one picture, one axis of time.
+
+    both = Overlay({"real": real.trace, "simulated": simulated.trace})
+    both.clients()              # as each trace's own, with a column `trace` in front
+    both.plot()                 # timelines, one below the other
+    both.plot_utilization()     # a line a trace
+    both.plot_shares()          # a line a client and trace
+
+Time 0 is, in each, when all its clients had begun to ask (`trace.contended`), or what `zero` makes of it; what came
+before is at negative times. Methods are called as those of a trace are, and windows count from that time 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import times
+from .busy import BYS, By
+from .times import Ints, Time, Window
+from .trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from .timeline import ColorBy
+
+MOMENTS = (
+    "time_us", "opened_us", "closed_us", "submitted_us", "admitted_us", "deadline_us", "ready_us", "entered_us",
+    "enqueued_us", "arrived_us", "started_us", "ended_us",
+)  # fmt: skip
+
+
+class Overlay:
+    def __init__(self, traces: Mapping[str, Trace], zero: Callable[[Trace], Time] | None = None) -> None:
+        """`traces`: by the names that tables and pictures call them, in that order. `zero`: when time 0 is, by a
+        trace's own times, as in `zero=lambda trace: trace.span[0]`."""
+        _check(traces)
+        # Each is moved back, so that no time in it is before 0, which would mean that it is unknown.
+        begun = {
+            name: trace.contended[0] if zero is None else times.nanoseconds(zero(trace))
+            for name, trace in traces.items()
+        }
+        for name, at in begun.items():
+            if not 0 <= at < traces[name].span[1]:
+                end = times.text(traces[name].span[1])
+                raise ValueError(
+                    f"zero={times.text(at)} of {name!r}: its last gang ends at {end}; be before that"
+                )
+        self.of = "time since all clients had begun" if zero is None else "time"
+        self.zero = max(begun.values())  # of the moved ones
+        self.traces = {name: trace._moved(self.zero - begun[name]) for name, trace in traces.items()}
+
+    # --- tables ---------------------------------------------------------------------------------------------
+
+    def utilization(
+        self, by: By = "island", bins: int | Time | Sequence[Time] = 1, window: Window = None
+    ) -> pd.DataFrame:
+        """In the same bins for all."""
+        self.check_by(by)
+        edges = self.edges(bins, window)
+        return self._each(lambda trace: trace.utilization(by, edges.tolist()))
+
+    def shares(self, bins: int | Time | Sequence[Time] = 20, window: Window = None) -> pd.DataFrame:
+        """In the same bins for all; without a window, until in some trace the first client was done."""
+        edges = self.edges(bins, window, self.contended)
+        return self._each(lambda trace: trace.shares(edges.tolist()))
+
+    def gangs(self, window: Window = None) -> pd.DataFrame:
+        return self._rows(Trace.gangs, window)
+
+    def hosts(self, window: Window = None, limit: int | None = 2_000_000) -> pd.DataFrame:
+        span = self._shown(window)
+        return self._each(lambda trace: trace.hosts(span, limit))
+
+    def steps(self, window: Window = None) -> pd.DataFrame:
+        return self._rows(Trace.steps, window)
+
+    def runs(self, window: Window = None) -> pd.DataFrame:
+        return self._rows(Trace.runs, window)
+
+    def clients(self, window: Window = None) -> pd.DataFrame:
+        return self._rows(Trace.clients, window)
+
+    def transfers(self, window: Window = None) -> pd.DataFrame:
+        return self._rows(Trace.transfers, window)
+
+    def memory(self, window: Window = None) -> pd.DataFrame:
+        return self._rows(Trace.memory, window)
+
+    def intervals(
+        self, window: Window = None, sample: int | None = None, limit: int | None = 2_000_000
+    ) -> pd.DataFrame:
+        span = self._shown(window)
+        return self._each(lambda trace: trace.intervals(span, sample=sample, limit=limit))
+
+    # --- pictures -------------------------------------------------------------------------------------------
+
+    def plot(self, window: Window = None, rows: int = 8, color: ColorBy = "auto") -> Figure:
+        """A timeline each, one below the other, of `rows` devices; what has a name has its colour in all of them.
+        Without a window: from time 0 on, as much as can be told apart."""
+        from . import overlaid
+
+        return overlaid.timelines(self, window, rows, color)
+
+    def plot_utilization(
+        self, by: By = "total", bins: int | Time = 60, window: Window = None, axes: Axes | None = None
+    ) -> Figure:
+        """What part of the devices was busy, over time: a line a trace. By anything but "total": a panel each, and
+        none into `axes`."""
+        from . import overlaid
+
+        self.check_by(by)
+        return overlaid.utilization(self, by, self.edges(bins, window), axes)
+
+    def plot_shares(self, bins: int | Time = 20, window: Window = None, axes: Axes | None = None) -> Figure:
+        """What each client got of the devices' time: a colour a client, a kind of line a trace; level: what it asked
+        for. Without a window, while all clients competed in all traces."""
+        from . import overlaid
+
+        return overlaid.shares(self, self.edges(bins, window, self.contended), axes)
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """From the first gang of any to the last, by the moved traces' times."""
+        spans = [trace.span for trace in self.traces.values()]
+        return min(low for low, _ in spans), max(high for _, high in spans)
+
+    @property
+    def contended(self) -> tuple[int, int]:
+        """Where clients competed in all traces."""
+        over = min(trace.contended[1] for trace in self.traces.values())
+        return self.zero, over if over > self.zero else self.span[1]
+
+    def edges(
+        self, bins: int | Time | Sequence[Time], window: Window, whole: tuple[int, int] | None = None
+    ) -> Ints:
+        """By the moved traces' times. `whole`: what is meant without a window; else from time 0 to the end."""
+        found = self._shown(window) or whole or (self.zero, self.span[1])
+        if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str):
+            return times.edges_of([times.nanoseconds(each) + self.zero for each in bins], found)
+        return times.edges_of(bins, found)
+
+    def _shown(self, window: Window) -> tuple[int, int] | None:
+        if window is None:
+            return None
+        low, high = times.window_of(window, (self.span[0] - self.zero, self.span[1] - self.zero))
+        return low + self.zero, high + self.zero
+
+    def _rows(self, method: Callable[..., pd.DataFrame], window: Window) -> pd.DataFrame:
+        span = self._shown(window)
+        return self._each(lambda trace: method(trace, span))
+
+    def _each(self, table: Callable[[Trace], pd.DataFrame]) -> pd.DataFrame:
+        import pandas as pd
+
+        found = []
+        for name, trace in self.traces.items():
+            frame = table(trace)
+            for column in set(MOMENTS) & set(frame.columns):
+                frame[column] -= self.zero / 1_000
+            frame.insert(0, "trace", name)
+            found.append(frame)
+        whole = pd.concat(found, ignore_index=True)
+        whole["trace"] = pd.Categorical(whole["trace"], categories=list(self.traces))
+        return whole
+
+    def check_by(self, by: Any) -> None:
+        if by not in BYS:
+            raise ValueError(f"by={by!r}; it is one of {', '.join(BYS)}")
+
+    def __repr__(self) -> str:
+        """The first line of each one's summary."""
+        return "\n".join(f"{name}: {trace!r}" for name, trace in self.traces.items())
+
+
+def _check(traces: Any) -> None:
+    if isinstance(traces, Mapping) and traces and all(isinstance(each, Trace) for each in traces.values()):
+        return
+    wrong = (
+        [each for each in traces.values() if not isinstance(each, Trace)]
+        if isinstance(traces, Mapping)
+        else [traces]
+    )
+    found = f"a {type(wrong[0]).__name__}" if wrong else "none"
+    raise TypeError(f'an overlay is of traces by name, as in Overlay({{"real": a.trace}}); here is {found}')

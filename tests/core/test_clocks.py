@@ -1,0 +1,211 @@
+"""Another's clock is never further off than is said, whatever messages take, as long as clocks drift no faster."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.clocks import KEPT, MILLION, RATE, Clock, Estimate, Exchange, Reading, drift, reading
+
+S = 1_000_000_000
+MS = 1_000_000
+
+
+class Step(NamedTuple):
+    """Until the next exchange, and what it takes; `drifts`: of each of these, from -1 to 1, how much of what the rate
+    allows their clock gains meanwhile."""
+
+    pause: int
+    there: int
+    think: int
+    back: int
+    drifts: tuple[float, float, float, float]
+
+
+def spans(most: int) -> st.SearchStrategy[int]:
+    return st.one_of(st.integers(0, most), st.integers(0, 1000))
+
+
+drifts = st.one_of(st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-1, 1))
+steps = st.builds(
+    Step, spans(100 * S), spans(S), spans(S), spans(S), st.tuples(drifts, drifts, drifts, drifts)
+)  # fmt: skip
+
+
+class Two:
+    """Our clock and theirs, of which the test knows all."""
+
+    def __init__(self, offset: int, rate: int = RATE) -> None:
+        self.ours, self.offset, self.rate = 0, offset, rate
+        self.truth = {0: offset}  # by our time
+
+    def go(self, time: int, part: float) -> tuple[int, int]:
+        """So long; then (ours, theirs)."""
+        self.ours += time
+        allowed = time * self.rate // MILLION
+        self.offset += max(-allowed, min(allowed, round(part * allowed)))
+        self.truth[self.ours] = self.offset
+        return self.ours, self.ours + self.offset
+
+    def exchange(self, step: Step) -> Exchange:
+        asked, _ = self.go(step.pause + 1, step.drifts[0])
+        _, received = self.go(step.there, step.drifts[1])
+        _, sent = self.go(step.think, step.drifts[2])
+        answered, _ = self.go(step.back, step.drifts[3])
+        return Exchange(asked, received, max(received, sent), answered)
+
+
+def wrong(clock: Clock, truth: dict[int, int]) -> list[tuple[int, int, Estimate | None]]:
+    found = [(at, offset, clock.at(at)) for at, offset in truth.items()]
+    return [each for each in found if each[2] is None or abs(each[1] - each[2].offset) > each[2].bound]
+
+
+@given(st.integers(-(10**18), 10**18), st.lists(steps, min_size=1, max_size=40), st.integers(4, 64))
+def test_the_true_offset_is_within_the_bound_at_all_times(offset: int, many: list[Step], kept: int) -> None:
+    two, clock = Two(offset), Clock(kept=kept)
+    for step in many:
+        clock.heard(two.exchange(step))
+        assert wrong(clock, two.truth) == []
+    assert clock.jumps == 0
+    assert len(clock.readings) <= kept
+    two.go(1000 * S, 1.0)
+    assert wrong(clock, two.truth) == []
+
+
+@given(st.lists(steps, min_size=1, max_size=30), spans(300 * S))
+def test_no_exchange_makes_less_known(many: list[Step], ours: int) -> None:
+    two, clock = Two(0), Clock()
+    last: Estimate | None = None
+    rounded = len(many) + 1  # a nanosecond at each reading on the way
+    for step in many:
+        exchange = two.exchange(step)
+        clock.heard(exchange)
+        known, alone = clock.at(ours), reading(exchange)
+        assert known is not None
+        assert known.bound <= (alone.high - alone.low + 1) // 2 + drift(ours - alone.at, RATE) + rounded
+        assert last is None or known.bound <= last.bound + rounded
+        last = known
+
+
+@given(st.lists(steps, min_size=1, max_size=30), spans(300 * S))
+def test_two_readings_say_all_that_all_of_them_do(many: list[Step], ours: int) -> None:
+    two, clock = Two(5), Clock()
+    for step in many:
+        clock.heard(two.exchange(step))
+    low = max(each.low - drift(ours - each.at, RATE) for each in clock.readings)
+    high = min(each.high + drift(ours - each.at, RATE) for each in clock.readings)
+    known = clock.at(ours)
+    assert known is not None
+    # A part of a nanosecond is rounded up at each reading on the way.
+    assert 0 <= 2 * known.bound - (high - low) <= 2 * (len(clock.readings) + 1)
+
+
+@given(st.lists(steps, min_size=1, max_size=30))
+def test_who_gets_the_readings_knows_the_same(many: list[Step]) -> None:
+    two, clock = Two(-7), Clock()
+    for step in many:
+        clock.heard(two.exchange(step))
+    again = Clock.restored(clock.readings, clock.since, clock.rate)
+    assert [again.at(at) for at in two.truth] == [clock.at(at) for at in two.truth]
+
+
+def test_of_several_exchanges_the_quick_ones_count() -> None:
+    clock = Clock()
+    # The way there was slow: their clock seems to be 0.7 ms ahead.
+    clock.heard(Exchange(0, 1_700_000, 1_700_000, 2 * MS))
+    assert clock.at(MS) == Estimate(700_000, 1_000_200)
+    clock.heard(Exchange(3 * MS, 3_030_000, 3_030_000, 3_060_000))
+    known = clock.at(3_030_000)
+    assert known is not None
+    assert (known.offset, known.bound) == (0, 30_006)
+    clock.heard(Exchange(4 * MS, 7 * MS, 7 * MS, 9 * MS))  # slow again: nothing is lost by it
+    later = clock.at(9 * MS)
+    assert later is not None
+    assert later.bound == 30_006 + drift(9 * MS - 3_030_000, RATE)
+
+
+def test_the_bound_grows_until_the_next_exchange() -> None:
+    clock = Clock(rate=200)
+    clock.heard(Exchange(0, 50, 50, 100))
+    known = [clock.at(50 + seconds * S) for seconds in (0, 1, 5)]
+    assert [each.bound for each in known if each] == [51, 200_051, 1_000_051]
+
+
+def test_a_clock_that_jumps_is_begun_anew_and_nothing_is_said_of_before() -> None:
+    clock = Clock()
+    clock.heard(Exchange(0, 50, 50, 100))
+    clock.heard(Exchange(S, S + 5 * S, S + 5 * S, S + 100))
+    assert clock.jumps == 1
+    assert clock.at(S - 1) is None
+    known = clock.at(S + 50)
+    assert known is not None
+    assert abs(known.offset - 5 * S) <= known.bound <= 100
+
+
+def test_a_clock_that_runs_off_too_fast_is_noticed() -> None:
+    two, clock = Two(0, rate=10 * RATE), Clock()
+    for _ in range(10):
+        clock.heard(two.exchange(Step(S, 1000, 1000, 1000, (1.0, 1.0, 1.0, 1.0))))
+    assert clock.jumps == 9
+
+
+def test_after_another_clock_has_taken_its_place_only_what_is_new_counts() -> None:
+    clock = Clock()
+    clock.heard(Exchange(0, 50, 50, 100))
+    clock.forget(200)
+    assert clock.at(50) is clock.at(300) is None
+    with pytest.raises(ValueError, match="older than what is to be known"):
+        clock.heard(Exchange(150, 50, 50, 260))
+    clock.heard(Exchange(300, 50, 50, 400))
+    assert clock.at(350) == Estimate(-300, 51)
+    assert clock.at(100) is None
+
+
+@pytest.mark.parametrize(
+    ("exchange", "says"),
+    [
+        (Exchange(100, 50, 50, 99), "before its question"),
+        (Exchange(0, 60, 50, 100), "before its question"),
+        (Exchange(0, 0, 200, 100), "longer there than here"),
+        (Exchange(0, -(10**30), 10**30, 100), "longer there than here"),
+    ],
+)
+def test_what_no_two_clocks_can_have_said_is_refused_and_changes_nothing(
+    exchange: Exchange, says: str
+) -> None:
+    clock = Clock()
+    clock.heard(Exchange(-100, 50, 50, -20))
+    before = list(clock.readings)
+    with pytest.raises(ValueError, match=says):
+        clock.heard(exchange)
+    assert clock.readings == before
+
+
+def test_an_exchange_is_heard_once() -> None:
+    clock = Clock()
+    clock.heard(Exchange(0, 50, 50, 100))
+    with pytest.raises(ValueError, match="older than one that has been heard"):
+        clock.heard(Exchange(0, 50, 50, 100))
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [[Reading(5, 0, 1), Reading(5, 0, 1)], [Reading(9, 0, 1), Reading(5, 0, 1)], [Reading(0, 2, 1)]],
+)
+def test_what_are_no_readings_is_refused(readings: list[Reading]) -> None:
+    with pytest.raises(ValueError, match="no readings"):
+        Clock.restored(readings)
+
+
+def test_readings_of_hours_are_few_and_the_latest_are_dense() -> None:
+    two, clock = Two(0), Clock()
+    for _ in range(10 * KEPT):
+        clock.heard(two.exchange(Step(4 * S, 50_000, 1000, 50_000, (0.0, 0.0, 0.0, 0.0))))
+    assert len(clock.readings) <= KEPT
+    lately = clock.readings[-KEPT // 4 :]
+    assert all(b.at - a.at < 5 * S for a, b in pairwise(lately))
+    assert wrong(clock, two.truth) == []

@@ -226,13 +226,14 @@ class Client:
             self._call(Cancel(run), now)
 
     def waited(self, run: int, now: int) -> None:
-        """The user's code was waiting for this run's end and goes on: the next call depends on it."""
+        """The user's code was waiting for this run's end, and could go on from `now` on: the next call depends on it.
+        It may be told later than that; what he did since the last of such times is his thinking."""
         if run in self._runs or not 0 < run <= self._last["run"]:
             raise Illegal(f"run {run} has not ended; say that it was waited for after its RunEnded")
         self._waited[run] = None
         while len(self._waited) > self.limits.max_runs:
             del self._waited[next(iter(self._waited))]
-        self._since = now
+        self._since = now if self._since is None else max(self._since, now)
 
     def landed(self, request: int, blame: Blame | None) -> bool:
         """Contents of a get have come, or will not. Whether they are asked for again: see `persistent`."""

@@ -52,15 +52,15 @@ log = logging.getLogger("seaway")
 
 class Fetch:
     """A get under way. `left`: whoever waited for it was interrupted. `rows`: that are meant, of what an irregular
-    computation made; -1: all."""
+    computation made; -1: all. `at`: when it was over."""
 
-    __slots__ = ("blame", "buffer", "left", "over", "request", "rows")
+    __slots__ = ("at", "blame", "buffer", "left", "over", "request", "rows")
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer, self.request = buffer, 0
         self.over = self.left = False
         self.blame: Blame | None = None
-        self.rows = -1
+        self.rows = self.at = -1
 
 
 class Caller:
@@ -79,7 +79,7 @@ class Caller:
         self._transfers: dict[int, int] = {}  # that bring what a get asked for -> its request
         self._dropped: deque[Buffer] = deque()
         self._dropped_bytes = 0
-        self._waited: dict[int, Run] = {}  # ends that the user waited for since the last call
+        self._waited: dict[int, tuple[Run, int]] = {}  # since the last call, and until when
         self.failed: list[Run] = []
         self.closed = False
 
@@ -257,6 +257,8 @@ class Caller:
             fetch.left = True
             self._keep(fetch)
         self._waited_for(buffers)
+        for fetch in fetches:
+            self._waited_until(fetch.buffer.run, fetch.at)
 
     def _keep(self, fetch: Fetch) -> None:
         """What has come, if it has; what comes when nobody waits for it any more is there for the next who asks."""
@@ -302,7 +304,7 @@ class Caller:
 
     def wait_run(self, run: Run) -> None:
         self._wait(lambda: run.done, f"run {run.number} of {run.program!r}")
-        self._waited[run.number] = run
+        self._waited_until(run, run.ended_at)
 
     def poll(self) -> None:
         self.flush()
@@ -323,14 +325,21 @@ class Caller:
 
     def _waited_for(self, buffers: Sequence[Buffer]) -> None:
         for buffer in buffers:
-            if buffer.run is not None:
-                self._waited[buffer.run.number] = buffer.run
+            self._waited_until(buffer.run, buffer.ready_at)
+
+    def _waited_until(self, run: Run | None, at: int) -> None:
+        """The user could go on when what he waited for was here, be it that he asks for it later."""
+        if run is not None:
+            self._waited[run.number] = run, max(at, self._waited.get(run.number, (run, -1))[1])
 
     def _tell_waited(self, client: Persistent, now: int) -> None:
-        """Which ends the next call depends on: with that, a recorded session can be replayed under another policy."""
-        for number in [number for number, run in self._waited.items() if run.done]:
-            del self._waited[number]
-            client.waited(number, now)
+        """Which ends the next call depends on, and since when there was nothing more to wait for: with that, a recorded
+        session can be done again under another policy. Told with the call: no message of its own, and no lock."""
+        ahead = now - self.now()  # core's clock may have begun before the session's
+        for number, (run, at) in list(self._waited.items()):
+            if run.done:
+                del self._waited[number]
+                client.waited(number, ahead + max(at, run.ended_at))
 
     # --- giving back --------------------------------------------------------------------------------------
 
@@ -423,7 +432,7 @@ class Caller:
     def _fetched(self, request: int, blame: Blame | None) -> None:
         fetch = self._fetches.pop(request, None)
         if fetch is not None:
-            fetch.over, fetch.blame = True, blame
+            fetch.over, fetch.blame, fetch.at = True, blame, self._port.now()
             self._keep(fetch)
 
     # --- the end ------------------------------------------------------------------------------------------

@@ -6,13 +6,16 @@ you commit them. Text has to stay the same; pictures have to be there.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from matplotlib import image
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parent.parent
@@ -39,7 +42,15 @@ def sections(notebook: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 def pictures(cells: list[Any]) -> int:
-    return sum("image/png" in output.get("data", {}) for cell in cells for output in cell.outputs)
+    """That show something."""
+    found = [output.get("data", {}).get("image/png") for cell in cells for output in cell.outputs]
+    return sum(drawn(base64.b64decode(each)) > 0.01 for each in found if each)
+
+
+def drawn(png: bytes) -> float:
+    """What part of it is not white."""
+    pixels = image.imread(BytesIO(png), format="png")[:, :, :3]
+    return float((pixels < 0.99).any(axis=2).mean())
 
 
 def texts(notebook: Any) -> list[str]:
@@ -87,7 +98,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_are_notebooks() -> None:
-    assert {"utilisation", "policies", "pipeline"} <= {path.stem for path in NOTEBOOKS}
+    assert {"utilisation", "policies", "pipeline", "one_core"} <= {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -12,6 +12,9 @@ from .replaying import _policy
 from .simulate import _weights
 
 if TYPE_CHECKING:
+    from sim.hardware import Setup
+    from sim.profiles import Profile
+
     from ..whatif.settings import Settings
     from ..whatif.workload import Workload
 
@@ -48,28 +51,30 @@ def add(commands: Any) -> None:
     )
     how = parser.add_argument_group("how it is run")
     how.add_argument(
-        "--profile", default="seaway", help="host costs: seaway, paper, or a TOML file (default: seaway)"
+        "--profile",
+        default="",
+        help="host costs: seaway, paper, or a TOML file (default: what the cluster file measured, else seaway)",
     )
     how.add_argument("--open-loop", action="store_true",
                      help="calls come when they came; else whoever waited for runs waits here, too")  # fmt: skip
     how.add_argument("--measured", default="", metavar="FILE.toml",
-                     help="a cluster file of the recorded cluster: its network, and who shares cores")  # fmt: skip
+                     help="a cluster file of the recorded cluster, as `seaway calibrate` writes it: its network, who "
+                          "shares cores, what messages cost")  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep the table (CSV, Parquet) and a plot")
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     from sim import hardware
-    from sim.profiles import profile
 
     from ..whatif import durations, report, running, settings, workload
     from ..wording import plural
 
-    costs = profile(given.profile)
-    recorded = workload.read(given.log, policy=_policy(given.recorded_policy), partial=given.partial)
     known = hardware.load(given.measured) if given.measured else None
+    costs = _profile(given, known)
+    recorded = workload.read(given.log, policy=_policy(given.recorded_policy), partial=given.partial)
     same = settings.as_recorded(recorded, costs, known)._replace(open_loop=given.open_loop)
-    changed = _changed(given, recorded, costs, known)
+    changed = _changed(given, recorded, known)
     for each in changed:
         settings.check(recorded, each)
     took = durations.measured(recorded)
@@ -89,7 +94,15 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _changed(given: argparse.Namespace, recorded: Workload, costs: Any, known: Any) -> list[Settings]:
+def _profile(given: argparse.Namespace, *setups: Setup | None) -> Profile:
+    """What is asked for; else what the first of these files says that hosts cost there."""
+    from sim.profiles import profile
+
+    found = next((setup.profile for setup in setups if setup is not None and setup.profile is not None), None)
+    return found if found is not None and not given.profile else profile(given.profile or "seaway")
+
+
+def _changed(given: argparse.Namespace, recorded: Workload, known: Setup | None) -> list[Settings]:
     """One for each policy; one for the rest, if there is no policy and anything else is changed."""
     from sim import hardware
 
@@ -105,6 +118,7 @@ def _changed(given: argparse.Namespace, recorded: Workload, costs: Any, known: A
         )
     else:
         setup = changed_setup(recorded.cluster, given.hosts, given.islands, known)
+    costs = _profile(given, setup, known)
     config = config_of(
         recorded, setup, costs, window=given.window, early=given.early, fanout=given.fanout,
         same_cluster=setup.cluster == recorded.cluster,

@@ -1,10 +1,9 @@
 """How long computations took on their devices, from a record: without waits for peers, inputs, messages or an order.
 
-A controller hears when a gang has ended, and not when it began. Of one that stood in its devices' queue behind another,
-its beginning is known: when that one ended. Such samples are counted, and no others; gangs that were reported in one
-message share their time evenly. The mean counts, not the median: what a report was late, the next gang's sample lacks.
-Samples of more than `STALL` times the median are stalls, and left out. A computation that never stood behind another
-has its stated cost, but no more than the shortest time in which it was ever over.
+A controller hears when a gang has ended, and not when it began: which gangs show what they took, and how, is
+`core.spacing`. The mean counts, not the median: what a report was late, the next gang's sample lacks. Samples of more
+than `STALL` times the median are stalls, and left out. A computation that never stood behind another has its stated
+cost, but no more than the shortest time in which it was ever over.
 
 A computation is known by its key and by how many devices it ran on.
 """
@@ -12,13 +11,12 @@ A computation is known by its key and by how many devices it ran on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 from statistics import median
 from typing import NamedTuple
 
 import msgspec
 
-from core import spans
+from core import spacing, spans
 from core.messages import Register, Submit
 from core.program import Computation, Node, Program
 from core.trace import FAILED, PLACEHOLDER
@@ -26,7 +24,6 @@ from sim.kernels import Kernel
 
 from .workload import Workload
 
-NEVER = -1
 STALL = 100
 Which = tuple[str, int]  # a computation's key, and devices
 
@@ -39,36 +36,26 @@ class Took(NamedTuple):
     runs: int  # executions in the record
 
 
-class Gang(NamedTuple):
-    ended: int
-    entered: int
-    place: int
-    which: Which | None
-    failed: bool
+Gang = spacing.Over[Which]
 
 
 def measured(recorded: Workload) -> dict[Which, Took]:
     """Of every computation that any program of the workload has, in the order of programs."""
-    gangs = sorted(_gangs(recorded), key=lambda gang: gang.ended)
-    deep: dict[Which, list[int]] = {}
-    every: dict[Which, list[int]] = {}
-    for which, took, is_deep in _samples(recorded, gangs):
-        every.setdefault(which, []).append(took)
-        if is_deep:
-            deep.setdefault(which, []).append(took)
+    gangs = list(_gangs(recorded))
+    seen = spacing.taken(gangs, recorded.trace.places)
     counts = executions(recorded)
     fastest: dict[Which, int] = {}
     for gang in gangs:
-        if gang.which is not None and not gang.failed:
+        if gang.what is not None and not gang.failed:
             took = gang.ended - gang.entered
-            fastest[gang.which] = min(took, fastest.get(gang.which, took))
+            fastest[gang.what] = min(took, fastest.get(gang.what, took))
     found: dict[Which, Took] = {}
     for person in recorded.people:
         for _, program in person.programs():
             for which, does in computations(program):
                 if which in found:
                     continue
-                mine = deep.get(which) or every.get(which, [])
+                mine = seen.get(which, [])
                 cost = _mean(mine) if mine else min(does.cost, fastest.get(which, does.cost))
                 found[which] = Took(does.name, which[1], cost, len(mine), counts.get(which, 0))
     return found
@@ -78,8 +65,8 @@ def executions(recorded: Workload) -> dict[Which, int]:
     """How often each was executed; those that failed do not count."""
     counts: dict[Which, int] = {}
     for gang in _gangs(recorded):
-        if gang.which is not None and not gang.failed:
-            counts[gang.which] = counts.get(gang.which, 0) + 1
+        if gang.what is not None and not gang.failed:
+            counts[gang.what] = counts.get(gang.what, 0) + 1
     return counts
 
 
@@ -163,34 +150,3 @@ def _steps(program: Program) -> dict[tuple[str, int], Which | None]:
         step = (node.name, which[1])
         found[step] = which if found.get(step, which) == which else None
     return found
-
-
-def _samples(recorded: Workload, gangs: list[Gang]) -> Iterator[tuple[Which, int, bool]]:
-    """(which, how long, whether two were ahead when it came: then no message was on its way when its turn was).
-    `gangs`: in the order in which they ended."""
-    last: dict[int, int] = {}  # place -> when the last gang there ended
-    earlier: dict[int, int] = {}  # and the last but one
-    for ended, together in groupby(gangs, lambda gang: gang.ended):
-        by_place: dict[int, list[Gang]] = {}
-        for gang in together:
-            by_place.setdefault(gang.place, []).append(gang)
-        for place, group in by_place.items():
-            begun = last.get(place, NEVER)
-            behind = all(gang.entered < begun and not gang.failed for gang in group)
-            alike = len({gang.which for gang in group}) == 1  # of others nobody knows which took how long
-            which = group[0].which
-            if which is not None and behind and alike:
-                if not _disturbed(recorded, place, {**last, **dict.fromkeys(by_place, ended)}, begun):
-                    deep = all(gang.entered < earlier.get(place, NEVER) for gang in group)
-                    yield from [(which, (ended - begun) // len(group), deep)] * len(group)
-        for place in by_place:
-            earlier[place], last[place] = last.get(place, NEVER), ended
-
-
-def _disturbed(recorded: Workload, place: int, last: dict[int, int], begun: int) -> bool:
-    """Somebody else has had some of these devices since."""
-    places = recorded.trace.places
-    return any(
-        other != place and ended > begun and spans.overlap(places[other].devices, places[place].devices)
-        for other, ended in last.items()
-    )

@@ -5,10 +5,10 @@ calls when the time has passed that he then thought. Open loop: each call is mad
 
     submit --think--> submit, waited for runs 3, 4 --(3 and 4 have ended here)--think--> submit ...
 
-Thinking includes what the call itself costs the client: a call is charged once. A library that says only when it calls
-that it had waited tells of no thinking after it; then what passed between the end and the call, as the controller saw
-it, less what the model takes for the message there and the call back, is held to be thinking. So it is for calls that
-say nothing of it, puts and releases.
+Thinking includes what the call itself costs the client: a call is charged once. An older log, whose library told of a
+wait only as of the next call, has no thinking after it; then what passed between the end and the call, as the
+controller saw it, less what the model takes for the message there and the call back, is held to be thinking. So it is
+for calls that say nothing of it, puts and releases.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from core import messages as m
 from core.errors import Impossible
 from core.persistent import Persistent
 from core.session import Blocked
+from core.transfer import CHUNK
 from sim.errors import Stuck
-from sim.simulation import Simulation, Times
+from sim.simulation import MIB, Simulation, Times
 
 from .durations import Took, Which, kernels, told_apart
 from .settings import Settings, check
@@ -43,9 +44,11 @@ class World:
 def run(recorded: Workload, settings: Settings, took: dict[Which, Took]) -> World:
     check(recorded, settings)
     times = Times(pcie_latency=settings.setup.chips[0].pcie_latency, compile=recorded.compiling)
+    measured = settings.setup.profile is not None  # and then with contents in pieces as they were
     sim = Simulation(
-        settings.setup, policy=settings.make, profile=settings.profile, config=settings.config, times=times
-    )
+        settings.setup, policy=settings.make, profile=settings.profile, config=settings.config, times=times,
+        chunk=CHUNK if measured else 16 * MIB,
+    )  # fmt: skip
     sim.kernels.update(kernels(took))
     ways = Ways.of(sim)
     weights = settings.weights or tuple(person.weight for person in recorded.people)

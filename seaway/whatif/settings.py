@@ -71,7 +71,8 @@ def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
 def changed_setup(
     cluster: Cluster, hosts: int | None, islands: int | None, known: Setup | None = None
 ) -> Setup:
-    """The recorded one with more or fewer hosts on each island, or with more or fewer islands."""
+    """The recorded one with more or fewer hosts on each island, or with more or fewer islands; what is `known` of its
+    hosts' costs still holds."""
     if islands is None and hosts is None:
         return setup_of(cluster, known)
     entries: list[dict[str, Any]] = _table(cluster, kinds=True)["island"]
@@ -85,7 +86,8 @@ def changed_setup(
         overrides["islands"] = islands
         name = entries[0]["name"]
         entries = [{**entries[0], "name": name[:-1] if name[-1:] == "0" else name}]
-    return hardware.load({"name": "recorded", "island": entries}, **overrides)
+    found = hardware.load({"name": "recorded", "island": entries}, **overrides)
+    return found if known is None else msgspec.structs.replace(found, profile=known.profile)
 
 
 def _table(cluster: Cluster, kinds: bool) -> dict[str, Any]:

@@ -38,7 +38,16 @@ def traced(*gangs: Gang) -> Trace:
         ((Gang(0, 50),), {}),  # how long it was on its way, nobody knows
         ((Gang(0, 50), Gang(1, 80), Gang(2, 100)), {"f": (2, 25)}),
         ((Gang(0, 50), Gang(60, 80)), {}),  # the devices had nothing to do before it came
-        ((Gang(0, 50), Gang(1, 80), Gang(2, 80), Gang(3, 80, "g")), {"f": (2, 10), "g": (1, 10)}),
+        ((Gang(0, 50), Gang(1, 80), Gang(2, 80)), {"f": (2, 15)}),  # told of together
+        ((Gang(0, 50), Gang(1, 80), Gang(2, 80, "g")), {}),  # and who took how long, nobody knows
+        # Behind one alone, the devices may have been idle until it came: five times 60, and three times 20.
+        (
+            (
+                *(Gang(max(0, 60 * at - 1), 60 * at + 60) for at in range(5)),
+                *(Gang(299, 320 + 20 * at) for at in range(4)),
+            ),
+            {"f": (3, 20)},
+        ),
         ((Gang(0, 50), Gang(1, 80, failed=True), Gang(2, 100)), {"f": (1, 20)}),
         ((Gang(0, 50), Gang(0, 70, "g", 1), Gang(1, 80)), {"f": (1, 30)}),  # other devices
         ((Gang(0, 50), Gang(0, 70, "g", 2), Gang(1, 80)), {}),  # which have had these meanwhile

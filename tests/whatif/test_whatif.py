@@ -301,8 +301,17 @@ def test_the_command_lays_worlds_side_by_side(
     here = f"{tmp_path / 'mine.py'}:Mine"
     assert main(["whatif", log, "--policy", here, "--dispatch", "sequential", "--open-loop"]) == 0
     assert "; open loop, profile seaway" in capsys.readouterr().out
+    mine = tmp_path / "mine.toml"
+    shape = '[[island]]\nname = "i"\nhosts = {}\nper_host = 2\n'
+    mine.write_text(
+        shape.format(2) + '[profile]\nlike = "seaway"\nstatus = "measured"\ncosts = {receive = "9 ms"}\n'
+    )
+    assert main(["whatif", log, "--measured", str(mine), "--policy", "fifo", "--hosts", "3"]) == 0
+    measured = capsys.readouterr().out
+    assert "closed loop, profile mine (measured)" in measured
+    assert "makespan +0.0%" not in measured, "hosts cost more there"
     other = tmp_path / "other.toml"
-    other.write_text('[[island]]\nname = "i"\nhosts = 3\nper_host = 2\n')
+    other.write_text(shape.format(3))
     assert main(["whatif", log, "--measured", str(other)]) == 1
     assert "[(3, 2)], and the recorded one [(2, 2)]: they are not the same" in capsys.readouterr().err
 

@@ -1,0 +1,43 @@
+"""What gangs took is seen of those that stood in a queue: best of those that stood behind two."""
+
+from __future__ import annotations
+
+from core.spacing import Over, Sample, samples, taken
+from core.trace import TracedPlace
+
+PLACES = {0: TracedPlace(0, ((0, 4),), 2, 0), 1: TracedPlace(0, ((2, 6),), 2, 0)}
+
+
+def gang(entered: int, ended: int, what: str | None = "f", place: int = 0, failed: bool = False) -> Over[str]:
+    return Over(ended, entered, place, what, failed)
+
+
+def test_one_that_stood_behind_two_is_deep_and_one_behind_one_is_not() -> None:
+    queue = [gang(0, 50), gang(40, 80), gang(45, 110), gang(100, 120), gang(130, 150)]
+    assert list(samples(queue, PLACES)) == [
+        Sample("f", 30, False),
+        Sample("f", 30, True),
+        Sample("f", 10, False),
+    ], "the first and the last came to idle devices"
+
+
+def test_enough_deep_ones_are_believed_alone_and_fewer_with_the_others() -> None:
+    """Shallow ones have the way of their messages in them: here 90."""
+    shallow = [gang(max(0, 100 * at - 1), 100 * at + 100) for at in range(4)]
+    burst = [gang(399, 410 + 10 * at) for at in range(4)]
+    assert taken(shallow + burst, PLACES) == {"f": [10, 10, 10]}
+    assert taken(shallow + burst[:3], PLACES) == {"f": [100, 100, 100, 10, 10, 10]}
+
+
+def test_nothing_is_made_of_what_nobody_knows() -> None:
+    first = gang(0, 50)
+    assert not list(samples([first, gang(1, 80, None)], PLACES)), "what it ran"
+    assert not list(samples([first, gang(1, 80, failed=True)], PLACES)), "how far it came"
+    assert not list(samples([gang(0, 50, place=7), gang(1, 80, place=7)], PLACES)), "where it was"
+    assert not list(samples([first, gang(1, 80), gang(2, 80, "g")], PLACES)), "which of them took how long"
+    assert not list(samples([first, gang(0, 70, "g", 1), gang(1, 80)], PLACES)), "when its devices were free"
+
+
+def test_their_order_does_not_matter() -> None:
+    queue = [gang(0, 50), gang(1, 80), gang(2, 100), gang(3, 130, "g")]
+    assert taken(reversed(queue), PLACES) == taken(queue, PLACES) == {"f": [30, 20], "g": [30]}

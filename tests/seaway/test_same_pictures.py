@@ -1,0 +1,354 @@
+"""One program on real devices and in simulation: every table and every picture is made of either trace by the same
+line, has the same columns of the same types, and shows something; and several traces lie over each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import image
+from matplotlib.figure import Figure
+
+import seaway as sw
+from core.trace import Trace as CoreTrace
+from seaway.trace import Overlay, Trace, style
+from seaway.trace.busy import BYS
+
+from . import traces
+
+WEIGHTS = {"ann": 1, "bob": 2, "cat": 4}
+ALL = sw.slice(mesh={"d": 4}, name="all")
+SPLIT = ALL.sharding("d")
+
+
+def part(name: str, fn: Callable[[Any], Any]) -> Any:
+    return sw.jit(fn, devices=ALL, in_shardings=SPLIT, out_shardings=SPLIT, cost="2ms", name=name)
+
+
+grow, bound = part("grow", lambda x: x + 1.0), part("bound", lambda x: x / jnp.abs(x).max())
+
+
+@sw.program
+def step(x: Any) -> Any:
+    return bound(grow(x))
+
+
+def user(runs: int) -> None:
+    x = step(sw.put(np.ones((8, 8), np.float32), devices=ALL, sharding=SPLIT)).block_until_ready()
+    ahead = deque[Any]()
+    for _ in range(runs):
+        x = step(x)
+        ahead.append(x)
+        if len(ahead) > 2:
+            ahead.popleft().block_until_ready()
+    x.block_until_ready()
+
+
+def everybody() -> None:
+    for task in [sw.spawn(user, 5 * weight, name=name, weight=weight) for name, weight in WEIGHTS.items()]:
+        task.result()
+
+
+SHAPE: Any = {"hosts": 2, "devices_per_host": 2, "policy": "stride"}
+SESSIONS: dict[str, Callable[[], sw.Session]] = {
+    "real CPU devices": lambda: sw.local(**SHAPE),
+    "real timed devices": lambda: sw.local(**SHAPE, platform="timed"),
+    "simulated": lambda: sw.simulate(
+        {"island": [{"hosts": 2, "per_host": 2}]}, policy="stride", progress=False
+    ),
+}
+
+
+@cache
+def run(where: str) -> Trace:
+    """The same objects in each of them, once."""
+    with SESSIONS[where]() as session:
+        everybody()
+        found: Trace = session.trace  # while there are hosts who can be asked for what they saw
+    return found
+
+
+@pytest.fixture(params=SESSIONS, ids=lambda each: each.replace(" ", "-"), name="trace")
+def _trace(request: pytest.FixtureRequest) -> Trace:
+    return run(request.param)
+
+
+# --- everything that there is -----------------------------------------------------------------------------
+
+FRAMES: dict[str, Callable[[Any], pd.DataFrame]] = {
+    "gangs": lambda t: t.gangs(),
+    "hosts": lambda t: t.hosts(),
+    "steps": lambda t: t.steps(),
+    "runs": lambda t: t.runs(),
+    "clients": lambda t: t.clients(),
+    "shares": lambda t: t.shares(bins=4),
+    "transfers": lambda t: t.transfers(),
+    "memory": lambda t: t.memory(),
+    "intervals": lambda t: t.intervals(),
+} | {f"utilization by {by}": lambda t, by=by: t.utilization(by, bins=5) for by in BYS}
+OF_ONE: dict[str, Callable[[Trace], pd.DataFrame]] = {
+    "gangs in a window": lambda t: t.gangs(window=t.contended),
+    "runs in a window": lambda t: t.runs(window=("0ms", t.span[1])),
+    "clients in a window": lambda t: t.clients(window=t.contended),
+    "intervals of a sample": lambda t: t.intervals(sample=2),
+    "interval_blocks": lambda t: pd.concat(t.interval_blocks(rows=50)),
+    "utilization of a device": lambda t: t.utilization("device", devices=[1]),
+}
+PICTURES: dict[str, Callable[[Any], Figure]] = {
+    "plot": lambda t: t.plot(),
+    "plot by step": lambda t: t.plot(color="step", rows=2),
+    "plot_utilization": lambda t: t.plot_utilization(),
+    "plot_utilization of hosts": lambda t: t.plot_utilization("host"),
+    "plot_utilization of all": lambda t: t.plot_utilization("total", bins=20),
+    "plot_shares": lambda t: t.plot_shares(),
+    "plot_shares over time": lambda t: t.plot_shares(bins=5),
+}
+OTHERS = {
+    "perfetto",
+    "save",
+    "load",
+    "summary",
+    "sample",
+    "machines",
+    "origin",
+    "since",
+    "span",
+    "contended",
+    "facts",
+}
+
+
+def names(calls: dict[str, Any]) -> set[str]:
+    return {call.split()[0] for call in calls}
+
+
+def test_nothing_is_left_out_here() -> None:
+    public = {name for name in vars(Trace) if not name.startswith("_")}
+    assert public - names(FRAMES) - names(OF_ONE) - names(PICTURES) == OTHERS
+    of_several = {name for name in vars(Overlay) if not name.startswith("_")}
+    assert of_several == (names(FRAMES) | names(PICTURES) | {"span", "contended", "edges", "check_by"})
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FRAMES | OF_ONE)
+def test_a_table_has_the_same_columns_wherever_its_trace_is_from(name: str, trace: Trace) -> None:
+    made, like = ((FRAMES | OF_ONE)[name](each) for each in (trace, run("simulated")))
+    assert len(made), "something has happened"
+    assert types(made) == types(like)
+
+
+def types(frame: pd.DataFrame) -> dict[str, str]:
+    """Of columns, in their order. What categories there are is a matter of contents."""
+    return {str(name): str(dtype) for name, dtype in frame.dtypes.items()}
+
+
+def test_a_table_of_nothing_has_the_same_columns_too() -> None:
+    """So tables of several traces can be joined, whichever of them has no rows."""
+    empty = Trace(CoreTrace())
+    for name in ("gangs", "hosts", "runs", "clients", "transfers", "memory", "intervals", "shares"):
+        mine, like = FRAMES[name](empty), FRAMES[name](run("simulated"))
+        assert not len(mine)
+        assert types(mine) == types(like), name
+
+
+def test_what_ran_is_the_same(trace: Trace) -> None:
+    """When and where differs; what was asked for, and that all of it was done, does not."""
+    clients = trace.clients().set_index("client")
+    assert clients["weight"].to_dict() == WEIGHTS
+    assert clients["runs"].to_dict() == {name: 1 + 5 * weight for name, weight in WEIGHTS.items()}
+    assert clients["gangs"].to_dict() == {name: 2 * runs for name, runs in clients["runs"].items()}
+    steps = trace.steps()
+    assert sorted(steps["step"]) == ["bound", "grow"]
+    assert (steps["devices"] == 4).all()
+    assert set(trace.transfers()["step"]) == {"put"}
+    assert trace.memory()["resident_bytes_per_device"].max() >= 64
+    assert sorted(trace.intervals()["device"].unique()) == [0, 1, 2, 3]
+    shares = trace.shares(bins=1)
+    assert shares["got_share"].sum() == pytest.approx(1)
+    assert shares["device_us"].sum() == pytest.approx(
+        trace.clients(window=trace.contended)["device_us"].sum()
+    )
+
+
+def test_times_count_from_the_beginning(trace: Trace) -> None:
+    """A machine's clock may stand at weeks: nobody wants to subtract that in every window."""
+    clients, runs, gangs = trace.clients(), trace.runs(), trace.gangs()
+    assert 0 <= clients["opened_us"].min() < 1_000
+    assert (runs["submitted_us"].min() >= clients["opened_us"].min()).all()
+    assert trace.since == 0
+    assert gangs["ended_us"].max() == pytest.approx(trace.span[1] / 1_000)
+    whole = ("0ms", f"{trace.span[1] // 1_000_000 + 1}ms")
+    assert len(trace.gangs(window=whole)) == len(gangs)
+    hosts = trace.hosts()
+    assert (hosts["ended_us"] <= trace.span[1] / 1_000 + hosts["bound_us"]).all()
+
+
+# --- pictures and files -----------------------------------------------------------------------------------
+
+
+def drawn(figure: Figure) -> float:
+    """What part of a picture has a colour: lines and words of axes have none."""
+    pixels = image.imread(BytesIO(style.png(figure, dpi=60)), format="png")[:, :, :3]
+    return float((np.ptp(pixels, axis=2) > 0.2).mean())
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_shows_something_wherever_its_trace_is_from(name: str, trace: Trace) -> None:
+    figure = PICTURES[name](trace)
+    assert drawn(figure) > 0.005
+    unit = {"ns": 1, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+    for axes in figure.axes:
+        label = axes.get_xlabel()
+        if label.startswith("time ("):
+            low, high = (each * unit[label[6:].split(")")[0]] for each in axes.get_xlim())
+            assert -1_000 <= low < high <= trace.span[1] + 1_000
+
+
+def test_files_are_made_of_either(trace: Trace, tmp_path: Path) -> None:
+    again = Trace.load(trace.save(tmp_path / "run"))
+    for name, make in FRAMES.items():
+        pd.testing.assert_frame_equal(make(again), make(trace), obj=name)
+    events = json.loads(trace.perfetto(tmp_path / "run.json").read_text())["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert {"step/grow", "step/bound"} <= {event["name"] for event in slices}
+    assert 0 <= min(event["ts"] for event in slices) < 60_000_000
+    assert trace.summary() == again.summary()
+    assert "3 clients, 38 runs, 76 gangs on 4 devices" in repr(trace)
+
+
+def test_nothing_ran_has_no_colour() -> None:
+    """So the tests above can fail."""
+    for make in PICTURES.values():
+        assert drawn(make(Trace(CoreTrace()))) < 0.005
+
+
+# --- several over each other ------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[each for each in SESSIONS if each != "simulated"], name="both")
+def _both(request: pytest.FixtureRequest) -> Overlay:
+    return Overlay({"real": run(request.param), "simulated": run("simulated")})
+
+
+def test_an_overlay_s_table_is_that_of_each_of_its_traces(both: Overlay) -> None:
+    own = {"real": both.traces["real"], "simulated": run("simulated")}
+    for name, make in FRAMES.items():
+        table = make(both)
+        assert table.columns[0] == "trace"
+        assert table["trace"].cat.categories.tolist() == ["real", "simulated"]
+        for which, trace in own.items():
+            mine = table[table["trace"] == which].drop(columns="trace")
+            like = make(trace)
+            assert list(mine.columns) == list(like.columns), name
+            if not name.startswith(("utilization", "shares")):  # these have bins of their own
+                assert len(mine) == len(like), name
+                assert mine.select_dtypes("bool").equals(like.select_dtypes("bool").set_index(mine.index))
+    began = both.clients().groupby("trace", observed=True)["opened_us"].max()
+    assert (began < 0).all(), "time 0 is when all had begun to ask"
+
+
+@pytest.mark.parametrize("name", [*PICTURES, "plot_utilization by client", "a window"])
+def test_an_overlay_s_pictures_show_something(name: str, both: Overlay) -> None:
+    more: dict[str, Callable[[Any], Figure]] = {
+        "plot_utilization by client": lambda t: t.plot_utilization("client", bins=10),
+        "a window": lambda t: t.plot(window=("-1ms", "10ms")),
+    }
+    figure = (more | PICTURES)[name](both)
+    assert drawn(figure) > 0.005
+    legends = [axes.get_legend() for axes in figure.axes]
+    said = [axes.get_title(loc="left") for axes in figure.axes]
+    said += [text.get_text() for legend in legends if legend is not None for text in legend.get_texts()]
+    assert any(each.startswith("real") for each in said)
+    assert any(each.startswith("simulated") for each in said)
+    assert figure.axes[-1].get_xlabel().startswith("time since all clients had begun (")
+
+
+def late(trace: CoreTrace, by: int) -> Trace:
+    """The same, by a clock that began so much earlier."""
+    return Trace(trace)._moved(by)
+
+
+def test_clocks_that_differ_lie_over_each_other() -> None:
+    core = traces.shared(gangs=60)
+    one, other = late(core, 0), late(core, 5_000_000_000)
+    assert other.span == tuple(each + 5_000_000_000 for each in one.span)
+    both = Overlay({"one": one, "other": other})
+    for table in (both.gangs(), both.shares(bins=7), both.utilization("client", bins=9), both.memory()):
+        mine, its = (
+            table[table["trace"] == each].drop(columns="trace").reset_index(drop=True)
+            for each in ("one", "other")
+        )
+        pd.testing.assert_frame_equal(mine, its)
+    asked = Overlay({"one": one, "other": other}, zero=lambda trace: trace.span[0] + 1_000_000)
+    assert both.gangs()["started_us"].min() - asked.gangs()["started_us"].min() == pytest.approx(
+        1_000 - (one.contended[0] - one.span[0]) / 1_000
+    )
+    assert len(asked.gangs(window=("0ms", "2ms"))) == len(
+        one.gangs(window=(one.span[0] + 1_000_000, one.span[0] + 3_000_000))
+    ) + len(other.gangs(window=(other.span[0] + 1_000_000, other.span[0] + 3_000_000)))
+    assert not asked.plot().axes[-1].get_xlabel().startswith("time since all"), "it is another time 0"
+
+
+def test_a_name_has_one_colour_in_all_traces() -> None:
+    """Though clients came in another order."""
+    one = Trace(traces.shared({"ann": 1, "bob": 2}, gangs=60))
+    other = Trace(traces.shared({"bob": 2, "ann": 1}, gangs=60))
+    figure = Overlay({"one": one, "other": other}).plot()
+    keys = [
+        {text.get_text().split()[0]: patch.get_facecolor() for text, patch in zip(
+            legend.get_texts(), legend.get_patches(), strict=True)}
+        for axes in figure.axes if (legend := axes.get_legend()) is not None
+    ]  # fmt: skip
+    assert len(keys) == 2
+    assert {name: keys[0][name] for name in ("ann", "bob")} == {
+        name: keys[1][name] for name in ("ann", "bob")
+    }
+    assert keys[0]["ann"] != keys[0]["bob"]
+
+
+def test_the_lines_of_an_overlay_are_the_tables_numbers() -> None:
+    one, other = Trace(traces.shared(gangs=90)), Trace(traces.shared(gangs=90, late=0.3, seed=4))
+    both = Overlay({"one": one, "other": other})
+    (axes,) = both.plot_shares(bins=6).axes
+    table = both.shares(bins=6)
+    drawn_lines = [np.asarray(line.get_ydata()) for line in axes.get_lines()]
+    wanted = [
+        part["got_share"].to_numpy()
+        for _, part in table.groupby(["trace", "client"], sort=False, observed=True)
+    ]
+    np.testing.assert_allclose([each for each in drawn_lines if len(each) == 6], wanted)
+    (axes,) = both.plot_utilization(bins=6).axes
+    busy = both.utilization("total", bins=6)
+    for line, name in zip(axes.get_lines(), ("one", "other"), strict=True):
+        mine = busy[busy["trace"] == name]["busy_fraction"]
+        np.testing.assert_allclose(np.asarray(line.get_ydata())[:-1], mine)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda t: Overlay({}), "here is none"),
+        (lambda t: Overlay([t]), "by name.* here is a list"),  # type: ignore[arg-type]
+        (lambda t: Overlay({"a": t.core}), "by name.* here is a Trace"),
+        (lambda t: Overlay({"a": t}, zero=lambda trace: "1h"), "no unit 'h'"),
+        (lambda t: Overlay({"a": t}, zero=lambda trace: "100s"), "its last gang ends at .*; be before"),
+        (lambda t: Overlay({"a": t}).utilization("weight"), "by='weight'; it is one of"),  # type: ignore[arg-type]
+        (lambda t: Overlay({"a": t}).plot(window=("50ms", "2ms")), "is empty"),
+        (lambda t: Overlay({"a": t}).shares(bins=0), "0 bins"),
+    ],
+)
+def test_what_cannot_be_laid_over_each_other_is_said(make: Callable[[Trace], object], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        make(Trace(traces.shared(gangs=20)))

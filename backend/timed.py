@@ -1,7 +1,8 @@
 """Devices that take the time they are told: the real control plane can be driven at hundreds of hosts on one machine.
 
 A gang takes `cost` nanoseconds on each of its devices, in the order of the launches, and waits for no peer. Contents
-are zeros of the right size. There is no JAX here. Neighbours: `agent`; `devices` is the interface.
+are zeros of the right size. There is no JAX here. Neighbours: `agent`; `devices` is the interface; `alarms`, because
+a loop's timers are up to a millisecond late.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +21,9 @@ from core.place import device_spans
 from core.plan import Gang, Layout, Plan
 from core.resharding import Hosts, Shards, virtual_index
 
+from .alarms import ALARMS
 from .devices import About, Array, Index, Post, World
+from .stamps import Stamps
 
 
 class TimedDevices:
@@ -27,13 +31,16 @@ class TimedDevices:
         self.post: Post = lambda event: None
         self.hosts: Hosts | None = None
         self.failed: Callable[[BaseException], None] = lambda error: None
+        self.stamps = Stamps()
         self._count, self._memory, self._compile_ns = devices, memory, compile_ns
         self._loop = asyncio.get_running_loop()
         self._mine: Sequence[int] = ()
         self._free: dict[int, int] = {}  # device -> when it is free
         self._layouts: dict[int, Layout] = {}
-        self._timers: dict[int, asyncio.TimerHandle] = {}  # gangs under way
+        self._under_way: dict[int, None] = {}  # gangs
+        self._closed = False
         self.gangs = 0
+        ALARMS.enter()
 
     def about(self) -> About:
         return About("timed", "timed", self._count, self._memory)
@@ -53,7 +60,7 @@ class TimedDevices:
     def launch(self, command: e.Launch, plan: Plan) -> None:
         gang = plan.steps[command.step]
         assert isinstance(gang, Gang)
-        now = time.monotonic_ns()
+        now, enqueued = time.monotonic_ns(), self.stamps.now()
         ours = [device for device in self._mine if spans.contains(device_spans(gang.place), device)]
         start = max([now, *(self._free[device] for device in ours)])
         end = start + gang.cost
@@ -66,18 +73,20 @@ class TimedDevices:
         self.gangs += 1
         looks = [plan.slots[slot].layout for slot in gang.outputs]
         sizes = tuple(Shards(look).size[0] for look in looks if look.shape) if gang.irregular else ()
-        self._timers[command.seq] = self._loop.call_later((end - now) / 1e9, self._over, command.seq, sizes)
+        about = command.seq, sizes, command.run, enqueued, gang.collective
+        self._under_way[command.seq] = None
+        ALARMS.at(end, partial(self._over, *about))
 
-    def _over(self, seq: int, sizes: tuple[int, ...]) -> None:
-        """An irregular gang has made as much as it may."""
-        self._timers.pop(seq, None)
+    def _over(self, seq: int, sizes: tuple[int, ...], run: int, enqueued: int, collective: bool) -> None:
+        """In the thread of the alarms. An irregular gang has made as much as it may."""
+        if self._under_way.pop(seq, seq) is not None:
+            return  # it was given up
+        self.stamps.took(seq, run, enqueued, self.stamps.now(), collective)
         self.post(e.Finished(seq, None, sizes))
 
     def abandon(self, seqs: Sequence[int]) -> None:
         for seq in seqs:
-            timer = self._timers.pop(seq, None)
-            if timer is not None:
-                timer.cancel()
+            self._under_way.pop(seq, None)
 
     # --- buffers: their looks, no contents --------------------------------------------------------------------
 
@@ -114,7 +123,10 @@ class TimedDevices:
         pass
 
     def usage(self) -> Mapping[str, int]:
-        return {"buffers": len(self._layouts), "under_way": len(self._timers), "gangs": self.gangs}
+        return {"buffers": len(self._layouts), "under_way": len(self._under_way), "gangs": self.gangs}
 
     def close(self) -> None:
-        self.abandon(tuple(self._timers))
+        self._under_way.clear()
+        if not self._closed:
+            self._closed = True
+            ALARMS.leave()

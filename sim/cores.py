@@ -6,8 +6,10 @@
 
 A core is kept for one thing and all that comes of it; nobody is interrupted. Those who ask at the same nanosecond
 are put in a canonical order, after all else of that nanosecond, so that both fidelities serve the same one first.
-Where processes are Python's, one thread of each works at a time, however many cores there are. What a device computes
-on these cores is no thread of Python's, and comes in slices. Machines on which nobody can wait have no `Cores` at all.
+Where processes are Python's, one thread of each works at a time, however many cores there are; and a user's thread that
+calls again and again lets go of its interpreter only when somebody has waited for that for `SWITCH`, as Python's does.
+What a device computes on these cores is no thread of Python's, and comes in slices. Machines on which nobody can wait
+have no `Cores` at all.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ Order = tuple[int, int]
 
 # Threads of a process, in the order in which they are served at the same nanosecond.
 READ, PASS_ON, ENQUEUE, COMPLETE, CONTENTS, REPORTS, PREPARE, WRITE, CALL, SEND, DEVICE = range(11)
+SWITCH = 5_000_000  # nanoseconds: sys.getswitchinterval()
 THREADS = (
     "read",
     "pass on",
@@ -48,10 +51,12 @@ THREADS = (
 class Ask:
     """`key`: its place among those of the same nanosecond."""
 
-    __slots__ = ("args", "begin", "key", "share")
+    __slots__ = ("args", "begin", "key", "share", "since")
 
-    def __init__(self, key: tuple[Any, ...], share: Share, begin: Callable[..., None], args: Any) -> None:
-        self.key, self.share, self.begin, self.args = key, share, begin, args
+    def __init__(
+        self, key: tuple[Any, ...], share: Share, since: int, begin: Callable[..., None], args: Any
+    ) -> None:
+        self.key, self.share, self.since, self.begin, self.args = key, share, since, begin, args
 
 
 class Cores:
@@ -75,7 +80,8 @@ class Cores:
 
     def ask(self, order: Order, share: Share, begin: Callable[..., None], args: Any) -> None:
         self._count += 1
-        self._new.append(Ask((rank(share.owner.name), share.thread, order, self._count), share, begin, args))
+        key = rank(share.owner.name), share.thread, order, self._count
+        self._new.append(Ask(key, share, self._clock.now, begin, args))
         self._look()
 
     def give_back(self, share: Share, at: int) -> None:
@@ -116,6 +122,11 @@ class Cores:
             ask.begin(*ask.args)
         self._line.extendleft(reversed(left))
 
+    def overdue(self, process: object) -> bool:
+        """Another thread of it has waited for its turn long enough to be given it."""
+        late = self._clock.now - SWITCH
+        return any(ask.share.process == process and ask.since <= late for ask in self._line)
+
 
 class Share:
     """One thread of a process, or a pool of them."""
@@ -132,6 +143,10 @@ class Share:
 
     def give_back(self, at: int) -> None:
         self._cores.give_back(self, at)
+
+    def may_go_on(self) -> bool:
+        """Of a Python thread that has its turn, and does not stop: whether it is still its own."""
+        return self.process is not None and not self._cores.overdue(self.process)
 
     def work(self, order: Order, cost: int, then: Callable[..., object], *args: Any) -> None:
         """Of a pool: take a core for so long, and then call."""

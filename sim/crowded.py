@@ -20,7 +20,7 @@ from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS,
 from .lanes import Lane, Order
 from .network import report_number
 from .processes import DATA, HostProcess
-from .wires import Ends, Together
+from .wires import Together
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -49,8 +49,7 @@ class CrowdedHost(HostProcess):
         self._writers = self._thread(WRITE)
         self._ahead: dict[int, bool] = {}  # gangs that are prepared ahead -> whether that is done
         self._launches: deque[Launching] = deque()
-        python = cores.process_of is not None
-        self._ends = Ends(sim, self, cores) if python else None
+        self._python = cores.process_of is not None
         self._wire = Lane(
             clock, lambda came, now: self.take_all(came[0], came[1].messages, now), self._thread(READ)
         )
@@ -154,10 +153,10 @@ class CrowdedHost(HostProcess):
         return self.serve_until(e.Came(self.sim.to_hosts(sender), message), at)
 
     def tell(self, event: e.Effect) -> None:
-        if self._ends is None or not isinstance(event, e.Finished):
+        if not self._python or not isinstance(event, e.Finished):
             super().tell(event)
         elif self.alive:
-            self._ends.put(event)
+            self.sim.wires.ended(self, event)
 
     def _from(self, at: int, call: Callable[..., object], *args: Any) -> None:
         if at > self.sim.now:

@@ -20,7 +20,7 @@ from core.clientside import ClientSide
 from core.persistent import Persistent
 from core.session import Limits
 
-from .cores import CALL, READ, Share
+from .cores import CALL, LATER, READ, Share
 from .lanes import Lane
 from .network import CONTROLLER
 from .processes import DATA, Process
@@ -151,6 +151,7 @@ class Turn:
         self._calls = 0
         self.under_way = False
         self._due = False  # its time has been paid, and nobody has called yet
+        self._holds = False  # of Python: the thread has called, and its interpreter still
         self.come = client.sim.env.event()
 
     def begin(self) -> None:
@@ -158,7 +159,11 @@ class Turn:
             self.under_way, self._begun = True, -1
             self.come = self._client.sim.env.event()
             self._calls += 1
-            self._share.ask((0, self._calls), self._have_core)
+            if self._holds and self._share.may_go_on():
+                self._holds = False
+                self._have_core()
+            else:
+                self._share.ask((0, self._calls), self._have_core)
 
     @property
     def soonest(self) -> int:
@@ -174,10 +179,19 @@ class Turn:
         sim.clock.at(sim.now + sim.profile.client_call, self._is_due)
 
     def _is_due(self) -> None:
-        self._share.give_back(self._client.sim.now)
+        if self._share.process is None:
+            self._share.give_back(self._client.sim.now)
         self.under_way, self._due = False, True
         self.come.succeed()
 
     def take(self) -> None:
-        """The call is made."""
+        """The call is made. A thread that calls again at once has not let go of its interpreter meanwhile."""
+        if self._due and self._share.process is not None:
+            self._holds = True
+            self._client.sim.clock.at(self._client.sim.now, self._let_go, priority=LATER)
         self._due = False
+
+    def _let_go(self) -> None:
+        if self._holds or not self.under_way:
+            self._holds = False
+            self._share.give_back(self._client.sim.now)

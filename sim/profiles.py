@@ -43,6 +43,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     send_more: int = -1  # each further message that goes with another; -1: as much as the first
     receive_more: int = -1
     complete_more: int = -1  # each further gang whose end is noticed with another's
+    transfer_byte_ps: int = 0  # of a chunk, beside `transfer_chunk`
     gather: int = 0  # for each that went together, so long nothing more is written there ...
     gather_most: int = 0  # ... and no longer
     note: str = ""
@@ -76,6 +77,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         more: int = getattr(self, f"{cost}_more")
         return more if more >= 0 else int(getattr(self, cost))
 
+    def chunk(self, nbytes: int) -> int:
+        """Of contents, at either end."""
+        return self.transfer_chunk + nbytes * self.transfer_byte_ps // 1000
+
     def changed(self, **costs: int) -> Profile:
         """With other costs, in the same units: for asking how far a conclusion hangs on one of them."""
         for key, value in costs.items():
@@ -92,7 +97,7 @@ HEAD = ("name", "fanout", "status", "note")
 COSTS = tuple(
     field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources")
 )
-OPTIONAL = ("send_more", "receive_more", "complete_more", "gather", "gather_most")
+OPTIONAL = ("send_more", "receive_more", "complete_more", "transfer_byte_ps", "gather", "gather_most")
 
 
 def profile(what: str | Path) -> Profile:

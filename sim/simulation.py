@@ -345,7 +345,7 @@ class Simulation:
             dear = sender >= 0 and self.by_host(sender, receiver)
             send = partial(self.cargo.send, sender, receiver, message, nbytes)
             self._write(
-                sender, (receiver, number_of(message)), self.profile.transfer_chunk if dear else 0, send
+                sender, (receiver, number_of(message)), self.profile.chunk(nbytes) if dear else 0, send
             )
         elif self.wires.carries(sender, receiver):
             self.wires.put(self.process(sender), receiver, message, at)
@@ -367,11 +367,8 @@ class Simulation:
         if sender == receiver:
             return 0
         if isinstance(message, Chunk):
-            return (
-                self.profile.transfer_chunk
-                if min(sender, receiver) < 0 or self.by_host(sender, receiver)
-                else 0
-            )
+            dear = min(sender, receiver) < 0 or self.by_host(sender, receiver)
+            return self.profile.chunk(message.nbytes) if dear else 0
         return self.profile.receive
 
     def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted:

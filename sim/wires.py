@@ -38,11 +38,23 @@ class Wires:
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
         self._outboxes: dict[tuple[int, int], Outbox] = {}
+        self._ends: dict[object, Ends] = {}  # by process
 
     def carries(self, one: int, other: int) -> bool:
         """Between these two."""
         machines = self._sim.machines
         return machines.is_python(one) and machines.is_python(other)
+
+    def ended(self, owner: Process, end: e.Finished) -> None:
+        """A gang, on a host."""
+        cores = self._sim.machines.of_process(owner.name)
+        assert cores is not None
+        assert cores.process_of is not None
+        process = cores.process_of(owner.name)
+        ends = self._ends.get((id(cores), process))
+        if ends is None:
+            ends = self._ends[id(cores), process] = Ends(self._sim, owner, cores)
+        ends.put(owner.name, end)
 
     def put(self, owner: Process, to: int, message: Any, at: int) -> None:
         """It is said at that time."""
@@ -118,19 +130,21 @@ class Outbox:
 
 
 class Ends:
-    """Of a host: gangs that ended, on their way to its machine. Those of a moment are told together."""
+    """Of the hosts of one process: gangs that ended, on their way to their machines. What ended within a moment is told
+    together, each host its own; and all hosts that may be told are told in one turn, as one loop does it."""
 
     def __init__(self, sim: Simulation, owner: Process, cores: Cores) -> None:
-        self._sim, self._owner = sim, owner
-        self._share = cores.share(owner, COMPLETE)
-        self._said: list[e.Finished] = []
-        self._next = 0
+        self._sim = sim
+        self._share = cores.share(owner, COMPLETE)  # the first host's, for all
+        self._said: dict[int, list[e.Finished]] = {}
+        self._next: dict[int, int] = {}  # not before is more told to this host
         self._turns = 0
 
-    def put(self, end: e.Finished) -> None:
-        self._said.append(end)
-        if len(self._said) == 1:
-            self._sim.clock.at(max(self._next, self._sim.now), self._ask)
+    def put(self, host: int, end: e.Finished) -> None:
+        said = self._said.setdefault(host, [])
+        said.append(end)
+        if len(said) == 1:
+            self._sim.clock.at(max(self._next.get(host, 0), self._sim.now), self._ask)
 
     def _ask(self) -> None:
         self._turns += 1
@@ -138,13 +152,21 @@ class Ends:
 
     def _begin(self) -> None:
         sim = self._sim
-        said, self._said = self._said, []
-        self._next = sim.now + pause_after(sim, len(said))
-        sim.clock.at(sim.now + sim.profile.of_several("complete", len(said)), self._tell, tuple(said))
+        now = sim.now
+        told = [host for host in sorted(self._said) if self._next.get(host, 0) <= now]
+        found = [(host, tuple(self._said.pop(host))) for host in told]
+        cost = 0
+        for host, said in found:
+            self._next[host] = now + pause_after(sim, len(said))
+            cost += sim.profile.of_several("complete", len(said))
+        sim.clock.at(now + cost, self._tell, found)
 
-    def _tell(self, said: tuple[e.Finished, ...]) -> None:
-        event = said[0] if len(said) == 1 else e.FinishedTogether(said)
-        self._share.give_back(self._owner.serve_until(event, self._sim.now))
+    def _tell(self, found: list[tuple[int, tuple[e.Finished, ...]]]) -> None:
+        at = self._sim.now
+        for host, said in found:
+            event = said[0] if len(said) == 1 else e.FinishedTogether(said)
+            at = self._sim.lone_hosts[host].serve_until(event, at)
+        self._share.give_back(at)
 
 
 def pause_after(sim: Simulation, number: int) -> int:

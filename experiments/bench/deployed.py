@@ -21,21 +21,10 @@ import msgspec
 
 from backend.calls import SERVICE, Report, Status
 from backend.children import Child, Children
+from backend.threads import threads_of
 
 PATIENCE = 300.0  # seconds for all to stand: on a busy machine, hundreds of hosts take that long
 AGENT = "backend.hosting"
-
-
-def threads_of(pid: int) -> dict[int, tuple[str, int]]:
-    """Of a process: their names, and nanoseconds of CPU that each has had."""
-    found = {}
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            name, spent = (task / "comm").read_text().strip(), (task / "schedstat").read_text().split()[0]
-        except OSError:
-            continue  # it ended meanwhile
-        found[int(task.name)] = name, int(spent)
-    return found
 
 
 def cpu_of(pid: int) -> float:

@@ -18,8 +18,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from backend.threads import threads_of
+
 from . import actors, members, options
-from .deployed import threads_of
 
 FULL = True
 MODULE = "experiments.bench.real"

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.bench import __main__ as bench
 
-WITH_OPTIONS = ("agents", "control", "order", "real", "sharing", "stages", "transfers")
+WITH_OPTIONS = ("agents", "control", "order", "prediction", "real", "sharing", "stages", "transfers")
 
 
 def module(name: str) -> ModuleType:
@@ -67,6 +67,8 @@ def test_each_has_help_and_refuses_what_it_does_not_know(
         ("transfers", ["--hops", "3"], "--hops 3: an array that comes back has made an even number of hops"),
         ("control", ["--hosts", "0"], "argument --hosts: 0 is too few: at least 1"),
         ("real", ["--devices", "-1"], "argument --devices"),
+        ("prediction", ["--platform", "gpu"], "argument --platform: invalid choice: 'gpu'"),
+        ("prediction", ["--cases", "0"], "argument --cases: 0 is too few: at least 1"),
     ],
 )
 def test_a_bad_value_is_one_clear_error(
@@ -80,5 +82,5 @@ def test_a_bad_value_is_one_clear_error(
 
 def test_full_goes_to_those_that_know_it() -> None:
     knows = [name for name in WITH_OPTIONS if bench.takes(module(name), "--full")]
-    assert knows == ["control", "order", "real", "sharing", "stages", "transfers"]
+    assert knows == ["control", "order", "prediction", "real", "sharing", "stages", "transfers"]
     assert not bench.takes(module("traces"), "--full")

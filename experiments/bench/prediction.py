@@ -1,0 +1,146 @@
+"""The simulator against real runs that it has not seen: what it predicts, what is measured, and how far that is apart.
+
+`python -m experiments.bench prediction [--seed S] [--platform cpu timed] [--cases N] [--calibration FILE ...]
+[--out FOLDER] [--explain CASE]`. First all that may be known is frozen: a calibrated cluster a platform, and how long
+CPU devices take for each computation by itself. Then the cases are drawn from the seed. Each is simulated; and run for
+real, several times, by turns with a reference of the machine's speed. Both by the same code: `prediction_measuring`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from core.errors import Impossible
+
+from . import options
+from .prediction_cases import PLATFORMS, Case, drawn
+from .prediction_explain import explained
+from .prediction_freezing import KEPT, Frozen, described, frozen
+from .prediction_playing import Failed, Played, real, simulated
+from .prediction_table import HEAD, NOISY, Row, line, rows_of, save, summary
+
+FULL = True
+CASES, ALL_CASES = 28, 112
+REPEATS = 3
+SPELL = 1.0
+BOUND = 180.0
+
+
+def gone_through(
+    cases: Sequence[Case], known: Frozen, *, repeats: int, spell: float, bound: float, explain: bool = False
+) -> tuple[list[Row], list[str]]:
+    """Each printed when it is known. And why cases, or quantities of them, could not be compared."""
+    rows: list[Row] = []
+    failures: list[str] = []
+    for case in cases:
+        print(f"{case.number:>3} {case.title}", flush=True)
+        foretold = simulated(case, known.alone, known.files[case.platform], spell, bound)
+        seen = real(case, known.alone, repeats, spell, bound)
+        found, why = compared(case, foretold, seen, known.speeds[case.platform])
+        for row in found:
+            print(line(row))
+        for each in why:
+            print(f"    {each}")
+        if explain and isinstance(foretold, Played) and isinstance(seen, Played):
+            print(explained(foretold, seen))
+        sys.stdout.flush()
+        rows += found
+        failures += [f"{case.number:>3} {case.title}: {each}" for each in why]
+    return rows, failures
+
+
+def compared(
+    case: Case, foretold: Played | Failed, seen: Played | Failed, speed: float
+) -> tuple[list[Row], list[str]]:
+    why = [
+        f"{which} failed: {played.why}"
+        for which, played in (("the simulation", foretold), ("the real run", seen))
+        if isinstance(played, Failed)
+    ]
+    if isinstance(foretold, Failed) or isinstance(seen, Failed):
+        return [], why
+    now = statistics.median(seen.speeds) / speed
+    rows, without = rows_of(case, foretold.values[0], seen.values, now)
+    return rows, [f"{name}: nothing to compare" for name in without]
+
+
+def told(rows: Sequence[Row], failures: Sequence[str]) -> str:
+    parts = []
+    if noisy := [row for row in rows if row.noisy]:
+        parts.append(f"farther than {NOISY:.0%} from repeat to repeat, and so no judge of a model")
+        last = 0
+        for row in noisy:
+            if row.number != last:
+                parts.append(f"{row.number:>3} {row.case}")
+            last = row.number
+            parts.append(line(row))
+    if failures:
+        parts += ["not compared:", *failures]
+    return "\n".join([*parts, "", summary(rows)])
+
+
+# --- the command line -----------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = options.parser("prediction", __doc__, full=f"{ALL_CASES} cases instead of {CASES}")
+    add = parser.add_argument
+    add("--seed", type=options.least(0), default=1, help="of the cases (%(default)s)")
+    add("--platform", choices=PLATFORMS, nargs="+", default=list(PLATFORMS), help="devices; else both")
+    add("--cases", type=options.least(1), help="how many, instead")
+    given = "clusters that `seaway calibrate` wrote, one a platform; else they are measured now"
+    add("--calibration", type=Path, nargs="+", default=[], metavar="FILE", help=given)
+    add("--alone", type=Path, metavar="FILE", help=f"{KEPT} of an earlier --out, instead of measuring")
+    add("--quick", action="store_true", help="calibrate in the short form")
+    add("--repeats", type=options.least(1), default=REPEATS, help="real ones of a case (%(default)s)")
+    add("--spell", type=options.seconds, default=SPELL, help="seconds of each (%(default)g)")
+    bound = "seconds for a case, simulated or real, before it is given up (%(default)g)"
+    add("--bound", type=options.seconds, default=BOUND, help=bound)
+    alone = "only this case, with CPU time by process and thread"
+    add("--explain", type=options.least(1), metavar="CASE", help=alone)
+    add("--out", type=Path, metavar="FOLDER", help="for CSV, Parquet, a picture, and what was frozen")
+    return parser
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    number = chosen.cases or (ALL_CASES if chosen.full else CASES)
+    if chosen.explain and chosen.explain > number:
+        parser.error(f"--explain {chosen.explain}: there are cases 1 to {number}; draw more with --cases")
+    platforms = tuple(each for each in PLATFORMS if each in chosen.platform)
+    with ExitStack() as stack:
+        folder = chosen.out or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            known = frozen(
+                platforms, chosen.calibration, folder, alone=chosen.alone, quick=chosen.quick, say=print
+            )
+        except (Impossible, NotImplementedError, OSError) as error:
+            parser.error(str(error))
+        print(described(known), flush=True)
+        cases = drawn(chosen.seed, number, platforms)
+        wanted = [case for case in cases if chosen.explain in (None, case.number)]
+        print(
+            f"seed {chosen.seed}: {len(wanted)} of {number} cases; {os.cpu_count()} cores play all processes\n{HEAD}"
+        )
+        rows, failures = gone_through(
+            wanted, known, repeats=chosen.repeats, spell=chosen.spell, bound=chosen.bound,
+            explain=chosen.explain is not None,
+        )  # fmt: skip
+        if not rows:
+            raise RuntimeError(f"no case could be compared: {failures[0]}")
+        print(told(rows, failures), flush=True)
+        if chosen.out:
+            print("\n".join(str(path) for path in save(rows, folder)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

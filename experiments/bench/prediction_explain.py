@@ -1,0 +1,43 @@
+"""Where a case's time goes, measured beside what the simulator charges: by process and thread, and by kind of cost.
+
+What the model lacks shows where the two differ. A real run's CPU times are read from the system, by thread; a simulated
+one's are what its processes were charged, by what they did. What of the cores nobody has had was spent waiting, or by
+others on this machine. Neighbours: `prediction_playing`, which reads both.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .prediction_playing import Played
+
+LEAST = 0.5  # microseconds a gang that are worth a line
+
+
+def explained(foretold: Played, seen: Played) -> str:
+    """Microseconds of CPU a gang."""
+    lines = [f"    measured: {seen.gangs:,} gangs in {seen.wall / 1e9:.2f} s; CPU, us a gang", *_lines(seen)]
+    if any(foretold.cpu.values()):
+        lines.append(
+            f"    simulated: {foretold.gangs:,} gangs in {foretold.wall / 1e9:.2f} s; CPU, us a gang"
+        )
+        lines += _lines(foretold)
+    else:
+        lines.append("    simulated: nobody has to wait for a core there, so what is charged is not counted")
+    return "\n".join(lines)
+
+
+def _lines(played: Played) -> list[str]:
+    gangs = max(1, played.gangs)
+    each = {name: ns / 1e3 / gangs for name, ns in played.cpu.items()}
+    found = [_line(name, cost) for name, cost in sorted(each.items()) if cost >= LEAST]
+    hosts = sum(cost for name, cost in each.items() if name.startswith(("agent", "host")))
+    busy = sum(played.cpu.values()) / played.wall if played.wall else 0.0
+    found += [_line("all hosts", hosts), _line("controller and clients", sum(each.values()) - hosts)]
+    found.append(f"{_line('all', sum(each.values()))}   {busy:.2f} of {os.cpu_count()} cores")
+    wires = ", ".join(f"{name} {number / gangs:.2f}" for name, number in played.wires.items())
+    return [*found, f"        messages on the wire a gang: {wires}"]
+
+
+def _line(name: str, cost: float) -> str:
+    return f"        {name:32}{cost:>10,.1f}"

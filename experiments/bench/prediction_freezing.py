@@ -1,0 +1,132 @@
+"""What `prediction` may know, frozen before a case is drawn: a calibrated cluster a platform, and times by themselves.
+
+Calibrations are measured here, or are files that were measured before, which then must be of the platforms that are
+asked for: devices that compute on the machine's own cores are the CPU's, others take the time they are told.
+Neighbours: `seaway.calibrating` measures; `prediction_alone` adds what CPU devices take for the cases' computations.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from core.errors import Impossible
+from sim import hardware
+
+from .prediction_alone import keys_of, taken
+from .prediction_cases import HOSTS, PLATFORMS, Platform
+from .prediction_programs import Alone, Taken
+
+CALIBRATED = 2  # hosts, of which a calibration is measured
+KEPT = "alone.json"
+REFERENCE = re.compile(r"the reference took ([\d.]+) (ns|us|ms|s)\b")  # in a calibration's note
+UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+Say = Callable[[str], object]
+
+
+class Frozen(NamedTuple):
+    """files: by platform. speeds: nanoseconds of the reference when that was calibrated. alone: by `key_of`."""
+
+    files: Mapping[Platform, Path]
+    speeds: Mapping[Platform, float]
+    alone: Alone
+
+
+def frozen(
+    platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, alone: Path | None, quick: bool, say: Say
+) -> Frozen:  # fmt: skip
+    """`folder`: where what is measured is kept."""
+    files = by_platform(given, platforms)
+    times: Alone = _alone_from(alone) if alone else {}
+    for platform in platforms:
+        if platform not in files:
+            files[platform] = _calibrated(platform, folder, quick, say)
+    if "cpu" in platforms:
+        if not times:
+            say("CPU devices: each computation by itself")
+            times = taken(HOSTS["cpu"])
+        (folder / KEPT).write_bytes(msgspec.json.encode(times))
+    return Frozen(files, {platform: speed_of(path) for platform, path in files.items()}, times)
+
+
+def _calibrated(platform: Platform, folder: Path, quick: bool, say: Say) -> Path:
+    from seaway.calibrating import calibrate
+
+    say(f"calibrating {platform} devices on {CALIBRATED} hosts")
+    path = folder / f"calibration-{platform}.toml"
+    calibrate(platform=platform, hosts=CALIBRATED, devices_per_host=1, quick=quick, say=say).save(path)
+    return path
+
+
+def speed_of(path: Path) -> float:
+    """As the file's note has it; of one that does not say, what it is now."""
+    found = REFERENCE.search(str(tomllib.loads(path.read_text(encoding="utf-8")).get("note", "")))
+    if found:
+        return float(found[1]) * UNITS[found[2]]
+    from seaway.calibrating import speed
+
+    return float(speed().value)
+
+
+def by_platform(given: Iterable[Path], platforms: Sequence[Platform]) -> dict[Platform, Path]:
+    found: dict[Platform, Path] = {}
+    for path in given:
+        platform = platform_of(path)
+        if platform not in platforms:
+            raise Impossible(
+                f"--calibration {path} is of {platform} devices; --platform asks for {', '.join(platforms)}"
+            )
+        if platform in found:
+            raise Impossible(
+                f"--calibration: {found[platform]} and {path} are both of {platform} devices; give one"
+            )
+        found[platform] = path
+    return found
+
+
+def platform_of(path: Path) -> Platform:
+    """Of a calibrated cluster's file, which the simulator must be able to read."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Impossible(f"--calibration {path} cannot be read: {why}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Impossible(f"--calibration {path} is no TOML: {error}") from None
+    hardware.load(str(path))  # says what else is wrong
+    if "profile" not in table:
+        raise Impossible(f"--calibration {path} has no [profile]: `python -m seaway calibrate` writes one")
+    shared: Any = table.get("shared", ())
+    computes = any(isinstance(one, Mapping) and one.get("devices") is True for one in shared)
+    return PLATFORMS[1] if computes else PLATFORMS[0]
+
+
+def _alone_from(path: Path) -> dict[str, Taken]:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Taken])
+    except OSError as error:
+        raise Impossible(f"--alone {path} cannot be read: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise Impossible(f"--alone {path} is not what --out left: {error}") from None
+    if lacks := [key for key in keys_of(HOSTS["cpu"]) if key not in found]:
+        raise Impossible(f"--alone {path} lacks {', '.join(lacks)}: leave it out, so that they are measured")
+    return found
+
+
+def described(found: Frozen) -> str:
+    lines = [
+        f"{platform} devices: {path}; the reference of the machine's speed took {found.speeds[platform] / 1e6:.2f} ms"
+        for platform, path in found.files.items()
+    ]
+    if found.alone:
+        lines.append(f"CPU devices, each computation by itself:{'':4}{'us':>10}{'rounds':>9}{'cores':>7}")
+        lines += [
+            f"    {key:38}{one.ns / 1e3:>12,.1f}{'+-' + format(one.spread, '.0%'):>9}{one.cores:>7.2f}"
+            for key, one in found.alone.items()
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,187 @@
+"""Plays one case of `prediction` in a process of its own, in a real session or a simulated one, within a bound.
+
+`real(case, ...)` and `simulated(case, ..., file)` start the same process, which opens the one session or the other, and
+hands it to the same function. A real one is measured several times, by turns with the reference of the machine's speed,
+while nothing else of ours runs. A process that is not done in time is ended, with all that it started, and named.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from backend.children import Child, Children, end_with_parent
+
+from . import members
+from .prediction_cases import Case
+from .prediction_measuring import Values, from_trace, gangs_so_far, measured
+from .prediction_programs import Alone, hop_ns
+from .prediction_watching import real_watch, simulated_watch, since
+
+MODULE = "experiments.bench.prediction_playing"
+LOOK = 0.02  # seconds between looks whether it is done
+TIMES = 7  # that the reference runs, each time
+SHARING = "stride"  # among clients; who has the computations to himself, or others alike, needs no shares
+SILENT = "it says nothing"
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """file: a calibrated cluster to simulate; "": the real one. spell: seconds of a measurement."""
+
+    case: Case
+    alone: Alone
+    file: str
+    repeats: int
+    spell: float
+
+
+class Played(msgspec.Struct, frozen=True):
+    """values: a measurement each. speeds: nanoseconds of the reference, before, between and after. cpu: nanoseconds of
+    CPU of the measurements, by process and thread: had, or, where it was simulated, charged. wires: messages between
+    the controller and all hosts. wall: nanoseconds that the measurements took. seconds: all of it."""
+
+    values: list[Values]
+    speeds: list[float] = []
+    cpu: dict[str, int] = {}
+    wires: dict[str, int] = {}
+    wall: int = 0
+    gangs: int = 0
+    seconds: float = 0.0
+
+
+class Failed(NamedTuple):
+    why: str
+
+
+def real(case: Case, alone: Alone, repeats: int, spell: float, bound: float) -> Played | Failed:
+    return _played(Asked(case, alone, "", repeats, spell), bound)
+
+
+def simulated(case: Case, alone: Alone, file: Path, spell: float, bound: float) -> Played | Failed:
+    """Once: the same arguments give the same run."""
+    return _played(Asked(case, alone, str(file), 1, spell), bound)
+
+
+def _played(asked: Asked, bound: float) -> Played | Failed:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        children, out = Children(folder), folder / "said"
+        asking = folder / "asked"
+        asking.write_bytes(msgspec.json.encode(asked))
+        try:
+            with out.open("wb") as file:
+                child = children.start("case", MODULE, [str(asking)], stdout=file)
+            over = _awaited(child, bound)
+        finally:
+            children.end_all(0.0 if sys.exc_info()[0] else 0.1)
+        said = members.lines(out)
+        if not over:
+            return Failed(f"it was not done within {bound:g} s: {_last(child.tail())}")
+        if child.process.returncode != 0 or not said:
+            return Failed(f"its process ended with {child.process.returncode}: {_last(child.tail())}")
+        return msgspec.convert(said[-1], Played)
+
+
+def _awaited(child: Child, bound: float) -> bool:
+    until = time.monotonic() + bound
+    while child.alive:
+        if time.monotonic() > until:
+            return False
+        time.sleep(LOOK)
+    return True
+
+
+def _last(words: str) -> str:
+    """The line that says most of a traceback."""
+    return words.splitlines()[-1].strip() if words else SILENT
+
+
+# --- in the process -----------------------------------------------------------------------------------
+
+
+def play(asked: Asked) -> Played:
+    """In this process."""
+    began = time.perf_counter()
+    case, alone = asked.case, asked.alone
+    with ExitStack() as stack:
+        session = stack.enter_context(_opened(asked))
+        watch = simulated_watch(session, case.hosts) if asked.file else real_watch(session)
+        rounds = measured(case, session, alone, asked.spell)
+        next(rounds)  # it warms up: the first spell does not count
+        values, speeds = [], _speeds(asked)
+        cpu: Counter[str] = Counter()
+        wires: Counter[str] = Counter()
+        wall = gangs = 0
+        for _ in range(asked.repeats):
+            gc.collect()
+            seen = gangs_so_far(session)
+            before, begun = watch(), session.now_ns()
+            found = next(rounds)
+            wall += session.now_ns() - begun
+            after = watch()
+            cpu.update(since(before.cpu, after.cpu))
+            wires.update(since(before.wires, after.wires))
+            values.append({**found, **from_trace(case, session, alone, seen)})
+            gangs += gangs_so_far(session) - seen
+            speeds += _speeds(asked)
+        return Played(values, speeds, dict(cpu), dict(wires), wall, gangs, time.perf_counter() - began)
+
+
+def _opened(asked: Asked) -> Any:
+    import seaway as sw
+
+    case = asked.case
+    policy = SHARING if case.kind == "clients" else "fifo"
+    if asked.file:
+        return sw.simulate(
+            cluster_of(Path(asked.file), case, asked.alone),
+            hosts=case.hosts,
+            policy=policy,
+            dispatch=case.dispatch,
+            progress=False,
+        )
+    return sw.local(case.hosts, platform=case.platform, policy=policy, dispatch=case.dispatch)
+
+
+def cluster_of(file: Path, case: Case, alone: Alone) -> str | dict[str, Any]:
+    """As the file has it; but for sums over all hosts, which take what they took by themselves over as many: of those
+    that it has measured on fewer, the model would have to say."""
+    sums = [work for work in case.works if work.op == "reduce" and case.hosts > 1]
+    if not sums:
+        return str(file)
+    table = tomllib.loads(file.read_text(encoding="utf-8"))
+    for work in sums:
+        kind = table["island"][0]["kind"]
+        latency = f"{hop_ns(work, case.hosts, alone)} ns"
+        chip = table.setdefault("chip", {}).setdefault(kind, {})
+        chip["network_latency"] = {"value": latency, "source": f"measured by itself over {case.hosts} hosts"}
+    return table
+
+
+def _speeds(asked: Asked) -> list[float]:
+    """Not beside a simulation: that has no clock of this machine's."""
+    if asked.file:
+        return []
+    from seaway.calibrating import speed
+
+    return [float(speed(TIMES).value)]
+
+
+def main(arguments: Sequence[str]) -> None:
+    end_with_parent()
+    asked = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=Asked)
+    members.say(**msgspec.to_builtins(play(asked)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

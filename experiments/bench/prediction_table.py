@@ -1,0 +1,203 @@
+"""What came of the cases of `prediction`: rows, their distribution, files and a picture. Pure but for the files.
+
+A row is one quantity of one case: predicted, measured (the median of its repeats), the signed error, and how far the
+farthest repeat is from the median. Rows farther than `NOISY` are kept apart: no model can be judged by them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from .prediction_cases import Case
+
+NOISY = 0.05
+AIM_MEDIAN, AIM_LAST = 0.05, 0.15  # of absolute errors: their median, and the 95th percentile
+LAST = 95
+TIME, RATE, PART = "time", "rate", "part"
+
+
+class Row(msgspec.Struct, frozen=True):
+    """speed: the reference's time meanwhile, as a multiple of what it was when it was calibrated."""
+
+    number: int
+    platform: str
+    kind: str
+    case: str
+    quantity: str
+    predicted: float
+    measured: float
+    error: float  # predicted / measured - 1
+    spread: float
+    speed: float
+
+    @property
+    def noisy(self) -> bool:
+        return self.spread > NOISY
+
+
+def rows_of(
+    case: Case, predicted: Mapping[str, float], measured: Sequence[Mapping[str, float]], speed: float
+) -> tuple[list[Row], list[str]]:
+    """And which quantities cannot be compared: one of both does not have them, or nothing was done."""
+    names = list(dict.fromkeys([*predicted, *(name for values in measured for name in values)]))
+    found, without = [], []
+    for name in names:
+        values = [each[name] for each in measured if each.get(name, 0.0) > 0]
+        foretold = predicted.get(name, 0.0)
+        if len(values) < len(measured) or not foretold > 0:
+            without.append(name)
+            continue
+        middle = statistics.median(values)
+        spread = max(abs(value - middle) for value in values) / middle
+        found.append(
+            Row(
+                case.number, case.platform, case.kind, case.title, name, foretold, middle,
+                foretold / middle - 1, spread, speed,
+            )
+        )  # fmt: skip
+    return found, without
+
+
+class Distribution(NamedTuple):
+    """Of absolute errors; `bias`: the median of the signed ones."""
+
+    rows: int
+    median: float
+    last: float  # the 95th percentile
+    bias: float
+
+    @property
+    def met(self) -> bool:
+        return self.median <= AIM_MEDIAN and self.last <= AIM_LAST
+
+
+def distribution(rows: Iterable[Row]) -> Distribution | None:
+    """None of no rows."""
+    errors = [row.error for row in rows]
+    if not errors:
+        return None
+    sizes = np.abs(errors)
+    return Distribution(
+        len(errors), float(np.median(sizes)), float(np.percentile(sizes, LAST)), statistics.median(errors)
+    )
+
+
+def by(rows: Iterable[Row], what: Callable[[Row], str]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(what(row), []).append(row)
+    return found
+
+
+# --- as text -----------------------------------------------------------------------------------
+
+
+def unit_of(quantity: str) -> str:
+    if quantity.startswith("throughput"):
+        return RATE
+    return TIME if quantity.startswith(("latency", "hop")) else PART
+
+
+def shown(quantity: str, value: float) -> str:
+    match unit_of(quantity):
+        case "rate":
+            return f"{value:,.1f}/s"
+        case "time":
+            return f"{value * 1e3:,.3f} ms"
+        case _:
+            return f"{value:.2%}"
+
+
+HEAD = f"    {'':20}{'predicted':>14}{'measured':>14}{'error':>9}{'repeats':>9}{'speed':>7}"
+
+
+def line(row: Row) -> str:
+    return (
+        f"    {row.quantity:20}{shown(row.quantity, row.predicted):>14}{shown(row.quantity, row.measured):>14}"
+        f"{row.error:>+9.1%}{'+-' + format(row.spread, '.1%'):>9}{row.speed:>7.2f}{'  noisy' * row.noisy}"
+    )
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """The first figure, what of it is owed to whom, and the noisy ones by themselves."""
+    quiet, noisy = [row for row in rows if not row.noisy], [row for row in rows if row.noisy]
+    lines = [f"{'absolute error':34}{'rows':>6}{'median':>9}{'95 %':>9}{'bias':>9}"]
+    whole = distribution(quiet)
+    lines.append(_entry(f"repeats within {NOISY:.0%}", whole))
+    lines.append(_entry(f"repeats farther than {NOISY:.0%}", distribution(noisy)))
+    lines.append(_entry("both", distribution(rows)))
+    aim = f"aim: median <= {AIM_MEDIAN:.0%}, 95 % <= {AIM_LAST:.0%}"
+    lines.append(f"{aim}: {'nothing to judge by' if whole is None else 'met' if whole.met else 'missed'}")
+    parts: tuple[tuple[str, Callable[[Row], str]], ...] = (
+        ("by quantity", lambda row: row.quantity.removesuffix(" a").removesuffix(" b")),
+        ("by kind of case", lambda row: f"{row.platform} {row.kind}"),
+    )
+    for title, what in parts:
+        lines.append(f"{title} (repeats within {NOISY:.0%})")
+        lines += [_entry(f"  {name}", distribution(found)) for name, found in sorted(by(quiet, what).items())]
+    return "\n".join(lines)
+
+
+def _entry(name: str, found: Distribution | None) -> str:
+    if found is None:
+        return f"{name:34}{0:>6}"
+    return f"{name:34}{found.rows:>6}{found.median:>9.1%}{found.last:>9.1%}{found.bias:>+9.1%}"
+
+
+# --- as files -----------------------------------------------------------------------------------
+
+
+def save(rows: Sequence[Row], folder: Path) -> list[Path]:
+    """CSV, Parquet and the picture."""
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        [{**msgspec.structs.asdict(row), "noisy": row.noisy} for row in rows],
+        columns=[*(field.name for field in msgspec.structs.fields(Row)), "noisy"],
+    )
+    csv, parquet = folder / "prediction.csv", folder / "prediction.parquet"
+    frame.to_csv(csv, index=False)
+    frame.to_parquet(parquet, index=False)
+    return [csv, parquet, *scatter(rows, folder / "prediction")]
+
+
+def scatter(rows: Sequence[Row], path: Path) -> list[Path]:
+    """Predicted against measured, a panel a unit; full where repeats are near, hollow where they are not."""
+    from seaway.trace import style
+
+    with style.applied():
+        figure = style.Picture("page", height=2.8)
+        panels = figure.subplots(1, 3)
+        units = ((TIME, "seconds"), (RATE, "gangs a second"), (PART, "part of the whole"))
+        colors = dict(zip(dict.fromkeys(row.kind for row in rows), style.COLORS, strict=False))
+        for axes, (unit, label) in zip(panels, units, strict=True):
+            here = [row for row in rows if unit_of(row.quantity) == unit]
+            for row in here:
+                color = colors[row.kind]
+                axes.plot(row.measured, row.predicted, marker="o" if row.platform == "timed" else "s", markersize=3.5,
+                          linestyle="none", color=color, markerfacecolor="none" if row.noisy else color)  # fmt: skip
+            if here:
+                _band(axes, [value for row in here for value in (row.measured, row.predicted)])
+            axes.set(xscale="log", yscale="log", xlabel=f"measured, {label}", title=label)
+        panels[0].set_ylabel("predicted")
+        for kind, color in colors.items():
+            panels[0].plot([], [], marker="o", linestyle="none", markersize=3.5, color=color, label=kind)
+        if colors:
+            panels[0].legend(fontsize=6)
+    return [Path(each) for each in style.save(figure, str(path))]
+
+
+def _band(axes: object, values: Sequence[float]) -> None:
+    low, high = min(values) / 1.5, max(values) * 1.5
+    line_, band = [low, high], AIM_MEDIAN
+    axes.plot(line_, line_, color="#666666", linewidth=0.8)  # type: ignore[attr-defined]
+    axes.fill_between(  # type: ignore[attr-defined]
+        line_, [each * (1 - band) for each in line_], [each * (1 + band) for each in line_],
+        color="#666666", alpha=0.2, linewidth=0,
+    )  # fmt: skip

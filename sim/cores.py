@@ -60,12 +60,16 @@ class Ask:
 
 
 class Cores:
-    """`one_at_a_time`: of whom only one works at a time (a Python process's threads); None: no such bound."""
+    """`one_at_a_time`: of whom only one works at a time (a Python process's threads); None: no such bound. `wake`:
+    what such a process pays for when it had nothing to do, to the last."""
 
     def __init__(
-        self, clock: Clock, number: int, one_at_a_time: Callable[[int], object] | None = None
+        self, clock: Clock, number: int, one_at_a_time: Callable[[int], object] | None = None, wake: int = 0
     ) -> None:
         self._clock = clock
+        self._wake = wake
+        self._idle_since: dict[object, int] = {}
+        self.wakes: Counter[object] = Counter()  # by process
         self.free = self.number = number
         self.process_of = one_at_a_time
         self._at_work: set[object] = set()
@@ -93,7 +97,9 @@ class Cores:
 
     def _come_free(self, share: Share) -> None:
         self.free += 1
-        self._at_work.discard(share.process)
+        if share.process is not None:
+            self._at_work.discard(share.process)
+            self._idle_since[share.process] = self._clock.now
         self._look()
 
     def _look(self) -> None:
@@ -119,6 +125,11 @@ class Cores:
                 self._at_work.add(share.process)
             self.free -= 1
             self.spent[share.owner.name, share.thread] -= self._clock.now
+            if share.process is not None and ask.since > self._idle_since.get(share.process, -1):
+                self.wakes[share.process] += 1
+                if self._wake:
+                    self._clock.at(self._clock.now + self._wake, ask.begin, *ask.args)
+                    continue
             ask.begin(*ask.args)
         self._line.extendleft(reversed(left))
 
@@ -163,8 +174,8 @@ class Share:
 class Machines:
     """Where processes are placed, as far as somebody may wait for a core there."""
 
-    def __init__(self, setup: Setup, clock: Clock) -> None:
-        self._setup, self._clock = setup, clock
+    def __init__(self, setup: Setup, clock: Clock, wake: int = 0) -> None:
+        self._setup, self._clock, self._wake = setup, clock, wake
         self._hosts: dict[int, Cores | None] = {}  # those on shared machines, and others on short ones
         self._clients: dict[str, Cores | None] = {}
         self._names: dict[int, str] = {}  # of clients, by their processes
@@ -181,7 +192,7 @@ class Machines:
 
     def _place(self, shared: Shared) -> None:
         whose = shared.process_of if shared.python else None
-        cores = Cores(self._clock, shared.cores, whose) if shared.short else None
+        cores = Cores(self._clock, shared.cores, whose, self._wake) if shared.short else None
         self._hosts |= dict.fromkeys(shared.hosts, cores)
         self._clients |= dict.fromkeys(shared.clients, cores)
         if shared.controller:

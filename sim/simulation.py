@@ -111,7 +111,7 @@ class Simulation:
         jitter = self.noise.latency + dcn.jitter
         self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
         self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
-        self.machines = Machines(setup, self.clock)
+        self.machines = Machines(setup, self.clock, profile.wake)
         on_cores = self.machines.computing
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,

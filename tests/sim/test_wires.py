@@ -99,6 +99,27 @@ def test_threads_of_one_process_work_one_after_another_and_those_of_others_besid
     assert cores.free == 2
 
 
+def test_a_process_that_had_nothing_to_do_pays_for_waking_up_and_one_that_is_busy_does_not() -> None:
+    clock = Clock()
+    log: list[tuple[str, int]] = []
+    cores = Cores(clock, 2, lambda name: name, wake=100)
+
+    class Someone:
+        alive, name = True, 7
+
+    share = cores.share(Someone(), READ)  # type: ignore[arg-type]
+
+    def work(cost: int, called: str) -> None:
+        share.work((0, 0), cost, lambda: log.append((called, clock.now)))
+
+    for at, called in ((0, "first"), (5, "while it works"), (500, "later")):
+        clock.at(at, work, 10, called)
+    clock.env.run(until=1000)
+    assert log == [("first", 110), ("while it works", 120), ("later", 610)]
+    assert cores.wakes == {7: 2}
+    assert cores.spent == {(7, READ): 230}
+
+
 @pytest.mark.parametrize("together", [(), ("controller", "clients"), ("controller", "clients", "hosts")])
 def test_a_python_process_never_works_longer_than_time_passes_however_many_cores_there_are(
     together: tuple[str, ...],

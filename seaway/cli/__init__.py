@@ -10,9 +10,9 @@ from core.errors import Impossible
 
 from .. import __version__
 from ..errors import SeawayError
-from . import cluster, parity, replaying, simulate, status, whatif
+from . import calibrating, cluster, parity, replaying, simulate, status, whatif
 
-COMMANDS = (simulate, cluster, status, replaying, parity, whatif)
+COMMANDS = (simulate, cluster, status, replaying, parity, whatif, calibrating)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

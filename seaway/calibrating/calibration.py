@@ -1,0 +1,218 @@
+"""What was found, for people as a table, and for the simulator as a cluster file.
+
+A figure that stands in the file has a place there; others are for the reader. What was not measured is in no place, and
+named: in `missing`, in the file's note, and on the terminal. Neighbours: `measuring`, which finds; `sim.hardware`,
+which reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TIMES = (("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0))
+RATES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
+LOUD = 0.25  # a figure whose spread is more is named
+BUSY = 0.1  # and of the reference
+
+
+class Figure(NamedTuple):
+    """unit: "ns", "ps/B", "B/s", "B", "FLOP/s" or "". spread: as a fraction of the value (`fitting`). how: what was
+    measured, and how. place: where it stands in the file ("costs.send", "dcn.latency"); "": nowhere."""
+
+    name: str
+    value: float
+    unit: str
+    spread: float
+    how: str
+    place: str = ""
+
+    @property
+    def text(self) -> str:
+        """As the file has it, and people read it."""
+        if self.unit == "ns":
+            return time_text(self.value)
+        if self.unit in ("B/s", "FLOP/s", "B"):
+            return rate_text(self.value, self.unit)
+        return f"{round(self.value)}"
+
+
+class Calibration(NamedTuple):
+    """speed: nanoseconds of the reference (`machine.speed`). missing: what could not be measured, and what the
+    simulator takes instead."""
+
+    platform: str
+    hosts: int
+    devices_per_host: int
+    cores: int
+    fanout: int
+    machine: str  # the processor, the day, and what ran on it
+    figures: tuple[Figure, ...]
+    missing: tuple[str, ...]
+    speed: float
+
+    @property
+    def warnings(self) -> list[str]:
+        """Figures that vary so much that the machine must have had other things to do."""
+        return [
+            f"{figure.name}: spread {figure.spread:.0%}, more than {bound:.0%}"
+            for figure in self.figures
+            if figure.spread > (bound := BUSY if figure.name == "speed" else LOUD) and figure.value
+        ]
+
+    def at(self, place: str) -> dict[str, Figure]:
+        """The figures of a table of the file, by key."""
+        return {
+            figure.place.rpartition(".")[2]: figure
+            for figure in self.figures
+            if figure.place.rpartition(".")[0] == place
+        }
+
+    @property
+    def note(self) -> str:
+        speed = next((figure for figure in self.figures if figure.name == "speed"), None)
+        words = [f"measured by `seaway calibrate` on {self.machine}"]
+        if speed is not None:
+            words.append(f"the reference took {speed.text} (spread {speed.spread:.0%})")
+        words += [f"not measured: {each}" for each in self.missing]
+        return "; ".join(words)
+
+    def text(self, name: str = "mine") -> str:
+        return "\n".join(_lines(self, name)) + "\n"
+
+    def save(self, path: str | Path) -> Path:
+        """Whole or not at all."""
+        target = Path(path)
+        number, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        try:
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                file.write(self.text(target.stem))
+            os.chmod(made, 0o666 & ~umask())
+            os.replace(made, target)
+        except BaseException:
+            Path(made).unlink(missing_ok=True)
+            raise
+        return target
+
+    def table(self) -> list[str]:
+        """For a terminal."""
+        wide = max((len(figure.name) for figure in self.figures), default=0)
+        lines = []
+        for figure in self.figures:
+            unit = f" {figure.unit}" if figure.unit == "ps/B" else ""
+            lines.append(
+                f"{figure.name:<{wide}}  {figure.text + unit:>14}  {figure.spread:>5.0%}  {figure.how}"
+            )
+        lines += [f"not measured: {each}" for each in self.missing]
+        return lines
+
+
+def _lines(made: Calibration, name: str) -> Iterator[str]:
+    kind = made.platform if made.platform in ("cuda", "tpu") else "cpu"
+    yield f"name = {string(name)}"
+    yield f"note = {string(made.note)}"
+    yield ""
+    yield "[[island]]"
+    yield from _pairs({"name": "local", "kind": kind, "hosts": made.hosts, "per_host": made.devices_per_host})
+    yield ""
+    yield "[machine]"
+    yield from _figures(made.at("machine"))
+    if dcn := made.at("dcn"):
+        yield ""
+        yield "[dcn]  # between processes of this machine"
+        yield from _figures(dcn)
+    chip = made.at("chip")
+    if chip or kind != "cpu":
+        yield ""
+        yield f"[chip.{kind}]"
+        if kind != "cpu":
+            yield f"like = {string(LIKE[kind])}"
+        yield from _figures(chip)
+    yield ""
+    yield "[[shared]]"
+    yield from _pairs(shared(made.platform, made.cores))
+    if costs := made.at("costs"):
+        yield ""
+        yield "[profile]"
+        yield from _pairs({"like": "seaway", "status": "measured", "fanout": made.fanout})
+        yield ""
+        yield "[profile.costs]"
+        yield from _figures(costs)
+
+
+LIKE = {"cuda": "h100", "tpu": "v4"}  # of what is not measured of a chip, the file says so by this name
+
+
+def shared(platform: str, cores: int) -> dict[str, Any]:
+    """As `sw.local` places processes: its controller and clients in the user's, an agent's process a host; timed
+    devices, which do not compute, all in one."""
+    found: dict[str, Any] = {
+        "cores": cores,
+        "hosts": True,
+        "controller": True,
+        "clients": True,
+        "python": True,
+    }
+    found["one_process"] = ["controller", "clients"]
+    if platform == "timed":
+        found["one_process"] = [["controller", "clients"], ["hosts"]]
+    if platform == "cpu":
+        found["devices"] = True
+    return found
+
+
+def _figures(found: Mapping[str, Figure]) -> Iterator[str]:
+    for key, figure in found.items():
+        value = figure.text if figure.unit in ("ns", "B/s", "FLOP/s", "B") else str(round(figure.value))
+        shown = string(value) if not value.isdigit() else value
+        yield f"{key} = {{ value = {shown}, source = {string(source(figure))} }}"
+
+
+def source(figure: Figure) -> str:
+    return f"{figure.how}; spread {figure.spread:.0%}" if figure.spread else figure.how
+
+
+def _pairs(pairs: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in pairs.items():
+        yield f"{key} = {plain(value)}"
+
+
+def plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(plain, value))}]"
+    return string(value) if isinstance(value, str) else str(value)
+
+
+def string(text: str) -> str:
+    """TOML's basic strings escape as JSON's do, but for one character more."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def time_text(nanoseconds: float) -> str:
+    """To the nanosecond: the simulator's times are whole."""
+    whole = max(0, round(nanoseconds))
+    unit, scale = next((each for each in TIMES if whole >= each[1]), TIMES[-1])
+    return f"{whole / scale:.9f}".rstrip("0").rstrip(".") + f" {unit}"
+
+
+def rate_text(value: float, unit: str) -> str:
+    """Four digits; nothing is known better."""
+    prefix, scale = next((each for each in RATES if value >= each[1]), RATES[-1])
+    return f"{float(f'{value / scale:.4g}'):g} {prefix}{unit}"
+
+
+def umask() -> int:
+    before = os.umask(0o022)
+    os.umask(before)
+    return before
+
+
+def figures(place: str, unit: str, found: Sequence[tuple[str, float, float, str]]) -> list[Figure]:
+    """Of a table of the file: key, value, spread, how."""
+    return [Figure(key, value, unit, spread, how, f"{place}.{key}") for key, value, spread, how in found]

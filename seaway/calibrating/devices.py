@@ -1,0 +1,131 @@
+"""What devices reach: products of matrices, sums of arrays, and sums over all devices, each in a loop inside a gang.
+
+Two calls that differ only in how often the loop goes round differ by the time of the rounds, whatever a call takes.
+All devices compute at once, as gangs have them. `timed` devices compute nothing, so there is nothing to find.
+Neighbours: `workloads`; `measuring`, which makes figures of a chip of it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .fitting import Cost, Line, line, middle
+
+AXIS = "device"
+MATRICES, QUICK_MATRICES = (256, 512, 1024), (256,)
+ARRAYS, QUICK_ARRAYS = (1 << 20, 1 << 22), (1 << 20,)  # float32
+SUMS, QUICK_SUMS = (1, 1 << 14, 1 << 18), (1, 1 << 16)
+AIM = 0.06  # seconds that the rounds of a call are to take
+FEW = 4
+MOST = 4096
+
+
+class Timed(NamedTuple):
+    """Of a computation on every device, nanoseconds."""
+
+    name: str
+    size: int
+    time: Cost
+
+
+class Reached(NamedTuple):
+    """flops, bytes: a second and device. sums: nanoseconds by byte on each device; None where devices are alone."""
+
+    flops: Cost
+    bytes: Cost
+    sums: Line | None
+    times: tuple[Timed, ...]
+
+
+def measured(devices: int, repeats: int, quick: bool) -> Reached:
+    """In the session that is open."""
+    products = [
+        Timed("product of two float32 matrices", size, rounds(product, (size, size), devices, repeats))
+        for size in (QUICK_MATRICES if quick else MATRICES)
+    ]
+    added = [
+        Timed("sum of two float32 arrays", size, rounds(addition, (size,), devices, repeats))
+        for size in (QUICK_ARRAYS if quick else ARRAYS)
+    ]
+    summed = [
+        Timed("sum over all devices, float32", size, rounds(over_all, (size,), devices, repeats))
+        for size in (QUICK_SUMS if quick else SUMS)
+        if devices > 1
+    ]
+    best, wide = min(products, key=lambda one: one.time.value / one.size**3), added[-1]
+    return Reached(
+        rate(2 * best.size**3, best.time),
+        rate(3 * 4 * wide.size, wide.time),
+        line([(4 * one.size, one.time.value) for one in summed]) if summed else None,
+        (*products, *added, *summed),
+    )
+
+
+def rate(work: float, time: Cost) -> Cost:
+    """A second, of what takes nanoseconds."""
+    return Cost(work * 1e9 / time.value if time.value else 0.0, time.spread)
+
+
+def product(x: Any) -> Any:
+    return x @ x / x.shape[0]
+
+
+def addition(x: Any) -> Any:
+    """Two arrays read and one written: what comes in and its reverse, which no compiler makes one of."""
+    return x + x[::-1]
+
+
+def over_all(x: Any) -> Any:
+    import jax
+
+    lax: Any = jax.lax
+    return lax.pmean(x, AXIS)
+
+
+def rounds(work: Callable[[Any], Any], shape: Sequence[int], devices: int, repeats: int) -> Cost:
+    """Nanoseconds of one: of the differences between long calls and short ones."""
+    import seaway as sw
+
+    home = sw.slice(devices=devices)
+    x = sw.put(np.ones((devices, *shape), np.float32), devices=home)
+    short, long = looped(work, 1, home), looped(work, 1 + FEW, home)
+    many = FEW
+    each = max(1e-7, (_took(long, x) - _took(short, x)) / FEW)
+    if each * FEW < AIM:
+        many = min(MOST, max(FEW, round(AIM / each)))
+        long = looped(work, 1 + many, home)
+        _took(long, x)
+    found = []
+    for _ in range(repeats):
+        base = statistics.median(_once(short, x) for _ in range(2))
+        found.append(max(0.0, (_once(long, x) - base) / many))
+    return middle([1e9 * each for each in found])
+
+
+def looped(work: Callable[[Any], Any], many: int, home: Any) -> Any:
+    import seaway as sw
+
+    def repeated(x: Any) -> Any:
+        import jax
+
+        return jax.lax.fori_loop(0, many, lambda _, y: work(y), x)
+
+    repeated.__name__ = f"{work.__name__}{many}"
+    return sw.pmap(repeated, AXIS, devices=home)
+
+
+def _took(call: Any, x: Any) -> float:
+    """The second time: the first compiles it."""
+    _once(call, x)
+    return _once(call, x)
+
+
+def _once(call: Any, x: Any) -> float:
+    begun = time.perf_counter()
+    call(x).block_until_ready()
+    return time.perf_counter() - begun

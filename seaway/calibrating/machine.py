@@ -1,0 +1,103 @@
+"""The machine at hand: its cores, as many as we may use, and how fast it is at a fixed piece of Python."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+
+from .fitting import Cost, middle
+
+ROUNDS = 20_000  # of the reference: some milliseconds
+TIMES = 25
+CGROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
+
+
+def speed(times: int = TIMES) -> Cost:
+    """Nanoseconds of CPU that a fixed piece of Python takes here and now: a machine that has become slower takes more.
+    Integers, a dictionary and calls, as our own code has them."""
+    return middle([reference() for _ in range(times)])
+
+
+def reference() -> float:
+    """Once."""
+    begun = time.thread_time_ns()
+    counted(ROUNDS)
+    return float(time.thread_time_ns() - begun)
+
+
+def counted(rounds: int) -> int:
+    seen: dict[int, int] = {}
+    total = 0
+    for number in range(rounds):
+        key = number * 7919 % 1009
+        total = mixed(total, seen.get(key, number))
+        seen[key] = total
+    return total
+
+
+def mixed(one: int, other: int) -> int:
+    return (one * 31 + other) & 0xFFFFFFFF
+
+
+def processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def cores() -> tuple[int, str]:
+    """How many we may use, and how that is known."""
+    allowed = len(os.sched_getaffinity(0))
+    quota = cgroup_cores()
+    if quota is not None and quota < allowed:
+        return max(1, int(quota)), f"the cgroup's quota of {quota:g} of {allowed} cores"
+    return allowed, f"{allowed} cores this process may run on; no cgroup allows less"
+
+
+def cgroup_cores(root: Path = CGROUPS, membership: Path = MEMBERSHIP) -> float | None:
+    """What the narrowest cgroup above us allows; None: none does, or nobody can tell."""
+    try:
+        lines = membership.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    found = [quota for folder in folders(root, lines) if (quota := quota_in(folder)) is not None]
+    return min(found, default=None)
+
+
+def folders(root: Path, lines: list[str]) -> list[Path]:
+    """Of version 2 `0::/path`, of version 1 `4:cpu,cpuacct:/path`; and all above them."""
+    found: list[Path] = []
+    for line in lines:
+        _, _, rest = line.partition(":")
+        kinds, _, path = rest.partition(":")
+        if kinds and "cpu" not in kinds.split(","):
+            continue
+        base = root / kinds if kinds else root
+        here = base / path.strip().lstrip("/")
+        found += [here, *(above for above in here.parents if above == base or base in above.parents)]
+    return list(dict.fromkeys(found))
+
+
+def quota_in(folder: Path) -> float | None:
+    """Cores, from `cpu.max` ("150000 100000", "max 100000") or `cpu.cfs_quota_us` (-1: none)."""
+    try:
+        quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        try:
+            quota = (folder / "cpu.cfs_quota_us").read_text(encoding="utf-8").strip()
+            period = (folder / "cpu.cfs_period_us").read_text(encoding="utf-8").strip()
+        except OSError:
+            return None
+    try:
+        allowed, each = int(quota), int(period)
+    except ValueError:
+        return None  # "max"
+    return allowed / each if allowed > 0 and each > 0 else None

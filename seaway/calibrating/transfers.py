@@ -1,0 +1,93 @@
+"""Contents from host to host and back: what a chunk costs the CPUs of its ends, and how fast chunks follow each other.
+
+Each size moves to and fro between two hosts, hop after hop, in one program. Neighbours: `workloads`, `watching`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from core.transfer import CHUNK
+
+from .fitting import Cost, Line, line, middle
+from .watching import Watch
+
+KB, MB = 1_000, 1_000_000
+SIZES = (KB, 64 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
+QUICK = (KB, 256 * KB, 2 * MB, 8 * MB)
+LARGE = 1 * MB  # from which on hops are chunk after chunk
+HOPS = 4
+MOST = 256 * MB  # bytes that a call moves
+
+
+class Hop(NamedTuple):
+    """Of one of some bytes, nanoseconds: of the clock, and of the hosts' CPU in all."""
+
+    nbytes: int
+    wall: float
+    cpu: float
+
+
+class Transfers(NamedTuple):
+    """chunk: CPU of one end, for a chunk of `core.transfer.CHUNK`. rate: nanoseconds of the clock a byte, where chunk
+    follows chunk. small: a hop of the smallest size, of the clock."""
+
+    chunk: Cost
+    rate: Line
+    small: Cost
+    hops: tuple[Hop, ...]
+
+
+def chunks(nbytes: int) -> int:
+    return max(1, -(-nbytes // CHUNK))
+
+
+def hops(session: Any, devices: int, sizes: Sequence[int], repeats: int) -> list[Hop]:
+    """Between two hosts, on all devices of each. In a session that has not run anything yet: the hosts are taken for
+    this alone, and given back."""
+    import seaway as sw
+
+    homes = [sw.slice(devices=devices, exclusive=True) for _ in range(2)]
+    watch, found = Watch(session), []
+    for size in sizes:
+        many = HOPS if size * HOPS <= MOST else 2
+        rows = max(1, size // devices)
+        x = sw.put(np.zeros((devices, rows), np.uint8), devices=homes[0])
+        work = to_and_fro(homes[0], homes[1], many)
+        work(x).block_until_ready()
+        for _ in range(repeats):
+            watch.begin()
+            work(x).block_until_ready()
+            sample = watch.end(f"{size} bytes", calls=1)
+            hosts_cpu = sum(sample.cpu.values()) - sample.cpu["caller"] - sample.cpu["user"]
+            found.append(Hop(rows * devices, sample.wall / many, hosts_cpu / many))
+        del x, work
+    for home in homes:
+        session.release(home)
+    return found
+
+
+def to_and_fro(one: Any, other: Any, many: int) -> Any:
+    import seaway as sw
+
+    def program(x: Any) -> Any:
+        for _ in range(many // 2):
+            x = sw.put(sw.put(x, devices=other), devices=one)
+        return x
+
+    return sw.program(program)
+
+
+def transfers_of(found: Sequence[Hop]) -> Transfers:
+    large = [hop for hop in found if hop.nbytes >= LARGE]
+    cpu = line([(chunks(hop.nbytes), hop.cpu) for hop in large])
+    smallest = min(hop.nbytes for hop in found)
+    return Transfers(
+        Cost(cpu.slope / 2, cpu.spread),
+        line([(hop.nbytes, hop.wall) for hop in large]),
+        middle([hop.wall for hop in found if hop.nbytes == smallest]),
+        tuple(found),
+    )

@@ -1,0 +1,57 @@
+"""`seaway calibrate --out mine.toml`: measure this machine, for the simulator."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from ..connected.local import PLATFORMS
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "calibrate",
+        help="measure this machine for the simulator",
+        description="Measures what messages, calls, contents and computations cost on this machine, in under two "
+        "minutes, and writes a cluster file for sw.simulate and seaway simulate. What could not be measured is left "
+        "out of it, and named.",
+        epilog="Example: seaway calibrate --out mine.toml --hosts 2",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE.toml", help="the cluster file")
+    parser.add_argument("--force", action="store_true", help="write it even if it is there")
+    parser.add_argument(
+        "--platform", choices=PLATFORMS, default="cpu", help="devices, as of sw.local (default: cpu)"
+    )
+    parser.add_argument("--hosts", type=int, help="hosts, as of sw.local (default: 2; of cuda and tpu 1)")
+    parser.add_argument("--devices-per-host", type=int, default=1, metavar="N", help="(default: 1)")
+    parser.add_argument("--quick", action="store_true", help="a quarter of the time, and wider spreads")
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    from ..calibrating import calibrate
+
+    out: Path = given.out
+    if out.suffix != ".toml":
+        raise ValueError(
+            f"--out {out}: a cluster file is called *.toml, or the simulator takes it for a name"
+        )
+    if out.exists() and not given.force:
+        raise ValueError(f"--out {out} is there already; --force writes over it")
+    if not out.absolute().parent.is_dir():
+        raise ValueError(f"--out {out}: there is no folder {out.parent}")
+    hosts = given.hosts if given.hosts is not None else 1 if given.platform in ("cuda", "tpu") else 2
+    begun = time.monotonic()
+    made = calibrate(
+        given.platform, hosts, given.devices_per_host, given.quick, lambda text: print(text, flush=True)
+    )
+    print("\n".join(made.table()))
+    for each in made.warnings:
+        print(f"warning: {each}: the machine had other things to do; measure again when it is idle")
+    made.save(out)
+    print(
+        f"wrote {out}, in {time.monotonic() - begun:.0f} s: sw.simulate({str(out)!r}), seaway simulate --cluster {out}"
+    )
+    return 0

@@ -1,0 +1,105 @@
+"""What the model's costs are, from what processes spent and did: known costs are found again."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.transfer import CHUNK
+from seaway.calibrating.costs import CALLER, ENQUEUE, HOST, USER, costs_of, counted, sources
+from seaway.calibrating.transfers import Hop, chunks, transfers_of
+from seaway.calibrating.watching import by_group
+from seaway.calibrating.wire import Round, wire_of
+
+from .made import COSTS, samples
+
+
+def test_costs_that_were_paid_are_found() -> None:
+    """Those that are paid in several threads are their sum."""
+    runs = samples(timed=False)
+    found = costs_of(runs, timed=False)
+    assert found.costs.keys() == COSTS.keys()
+    paid = [counted(group, runs[0], timed=False) for group in (CALLER, USER, HOST, ENQUEUE)]
+    for name, cost in found.costs.items():
+        threads = 1 if name.startswith(("send", "receive")) else sum(name in counts for counts in paid)
+        assert cost.value == pytest.approx(threads * COSTS[name], rel=0.1, abs=2_000), name
+    assert all(missed < 0.05 for missed in found.missed.values())
+
+
+def test_of_timed_devices_what_a_gang_takes_is_known_and_not_where() -> None:
+    """They have no threads of their own: a gang that is enqueued also ends, the first of a group or a further one."""
+    found = costs_of(samples(timed=True), timed=True).costs
+    for end in ("complete", "complete_more"):
+        both = found["enqueue"].value + found[end].value
+        assert both == pytest.approx(COSTS["enqueue"] + COSTS[end], rel=0.1)
+        assert "enqueue" in found[end].like
+
+
+def test_sources_say_where_it_was_seen() -> None:
+    runs = samples(True)
+    words = sources(costs_of(runs, True), True)
+    assert words["send"].startswith("measured: CPU of all processes, by gRPC message")
+    assert "timed devices" in words["enqueue"]
+    assert "divided evenly" not in words["send"]
+
+
+def test_what_was_always_done_together_is_divided_and_the_source_says_so() -> None:
+    runs = samples(True)
+    for run in runs:
+        run.counts["frames_in"] = run.counts["frames_out"]
+        run.counts["parcels_in"] = run.counts["frames_in"]
+        run.cpu[USER] = sum(COSTS[name] * count for name, count in counted(USER, run, True).items())
+        run.cpu[HOST] = sum(COSTS[name] * count for name, count in counted(HOST, run, True).items())
+    found = costs_of(runs, True)
+    both = found.costs["send"].value + found.costs["receive"].value
+    assert both == pytest.approx(COSTS["send"] + COSTS["receive"], rel=0.05)
+    assert found.costs["send"].value == pytest.approx(both / 2, rel=0.05)
+    assert "not told apart from receive by what was run: divided evenly" in sources(found, True)["send"]
+
+
+def test_threads_of_an_agent_by_what_they_are_for() -> None:
+    """What JAX begins from a thread of ours is called as it is."""
+    threads = {
+        10: ("python", 5), 20: ("enqueue", 100), 31: ("enqueue", 7), 32: ("enqueue", 8), 25: ("completions", 50),
+        40: ("tf_XLAEigen", 3), 41: ("event_engine", 11),
+    }  # fmt: skip
+    assert dict(by_group(threads)) == {"enqueue": 100, "completions": 50, "device": 7 + 8 + 3}
+
+
+def test_a_timed_agent_has_no_such_threads() -> None:
+    assert sum(by_group({1: ("python", 5), 2: ("event_engine", 6)}).values()) == 0
+
+
+def test_a_chunk_costs_what_further_ones_cost_each_end() -> None:
+    hops = [
+        Hop(size, 3e6 + 2.0 * size, 4e6 + 2 * 900_000 * chunks(size))
+        for size in (1000, 4 << 20, 16 << 20, 64 << 20)
+    ]
+    found = transfers_of(hops * 3)
+    assert found.chunk.value == pytest.approx(900_000, rel=0.03)
+    assert found.rate.slope == pytest.approx(2.0, rel=0.03)
+    assert found.small.value == pytest.approx(3e6 + 2000)
+
+
+def test_how_many_chunks_there_are() -> None:
+    assert [chunks(size) for size in (0, 1, CHUNK, CHUNK + 1, 10 * CHUNK)] == [1, 1, 1, 2, 10]
+
+
+def test_latency_is_what_no_end_was_at_work_in() -> None:
+    rounds = [Round(64, 500_000.0 + wobble, 150_000.0, 130_000.0) for wobble in (-1000, 0, 1000)]
+    found = wire_of(
+        [*rounds, Round(64 << 10, 700_000.0, 150_000.0 + 0.3 * (64 << 10), 130_000.0 + 0.6 * (64 << 10))]
+    )
+    assert found.latency.value == 110_000
+    assert found.message.value == 140_000
+    assert found.send.slope == pytest.approx(0.3, rel=0.1)
+    assert found.receive.slope == pytest.approx(0.6, rel=0.1)
+
+
+def test_latency_that_is_lost_in_its_own_spread_is_none() -> None:
+    """Threads of both ends work at the same time: their CPU may be more than the time that passed."""
+    rounds = [
+        Round(64, 500_000.0 + wobble, 250_000.0, 250_000.0) for wobble in (-90_000, -30_000, 10_000, 95_000)
+    ]
+    found = wire_of([*rounds, Round(64 << 10, 600_000.0, 260_000.0, 260_000.0)])
+    assert found.latency.value == 0
+    assert 30_000 < found.doubt < 60_000

@@ -1,0 +1,286 @@
+"""What docs/errors.md quotes is what is said: a mistake brings it about, or it stands in the source."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seaway as sw
+from backend import controlling
+from backend.server import Server
+from seaway.cli import main
+from seaway.costs.errors import CostError
+
+from .pages import ROOT, SPAN
+
+PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+CODES, MESSAGES = PAGE.partition("## Codes of failed runs")[2].split("## In a program")
+SOURCES = ("core", "sim", "backend", "seaway")
+NOT_RUNS = {"peer", "moved"}  # core replaces them before anybody sees them
+
+two = sw.slice(devices=2, name="two")
+grid = sw.slice(mesh={"data": 2}, name="grid")
+step = sw.synthetic("step", devices=two, duration="1ms")
+add = sw.jit(lambda x, y: x + y, devices=two, name="add")
+ZERO = np.float32(0)
+
+
+@sw.program
+def branches(x: Any) -> Any:
+    return step(x) if x else x
+
+
+@sw.program
+def sums(x: Any) -> Any:
+    return step(x) + step(x)
+
+
+class Broken(sw.Policy):
+    def pick(self, ready: Any, now: int) -> Any:
+        raise KeyError("nobody")
+
+
+def small(**options: Any) -> sw.Session:
+    return sw.simulate("B", hosts=2, per_host=2, **options)
+
+
+def inside(call: Callable[[sw.Session], object]) -> Callable[[], object]:
+    def done() -> object:
+        with small() as s:
+            return call(s)
+
+    return done
+
+
+def to_the_next(call: Callable[[sw.Array], object]) -> Callable[[], object]:
+    """An array of one session, used in another."""
+
+    def done() -> object:
+        with small():
+            x = step(ZERO)
+        with small():
+            return call(x)
+
+    return done
+
+
+def forgotten() -> object:
+    s = small()
+    try:
+        return step(ZERO)
+    finally:
+        s.open().close()
+
+
+def of_another(s: sw.Session) -> object:
+    with s.client("ann"):
+        x = step(ZERO)
+    with s.client("bob"):
+        return step(x)
+
+
+def cancelled(s: sw.Session) -> object:
+    step(ZERO)
+    x = step(ZERO)
+    x.run.cancel()
+    return x.block_until_ready()
+
+
+def renamed(s: sw.Session) -> object:
+    s.client("ann", weight=2)
+    return s.client("ann", weight=3)
+
+
+def twice() -> object:
+    s = small()
+    with s:
+        pass
+    return s.open()
+
+
+def setting(x: Any) -> object:
+    x[0] = 1
+    return x
+
+
+MISTAKES: list[Callable[[], object]] = [
+    lambda: step(ZERO),
+    forgotten,
+    inside(lambda s: branches(ZERO)),
+    inside(lambda s: sums(ZERO)),
+    inside(lambda s: float(step(np.zeros(4, np.float32)))),
+    inside(lambda s: step(ZERO) + 1),
+    inside(lambda s: setting(step(np.zeros(4, np.float32)))),
+    to_the_next(step),
+    inside(of_another),
+    inside(lambda s: add("a", 1)),
+    inside(lambda s: sw.jit(lambda x: None, devices=two)(ZERO)),
+    lambda: sw.jit(lambda x: x),
+    lambda: sw.slice(devices=4, mesh={"a": 2}),
+    inside(lambda s: sw.put(np.zeros(3, np.float32), devices=grid, sharding=grid.sharding("data"))),
+    lambda: sw.synthetic("idle", devices=two),
+    lambda: sw.synthetic("idle", devices=two, duration="7"),
+    inside(renamed),
+    twice,
+    inside(lambda s: sw.synthetic("wide", devices=64, duration="1ms")(ZERO).block_until_ready()),
+    inside(lambda s: sw.synthetic("big", devices=2, duration="1ms", temp="1TiB")(ZERO).block_until_ready()),
+    inside(cancelled),
+    inside(lambda s: np.asarray(step(ZERO))),
+    lambda: sw.simulate("Z"),
+    lambda: sw.simulate("A", polcy="stride"),
+    lambda: sw.simulate("A", policy="strid"),
+    lambda: sw.simulate("A", policy="stride:leed=3"),
+    lambda: sw.simulate("A", policy=dict),  # type: ignore[arg-type]
+    lambda: sw.simulate("A", profile="papier"),
+    lambda: sw.simulate("A", hosts=0),
+    lambda: sw.simulate({"island": [{"hosts": 2, "host": 3}]}),
+    lambda: sw.simulate({"island": [{"hosts": 2, "per_host": 2, "kind": "v5e", "torus": [3, 3]}]}),
+    lambda: sw.simulate("B", shared=[{"hosts": "0-3", "each": 2, "controller": True}]),
+    lambda: sw.connect("http://head"),
+    lambda: inside(lambda s: s.trace.gangs(window="10ms"))(),
+    lambda: sw.tpu_costs(lambda x: x, (ZERO,), topology="v3:4x4", mesh={"data": 5}),
+]
+
+COMMANDS: list[tuple[Callable[[list[str]], int], list[str]]] = [
+    (main, ["simulate", "PROGRAM", "--policy", "fifo:1,2"]),
+    (main, ["down", "--state", "nowhere"]),
+    (controlling.main, ["--bind", "0.0.0.0:0"]),
+    (controlling.main, ["--ca", "PROGRAM"]),
+    (controlling.main, ["--token-file", "nowhere"]),
+    (controlling.main, ["--policy", "nowhere:Policy"]),
+    (controlling.main, ["--policy", "core.policy:Nobody"]),
+    (controlling.main, ["--cluster", "FILE"]),
+]
+
+
+# --- what is quoted -----------------------------------------------------------------------------------------------
+
+
+def quoted() -> list[str]:
+    """First cells of the tables; where a message has code in it, `'` stands for its mark."""
+    cells = [line.split(" | ")[0] for line in MESSAGES.splitlines() if line.startswith("| `")]
+    return [message for cell in cells for message in SPAN.findall(cell)]
+
+
+def fixed(message: str) -> list[str]:
+    """Its fixed words, between what differs."""
+    return [part for part in re.split(r"\s*…\s*", message.replace("`", "'")) if part]
+
+
+def says(text: str, words: list[str]) -> bool:
+    """Whether all of these stand in it, in their order."""
+    at = 0
+    for part in words:
+        at = text.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
+@cache
+def said_in_source() -> list[str]:
+    """Each text of the source, with … for what it is filled with."""
+    paths = [path for room in SOURCES for path in sorted((ROOT / room).rglob("*.py"))]
+    return [text.replace("`", "'") for path in paths for text in texts(path) if len(text) > 10]
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def texts(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(v.value) if isinstance(v, ast.Constant) else "…" for v in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def stands_in_the_source(message: str) -> bool:
+    """All of its fixed words, in their order, in one text."""
+    words = fixed(re.sub(r"^\[[a-z-]+\] ", "", message))  # RunError puts its code there
+    assert max(map(len, words)) > 5, f"{message!r} quotes next to nothing"
+    return any(says(text, words) for text in said_in_source())
+
+
+@pytest.fixture(scope="module")
+def raised(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What all these mistakes are told."""
+    found = []
+    for mistake in MISTAKES:
+        with pytest.raises((sw.SeawayError, sw.Impossible, CostError, ValueError, TypeError)) as caught:
+            mistake()
+        found.append(str(caught.value))
+    with small(policy=Broken) as s:
+        step(ZERO).block_until_ready()
+        found += [text for _, text in s.simulation.told if "policy" in text]
+    found += [refused(command, words, tmp_path_factory.mktemp("commands")) for command, words in COMMANDS]
+    return [text.replace("`", "'") for text in found]
+
+
+def refused(command: Callable[[list[str]], int], words: list[str], folder: Path) -> str:
+    """What the command says, in one line. Nothing of it may start."""
+
+    async def never(server: Server) -> str:
+        raise AssertionError("it starts")
+
+    (folder / "program.py").write_text("# nothing\n")
+    (folder / "cluster.toml").write_text('name = "x"\n')
+    made = {"PROGRAM": "program.py", "FILE": "cluster.toml", "nowhere": "nowhere"}
+    given = [str(folder / made[word]) if word in made else word for word in words]
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()) as err:
+        patch.setattr(Server, "start", never)
+        assert command(given) in (1, 2)
+    (said,) = err.getvalue().splitlines()
+    assert said.startswith("seaway")
+    return said
+
+
+def test_every_mistake_here_is_on_the_page(raised: list[str]) -> None:
+    known = [fixed(message) for message in quoted()]
+    assert [text for text in raised if not any(says(text, words) for words in known)] == []
+
+
+def test_every_message_on_the_page_is_said(raised: list[str]) -> None:
+    messages = quoted()
+    assert len(messages) > 60
+    unsaid = [
+        message
+        for message in messages
+        if not stands_in_the_source(message) and not any(says(text, fixed(message)) for text in raised)
+    ]
+    assert not unsaid, "docs/errors.md quotes what nobody says"
+
+
+def test_every_code_of_a_failed_run_is_on_the_page() -> None:
+    rows = re.findall(r"^\| ((?:`[a-z-]+`(?:, )?)+) \|", CODES, re.MULTILINE)
+    listed = {code for row in rows for code in SPAN.findall(row)}
+    assert listed - NOT_RUNS == codes_in_the_source() - NOT_RUNS
+
+
+def codes_in_the_source() -> set[str]:
+    found = set()
+    for room in SOURCES:
+        for path in (ROOT / room).rglob("*.py"):
+            for node in ast.walk(tree(path)):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Blame" and node.args:
+                    first = node.args[0]
+                    if isinstance(first, ast.Constant):
+                        found.add(str(first.value))
+    return found
+
+
+def test_a_message_that_nobody_says_is_noticed() -> None:
+    assert not stands_in_the_source("… was called by the wrong moon, so …")
+    assert stands_in_the_source("will not listen on … unprotected")

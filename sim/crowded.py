@@ -112,6 +112,13 @@ class CrowdedHost(HostProcess):
         self._ahead[seq] = True
         self._go_on()
 
+    def make(self, effect: e.MakeBuffer, at: int) -> int:
+        """By the thread that enqueues, ahead of whatever reads it."""
+        cost = self.sim.profile.literal
+        if cost and effect.literal is not None:
+            self._from(at, self._enqueue.put, (0, effect.buffer), cost, None)
+        return at
+
     def launch(self, effect: e.Launch, at: int) -> int:
         launching = Launching(effect, self.plan_of(effect.run), effect.seq in self._ahead)
         self._from(at, self._begin_launch, launching)
@@ -134,7 +141,9 @@ class CrowdedHost(HostProcess):
             cost = profile.enqueue if first.prepared else profile.prepare + profile.enqueue
             self._enqueue.put((0, seq), cost, first)
 
-    def _enqueued(self, launching: Launching, now: int) -> int:
+    def _enqueued(self, launching: Launching | None, now: int) -> int:
+        if launching is None:
+            return now
         arrival = now + self.sim.times.pcie_latency
         self.sim.clock.at(arrival, self.launched, launching.effect, launching.plan)
         return now

@@ -222,7 +222,8 @@ class HostProcess(Process):
         self._acts: dict[type, Callable[[Any, int], int]] = {
             e.Send: self._send, e.Launch: self.launch, e.Prepare: self.prepare, e.CompileCode: self._compile,
             e.Reform: self._reform, e.Abandon: self._abandon, e.Stop: self._stop, e.CountRows: self._count,
-            e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.Tell: self._say, e.Close: self._close,
+            e.MakeBuffer: self.make, e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.Tell: self._say,
+            e.Close: self._close,
         }  # fmt: skip
 
     def come(self, sender: int, number: int, message: Any) -> None:
@@ -300,6 +301,10 @@ class HostProcess(Process):
 
     def prepare(self, effect: e.Prepare, at: int) -> int:
         self._prepared[effect.seq] = at + self.sim.profile.prepare
+        return at
+
+    def make(self, effect: e.MakeBuffer, at: int) -> int:
+        """Contents that came with a call: of no cost, where it is not known."""
         return at
 
     def launch(self, effect: e.Launch, at: int) -> int:

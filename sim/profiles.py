@@ -44,6 +44,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     receive_more: int = -1
     complete_more: int = -1  # each further gang whose end is noticed with another's
     transfer_byte_ps: int = 0  # of a chunk, beside `transfer_chunk`
+    literal: int = 0  # a host: contents that came with a call become a buffer
     wake: int = 0  # a process that had nothing to do begins with something
     gather: int = 0  # for each that went together, so long nothing more is written there ...
     gather_most: int = 0  # ... and no longer
@@ -98,7 +99,16 @@ HEAD = ("name", "fanout", "status", "note")
 COSTS = tuple(
     field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources")
 )
-OPTIONAL = ("send_more", "receive_more", "complete_more", "transfer_byte_ps", "wake", "gather", "gather_most")
+OPTIONAL = (
+    "send_more",
+    "receive_more",
+    "complete_more",
+    "transfer_byte_ps",
+    "literal",
+    "wake",
+    "gather",
+    "gather_most",
+)
 
 
 def profile(what: str | Path) -> Profile:

@@ -8,12 +8,13 @@ How often, from the counts of the controller's node (`backend.traffic`), which s
 
     send, receive              gRPC messages; at a host, the other way round
     send_more, receive_more    further parcels in them, and all between clients and controller, in one process
+    wake                       how often the connections' loop has slept, which Linux counts: a message that comes while
+                               it works costs far less
     step, relay_step           steps that were ordered; as often as they were written to a host
     complete, complete_more    groups of gangs' ends told together by a host; further gangs in them
     enqueue                    gangs, on each host
     client_call, client_note   calls; notes that the controller has told clients
-    literal                    contents that came with a call, on each host: the model has no such cost, but without
-                               it they would be taken for part of others
+    literal                    contents that came with a call, on each host
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from .watching import Sample
 WHERE = {
     "client_call": "the user's thread, by call",
     "client_note": "the connections' loop and the user's thread, by note",
-    "send": "all processes, by gRPC message; with what it wakes",
+    "send": "all processes, by gRPC message",
     "send_more": "by further parcel of a message, and by parcel between clients and controller",
-    "receive": "all processes, by gRPC message; with what it wakes",
+    "receive": "all processes, by gRPC message",
     "receive_more": "by further parcel of a message, and by parcel between clients and controller",
+    "wake": "all processes, each time that the connections' loop woke up; with gRPC's thread that wakes it",
     "step": "the controller, by step ordered; with what is heard of it",
     "relay_step": "hosts, by step read",
     "enqueue": "hosts' enqueueing threads, by gang; with what JAX computes in them",
@@ -41,7 +43,7 @@ WHERE = {
 }
 TIMED = {"enqueue": "hosts, by gang: timed devices, which have no thread of their own"}
 CALLER, USER, HOST, ENQUEUE = "caller", "user", "host", "enqueue"
-SHARED = ("send", "send_more", "receive", "receive_more")
+SHARED = ("send", "send_more", "receive", "receive_more", "wake")
 
 
 class Costs(NamedTuple):
@@ -69,13 +71,13 @@ def counted(group: str, sample: Sample, timed: bool) -> Counts:
         return {
             "send": said["frames_out"], "send_more": more_out + near,
             "receive": said["frames_in"], "receive_more": more_in + near,
-            "step": said["said"], "client_note": said["notes"], **literal,
+            "step": said["said"], "client_note": said["notes"], "wake": said["wakes_user"], **literal,
         }  # fmt: skip
     if group == HOST:  # with the thread that waits for gangs, which has little to do by itself
         found = {
             "receive": said["frames_out"], "receive_more": more_out,
             "send": said["frames_in"], "send_more": more_in,
-            "relay_step": said["steps"], **literal,
+            "relay_step": said["steps"], "wake": said["wakes_host"], **literal,
             "complete": said["groups"], "complete_more": said["ends"] - said["groups"],
         }  # fmt: skip
         return found | {"enqueue": said["ends"]} if timed else found

@@ -7,10 +7,13 @@ import platform
 import time
 from pathlib import Path
 
+import numpy as np
+
 from .fitting import Cost, middle
 
 ROUNDS = 20_000  # of the reference: some milliseconds
 TIMES = 25
+COPIED = 16 << 20  # bytes: more than caches hold
 CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
 
@@ -40,6 +43,17 @@ def counted(rounds: int) -> int:
 
 def mixed(one: int, other: int) -> int:
     return (one * 31 + other) & 0xFFFFFFFF
+
+
+def copied() -> Cost:
+    """Nanoseconds to copy a byte in memory."""
+    source, target = np.ones(COPIED, np.uint8), np.zeros(COPIED, np.uint8)
+    found = []
+    for _ in range(TIMES):
+        begun = time.perf_counter_ns()
+        np.copyto(target, source)
+        found.append((time.perf_counter_ns() - begun) / COPIED)
+    return middle(found[1:])
 
 
 def processor() -> str:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.controller import Config
-from core.transfer import CHUNK
 
 from . import devices, machine, transfers, wire, workloads
 from .calibration import LIKE, Calibration, Figure, figures
@@ -25,7 +24,7 @@ from .watching import Sample
 
 Say = Callable[[str], object]
 MODEL = ("client_call", "client_note", "receive", "receive_more", "send", "send_more", "step", "relay_step",
-         "enqueue", "complete", "complete_more")  # fmt: skip
+         "enqueue", "wake", "literal", "complete", "complete_more")  # fmt: skip
 
 
 class Effort(NamedTuple):
@@ -40,7 +39,8 @@ class Effort(NamedTuple):
     sizes: tuple[int, ...]
 
 
-FULL = Effort(5, 0.2, 25.0, 12, 3, transfers.SIZES)
+MANY = {"timed": 6, "cpu": 4}  # hosts that a machine can play, of which each is a process where it computes
+FULL = Effort(4, 0.2, 20.0, 12, 3, transfers.SIZES)
 QUICK = Effort(2, 0.04, 4.0, 4, 2, transfers.QUICK)
 
 
@@ -78,6 +78,7 @@ def calibrate(
         *_of_gangs(found.samples),
         *_of_wire(line, pauses),
         *_of_transfers(found.hops),
+        *_of_copies(machine.copied(), costs),
         *_of_devices(found.reached, hosts, devices_per_host),
     ]  # fmt: skip
     return Calibration(
@@ -101,10 +102,18 @@ def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort,
         if platform != "timed":
             say("devices: products, sums, sums over all of them")
             reached = devices.measured(hosts * each, 2 if quick else 3, quick)
-    if hosts > 1 and not quick:
-        with sw.local(hosts=1, **options) as session:
-            samples += _samples(session, platform, 1, each, effort, say)
+    for other in () if quick else others(platform, hosts):
+        with sw.local(hosts=other, **options) as session:
+            samples += _samples(session, platform, other, each, effort, say)
     return Found(samples, hops, reached)
+
+
+def others(platform: str, hosts: int) -> list[int]:
+    """So many hosts have further sessions. With one host, and with more than that, a process does other numbers of
+    things each time that it wakes up: else what waking up costs is not told apart from what messages do."""
+    if platform not in MANY:
+        return []
+    return [number for number in (1, MANY[platform]) if number != hosts]
 
 
 def _samples(session: Any, platform: str, hosts: int, each: int, effort: Effort, say: Say) -> list[Sample]:
@@ -201,21 +210,33 @@ def _of_transfers(hops: Sequence[transfers.Hop]) -> list[Figure]:
     if not hops:
         return []
     found, made = transfers.transfers_of(hops), []
-    words = f"a chunk of {CHUNK} bytes, one end: by chunk, hops of {transfers.LARGE} bytes and more"
-    made += figures("costs", "ns", [
-        ("transfer_chunk", found.chunk.value, found.chunk.spread, f"measured: hosts' CPU of {words}")
+    made += figures("costs", "ps/B", [
+        ("transfer_byte_ps", 1000 * found.byte.slope, found.byte.spread,
+         f"measured: hosts' CPU of contents, one end, by byte: hops of {transfers.LARGE} bytes and more")
     ])  # fmt: skip
     if found.rate.slope:
-        words = "by byte, an array from host to host, where chunk follows chunk"
-        made += figures(
-            "dcn", "B/s", [("bandwidth", 1e9 / found.rate.slope, found.rate.spread, f"measured: {words}")]
-        )
+        words = "an array from host to host, where chunk follows chunk: what comes of costs and cores"
+        made.append(Figure("contents", 1e9 / found.rate.slope, "B/s", found.rate.spread, words))
     small = min(hop.nbytes for hop in hops)
     made.append(
         Figure(
             "hop", found.small.value, "ns", found.small.spread, f"an array of {small} bytes to another host"
         )
     )
+    return made
+
+
+def _of_copies(copied: Cost, costs: Costs) -> list[Figure]:
+    """Between processes of one machine is no wire: what crosses there is copied, and the rest is their CPU."""
+    how = "measured: bytes copied in memory; between processes of one machine is no other wire"
+    made = figures("dcn", "B/s", [("bandwidth", 1e9 / copied.value, copied.spread, how)])
+    ends = [costs.costs[name] for name in ("send", "receive") if name in costs.costs]
+    if len(ends) == 2:
+        each = sum(end.value for end in ends) / 2
+        how = (
+            "measured: a chunk is a gRPC message, so as `send` and `receive` on average; its bytes are apart"
+        )
+        made += figures("costs", "ns", [("transfer_chunk", each, max(end.spread for end in ends), how)])
     return made
 
 
@@ -271,7 +292,7 @@ def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Found) ->
     """And what the simulator takes for it."""
     have = {figure.place for figure in made if figure.place}
     words = []
-    costs = [key for key in (*MODEL, "transfer_chunk") if f"costs.{key}" not in have]
+    costs = [key for key in (*MODEL, "transfer_chunk", "transfer_byte_ps") if f"costs.{key}" not in have]
     if costs:
         words.append(f"{', '.join(costs)} (profile 'seaway' holds)")
     if "dcn.bandwidth" not in have:

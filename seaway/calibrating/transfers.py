@@ -1,4 +1,4 @@
-"""Contents from host to host and back: what a chunk costs the CPUs of its ends, and how fast chunks follow each other.
+"""Contents from host to host and back: what a byte costs the CPUs of its ends, and how fast chunks follow each other.
 
 Each size moves to and fro between two hosts, hop after hop, in one program. Neighbours: `workloads`, `watching`.
 """
@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from core.transfer import CHUNK
 
 from .fitting import Cost, Line, line, middle
 from .watching import Watch
@@ -32,17 +30,13 @@ class Hop(NamedTuple):
 
 
 class Transfers(NamedTuple):
-    """chunk: CPU of one end, for a chunk of `core.transfer.CHUNK`. rate: nanoseconds of the clock a byte, where chunk
+    """byte: nanoseconds of CPU of one end, by byte. rate: nanoseconds of the clock a byte, where chunk
     follows chunk. small: a hop of the smallest size, of the clock."""
 
-    chunk: Cost
+    byte: Line
     rate: Line
     small: Cost
     hops: tuple[Hop, ...]
-
-
-def chunks(nbytes: int) -> int:
-    return max(1, -(-nbytes // CHUNK))
 
 
 def hops(session: Any, devices: int, sizes: Sequence[int], repeats: int) -> list[Hop]:
@@ -83,10 +77,9 @@ def to_and_fro(one: Any, other: Any, many: int) -> Any:
 
 def transfers_of(found: Sequence[Hop]) -> Transfers:
     large = [hop for hop in found if hop.nbytes >= LARGE]
-    cpu = line([(chunks(hop.nbytes), hop.cpu) for hop in large])
     smallest = min(hop.nbytes for hop in found)
     return Transfers(
-        Cost(cpu.slope / 2, cpu.spread),
+        line([(hop.nbytes, hop.cpu / 2) for hop in large]),
         line([(hop.nbytes, hop.wall) for hop in large]),
         middle([hop.wall for hop in found if hop.nbytes == smallest]),
         tuple(found),

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
-from backend.threads import cpu_of, threads_of
+from backend.threads import cpu_of, sleeps_of, threads_of
 
 GROUPS = ("caller", "user", "host", "enqueue", "completions", "device")
 STILL = 0.02  # seconds without traffic: whatever was to be said has been said
@@ -39,11 +39,13 @@ class Watch:
         self._driver = session.driver
         self._hosts: Counter[str] = Counter()
         self._traffic: dict[str, int] = {}
+        self._woken: dict[str, int] = {}
         self._mine = self._process = self._wall = 0
 
     def begin(self) -> None:
         self.still()
         self._traffic, self._hosts = self._node.traffic.counts(), self._of_hosts()
+        self._woken = self._wakes()
         self._process, self._mine, self._wall = (
             cpu_of(os.getpid()),
             time.thread_time_ns(),
@@ -57,10 +59,11 @@ class Watch:
         ours = cpu_of(os.getpid()) - self._process
         looked = time.thread_time_ns() - self._mine
         hosts = self._of_hosts()
-        traffic = self._node.traffic.counts()
+        traffic, woken = self._node.traffic.counts(), self._wakes()
         cpu = {"caller": caller, "user": ours - looked}
         cpu |= {group: hosts[group] - self._hosts[group] for group in GROUPS[2:]}
         found = {key: float(value - self._traffic[key]) for key, value in traffic.items()}
+        found |= {key: float(value - self._woken[key]) for key, value in woken.items()}
         found |= {key: float(value) for key, value in counts.items()}
         return Sample(name, float(wall), {group: float(spent) for group, spent in cpu.items()}, found)
 
@@ -83,6 +86,14 @@ class Watch:
     def _said(self) -> tuple[int, int, int]:
         traffic = self._node.traffic
         return traffic.parcels_out, traffic.ends, traffic.near_out
+
+    def _wakes(self) -> dict[str, int]:
+        """Of the connections' loops: the others' threads wake for them, and with them."""
+        agents = sum(sleeps_of(child.pid, child.pid) for child in self._driver.agents)
+        return {
+            "wakes_user": sleeps_of(os.getpid(), self._driver.loop_thread.native_id),
+            "wakes_host": agents,
+        }
 
     def _of_hosts(self) -> Counter[str]:
         found: Counter[str] = Counter()

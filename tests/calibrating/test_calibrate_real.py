@@ -17,7 +17,15 @@ from seaway.calibrating.measuring import MODEL
 from seaway.cli import main
 from sim.hardware import load
 
-BYTES = ("transfer_chunk", "send_byte_ps", "receive_byte_ps", "gather", "gather_most", "prepare")
+BYTES = (
+    "transfer_chunk",
+    "transfer_byte_ps",
+    "send_byte_ps",
+    "receive_byte_ps",
+    "gather",
+    "gather_most",
+    "prepare",
+)
 
 
 def calibrate(out: Path, *options: str) -> int:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.transfer import CHUNK
-from seaway.calibrating.costs import CALLER, ENQUEUE, HOST, USER, costs_of, counted, sources
-from seaway.calibrating.transfers import Hop, chunks, transfers_of
+from seaway.calibrating.costs import CALLER, ENQUEUE, HOST, SHARED, USER, costs_of, counted, sources
+from seaway.calibrating.transfers import Hop, transfers_of
 from seaway.calibrating.watching import by_group
 from seaway.calibrating.wire import Round, wire_of
 
@@ -20,7 +19,7 @@ def test_costs_that_were_paid_are_found() -> None:
     assert found.costs.keys() == COSTS.keys()
     paid = [counted(group, runs[0], timed=False) for group in (CALLER, USER, HOST, ENQUEUE)]
     for name, cost in found.costs.items():
-        threads = 1 if name.startswith(("send", "receive")) else sum(name in counts for counts in paid)
+        threads = 1 if name in SHARED else sum(name in counts for counts in paid)
         assert cost.value == pytest.approx(threads * COSTS[name], rel=0.1, abs=2_000), name
     assert all(missed < 0.05 for missed in found.missed.values())
 
@@ -69,19 +68,12 @@ def test_a_timed_agent_has_no_such_threads() -> None:
     assert sum(by_group({1: ("python", 5), 2: ("event_engine", 6)}).values()) == 0
 
 
-def test_a_chunk_costs_what_further_ones_cost_each_end() -> None:
-    hops = [
-        Hop(size, 3e6 + 2.0 * size, 4e6 + 2 * 900_000 * chunks(size))
-        for size in (1000, 4 << 20, 16 << 20, 64 << 20)
-    ]
+def test_a_byte_costs_what_further_ones_cost_each_end() -> None:
+    hops = [Hop(size, 3e6 + 2.0 * size, 4e6 + 2 * 0.9 * size) for size in (1000, 4 << 20, 16 << 20, 64 << 20)]
     found = transfers_of(hops * 3)
-    assert found.chunk.value == pytest.approx(900_000, rel=0.03)
+    assert found.byte.slope == pytest.approx(0.9, rel=0.03)
     assert found.rate.slope == pytest.approx(2.0, rel=0.03)
     assert found.small.value == pytest.approx(3e6 + 2000)
-
-
-def test_how_many_chunks_there_are() -> None:
-    assert [chunks(size) for size in (0, 1, CHUNK, CHUNK + 1, 10 * CHUNK)] == [1, 1, 1, 2, 10]
 
 
 def test_latency_is_what_no_end_was_at_work_in() -> None:

@@ -17,7 +17,7 @@ from core import effects as e
 from core.errors import Impossible
 from core.policy import Fifo
 from sim.clock import Clock
-from sim.cores import CALL, DEVICE, READ, SEND, Cores
+from sim.cores import CALL, CONTENTS, DEVICE, ENQUEUE, READ, SEND, Cores
 from sim.hardware import load
 from sim.profiles import Profile, profile
 from sim.simulation import Simulation
@@ -227,6 +227,28 @@ def _table(cores: int, hosts: int = 1, **more: object) -> dict[str, Any]:
     island = {"name": "i", "kind": "cpu", "hosts": hosts, "per_host": 1}
     shared = {**ONE, "cores": cores, "devices": True, "one_process": [["controller", "clients"], ["hosts"]]}
     return {"name": "mine", "island": [island], "shared": [shared], **more}
+
+
+def test_contents_that_came_with_a_call_cost_the_thread_that_enqueues_once_a_host() -> None:
+    spent = {}
+    for literal in (0, 700 * US):
+        sim = Play(simulation(hosts=2, how=costs(literal=literal), cores=64), calls=5).sim
+        cores = sim.machines.controller
+        assert cores is not None
+        spent[literal] = [cores.spent[host, ENQUEUE] for host in (0, 1)]
+    assert [after - before for before, after in zip(*spent.values(), strict=True)] == [5 * 700 * US] * 2
+
+
+def test_bytes_of_contents_cost_both_ends() -> None:
+    """Two chunks of a megabyte, from a client to a host."""
+    table = _table(
+        8, profile={"like": "seaway", "costs": {"transfer_chunk": "10 us", "transfer_byte_ps": 1000}}
+    )
+    with sw.simulate(table, progress=False) as session:
+        x = sw.put(np.zeros(2 << 20, np.uint8), devices=sw.slice(devices=1))
+        x.block_until_ready()
+        spent = session.driver.simulation.machines.controller.spent  # type: ignore[attr-defined]
+        assert spent[0, CONTENTS] >= 2 * 10_000 + (2 << 20)
 
 
 # --- the file -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The README's table: what the paper prints, and what comes out here, in a few lines.
+"""The table of docs/figures.md: what the paper prints, and what comes out here, in a few lines.
 
     python -m experiments.summary        computes all of it and prints it, ready to be pasted
 
@@ -50,7 +50,7 @@ LINES = (
 
 
 def lines(found: pd.DataFrame) -> list[str]:
-    """A line of the README's table for each number that is in a fidelity table."""
+    """A line of that table for each number that is in a fidelity table."""
     told = []
     for line in LINES:
         mine = found[

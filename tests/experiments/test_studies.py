@@ -161,7 +161,7 @@ QUICK: dict[str, dict[str, object]] = {
 
 
 def test_the_summary_is_what_is_computed() -> None:
-    """The lines that are quick to compute; the README has the same ones."""
+    """The lines that are quick to compute; docs/figures.md has the same ones."""
     found = summary.lines(fidelity.table({name: frame(name, **asked) for name, asked in QUICK.items()}))
     assert len(found) == 7
     kept = summary.KEPT.read_text().splitlines()
@@ -171,14 +171,6 @@ def test_the_summary_is_what_is_computed() -> None:
 @pytest.mark.full
 def test_all_of_the_summary_is_what_is_computed() -> None:
     assert summary.text(fidelity.run(progress=False)) == summary.KEPT.read_text()
-
-
-def test_the_readme_has_the_summary() -> None:
-    """Between marks, so that whoever changes a number knows what to paste."""
-    _, begun, rest = (ROOT / "README.md").read_text().partition("<!-- summary -->\n")
-    if not begun:
-        pytest.skip("the README has no <!-- summary --> mark")
-    assert rest.partition("<!-- end of summary -->")[0].strip() == summary.KEPT.read_text().strip()
 
 
 def test_another_profile_is_not_fitted() -> None:

@@ -130,6 +130,7 @@ MISTAKES: list[Callable[[], object]] = [
     lambda: sw.synthetic("idle", devices=two),
     lambda: sw.synthetic("idle", devices=two, duration="7"),
     inside(renamed),
+    inside(lambda s: s.release(2)),  # type: ignore[arg-type]
     twice,
     inside(lambda s: sw.synthetic("wide", devices=64, duration="1ms")(ZERO).block_until_ready()),
     inside(lambda s: sw.synthetic("big", devices=2, duration="1ms", temp="1TiB")(ZERO).block_until_ready()),
@@ -154,6 +155,11 @@ COMMANDS: list[tuple[Callable[[list[str]], int], list[str]]] = [
     (main, ["simulate", "PROGRAM", "--policy", "fifo:1,2"]),
     (main, ["down", "--state", "nowhere"]),
     (controlling.main, ["--bind", "0.0.0.0:0"]),
+    (controlling.main, ["--bind", "nonsense"]),
+    (main, ["up", "--bind", "0.0.0.0:0"]),
+    (main, ["up", "--bind", "nonsense"]),
+    (main, ["status", "http://x"]),
+    (controlling.main, ["--token-file", "EMPTY"]),
     (controlling.main, ["--ca", "PROGRAM"]),
     (controlling.main, ["--token-file", "nowhere"]),
     (controlling.main, ["--policy", "nowhere:Policy"]),
@@ -236,8 +242,9 @@ def refused(command: Callable[[list[str]], int], words: list[str], folder: Path)
         raise AssertionError("it starts")
 
     (folder / "program.py").write_text("# nothing\n")
-    (folder / "cluster.toml").write_text('name = "x"\n')
-    made = {"PROGRAM": "program.py", "FILE": "cluster.toml", "nowhere": "nowhere"}
+    (folder / "cluster.toml").write_text('nmae = "x"\n')
+    (folder / "empty").touch()
+    made = {"EMPTY": "empty", "PROGRAM": "program.py", "FILE": "cluster.toml", "nowhere": "nowhere"}
     given = [str(folder / made[word]) if word in made else word for word in words]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()) as err:
         patch.setattr(Server, "start", never)

@@ -140,6 +140,48 @@ def test_a_program_that_fails_shows_its_own_lines(tmp_path: Path, capsys: pytest
     assert "cli" not in said
 
 
+OWN = """
+import numpy as np
+import seaway as sw
+
+step = sw.synthetic("step", devices=sw.slice(devices=4, name="all"), duration="1ms")
+
+if __name__ == "__main__":
+    with sw.simulate("B", hosts=1):
+        step(np.float32(0)).block_until_ready()
+    print("done")
+"""
+
+
+def test_a_program_that_opens_its_own_session_is_not_called_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["parity", program(tmp_path, OWN), "--hosts", "1"]) == 1
+    said = capsys.readouterr()
+    assert said.out.count("done") == 2
+    assert "equal" not in said.out
+    assert said.err.startswith("seaway: no gangs ran, simulated or on real devices, so nothing was compared; ")
+    assert "does the program open a session of its own?" in said.err
+
+
+def test_a_policy_of_ones_own_decides_on_both_sides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine_parity.py").write_text(
+        "from core.policy import Policy\n\n\nclass Mine(Policy):\n    def pick(self, ready, now):\n"
+        "        return max(ready.heads(), key=lambda gang: gang.number)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    path, kept = program(tmp_path, HOPS), tmp_path / "kept"
+    words = ["--policy", "mine_parity.py:Mine", "--hosts", "1", "--devices-per-host", "4"]
+    assert main(["parity", path, *words, "--keep", str(kept), "--", "2"]) == 0
+    said = capsys.readouterr().out
+    assert said.endswith("equal\n")
+    assert "; policy mine_parity.py:Mine\n" in said
+    log = str(kept / "controller.log")
+    assert main(["replay", log, "--policy", "mine_parity.py:Mine"]) == 0
+
+
 @pytest.mark.full
 def test_real_devices_of_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["parity", program(tmp_path, TRAINED), "--platform", "cpu", "--islands", "2"]) == 0

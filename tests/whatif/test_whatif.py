@@ -301,6 +301,12 @@ def test_the_command_lays_worlds_side_by_side(
     here = f"{tmp_path / 'mine.py'}:Mine"
     assert main(["whatif", log, "--policy", here, "--dispatch", "sequential", "--open-loop"]) == 0
     assert "; open loop, profile seaway" in capsys.readouterr().out
+    (tmp_path / "mine.py").write_text(MINE.replace("ready.best()", "ready.worst()"))
+    assert main(["whatif", log, "--policy", here]) == 0
+    broken = capsys.readouterr().out
+    print(broken)
+    assert f"note: under {here}, policy Mine was replaced by fifo: on island 'i' it raised AttributeError" in broken
+    assert broken.count("was replaced") == 1, "not under the record's settings"
     mine = tmp_path / "mine.toml"
     shape = '[[island]]\nname = "i"\nhosts = {}\nper_host = 2\n'
     mine.write_text(
@@ -319,7 +325,9 @@ def test_the_command_lays_worlds_side_by_side(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--policy", "strid"], "strid"),
+        (["--policy", "strid"], "--policy strid: no policy is called 'strid'"),
+        (["--policy", "absent.py:Mine"], "--policy absent.py:Mine: there is no file absent.py"),
+        (["--recorded-policy", "absent:Mine"], "--recorded-policy absent:Mine: no policy is called 'absent'"),
         (["--policy", "stride:1,2,3"], "3 weights, 1:2:3, and the log has 1 clients: ann"),
         (["--policy", "fifo:1"], "fifo does not go by weights"),
         (["--cluster", "nowhere.toml"], "there is no file nowhere.toml"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ OPTIONS: Sequence[tuple[str, Any]] = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 HEADER = "authorization"
+SCHEME = "grpc://"
+PORT = 29000
+HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:\[\]]+")
+PORTS = re.compile(r"[0-9]{1,5}")
 
 
 class Refused(Exception):
@@ -95,6 +100,7 @@ class Access(msgspec.Struct, frozen=True):
             ) from None
 
     def may_bind(self, address: str) -> None:
+        checked(address)
         if self.token or self.tls or is_loopback(address):
             return
         raise Refused(
@@ -105,16 +111,53 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def read(token_file: str = "", ca: str = "", cert: str = "", key: str = "") -> Access:
-    """From the files that the options name."""
+    """From the files that the options name. An empty one protects nothing, and whoever names it means to be
+    protected: it is refused, not taken for none."""
     try:
-        return Access(
-            Path(token_file).read_text(encoding="utf-8").strip() if token_file else "",
-            *(Path(each).read_bytes() if each else b"" for each in (ca, cert, key)),
-        )
+        token = _contents("token", token_file).decode().strip()
+        return Access(token, _contents("ca", ca), _contents("cert", cert), _contents("key", key))
     except OSError as error:
         raise Refused(f"cannot read {error.filename}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise Refused(f"{token_file} is not text") from None
+
+
+def _contents(what: str, file: str) -> bytes:
+    found = Path(file).read_bytes() if file else b""
+    if file and not found.strip():
+        remedy = (
+            "put a secret in it (python -c 'import secrets; print(secrets.token_hex(32))'), the same on every process"
+            if what == "token"
+            else f"--{what} names a PEM file, as docs/deployment.md makes one"
+        )
+        raise Refused(f"{file} is empty, and was given to protect the cluster: {remedy}")
+    return found
+
+
+def checked(address: str) -> str:
+    """Where to listen, as it was given. Raises Refused for what is no address, or leaves its port to be guessed."""
+    if not is_address(address):
+        raise Refused(
+            f"cannot listen on {address!r}: an address is like 127.0.0.1:29000; port 0 takes any that is free"
+        )
+    return address
+
+
+def place_of(address: object) -> str:
+    """Of a controller, as host:port. Raises Refused for what is none."""
+    place = address.removeprefix(SCHEME).rstrip("/") if isinstance(address, str) else ""
+    whole = place if ":" in place else f"{place}:{PORT}"
+    if "://" in place or not is_address(whole) or whole.endswith(":0"):
+        raise Refused("an address is like 'grpc://head:29000'")
+    return whole
+
+
+def is_address(text: str) -> bool:
+    """A host and a port. An IPv6 address stands in brackets; a socket of this machine is a file."""
+    if text.startswith("unix:"):
+        return len(text) > len("unix:")
+    host, _, port = text.rpartition(":")
+    return HOST.fullmatch(host) is not None and PORTS.fullmatch(port) is not None and int(port) < 1 << 16
 
 
 def is_loopback(address: str) -> bool:

@@ -17,25 +17,23 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from core import policy as policies
 from core.controller import ON_DEVICES, Bounds, Config
 from core.errors import Impossible
-from core.policy import Policy
 from core.presets import small
-from core.topology import Cluster
+from core.topology import SIMULATED_KEYS, Cluster
 from core.trace import Trace
 
 from . import metrics
 from .access import Refused, read
 from .blobs import LIMIT
 from .children import end_with_parent
+from .policies import HELP, policy_from
 from .server import LEASE, Server
 from .status import status_of
 
@@ -52,11 +50,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     add("--islands", type=int, default=1, help="islands (1)")
     add("--hosts", type=int, default=1, help="hosts of each island (1)")
     add("--devices-per-host", type=int, default=1, help="devices of each host (1)")
-    add(
-        "--policy",
-        default="fifo",
-        help=f"{', '.join(policies.POLICIES)}, with options as stride:lead=3; or module:Class",
-    )
+    add("--policy", default="fifo", help=HELP)
 
 
 def options() -> argparse.ArgumentParser:
@@ -147,7 +141,7 @@ async def serve(chosen: argparse.Namespace) -> int:
     state = remembered(Path(chosen.state) if chosen.state else None)
     with tempfile.TemporaryDirectory(prefix="seaway-") as folder:
         server = Server(
-            cluster_of(chosen), folder=Path(folder), policy=policy_of(chosen.policy), config=config, access=access,
+            cluster_of(chosen), folder=Path(folder), policy=policy_from(chosen.policy), config=config, access=access,
             bind=chosen.bind, lease=round(chosen.lease * 1e9), incarnation=state.starts, secret=state.secret,
             kept=Path(chosen.state) if chosen.state else None, trace=Trace(mebibytes(chosen, "trace_limit")),
             code=mebibytes(chosen, "code_limit") or sys.maxsize, record=Path(chosen.record) if chosen.record else None,
@@ -211,30 +205,21 @@ def cluster_of(chosen: argparse.Namespace) -> Cluster:
                 raise Impossible(f"--{name.replace('_', '-')} {getattr(chosen, name)}: at least 1")
         return small(chosen.hosts, chosen.devices_per_host, chosen.islands)
     try:
-        return Cluster.from_table(tomllib.loads(Path(chosen.cluster).read_text(encoding="utf-8")))
+        table = tomllib.loads(Path(chosen.cluster).read_text(encoding="utf-8"))
+        cluster = Cluster.from_table(table)
     except OSError as error:
         raise Impossible(f"cannot read {chosen.cluster}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Impossible(f"{chosen.cluster} is no TOML: {error}") from None
-
-
-def policy_of(text: str) -> Callable[[], Policy]:
-    """By name; or a class or function of a module of whoever deploys: clients cannot bring code here."""
-    module, colon, name = text.partition(":")
-    if not colon or module.split(".")[0] in policies.POLICIES:
-        policies.named(text)  # says now what is wrong with it
-        return lambda: policies.named(text)
-    try:
-        made: Callable[[], Policy] = getattr(import_module(module), name)
-    except ImportError as error:
-        raise Impossible(f"--policy {text}: {error}") from None
-    except AttributeError:
-        raise Impossible(f"--policy {text}: module {module!r} has no {name!r}") from None
-    if not isinstance(made(), Policy):
-        raise Impossible(
-            f"--policy {text}: makes a {type(made()).__name__}, not a policy (core.policy.Policy)"
+    except Impossible as error:
+        raise Impossible(f"{chosen.cluster}: {error}") from None
+    if simulated := [key for key in SIMULATED_KEYS if key in table]:
+        logging.getLogger("seaway.controller").warning(
+            "%s: only the simulator reads %s; a real cluster leaves that out",
+            chosen.cluster,
+            ", ".join(simulated),
         )
-    return made
+    return cluster
 
 
 class State(NamedTuple):

@@ -1,23 +1,27 @@
 """Who has which host number: agents ask by name, and keep their number when they come back.
 
 An agent that is there cannot be replaced by another of its name; one that has gone, or was started anew, can. What an
-agent says that it has must be what the cluster has been said to have. Neighbours: `server`.
+agent says that it has must be what the cluster has been said to have; of its memory, at least as much: by what was
+said, programs are admitted. Neighbours: `server`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from difflib import get_close_matches
 
 import grpc
 import msgspec
 
-from core.topology import Cluster, Island
+from core.topology import GIB, Cluster, Island
 
 from .calls import Enrol, Wrong
 from .keeping import Known
 
 TAKEN = grpc.StatusCode.ALREADY_EXISTS
+UNLIMITED = ("cpu", "timed")  # platforms whose devices report no memory, for they have none of their own
+log = logging.getLogger("seaway.controller")
 
 
 class Enrolment:
@@ -33,6 +37,7 @@ class Enrolment:
             if 0 <= host < cluster.hosts and agent.devices == cluster.island_of_host(host).per_host:
                 self._agents[host] = agent
         self._earlier = set(self._agents)  # of an earlier start, and not seen since
+        self._warned: set[str] = set()  # islands of whose memory something has been said
 
     def enrol(self, request: Enrol) -> int:
         """Its number. Raises Wrong."""
@@ -54,6 +59,7 @@ class Enrolment:
         return self._take(host, request)
 
     def _take(self, host: int, request: Enrol) -> int:
+        self._has_memory(request, self._cluster.island_of_host(host))
         self._agents[host] = request
         self._earlier.discard(host)
         if self._known is not None:
@@ -89,6 +95,7 @@ class Enrolment:
 
     def _free(self, request: Enrol) -> int:
         islands = [self._island(request.island)] if request.island else list(self._cluster.islands)
+        islands.sort(key=lambda island: _short(request, island))  # those for which it has the memory first
         for island in islands:
             for host in range(island.base_host, island.base_host + island.hosts):
                 if host not in self._agents and island.per_host == request.devices:
@@ -134,6 +141,32 @@ class Enrolment:
                 f"{', '.join(sorted(others))}: one program cannot run on both"
             )
 
+    def _has_memory(self, request: Enrol, island: Island) -> None:
+        """Whether its devices have the memory by which programs will be admitted to them."""
+        who = f"agent {request.name!r} has {_gib(request.memory)} on each device for programs"
+        if _short(request, island) and not island.assumed:
+            raise Wrong(
+                f"{who}, and the cluster's file says {_gib(island.memory)} for island {island.name!r}: what is "
+                f"admitted would not fit. Write memory = {request.memory} there (less what else needs it) and start "
+                "the controller again; or give the agent more (--memory, devices that nobody else uses)"
+            )
+        if island.name in self._warned:
+            return
+        if not request.memory and not island.assumed and request.platform not in UNLIMITED:
+            self._warned.add(island.name)
+            log.warning(
+                "agent %r does not know the memory of its devices; that each has %s, as the cluster's file says of "
+                "island %r, nobody has checked",
+                request.name, _gib(island.memory), island.name,
+            )  # fmt: skip
+        elif request.memory and island.assumed and request.memory != island.memory:
+            self._warned.add(island.name)
+            log.warning(
+                "%s, and programs of island %r are admitted as if it were %s, since nobody has said: write memory = %d "
+                "for the island in a file, and start the controller with --cluster FILE; or sw.local(memory=...)",
+                who, island.name, _gib(island.memory), request.memory,
+            )  # fmt: skip
+
     def _counts(self, host: int) -> bool:
         """One of an earlier start, which never came back, may be gone for good."""
         return host not in self._earlier or self._connected(host)
@@ -156,3 +189,12 @@ class Enrolment:
 
     def agents(self) -> dict[int, Enrol]:
         return dict(self._agents)
+
+
+def _short(request: Enrol, island: Island) -> bool:
+    """0: it does not know, or its devices have no limit."""
+    return 0 < request.memory < island.memory
+
+
+def _gib(count: int) -> str:
+    return f"{count} bytes ({count / GIB:.2f} GiB)"

@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 
 class Island(msgspec.Struct, frozen=True, kw_only=True):
-    """`torus` () is no torus; `spares`: so many of the last hosts are a reserve. `Cluster` sets the last
-    three."""
+    """`torus` () is no torus; `spares`: so many of the last hosts are a reserve. `assumed`: nobody has said what
+    `memory` is. `Cluster` sets the last three."""
 
     name: str
     hosts: int
@@ -43,6 +43,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
     spares: int = 0
     ici_bandwidth: int = 0  # bytes a second and link; 0 not stated
     ici_latency: int = 0  # nanoseconds a hop
+    assumed: bool = False
     index: int = 0
     base_host: int = 0
     base_device: int = 0
@@ -199,9 +200,10 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def from_table(cls, table: Mapping[str, object]) -> Cluster:
-        """From a parsed TOML file: `[[island]]` tables with Island's fields; `count` makes several alike."""
+        """From a parsed TOML file: `[[island]]` tables with Island's fields; `count` makes several alike. What only
+        the simulator reads of such a file (`SIMULATED_KEYS`) is passed over: the real hardware is what it is."""
         found: list[Island] = []
-        _known_keys("the cluster", table, ["island", *CLUSTER_KEYS])
+        _known_keys("the cluster", table, ["island", *CLUSTER_KEYS, *SIMULATED_KEYS])
         entries = table.get("island", [])
         if not isinstance(entries, list):
             raise Impossible("the cluster: `island` is a list of tables; write [[island]]")
@@ -216,6 +218,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
 # --- reading a table ----------------------------------------------------------------------------------------
 
 CLUSTER_KEYS = ("dcn_bandwidth", "dcn_latency")
+SIMULATED_KEYS = ("name", "note", "machine", "dcn", "chip", "shared", "profile")  # see docs/clusters.md
 ISLAND_KEYS = ("name", "kind", "count", "hosts", "per_host", "spares", "torus", "wraps", "block", "memory",
                "host_memory", "ici_bandwidth", "ici_latency")  # fmt: skip
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -229,6 +232,7 @@ def _islands(who: str, entry: object) -> list[Island]:
     for key in ("memory", "host_memory"):
         if isinstance(fields.get(key), str):
             fields[key] = _bytes(who, key, fields[key])
+    fields["assumed"] = "memory" not in fields
     count = fields.pop("count", None)
     if count is None:
         return [_convert(who, fields, Island)]

@@ -375,8 +375,13 @@ class Caller:
             self._port.call(lambda client, now: client.cancel(run.number, now))
 
     def release_slice(self, home: Slice) -> None:
+        """One that this client has not used holds nothing, so there is nothing to give back."""
+        if not isinstance(home, Slice):
+            raise TypeError(f"session.release({home!r}): give the slice itself, as sw.slice(...) made it")
         self._may_call()
-        name = self.name_of(home)
+        name = self._names.get(home, home.name)
+        if name not in self._names.values():
+            return
         self._port.call(lambda client, now: client.release_slice(name, now))
 
     # --- what comes ---------------------------------------------------------------------------------------

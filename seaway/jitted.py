@@ -20,7 +20,15 @@ from .slices import Slice, as_slice
 from .unready import counted, padded
 
 MAPPED = 0  # a sharding written as a number: that dimension over all devices, as pmap has it
+COMPILED = ("tpu-compiler", "roofline")  # sources of costs whose collectives were found in what was compiled
 BIG_CONSTANT = 1 << 20  # bytes; of larger ones only shape and type tell two codes apart
+
+# What primitives in which devices wait for one another are called, and their asynchronous parts. The compiler puts in
+# more, and what jax.vmap does with a named axis is none.
+EXCHANGES = (
+    "all_gather", "all_to_all", "pbroadcast", "pmax", "pmin", "ppermute", "precv", "psend", "psum", "ragged_all_to_all",
+    "reduce_scatter", "unreduced_",
+)  # fmt: skip
 
 
 class JitComputation(Computation):
@@ -64,7 +72,7 @@ class JitComputation(Computation):
         return Signature(
             name=self.name, home=self.slice, inputs=shape.leaves, expects=expects, outputs=tuple(out_avals),
             out_shardings=out_shardings, out_tree=out_tree, out_names=names, donate=self.donated(shape),
-            irregular=self._irregular, collective=self._waits(kernel), kernel=kernel,
+            irregular=self._irregular, collective=self._waits(kernel, jaxpr), kernel=kernel,
             key=self._key(jaxpr, expects, out_shardings, kernel), evaluate=evaluate,
             work=functools.partial(_work, jaxpr, self.slice, (*expects, *out_shardings)),
             function=self._function(shape, out_avals),
@@ -74,12 +82,13 @@ class JitComputation(Computation):
         call = functools.partial(_called, self.fn, shape)
         return padded(call, bounds) if self._irregular else call
 
-    def _waits(self, kernel: Kernel | None) -> bool:
-        """Whether its devices wait for one another. Unless somebody says no, or its collectives are known, they may."""
+    def _waits(self, kernel: Kernel | None, jaxpr: Any) -> bool:
+        """Whether its devices wait for one another. Unless somebody says no, they may. A cost tells only where a
+        compiler has looked for collectives: a duration, stated or measured, has them in it, and names none."""
         if self._collective is not None:
             return self._collective
-        if kernel is not None and kernel.source != "stated":
-            return bool(kernel.collectives)
+        if kernel is not None and kernel.source in COMPILED:
+            return bool(kernel.collectives) or (self.slice.devices > 1 and exchanges(jaxpr.jaxpr))
         return self.slice.devices > 1
 
     def _abstractly(self, shape: Shape) -> tuple[Any, list[Aval], trees.Treedef]:
@@ -178,6 +187,21 @@ def _work(jaxpr: Any, home: Slice, used: Sequence[Sharding]) -> Any:
     return work_of(jaxpr, home.shape, used)
 
 
+def exchanges(jaxpr: Any) -> bool:
+    """Whether collectives stand in it as such: jax.lax.psum and its like, in jax.shard_map."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name.startswith(EXCHANGES):
+            return True
+        for value in equation.params.values():
+            inner = [
+                getattr(each, "jaxpr", each)
+                for each in (value if isinstance(value, tuple | list) else (value,))
+            ]
+            if any(exchanges(each) for each in inner if hasattr(each, "eqns")):
+                return True
+    return False
+
+
 def is_entry(entry: Any) -> bool:
     return isinstance(entry, int) or shardings.is_sharding(entry)
 
@@ -256,7 +280,8 @@ def pmap(
 ) -> JitComputation:
     """One copy of `fn` on each device of a slice: the mapped axis is as long as the slice has devices.
 
-    As jax.pmap: `axis_name` for collectives (jax.lax.psum), `in_axes=None` for what all copies share.
+    As jax.pmap: `axis_name` for collectives (jax.lax.psum): with it devices wait for one another, whatever `cost` says;
+    without it they do not. `in_axes=None` for what all copies share.
     """
     if fn is None:
         options = {key: value for key, value in locals().items() if key != "fn"}
@@ -270,7 +295,7 @@ def pmap(
     return JitComputation(
         functools.partial(_mapped, fn, axis_name, static, axes, out_axes, home.devices), called, home,
         in_shardings=axes, out_shardings=out_axes, kwarg_shardings=MAPPED, cost=cost, static=static,
-        donate=as_numbers(donate_argnums), collective=None if axis_name else False,
+        donate=as_numbers(donate_argnums), collective=bool(axis_name) and home.devices > 1,
     )  # fmt: skip
 
 

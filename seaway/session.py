@@ -251,7 +251,10 @@ class Session:
         return f"<sw.Session, {self.driver.title}{', closed' if self.closed else ''}>"
 
     def __getattr__(self, name: str) -> Any:
-        """What only a simulation has: `simulation`, `env`."""
+        """What only a simulation has: `simulation`, `env`. What a property of ours raised is not hidden by that it was
+        an AttributeError: it is asked again, and raises it again."""
+        if hasattr(type(self), name):
+            return object.__getattribute__(self, name)
         if name in ("simulation", "env"):
             found = getattr(self.driver, name, None)
             if found is not None:

@@ -6,7 +6,7 @@ do not at the card. Where the network between islands is oversubscribed, what le
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from core.dataplane import Chunk, Offer
@@ -69,6 +69,19 @@ class Cargo:
         self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + nbytes
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
         self._clock.at(departure, self._leave, life, sender, receiver, number, message, nbytes)
+
+    def gone(self, sender: Name, receiver: Name, messages: Iterable[Any]) -> None:
+        """Chunks that travel between words (`wires`) leave now."""
+        for chunk in messages:
+            if isinstance(chunk, Chunk):
+                self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + chunk.nbytes
+                self._trace.left(chunk.transfer, self._clock.now)
+
+    def come(self, messages: Iterable[Any]) -> None:
+        """And are there."""
+        for chunk in messages:
+            if isinstance(chunk, Chunk):
+                self._trace.came(chunk.transfer, self._clock.now)
 
     def end(self, name: Name) -> None:
         self._lives[name] = self._lives.get(name, 0) + 1

@@ -230,7 +230,9 @@ class Machines:
         return cores is not None and cores.process_of is not None
 
     def are_one(self, name: int, other: int) -> bool:
-        """One process, whatever they are called."""
+        """One process, and one loop of connections. (Hosts of one process dial each other.)"""
+        if name >= 0 or other >= 0:
+            return False
         cores = self.of_process(name)
         if cores is None or cores.process_of is None or self.of_process(other) is not cores:
             return False

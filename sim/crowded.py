@@ -114,10 +114,23 @@ class CrowdedHost(HostProcess):
 
     def make(self, effect: e.MakeBuffer, at: int) -> int:
         """By the thread that enqueues, ahead of whatever reads it."""
-        cost = self.sim.profile.literal
-        if cost and effect.literal is not None:
-            self._from(at, self._enqueue.put, (0, effect.buffer), cost, None)
+        if effect.literal is not None:
+            self._kept(effect.buffer, at)
         return at
+
+    def received(self, effect: e.Received, at: int) -> int:
+        if effect.blame is None:
+            self._kept(effect.transfer, at)
+        return at + self.sim.profile.transfer_end
+
+    def opened(self, effect: e.OpenSend, at: int) -> int:
+        return at + self.sim.profile.transfer_end
+
+    def _kept(self, what: int, at: int) -> None:
+        """Contents become a buffer."""
+        cost = self.sim.profile.literal
+        if cost:
+            self._from(at, self._enqueue.put, (0, what), cost, None)
 
     def launch(self, effect: e.Launch, at: int) -> int:
         launching = Launching(effect, self.plan_of(effect.run), effect.seq in self._ahead)

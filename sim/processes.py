@@ -222,8 +222,8 @@ class HostProcess(Process):
         self._acts: dict[type, Callable[[Any, int], int]] = {
             e.Send: self._send, e.Launch: self.launch, e.Prepare: self.prepare, e.CompileCode: self._compile,
             e.Reform: self._reform, e.Abandon: self._abandon, e.Stop: self._stop, e.CountRows: self._count,
-            e.MakeBuffer: self.make, e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.Tell: self._say,
-            e.Close: self._close,
+            e.MakeBuffer: self.make, e.Received: self.received, e.OpenSend: self.opened,
+            e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.Tell: self._say, e.Close: self._close,
         }  # fmt: skip
 
     def come(self, sender: int, number: int, message: Any) -> None:
@@ -305,6 +305,14 @@ class HostProcess(Process):
 
     def make(self, effect: e.MakeBuffer, at: int) -> int:
         """Contents that came with a call: of no cost, where it is not known."""
+        return at
+
+    def received(self, effect: e.Received, at: int) -> int:
+        """And those that came from elsewhere."""
+        return at
+
+    def opened(self, effect: e.OpenSend, at: int) -> int:
+        """A transfer that begins here."""
         return at
 
     def launch(self, effect: e.Launch, at: int) -> int:

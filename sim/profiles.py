@@ -44,7 +44,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     receive_more: int = -1
     complete_more: int = -1  # each further gang whose end is noticed with another's
     transfer_byte_ps: int = 0  # of a chunk, beside `transfer_chunk`
-    literal: int = 0  # a host: contents that came with a call become a buffer
+    transfer_end: int = 0  # a host: either end of a transfer, beyond its bytes and the words about it
+    literal: int = 0  # a host: contents, that came with a call or from elsewhere, become a buffer
     wake: int = 0  # a process that had nothing to do begins with something
     gather: int = 0  # for each that went together, so long nothing more is written there ...
     gather_most: int = 0  # ... and no longer
@@ -79,9 +80,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         more: int = getattr(self, f"{cost}_more")
         return more if more >= 0 else int(getattr(self, cost))
 
-    def chunk(self, nbytes: int) -> int:
-        """Of contents, at either end."""
-        return self.transfer_chunk + nbytes * self.transfer_byte_ps // 1000
+    def contents(self, nbytes: int, chunks: int = 1) -> int:
+        """At either end."""
+        return chunks * self.transfer_chunk + nbytes * self.transfer_byte_ps // 1000
 
     def changed(self, **costs: int) -> Profile:
         """With other costs, in the same units: for asking how far a conclusion hangs on one of them."""
@@ -99,16 +100,8 @@ HEAD = ("name", "fanout", "status", "note")
 COSTS = tuple(
     field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources")
 )
-OPTIONAL = (
-    "send_more",
-    "receive_more",
-    "complete_more",
-    "transfer_byte_ps",
-    "literal",
-    "wake",
-    "gather",
-    "gather_most",
-)
+OPTIONAL = ("send_more", "receive_more", "complete_more", "transfer_byte_ps", "transfer_end", "literal", "wake",
+            "gather", "gather_most")  # fmt: skip
 
 
 def profile(what: str | Path) -> Profile:

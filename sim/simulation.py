@@ -255,6 +255,8 @@ class Simulation:
     def _arrive(self, receiver: int, sender: int, number: int, message: Any) -> None:
         if not moves_nothing(message):
             self.last_seen = self.clock.now
+        if isinstance(message, Together):
+            self.cargo.come(message.messages)
         if is_client(sender) and receiver >= 0 and (sender, receiver) not in self.met:
             self._meet(sender, receiver)
         process = self.process(receiver)
@@ -297,9 +299,9 @@ class Simulation:
     def taking_wire(self, wire: Together) -> int:
         """Of several that came together."""
         profile = self.profile
-        return (
-            profile.of_several("receive", len(wire.messages)) + wire.nbytes * profile.receive_byte_ps // 1000
-        )
+        cost = profile.of_several("receive", len(wire.messages))
+        cost += wire.nbytes * profile.receive_byte_ps // 1000
+        return cost + profile.contents(wire.contents, wire.chunks)
 
     def price(self, plan: Plan, gang: Gang, seq: int) -> int:
         return sum(self.prices(plan, gang, seq))
@@ -340,19 +342,27 @@ class Simulation:
             self._waiting.setdefault((receiver, sender), []).append(message)
         elif sender == receiver and not isinstance(message, CARRIED):
             self._arrive(receiver, sender, self.network.count(sender, receiver), message)
+        elif self._on_wire(sender, receiver):
+            self.wires.put(self.process(sender), receiver, message, at)
         elif isinstance(message, CARRIED):
             nbytes = getattr(message, "nbytes", CARRIED_BYTES)
             dear = sender >= 0 and self.by_host(sender, receiver)
             send = partial(self.cargo.send, sender, receiver, message, nbytes)
             self._write(
-                sender, (receiver, number_of(message)), self.profile.chunk(nbytes) if dear else 0, send
+                sender, (receiver, number_of(message)), self.profile.contents(nbytes) if dear else 0, send
             )
-        elif self.wires.carries(sender, receiver):
-            self.wires.put(self.process(sender), receiver, message, at)
         else:
             order = (receiver, getattr(message, "transfer", 0))
             send = partial(self.network.send, sender, receiver, message, 0)
             self._write(sender, order, self.profile.send if sender >= 0 else 0, send)
+
+    def _on_wire(self, sender: int, receiver: int) -> bool:
+        """Words about contents, and these, are gathered with all else that is said there."""
+        return (
+            sender != receiver
+            and not self.cargo.by_torus(sender, receiver)
+            and self.wires.carries(sender, receiver)
+        )
 
     def _write(self, sender: int, order: Order, cost: int, send: Callable[[int], None]) -> None:
         host = self.lone_hosts.get(sender)
@@ -368,7 +378,7 @@ class Simulation:
             return 0
         if isinstance(message, Chunk):
             dear = min(sender, receiver) < 0 or self.by_host(sender, receiver)
-            return self.profile.chunk(message.nbytes) if dear else 0
+            return self.profile.contents(message.nbytes) if dear else 0
         return self.profile.receive
 
     def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted:

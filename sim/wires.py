@@ -5,7 +5,8 @@
 So the real backend does it (`backend/outbox`), and for the same reason: a message on the wire costs far more than
 what is in it. The first goes at once; then, for a while that grows with how much went together, nothing more is
 written, and what comes meanwhile goes together. Between two that are one process there is no wire: what has been said
-is heard in one turn, and costs what a further message costs. Ends of gangs are gathered alike (`backend/agent`).
+is heard in one turn, and costs what a further message costs. Chunks of contents go the same way, between the words
+about them. Ends of gangs are gathered alike (`backend/agent`).
 Neighbours: `processes` and `people`, which speak; `cores`, whose turns these are.
 """
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from core import effects as e
+from core.dataplane import Chunk
 
 from .cores import COMPLETE, SEND, Cores
 
@@ -25,13 +27,17 @@ if TYPE_CHECKING:
     from .simulation import Simulation
 
 MANY = 512  # messages that go together, at most
+BATCH = 1 << 20  # bytes, with which a message on the wire is full
+SMALL = 16 << 10  # bytes: of larger ones the contents are what costs, and nobody waits for more
 
 
 class Together(msgspec.Struct, frozen=True):
     """One message on the wire."""
 
     messages: tuple[Any, ...]
-    nbytes: int
+    nbytes: int  # but for contents
+    contents: int
+    chunks: int
 
 
 class Wires:
@@ -98,16 +104,19 @@ class Outbox:
     def _begin(self) -> None:
         sim = self._sim
         found: list[Any] = []
-        while self._items and self._items[0][0] <= sim.now and len(found) < MANY:
+        contents = 0
+        while self._items and self._items[0][0] <= sim.now and len(found) < MANY and contents < BATCH:
             found.append(self._items.popleft()[1])
+            contents += contents_of(found[-1])
         messages, number, profile = tuple(found), len(found), sim.profile
         if self._near:
             cost = number * (profile.further("send") + profile.further("receive"))
             sim.clock.at(sim.now + cost, self._carried, messages)
             return
-        nbytes = sum(map(sim.weights.of, messages))
-        cost = profile.of_several("send", number) + nbytes * profile.send_byte_ps // 1000
-        sim.clock.at(sim.now + cost, self._written, Together(messages, nbytes))
+        chunks = sum(isinstance(message, Chunk) for message in messages)
+        wire = Together(messages, sum(map(sim.weights.of, messages)), contents, chunks)
+        cost = profile.of_several("send", number) + wire.nbytes * profile.send_byte_ps // 1000
+        sim.clock.at(sim.now + cost + profile.contents(contents, chunks), self._written, wire)
 
     def _carried(self, messages: tuple[Any, ...]) -> None:
         sim = self._sim
@@ -118,8 +127,10 @@ class Outbox:
     def _written(self, wire: Together) -> None:
         sim = self._sim
         if self.owner.alive:
-            sim.network.send(self.owner.name, self._to, wire, wire.nbytes, sim.now)
-        self._ready = sim.now + pause_after(sim, len(wire.messages))
+            sim.cargo.gone(self.owner.name, self._to, wire.messages)
+            sim.network.send(self.owner.name, self._to, wire, wire.nbytes + wire.contents, sim.now)
+        small = wire.nbytes + wire.contents < SMALL
+        self._ready = sim.now + (pause_after(sim, len(wire.messages)) if small else 0)
         self._over(sim.now)
 
     def _over(self, at: int) -> None:
@@ -167,6 +178,10 @@ class Ends:
             event = said[0] if len(said) == 1 else e.FinishedTogether(said)
             at = self._sim.lone_hosts[host].serve_until(event, at)
         self._share.give_back(at)
+
+
+def contents_of(message: Any) -> int:
+    return message.nbytes if isinstance(message, Chunk) else 0
 
 
 def pause_after(sim: Simulation, number: int) -> int:

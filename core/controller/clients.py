@@ -134,8 +134,10 @@ class Clients:
         return None
 
     def _release_slice(self, session: Session, call: ReleaseSlice, now: int) -> str | None:
+        """One that is not bound here is free already: it was released before, or never used, or it was bound by a
+        controller that has been started anew since. So the session goes on as if nothing had been said."""
         if not self._books.resources.release(session.number, call.name):
-            return f"it released slice {call.name!r}, which is not bound"
+            return None
         self._books.runs_room.slice_changed(session.number, call.name, now)
         self._books.runs_room.slices_bound(now)
         return None

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import platform as python_platform
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from core.controller import Config
+from core.transfer import CHUNK
 
 from . import devices, machine, transfers, wire, workloads
 from .calibration import LIKE, Calibration, Figure, figures
@@ -77,14 +79,16 @@ def calibrate(
         *_of_costs(costs, platform == "timed"),
         *_of_gangs(found.samples),
         *_of_wire(line, pauses),
-        *_of_transfers(found.hops),
-        *_of_copies(machine.copied(), costs),
+        *_of_transfers(found.hops, costs),
+        *_of_copies(machine.copied()),
         *_of_devices(found.reached, hosts, devices_per_host),
     ]  # fmt: skip
-    return Calibration(
+    draft = Calibration(
         platform, hosts, devices_per_host, number, Config().fanout, _machine(platform, number), tuple(made),
-        tuple(_missing(made, platform, hosts, found)), (before.value + after.value) / 2,
+        (), (before.value + after.value) / 2,
     )  # fmt: skip
+    made += _of_ends(draft, found.hops)
+    return draft._replace(figures=tuple(made), missing=tuple(_missing(made, platform, hosts, found)))
 
 
 def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort, say: Say) -> Found:
@@ -206,13 +210,15 @@ def _of_wire(found: wire.Wire, pauses: dict[str, Cost]) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _of_transfers(hops: Sequence[transfers.Hop]) -> list[Figure]:
+def _of_transfers(hops: Sequence[transfers.Hop], costs: Costs) -> list[Figure]:
     if not hops:
         return []
     found, made = transfers.transfers_of(hops), []
+    message = sum(costs.costs[name].value for name in ("send", "receive") if name in costs.costs) / 2
+    byte = max(0.0, found.byte.slope - message / CHUNK)
+    words = f"by byte: hops of {transfers.LARGE} bytes and more, less a message a chunk"
     made += figures("costs", "ps/B", [
-        ("transfer_byte_ps", 1000 * found.byte.slope, found.byte.spread,
-         f"measured: hosts' CPU of contents, one end, by byte: hops of {transfers.LARGE} bytes and more")
+        ("transfer_byte_ps", 1000 * byte, found.byte.spread, f"measured: hosts' CPU of contents, one end, {words}")
     ])  # fmt: skip
     if found.rate.slope:
         words = "an array from host to host, where chunk follows chunk: what comes of costs and cores"
@@ -226,18 +232,21 @@ def _of_transfers(hops: Sequence[transfers.Hop]) -> list[Figure]:
     return made
 
 
-def _of_copies(copied: Cost, costs: Costs) -> list[Figure]:
+def _of_copies(copied: Cost) -> list[Figure]:
     """Between processes of one machine is no wire: what crosses there is copied, and the rest is their CPU."""
     how = "measured: bytes copied in memory; between processes of one machine is no other wire"
-    made = figures("dcn", "B/s", [("bandwidth", 1e9 / copied.value, copied.spread, how)])
-    ends = [costs.costs[name] for name in ("send", "receive") if name in costs.costs]
-    if len(ends) == 2:
-        each = sum(end.value for end in ends) / 2
-        how = (
-            "measured: a chunk is a gRPC message, so as `send` and `receive` on average; its bytes are apart"
-        )
-        made += figures("costs", "ns", [("transfer_chunk", each, max(end.spread for end in ends), how)])
-    return made
+    return figures("dcn", "B/s", [("bandwidth", 1e9 / copied.value, copied.spread, how)])
+
+
+def _of_ends(draft: Calibration, hops: Sequence[transfers.Hop]) -> list[Figure]:
+    if not hops:
+        return []
+    how = "of our backend: a chunk is a message like others, and its bytes are apart"
+    none = Figure("transfer_chunk", 0, "ns", 0.0, how, "costs.transfer_chunk")
+    table = tomllib.loads(draft._replace(figures=(*draft.figures, none)).text())
+    found = transfers.end_of(hops, table, draft.devices_per_host)
+    how = "measured: hosts' CPU of the smallest hops, one end: what the simulator's other costs leave of it"
+    return [none, *figures("costs", "ns", [("transfer_end", found.value, found.spread, how)])]
 
 
 def _of_devices(reached: devices.Reached | None, hosts: int, each: int) -> list[Figure]:
@@ -292,7 +301,11 @@ def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Found) ->
     """And what the simulator takes for it."""
     have = {figure.place for figure in made if figure.place}
     words = []
-    costs = [key for key in (*MODEL, "transfer_chunk", "transfer_byte_ps") if f"costs.{key}" not in have]
+    costs = [
+        key
+        for key in (*MODEL, "transfer_chunk", "transfer_byte_ps", "transfer_end")
+        if f"costs.{key}" not in have
+    ]
     if costs:
         words.append(f"{', '.join(costs)} (profile 'seaway' holds)")
     if "dcn.bandwidth" not in have:

@@ -5,7 +5,7 @@ Each size moves to and fro between two hosts, hop after hop, in one program. Nei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ SIZES = (KB, 64 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
 QUICK = (KB, 256 * KB, 2 * MB, 8 * MB)
 LARGE = 1 * MB  # from which on hops are chunk after chunk
 HOPS = 4
+AGAIN = 4  # calls of so many, simulated
 MOST = 256 * MB  # bytes that a call moves
 
 
@@ -73,6 +74,34 @@ def to_and_fro(one: Any, other: Any, many: int) -> Any:
         return x
 
     return sw.program(program)
+
+
+def end_of(found: Sequence[Hop], table: dict[str, Any], devices: int) -> Cost:
+    """CPU of one end of a transfer, beyond all that the simulator charges for the words, the orders, the bytes and the
+    buffers of a hop: what it leaves of the smallest hops. table: of a cluster in which ends cost nothing."""
+    charged = simulated(table, devices)
+    smallest = min(hop.nbytes for hop in found)
+    return middle([max(0.0, hop.cpu - charged) / 2 for hop in found if hop.nbytes == smallest])
+
+
+def simulated(table: dict[str, Any], devices: int) -> float:
+    """Nanoseconds of the hosts' CPU for the smallest of hops."""
+    import seaway as sw
+
+    with sw.simulate(table, progress=False) as session:
+        homes = [sw.slice(devices=devices, exclusive=True) for _ in range(2)]
+        x = sw.put(np.zeros((devices, max(1, SIZES[0] // devices)), np.uint8), devices=homes[0])
+        work = to_and_fro(homes[0], homes[1], HOPS)
+        work(x).block_until_ready()
+        spent = session.driver.simulation.machines.controller.spent  # type: ignore[attr-defined]
+        before = _of_hosts(spent)
+        for _ in range(AGAIN):
+            work(x).block_until_ready()
+        return (_of_hosts(spent) - before) / (AGAIN * HOPS)
+
+
+def _of_hosts(spent: Mapping[tuple[int, int], int]) -> int:
+    return sum(some for (name, _), some in spent.items() if name >= 0)
 
 
 def transfers_of(found: Sequence[Hop]) -> Transfers:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from backend import controlling, hosting, trust
-from backend.access import Access
+from backend.access import Access, Refused, checked, is_loopback
 from backend.children import Child, Children
 
 from ..errors import SeawayError
@@ -68,6 +68,7 @@ def _add_up(commands: Any) -> None:
 
 
 def _up(given: argparse.Namespace) -> int:
+    _on_loopback(given.bind)
     cluster = controlling.cluster_of(given)
     with tempfile.TemporaryDirectory(prefix="seaway-") as scratch:
         folder = Path(given.state or scratch)
@@ -95,6 +96,21 @@ def _up(given: argparse.Namespace) -> int:
         finally:
             children.end_all()
             (folder / "up.pid").unlink(missing_ok=True)
+
+
+def _on_loopback(bind: str) -> None:
+    """All processes of `up` are on this machine, and nothing protects them."""
+    try:
+        checked(bind)
+    except Refused as refused:
+        raise SeawayError(f"--bind {bind}: {refused}") from None
+    if not is_loopback(bind):
+        port = bind.rpartition(":")[2]
+        raise SeawayError(
+            f"--bind {bind}: `seaway up` is one machine, unprotected, and listens on loopback alone, as "
+            f"127.0.0.1:{port}. What other machines reach is `seaway controller --bind {bind} --token-file FILE`, and "
+            f"`seaway agent` with the same FILE on each host"
+        )
 
 
 def _start_controller(given: argparse.Namespace, children: Children) -> str:

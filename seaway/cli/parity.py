@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.policy import POLICIES
+from backend.policies import HELP, policy_from
 
 from ..wording import plural
 from .copies import Copy, load
@@ -37,7 +37,7 @@ def add(commands: Any) -> None:
     add_shape("--islands", type=int, help="islands (1)")
     add_shape("--platform", choices=("timed", "cpu"), default="timed",
               help="real devices: those that only take time, or this machine's CPU (default: timed)")  # fmt: skip
-    add_shape("--policy", default="fifo", help=f"{', '.join(POLICIES)}, with options as stride:lead=3")
+    add_shape("--policy", default="fifo", help=HELP)
     add_shape("--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel")
     add_shape("--profile", default="seaway", help="the simulator's host costs: seaway, paper, or a TOML file")
     add_shape(
@@ -48,7 +48,6 @@ def add(commands: Any) -> None:
 
 def run(given: argparse.Namespace) -> int:
     from ..parity import running
-    from ..simulating import policy_of
 
     names = {"hosts": given.hosts, "per_host": given.devices_per_host, "islands": given.islands}
     for name, number in names.items():
@@ -58,7 +57,7 @@ def run(given: argparse.Namespace) -> int:
         given.cluster, **{key: value for key, value in names.items() if value is not None}
     )
     shape = running.Shape(
-        setup, policy_of(given.policy), given.platform, dispatch=given.dispatch, profile=given.profile,
+        setup, policy_from(given.policy), given.platform, dispatch=given.dispatch, profile=given.profile,
         values="shapes" if given.platform == "timed" else "compute",
     )  # fmt: skip
     cluster = shape.cluster
@@ -82,6 +81,13 @@ def run(given: argparse.Namespace) -> int:
         where = "real devices" if len(ran) == 2 else "simulated devices"
         print(f"seaway: the program failed on {where}", file=sys.stderr)
         ran[-1].show(error)
+        return 1
+    if not any(found[0].gangs):
+        print(
+            "seaway: no gangs ran, simulated or on real devices, so nothing was compared; does the program open a "
+            "session of its own? It is to call in the one that this command opens",
+            file=sys.stderr,
+        )
         return 1
     for comparison in found:
         print("\n".join(comparison.lines()), end="\n\n")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.policy import POLICIES
+from backend.policies import HELP, policy_from
+from core.policy import POLICIES, Policy
 
 from ..wording import duration, plural
 from .copies import Copy, load
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST = 4096  # copies
 WEIGHTED = "stride"  # the policy that goes by weights
+NOTHING = "no gangs ran in this session; does the program open a session of its own?"
 
 
 def add(commands: Any) -> None:
@@ -49,7 +52,7 @@ def add(commands: Any) -> None:
     who.add_argument("--clients", type=int, metavar="N", help="N copies of the program, a client each")
     who.add_argument(
         "--policy", default="fifo",
-        help=f"{', '.join(POLICIES)}, with options (stride:lead=3); or weights, a client each (stride:1,2,4,8)",
+        help=f"{HELP}; or weights, a client each (stride:1,2,4,8)",
     )  # fmt: skip
     what = parser.add_argument_group("what it computes")
     what.add_argument("--values", choices=("shapes", "compute"), default="shapes",
@@ -75,9 +78,10 @@ def add(commands: Any) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    policy, weights = _weights(given.policy, given.clients)
+    policy, weights = weights_of(given.policy, given.clients)
+    make = policy_from(policy)
     copies = load(given.program, given.own, weights)
-    session = _open(given, policy)
+    session = _open(given, make)
     failed, interrupted = None, False
     try:
         with session:
@@ -93,14 +97,18 @@ def run(given: argparse.Namespace) -> int:
         copies[0].show(error)
     if not given.quiet:
         _report(session, interrupted)
+    if not (failed or interrupted or len(session.trace.core)):
+        print(f"seaway: {NOTHING}", file=sys.stderr)
     _keep(session, given)
     if interrupted:
         return 130
     return failed if isinstance(failed, int) else int(bool(failed))
 
 
-def _weights(policy: str, clients: int | None) -> tuple[str, list[int]]:
+def weights_of(policy: str, clients: int | None) -> tuple[str, list[int]]:
     """`stride:1,2,4,8` is a policy and four clients' weights; what is no list of numbers are the policy's options."""
+    if policy.rpartition(":")[0].endswith(".py"):
+        return policy, [1] * _many(clients)
     name, _, rest = policy.partition(":")
     numbers = [part.strip() for part in rest.split(",")]
     if not any(part[:1].isdigit() or part[:1] == "-" for part in numbers):
@@ -131,7 +139,7 @@ def _many(clients: int | None) -> int:
     return clients or 1
 
 
-def _open(given: argparse.Namespace, policy: str) -> Session:
+def _open(given: argparse.Namespace, policy: Callable[[], Policy]) -> Session:
     from ..simulating import simulate
 
     changes = {key: getattr(given, key) for key in ("hosts", "islands") if getattr(given, key) is not None}

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import msgspec
 
-from backend.access import Access, Refused, read
+from backend.access import Access, Refused, place_of, read
 from backend.calls import Cancel, Cancelled, Report, Status, Wrong, ask
 
 from ..errors import SeawayError
@@ -54,17 +54,24 @@ def _access(given: argparse.Namespace) -> Access:
         raise SeawayError(str(refused)) from None
 
 
+def _place(given: argparse.Namespace, command: str) -> str:
+    try:
+        return place_of(given.address)
+    except Refused as refused:
+        raise SeawayError(f"{command} {given.address!r}: {refused}, or head:29000") from None
+
+
 def _cancel(given: argparse.Namespace) -> int:
-    place = given.address.removeprefix("grpc://")
-    done: Cancelled = _ask(place, _access(given), Cancel(given.client, given.which))
+    place, access = _place(given, "cancel"), _access(given)
+    done: Cancelled = _ask(place, access, Cancel(given.client, given.which))
     print(f"client {done.client}: {plural(len(done.runs), 'run')} cancelled")
     return 0
 
 
 def _status(given: argparse.Namespace) -> int:
-    access = _access(given)
+    place, access = _place(given, "status"), _access(given)
     while True:
-        found = look(given.address.removeprefix("grpc://"), access)
+        found = look(place, access)
         print(json.dumps(found, indent=1) if given.json else table(found), flush=True)
         if not given.watch:
             return 0

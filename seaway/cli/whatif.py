@@ -6,10 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.policy import POLICIES
+from backend.policies import HELP, policy_from
 
-from .replaying import _policy
-from .simulate import _weights
+from .simulate import weights_of
 
 if TYPE_CHECKING:
     from sim.hardware import Setup
@@ -33,8 +32,8 @@ def add(commands: Any) -> None:
                         help="the policy that it ran under, where a program brought it")  # fmt: skip
     what = parser.add_argument_group("what is changed")
     what.add_argument("--policy", action="append", default=[],
-                      help=f"{', '.join(POLICIES)}, with options (stride:lead=3); weights, a client each, in the "
-                      "order in which they came (stride:1,2,4,8); or FILE.py:NAME. May be repeated")  # fmt: skip
+                      help=f"{HELP}; or weights, a client each, in the order in which they came "
+                      "(stride:1,2,4,8). May be repeated")  # fmt: skip
     what.add_argument("--dispatch", choices=("parallel", "sequential"), default="", help="of all runs")
     what.add_argument("--window", type=int, help="gangs ahead on a device")
     what.add_argument(
@@ -67,12 +66,14 @@ def add(commands: Any) -> None:
 def run(given: argparse.Namespace) -> int:
     from sim import hardware
 
+    from ..replaced import text_of
     from ..whatif import durations, report, running, settings, workload
     from ..wording import plural
 
     known = hardware.load(given.measured) if given.measured else None
+    brought = policy_from(given.recorded_policy, "--recorded-policy") if given.recorded_policy else None
     costs = _profile(given, known)
-    recorded = workload.read(given.log, policy=_policy(given.recorded_policy), partial=given.partial)
+    recorded = workload.read(given.log, policy=brought, partial=given.partial)
     same = settings.as_recorded(recorded, costs, known)._replace(open_loop=given.open_loop)
     changed = _changed(given, recorded, known)
     for each in changed:
@@ -86,6 +87,9 @@ def run(given: argparse.Namespace) -> int:
     for line in report.notes(recorded, took):
         print(f"note: {line}")
     worlds = [running.run(recorded, each, took) for each in (same, *changed)]
+    for world in worlds:
+        if replaced := text_of(world.simulation.told):
+            print(f"note: under {world.settings.title}, {replaced}")
     columns = [report.of_record(recorded, took), *map(report.of_world, worlds)]
     print("\n".join(report.lines(columns)))
     print(f"the model's own error, under the record's settings: {report.errors(*columns[:2])}")
@@ -149,13 +153,7 @@ def _rest(given: argparse.Namespace) -> list[str]:
 
 def _policy_of(text: str, recorded: Workload) -> tuple[Any, tuple[int, ...]]:
     """(what makes it, the clients' weights)."""
-    from ..simulating import policy_of
-
     if not text:
         return recorded.make, ()
-    if text.rpartition(":")[0].endswith(".py"):
-        made = _policy(text)
-        assert made is not None
-        return policy_of(made), ()
-    name, weights = _weights(text, None)
-    return policy_of(name), tuple(weights) if name != text else ()
+    name, weights = weights_of(text, None)
+    return policy_from(name), tuple(weights) if name != text else ()

@@ -14,9 +14,6 @@ from .driver import RealDriver
 from .errors import Unreachable
 from .loop import Loop
 
-SCHEME = "grpc://"
-PORT = 29000
-
 
 def connect(
     address: str, *, token: str = "", token_file: str = "", ca: str = "", cert: str = "", key: str = "",
@@ -34,7 +31,10 @@ def connect(
         raise ValueError("sw.connect(token=..., token_file=...): give one of the two")
     checked_retries("sw.connect", retries)
     checked_seconds("sw.connect", timeout=timeout, patience=patience)
-    place = _place(address)
+    try:
+        place = access.place_of(address)
+    except Refused as refused:
+        raise ValueError(f"sw.connect({address!r}): {refused}") from None
     try:
         shown = access.read(token_file, ca, cert, key)
     except Refused as refused:
@@ -54,16 +54,6 @@ def connect(
         loop.close()
         raise
     return Session(driver, dispatch=dispatch, main=client, retries=retries)
-
-
-def _place(address: object) -> str:
-    """As host:port."""
-    place = address.removeprefix(SCHEME).rstrip("/") if isinstance(address, str) else ""
-    host, colon, port = place.rpartition(":")
-    right = not colon or (host and port.isdecimal() and 0 < int(port) < 1 << 16)
-    if "://" in place or not place or not right:
-        raise ValueError(f"sw.connect({address!r}): an address is like 'grpc://head:29000'")
-    return place if colon else f"{place}:{PORT}"
 
 
 async def _about(place: str, shown: Access, timeout: float) -> Described:

@@ -33,6 +33,7 @@ from core.trace import Trace as CoreTrace
 from ..arguments import checked_retries, checked_seconds
 from ..costs import units
 from ..errors import nearest
+from ..replaced import warn
 from ..session import Dispatch, Session
 from ..simulating import Policies, checked_config, policy_of, struct_of
 from ..slices import whole
@@ -248,6 +249,12 @@ class LocalDriver(RealDriver):
     @property
     def agents(self) -> list[Child]:
         return self.cluster.agents
+
+    def close(self) -> None:
+        again = self.closed
+        super().close()
+        if not again:
+            warn((None, said) for said in self.server.replaced)
 
     def leave(self) -> None:
         _open.discard(self)

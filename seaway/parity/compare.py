@@ -38,6 +38,7 @@ class Comparison(msgspec.Struct):
     right: str
     rows: list[Row] = []
     differences: list[str] = []
+    gangs: tuple[int, int] = (0, 0)  # that ran on each side, where that is counted
 
     @property
     def equal(self) -> bool:
@@ -57,13 +58,17 @@ class Comparison(msgspec.Struct):
 
 
 def compare(left: Seen, right: Seen, names: tuple[str, str] = ("simulated", "real")) -> Comparison:
-    found = Comparison(*names)
+    found = Comparison(*names, gangs=(_ran(left), _ran(right)))
     for island, name in enumerate(left.islands):
         _order(found, island, name, left, right)
     _runs(found, left, right)
     _puts(found, left, right)
     _left(found, left, right)
     return found
+
+
+def _ran(seen: Seen) -> int:
+    return sum(map(len, seen.orders))
 
 
 # --- orders ---------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from core.program import Computation
 from sim.simulation import Simulation
 
 from ..computation import Signature
+from ..replaced import warn
 from ..wording import plural
 from .port import SimPort
 from .pricing import Costs, Pricing, table
@@ -95,3 +96,4 @@ class SimDriver:
         unknown = self._sizes.unknown()
         if unknown:
             warnings.warn(unknown, stacklevel=2)
+        warn(self.simulation.told)

@@ -38,7 +38,11 @@ Devices = Iterable[int] | int | None
 
 class Trace:
     def __init__(
-        self, core: core_trace.Trace, setup: Any = None, origin: int | None = None, told: HostRows | None = None
+        self,
+        core: core_trace.Trace,
+        setup: Any = None,
+        origin: int | None = None,
+        told: HostRows | None = None,
     ) -> None:
         """`setup`: what has a `cluster`, a cluster, or None: then islands are what the trace's places show of them.
 

@@ -23,6 +23,51 @@ def test_anything_else_is_refused_unprotected_and_the_text_says_what_to_do(addre
     Access("", b"ca", b"cert", b"key").may_bind(address)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "nonsense",
+        "",
+        ":29000",
+        "127.0.0.1:",
+        "127.0.0.1:x",
+        "127.0.0.1:99999",
+        "127.0.0.1:" + "9" * 5000,
+        "http://h:1",
+        "::1:5",
+        "a b:1",
+    ],
+)
+def test_what_is_no_address_is_not_listened_on_protected_or_not(address: str) -> None:
+    for protected in (Access(), Access("token")):
+        with pytest.raises(
+            Refused, match=r"cannot listen on '.*': an address is like 127\.0\.0\.1:29000"
+        ) as refused:
+            protected.may_bind(address)
+        assert repr(address) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ("grpc://head:5", "head:5"),
+        ("head", "head:29000"),
+        ("10.0.0.1:80/", "10.0.0.1:80"),
+        ("[::1]:80", "[::1]:80"),
+    ],
+)
+def test_a_controller_is_called_at_a_host_and_a_port(given: str, place: str) -> None:
+    assert access.place_of(given) == place
+
+
+@pytest.mark.parametrize(
+    "given", ["http://x", "", "grpc://", "head:0", "head:x", ":5", "a/b", "::1:5", 5, None]
+)
+def test_what_is_no_controller_s_address_is_refused(given: object) -> None:
+    with pytest.raises(Refused, match="an address is like 'grpc://head:29000'"):
+        access.place_of(given)
+
+
 def test_half_of_mutual_tls_is_none() -> None:
     with pytest.raises(Refused, match="cert and key is missing"):
         Access(ca=b"ca")
@@ -42,6 +87,32 @@ def test_what_the_options_name_is_read(tmp_path: Path) -> None:
     assert access.read(str(file)) == Access("sesame")
     with pytest.raises(Refused, match=r"cannot read .*nothing"):
         access.read(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("contents", ["", " \n\n"])
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ("token_file", "put a secret in it"),
+        ("ca", "--ca names"),
+        ("cert", "--cert names"),
+        ("key", "--key names"),
+    ],
+)
+def test_an_empty_file_is_refused_for_it_would_protect_nothing(
+    tmp_path: Path, option: str, remedy: str, contents: str
+) -> None:
+    file = tmp_path / "empty"
+    file.write_text(contents)
+    with pytest.raises(Refused, match=f"{file} is empty, and was given to protect the cluster: {remedy}"):
+        access.read(**{option: str(file)})
+
+
+def test_all_of_mutual_tls_empty_is_not_none_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "empty"
+    file.touch()
+    with pytest.raises(Refused, match="is empty"):
+        access.read(ca=str(file), cert=str(file), key=str(file))
 
 
 def test_a_pass_is_for_one_name_of_one_cluster() -> None:

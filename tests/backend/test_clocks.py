@@ -182,7 +182,7 @@ def tock(start: int = 1, ahead: int = 0, took: int = 0, pause: int = 10 * MS) ->
         tock(start=0), msgspec.msgpack.encode(Tock(1, -5, 5, 10 * MS)),
         msgspec.msgpack.encode(Tock(1, 1 << 63, 1 << 63, 10 * MS)),
     ],
-    ids=["nothing", "no message", "half of one", "an hour", "backwards", "no pause", "no start", "before 0", "too late"],
+    ids=["nothing", "no message", "half of one", "an hour", "backwards", "no pause", "no start", "early", "late"],
 )  # fmt: skip
 def test_an_answer_that_cannot_be_is_refused_and_the_next_is_heard(wrong: bytes) -> None:
     said = [wrong]

@@ -116,8 +116,12 @@ def test_an_agent_that_is_killed_is_named(tmp_path: Path) -> None:
     [
         (("controller", "--bind", "0.0.0.0:0"), "will not listen on 0.0.0.0:0 unprotected"),
         (("controller", "--policy", "strid"), "no policy is called 'strid'"),
-        (("controller", "--policy", "nothing:Here"), "No module named 'nothing'"),
+        (("controller", "--policy", "nothing:Here"), "no module named 'nothing' is in the current folder"),
         (("controller", "--policy", "json:Nothing"), "module 'json' has no 'Nothing'"),
+        (
+            ("controller", "--bind", "nonsense"),
+            "cannot listen on 'nonsense': an address is like 127.0.0.1:29000",
+        ),
         (("controller", "--cluster", "missing.toml"), "cannot read missing.toml"),
         (("controller", "--hosts", "0"), "--hosts 0: at least 1"),
         (("agent", "--controller", "127.0.0.1:1", "--token-file", "missing"), "cannot read missing"),
@@ -131,6 +135,28 @@ def test_a_command_line_that_cannot_be_is_refused_with_one_line(words: tuple[str
     text = seaway(*words, code=2)
     assert says in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("policy", ["mine:Mine", "mine.py:Mine"])
+def test_the_installed_command_finds_a_policy_in_the_folder_that_it_is_started_in(
+    policy: str, tmp_path: Path
+) -> None:
+    """`-P`: as an installed command, Python does not look there by itself."""
+    (tmp_path / "mine.py").write_text(
+        "import seaway as sw\n\n\nclass Mine(sw.Policy):\n    def pick(self, ready, now):\n"
+        "        return ready.best()\n"
+    )
+    root = str(Path(__file__).parents[2])
+    words = ["-P", "-m", "seaway", "controller", "--bind", "127.0.0.1:0", "--with-parent", "--policy", policy]
+    environment = {**os.environ, "PYTHONPATH": root}
+    process = subprocess.Popen(
+        [sys.executable, *words], cwd=tmp_path, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    _, errors = process.communicate(timeout=PATIENCE)  # its standard input closes, and it ends
+    assert line.startswith("controller at 127.0.0.1:"), errors
 
 
 def test_a_controller_that_starts_again_remembers_what_it_must(tmp_path: Path) -> None:

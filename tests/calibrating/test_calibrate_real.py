@@ -17,15 +17,8 @@ from seaway.calibrating.measuring import MODEL
 from seaway.cli import main
 from sim.hardware import load
 
-BYTES = (
-    "transfer_chunk",
-    "transfer_byte_ps",
-    "send_byte_ps",
-    "receive_byte_ps",
-    "gather",
-    "gather_most",
-    "prepare",
-)
+BYTES = ("transfer_chunk", "transfer_byte_ps", "transfer_end", "send_byte_ps", "receive_byte_ps", "gather",
+         "gather_most", "prepare")  # fmt: skip
 
 
 def calibrate(out: Path, *options: str) -> int:

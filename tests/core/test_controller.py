@@ -24,6 +24,7 @@ from core.messages import (
     RecvStep,
     Register,
     Release,
+    ReleaseSlice,
     Reports,
     Seat,
     Seated,
@@ -138,6 +139,22 @@ def test_when_the_last_word_is_good_all_that_rests_on_it_is_reported() -> None:
         rig.done(host, step)
     rig.done(1, make)
     assert rig.ended == {1: None, 2: None}
+
+
+def test_to_release_a_slice_that_is_not_bound_changes_nothing_and_the_session_goes_on() -> None:
+    """Its client may have bound it with a controller that was started anew since."""
+    rig = Rig(3)
+    rig.say(CLIENT, Open("client"))
+    rig.say(CLIENT, ReleaseSlice("s"))
+    opened = list(rig.controller.books.sessions)
+    build = Build("program", s=2)
+    rig.say(CLIENT, Register(1, build.program(build.call("make", "s", [build.arg("s", 4, split="0")]))))
+    rig.say(CLIENT, Calls((ReleaseSlice("s"), ReleaseSlice("s"), Submit(1, 1, (bytes(16),), (11,)))))
+    (gang,) = [step for step in rig.steps if isinstance(step, GangStep)]
+    for host in (0, 1):
+        rig.done(host, gang)
+    assert rig.ended == {1: None}
+    assert list(rig.controller.books.sessions) == opened
 
 
 def test_a_report_that_comes_twice_counts_once() -> None:

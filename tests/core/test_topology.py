@@ -15,7 +15,7 @@ from core import grids, spans
 from core.errors import Impossible
 from core.place import Grid, Place, line
 from core.presets import PRESETS, preset, small
-from core.topology import GIB, Cluster, Island
+from core.topology import GIB, SIMULATED_KEYS, Cluster, Island
 
 
 @st.composite
@@ -124,6 +124,29 @@ def test_a_cluster_from_a_table() -> None:
     pod = cluster.island("pod")
     assert (pod.memory, pod.wraps, pod.block, pod.regular) == (16 * GIB, (False, True), (2, 2), 3)
     assert cluster.dcn_latency == 50_000
+    assert [island.assumed for island in cluster.islands] == [False, True, True], (
+        "what `memory` nobody has said"
+    )
+
+
+def test_what_only_the_simulator_reads_is_passed_over() -> None:
+    more = """
+name = "mine"
+note = "measured"
+[machine]
+cores = 4
+[dcn]
+latency = "10 us"
+[chip.mine]
+like = "v5e"
+[[shared]]
+hosts = true
+[profile]
+like = "seaway"
+"""
+    table = tomllib.loads(more + TOML.replace("dcn_latency = 50_000", ""))
+    assert set(SIMULATED_KEYS) < set(table)
+    assert Cluster.from_table(table) == Cluster.from_table({"island": table["island"]})
 
 
 def test_a_torus_wraps_and_is_cut_from_the_inside_unless_told_otherwise() -> None:
@@ -139,6 +162,7 @@ ISLAND = {"name": "a", "hosts": 4, "per_host": 4}
     [
         ({"per_hosts": 4}, "island 1 of the table has no key 'per_hosts'; nearest: 'per_host'"),
         ({"base_host": 4}, "no key 'base_host'"),
+        ({"assumed": False}, "no key 'assumed'"),
         ({"hosts": "4"}, "island 1 of the table: Expected `int`, got `str` - at `$.hosts`"),
         ({"hosts": True}, "Expected `int`, got `bool`"),
         ({"hosts": 0}, "island 'a' needs at least one of `hosts`"),
@@ -166,6 +190,7 @@ def test_a_table_that_contradicts_itself(changes: dict[str, object], text: str) 
     [
         ({}, "a cluster needs an island"),
         ({"islands": [ISLAND]}, "the cluster has no key 'islands'; nearest: 'island'"),
+        ({"island": [ISLAND], "machin": {}}, "the cluster has no key 'machin'; nearest: 'machine'"),
         ({"island": ISLAND}, "`island` is a list of tables; write [[island]]"),
         ({"island": [ISLAND, ISLAND]}, "two islands have the name 'a'"),
         ({"island": [3]}, "island 1 of the table is no table"),

@@ -164,6 +164,10 @@ COMMANDS: list[tuple[Callable[[list[str]], int], list[str]]] = [
     (controlling.main, ["--token-file", "nowhere"]),
     (controlling.main, ["--policy", "nowhere:Policy"]),
     (controlling.main, ["--policy", "core.policy:Nobody"]),
+    (controlling.main, ["--policy", "core.policy.fifo:Nobody"]),
+    (main, ["simulate", "PROGRAM", "--policy", "nowhere.py:Mine"]),
+    (main, ["simulate", "PROGRAM", "--policy", "nowhere.py"]),
+    (main, ["parity", "PROGRAM", "--policy", "json:dumps"]),
     (controlling.main, ["--cluster", "FILE"]),
 ]
 
@@ -228,9 +232,12 @@ def raised(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         with pytest.raises((sw.SeawayError, sw.Impossible, CostError, ValueError, TypeError)) as caught:
             mistake()
         found.append(str(caught.value))
-    with small(policy=Broken) as s:
-        step(ZERO).block_until_ready()
-        found += [text for _, text in s.simulation.told if "policy" in text]
+    session = small(policy=Broken).open()
+    step(ZERO).block_until_ready()
+    with pytest.warns(RuntimeWarning, match="policy Broken was replaced") as warned:
+        session.close()
+    found += [text for _, text in session.simulation.told if "policy" in text]
+    found += [str(each.message) for each in warned]
     found += [refused(command, words, tmp_path_factory.mktemp("commands")) for command, words in COMMANDS]
     return [text.replace("`", "'") for text in found]
 

@@ -160,7 +160,9 @@ def test_a_program_that_opens_its_own_session_is_not_called_equal(
     said = capsys.readouterr()
     assert said.out.count("done") == 2
     assert "equal" not in said.out
-    assert said.err.startswith("seaway: no gangs ran, simulated or on real devices, so nothing was compared; ")
+    assert said.err.startswith(
+        "seaway: no gangs ran, simulated or on real devices, so nothing was compared; "
+    )
     assert "does the program open a session of its own?" in said.err
 
 

@@ -79,6 +79,53 @@ def test_options_of_a_policy_are_no_weights(program: Path, capsys: pytest.Captur
     assert capsys.readouterr().out == "done True True\n"
 
 
+@pytest.mark.parametrize("policy", ["mine_cli:Mine", "mine_cli.py:Mine", "FOLDER/mine_cli.py:Mine"])
+def test_a_policy_is_ones_own(
+    policy: str, program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (program.parent / "mine_cli.py").write_text(
+        "import seaway as sw\n\n\nclass Mine(sw.Policy):\n    def pick(self, ready, now):\n"
+        "        print('asked')\n        return ready.best()\n"
+    )
+    monkeypatch.chdir(program.parent)
+    monkeypatch.delitem(sys.modules, "mine_cli", raising=False)
+    assert simulate(program, "--policy", policy.replace("FOLDER", str(program.parent)), "--clients", "2") == 0
+    said = capsys.readouterr().out
+    assert said.count("done") == 2
+    assert "asked\n" in said, "it is what decides"
+
+
+def test_a_policy_that_fails_is_heard_of(program: Path) -> None:
+    mine = program.parent / "mine.py"
+    mine.write_text(
+        "import seaway as sw\n\n\nclass Mine(sw.Policy):\n    def pick(self, ready, now):\n        1 / 0\n"
+    )
+    with pytest.warns(
+        RuntimeWarning, match="policy Mine was replaced by fifo: on island 'b' it raised ZeroDivisionE"
+    ):
+        assert simulate(program, "--policy", f"{mine}:Mine") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("import seaway as sw\nwith sw.simulate('B', hosts=1) as s: pass\n", 0), ("", 0), ("x = y", 1)],
+)
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
+def test_a_program_that_runs_nothing_here_is_told_so(
+    text: str, code: int, options: tuple[str, ...], program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program.write_text(text)
+    assert simulate(program, *options) == code
+    said = capsys.readouterr().err
+    asked = "seaway: no gangs ran in this session; does the program open a session of its own?\n"
+    assert said == asked if code == 0 else asked not in said
+
+
+def test_a_program_that_runs_something_is_not(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(program) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_what_happened_is_kept(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from seaway import Trace
 

@@ -220,6 +220,27 @@ def test_a_wait_for_what_cannot_come_is_an_error_that_names_it() -> None:
 
 
 @pytest.mark.parametrize("fidelity", ["cohort", "exact"])
+def test_to_release_a_slice_that_is_not_held_does_nothing(fidelity: Any) -> None:
+    never = sw.slice(devices=2)
+    with small(fidelity=fidelity) as s:
+        s.release(never)
+        s.release(sw.slice(devices=2, name="never"))
+        s.release(four)
+        assert step(ZERO).slice is four
+        s.release(four)
+        s.release(four)
+        with s.client("b"):
+            s.release(four)
+        x = step(ZERO).block_until_ready()
+        assert x.run is not None
+        assert x.run.blame is None
+        assert sw.put(ZERO, devices=never).slice is never
+        assert s.client("main").name_of(never) == "slice1", "the second slice that was used, not the fourth"
+        with pytest.raises(TypeError, match=r"session.release\(4\): give the slice itself"):
+            s.release(4)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fidelity", ["cohort", "exact"])
 def test_a_run_whose_slice_never_comes_free_is_an_error_that_names_who_has_it(fidelity: Any) -> None:
     """Hosts' heartbeats, and news of who still waits, go on for ever: they are no sign of progress."""
     alone = sw.slice(devices=4, name="alone", exclusive=True)

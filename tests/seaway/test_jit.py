@@ -14,11 +14,13 @@ import seaway as sw
 from core.program import Sharding
 from seaway.avals import aval
 from seaway.computation import Computation, Signature
+from seaway.costs import Cost
 from sim.kernels import Collective, Kernel
 
 P: Any = PartitionSpec  # which has no types
 
-pmean: Any = jax.lax.pmean
+lax: Any = jax.lax
+pmean = lax.pmean
 two = sw.slice(devices=2)
 VECTOR = np.arange(4.0, dtype=np.float32)
 
@@ -163,6 +165,58 @@ def test_pmap_knows_its_axis_by_name() -> None:
     assert found.evaluate is not None
     assert np.asarray(found.evaluate([np.array([1.0, 3.0], np.float32)])[0]).tolist() == [-1.0, 1.0]
     assert found.collective
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        "1ms",
+        Cost.stated(1000),
+        Cost.from_recorded(1000),
+        Kernel("f", 1000, source="roofline"),
+        lambda x: "1ms",
+    ],
+)
+def test_pmap_with_an_axis_name_waits_for_its_peers_whatever_it_is_said_to_cost(cost: Any) -> None:
+    f = sw.pmap(lambda x: lax.psum(x, "i"), "i", devices=two, cost=cost, name="f")
+    assert look(f, VECTOR[:2]).collective
+    alone = sw.pmap(lambda x: lax.psum(x, "i"), "i", devices=1, cost=cost, name="f")
+    assert not look(alone, VECTOR[:1]).collective, "there is nobody to wait for"
+
+
+@pytest.mark.parametrize("cost", ["1ms", Cost.stated(1000), Cost.from_recorded(1000)])
+def test_a_duration_does_not_tell_that_a_function_has_no_collectives(cost: Any) -> None:
+    """Which the compiler may put in: this one needs an all-reduce."""
+    split = two.sharding("x")
+    f = sw.jit(lambda x: x.sum(), devices=two, in_shardings=split, cost=cost, name="f")
+    assert look(f, VECTOR).collective
+    assert not look(
+        sw.jit(lambda x: x, devices=two, cost=cost, collective=False, name="f"), VECTOR
+    ).collective
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_collectives_that_stand_in_a_function_are_seen_whatever_a_compiler_found_elsewhere(
+    check: bool,
+) -> None:
+    """A cost may have been compiled for one device, or of another function."""
+    nothing = Kernel("f", 1000, source="tpu-compiler")
+
+    def waits(exchange: Any) -> bool:
+        inside: Any = jax.shard_map(
+            exchange, mesh=two.mesh, in_specs=P("x"), out_specs=P("x"), check_vma=check
+        )
+        looped = sw.jit(
+            lambda x: lax.fori_loop(0, 2, lambda _, y: inside(y), x), devices=two, cost=nothing, name="f"
+        )
+        return look(looped, VECTOR).collective
+
+    assert waits(lambda x: x + lax.psum(x, "x"))
+    assert waits(lambda x: x * lax.pmax(x, "x"))
+    assert waits(lambda x: lax.ppermute(x, "x", [(0, 1), (1, 0)]))
+    assert waits(lambda x: x + lax.all_gather(x, "x").sum())
+    assert waits(lambda x: x + lax.psum_scatter(x, "x", tiled=True).sum())
+    assert not waits(lambda x: x + 1 + lax.axis_index("x"))
 
 
 def test_pmap_without_an_axis_name_waits_for_nobody() -> None:

@@ -91,7 +91,12 @@ def test_a_program_that_listens_there_and_is_no_controller() -> None:
         (["controller", "--bind", "TAKEN"], "cannot listen on TAKEN: is the port taken?"),
         (["controller", "--bind", "0.0.0.0:0"], "will not listen on 0.0.0.0:0 unprotected"),
         (["controller", "--token-file", "/nowhere"], "cannot read /nowhere: No such file"),
+        (["controller", "--token-file", "/dev/null"], "/dev/null is empty, and was given to protect the cluster"),
         (["up", "--hosts", "0"], "--hosts 0: at least 1"),
+        (["up", "--bind", "0.0.0.0:0"], "--bind 0.0.0.0:0: `seaway up` is one machine, unprotected, and listens on"),
+        (["up", "--bind", "nonsense"], "--bind nonsense: cannot listen on 'nonsense': an address is like"),
+        (["status", "http://x"], "seaway: status 'http://x': an address is like 'grpc://head:29000', or head:29000"),
+        (["cancel", "x:y", "ann"], "seaway: cancel 'x:y': an address is like 'grpc://head:29000', or head:29000"),
         (["down", "--state", "/nowhere"], "nothing that `seaway up --state /nowhere` started is running"),
     ],
 )  # fmt: skip
@@ -223,6 +228,17 @@ def test_a_session_in_a_session_and_arrays_of_either() -> None:
         float(y)
     with pytest.raises(sw.SessionClosed, match="open another one"):
         outer.open()
+
+
+def test_to_release_a_slice_that_is_not_held_does_nothing(shared: sw.Session) -> None:
+    with shared.client("releases"):
+        shared.release(sw.slice(devices=1))
+        shared.release(sw.slice(devices=1, name="never"))
+        shared.release(two)
+        assert np.asarray(double(1.0)) == 2
+        shared.release(two)
+        shared.release(two)
+        assert np.asarray(double(2.0)) == 4
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------

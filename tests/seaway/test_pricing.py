@@ -13,12 +13,14 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 from seaway.avals import aval
+from seaway.costs import Cost
 from seaway.estimate import Work, work_of
 from sim.kernels import Collective, Kernel
 
 from .sessions import small
 
 P: Any = PartitionSpec  # which has no types
+lax: Any = jax.lax
 
 two = sw.slice(devices=2)
 ZERO = np.float32(0)
@@ -47,6 +49,21 @@ def test_collectives_are_priced_where_they_run() -> None:
     near = sw.synthetic("f", devices=sw.slice(devices=4), duration="1us", allreduce="1MiB")
     alone = sw.synthetic("f", devices=sw.slice(devices=1), duration="1us", allreduce="1MiB")
     assert ran(alone, ZERO) == 1_000 < ran(near, ZERO)
+
+
+@pytest.mark.parametrize("cost", [Cost.from_recorded(1_000_000), Cost.stated(1_000_000), "1ms"])
+def test_all_devices_of_a_computation_of_known_duration_start_it_together(cost: Any) -> None:
+    """Half of them have something else to do first, and what it takes has its collectives in it."""
+    half = sw.slice(devices=2, name="half")
+    busy = sw.synthetic("busy", devices=half, duration="5ms")
+    reduce = sw.pmap(lambda x: lax.psum(x, "i"), "i", devices=4, cost=cost, name="reduce")
+    with small() as s:
+        sw.block_until_ready([busy(ZERO), reduce(np.zeros(4, np.float32))])
+        found = s.trace.intervals()
+    ended = found[found.step == "busy"].ended_us.max()
+    together = found[found.step == "reduce"]
+    assert len(together) == 4
+    assert set(together.started_us) == {ended}
 
 
 def test_policies_hear_of_collectives_too() -> None:

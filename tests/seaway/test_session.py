@@ -214,6 +214,17 @@ def test_only_a_simulation_has_what_simulations_have() -> None:
             s.simulaton  # noqa: B018
 
 
+def test_what_a_property_raises_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An AttributeError inside one is not that the session has no such attribute."""
+    with small() as s:
+        step(ZERO).block_until_ready()
+        with monkeypatch.context() as patch:
+            patch.setattr(s.driver, "trace", lambda: getattr(ZERO, "gangs"))  # noqa: B009 - what is not there
+            with pytest.raises(AttributeError, match=r"'numpy\.float32' object has no attribute 'gangs'"):
+                s.trace  # noqa: B018
+        assert len(s.trace.core) == 1
+
+
 def test_what_takes_its_time_shows_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

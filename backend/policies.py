@@ -1,0 +1,161 @@
+"""What `--policy` says, on any command line: one of our policies, or one of one's own, from a module or a file.
+
+    stride:lead=3      ours, by name, with options
+    mine:Smallest      a module that Python finds, in the current folder too: a class, or a function that makes one
+    mine.py:Smallest   the same, of a file
+
+It is whoever starts a process that names code here; clients never can.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from core.errors import Impossible
+from core.policy import POLICIES, Policy, named
+
+Make = Callable[[], Policy]
+OWN = "one of your own is module:Class, or FILE.py:NAME"
+HELP = f"{', '.join(POLICIES)}, with options as stride:lead=3; {OWN}"
+SHOWN = 8  # names in an error
+
+
+def policy_from(text: str, option: str = "--policy") -> Make:
+    """What makes it, one for each island. What is wrong with it is said now, and begins with the option."""
+    what = f"{option} {text}"
+    before, colon, name = text.rpartition(":")
+    if before.endswith(".py"):
+        return _checked(_of(_file(Path(before), what), name, before, what), name, what)
+    if text.endswith(".py"):
+        raise Impossible(f"{what}: which policy of that file? Write {text}:NAME")
+    if not colon or _is_ours(text):
+        _say_wrong(text, what)
+        return lambda: named(text)
+    return _checked(_of(_module(before, text, what), name, f"module {before!r}", what), name, what)
+
+
+def _is_ours(text: str) -> bool:
+    return text.partition(":")[0].strip().lower().replace("-", "_") in POLICIES
+
+
+def _say_wrong(text: str, what: str) -> None:
+    try:
+        named(text)
+    except Impossible as error:
+        raise Impossible(f"{what}: {error}{'' if _is_ours(text) else f'; {OWN}'}") from None
+
+
+# --- where it is written ------------------------------------------------------------------------------------------
+
+
+def _module(module: str, text: str, what: str) -> ModuleType:
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise Impossible(f"{what}: {module!r} is no policy and no module's name; {OWN}")
+    with _path_with(""):
+        try:
+            return importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if not f"{module}.".startswith(f"{error.name}."):
+                raise _raises(f"module {module!r}", error, what) from None
+            near = get_close_matches(module, list(POLICIES), n=1)
+            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            raise Impossible(
+                f"{what}: no policy is called {module!r}{meant}, and no module named {error.name!r} is in the current "
+                f"folder, or where PYTHONPATH says; {OWN}"
+            ) from None
+        except (Exception, SystemExit) as error:
+            raise _raises(f"module {module!r}", error, what) from None
+
+
+def _file(path: Path, what: str) -> ModuleType:
+    if not path.is_file():
+        there = sorted(found.name for found in path.parent.glob("*.py"))[:SHOWN]
+        raise Impossible(
+            f"{what}: there is no file {path}" + (f"; there is {', '.join(there)}" if there else "")
+        )
+    name = _free_name(path)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # where its source is looked for
+    with _path_with(str(path.resolve().parent)):
+        try:
+            spec.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            raise _raises(str(path), error, what) from None
+    return module
+
+
+def _free_name(path: Path) -> str:
+    """One for each file: two of one name in two folders do not take each other's place."""
+    base, count = f"policy_file_{path.stem}", 1
+    name = base
+    while name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path.resolve()):
+        count += 1
+        name = f"{base}_{count}"
+    return name
+
+
+@contextmanager
+def _path_with(folder: str) -> Iterator[None]:
+    """This folder first, as Python has it of a program that it runs there; for this look alone. "": the current one."""
+    importlib.invalidate_caches()
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+
+
+def _raises(where: str, error: BaseException, what: str) -> Impossible:
+    return Impossible(f"{what}: {where} raises {type(error).__name__}: {error}")
+
+
+# --- what it is ---------------------------------------------------------------------------------------------------
+
+
+def _of(module: ModuleType, name: str, where: str, what: str) -> Any:
+    if name and hasattr(module, name):
+        return getattr(module, name)
+    own = [each for each, found in vars(module).items() if _is_own(found, module)]
+    there = f"; its policies: {', '.join(own[:SHOWN])}" if own else "; it has no policy of its own"
+    raise Impossible(f"{what}: {where} has no {name!r}{there}")
+
+
+def _is_own(found: object, module: ModuleType) -> bool:
+    return isinstance(found, type) and issubclass(found, Policy) and found.__module__ == module.__name__
+
+
+def _checked(found: Any, name: str, what: str) -> Make:
+    """A class or a function makes one; of one that is made already, each island has a copy."""
+    if isinstance(found, Policy):
+        pristine = copy.deepcopy(found)
+        return lambda: copy.deepcopy(pristine)
+    if not callable(found):
+        raise Impossible(
+            f"{what}: {name} is of type {type(found).__name__}; a class is wanted, or a function that makes a policy"
+        )
+    try:
+        made = found()
+    except Exception as error:
+        raise Impossible(
+            f"{what}: {name}() raises {type(error).__name__}: {error}; it is called without arguments: write a "
+            f"function that gives them"
+        ) from None
+    if not isinstance(made, Policy):
+        raise Impossible(
+            f"{what}: {name}() makes a {type(made).__name__}, which is no Policy: subclass sw.Policy"
+        )
+    make: Make = found
+    return make

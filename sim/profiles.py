@@ -80,9 +80,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         more: int = getattr(self, f"{cost}_more")
         return more if more >= 0 else int(getattr(self, cost))
 
-    def contents(self, nbytes: int, chunks: int = 1) -> int:
-        """At either end."""
-        return chunks * self.transfer_chunk + nbytes * self.transfer_byte_ps // 1000
+    def chunk(self, nbytes: int) -> int:
+        """Of contents, at either end. Among Python processes it is a message on the wire, as others are (`wires`)."""
+        return self.transfer_chunk + nbytes * self.transfer_byte_ps // 1000
 
     def changed(self, **costs: int) -> Profile:
         """With other costs, in the same units: for asking how far a conclusion hangs on one of them."""

@@ -301,7 +301,7 @@ class Simulation:
         profile = self.profile
         cost = profile.of_several("receive", len(wire.messages))
         cost += wire.nbytes * profile.receive_byte_ps // 1000
-        return cost + profile.contents(wire.contents, wire.chunks)
+        return cost + wire.contents * profile.transfer_byte_ps // 1000
 
     def price(self, plan: Plan, gang: Gang, seq: int) -> int:
         return sum(self.prices(plan, gang, seq))
@@ -349,7 +349,7 @@ class Simulation:
             dear = sender >= 0 and self.by_host(sender, receiver)
             send = partial(self.cargo.send, sender, receiver, message, nbytes)
             self._write(
-                sender, (receiver, number_of(message)), self.profile.contents(nbytes) if dear else 0, send
+                sender, (receiver, number_of(message)), self.profile.chunk(nbytes) if dear else 0, send
             )
         else:
             order = (receiver, getattr(message, "transfer", 0))
@@ -378,7 +378,7 @@ class Simulation:
             return 0
         if isinstance(message, Chunk):
             dear = min(sender, receiver) < 0 or self.by_host(sender, receiver)
-            return self.profile.contents(message.nbytes) if dear else 0
+            return self.profile.chunk(message.nbytes) if dear else 0
         return self.profile.receive
 
     def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted:

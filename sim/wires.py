@@ -37,7 +37,6 @@ class Together(msgspec.Struct, frozen=True):
     messages: tuple[Any, ...]
     nbytes: int  # but for contents
     contents: int
-    chunks: int
 
 
 class Wires:
@@ -113,10 +112,9 @@ class Outbox:
             cost = number * (profile.further("send") + profile.further("receive"))
             sim.clock.at(sim.now + cost, self._carried, messages)
             return
-        chunks = sum(isinstance(message, Chunk) for message in messages)
-        wire = Together(messages, sum(map(sim.weights.of, messages)), contents, chunks)
+        wire = Together(messages, sum(map(sim.weights.of, messages)), contents)
         cost = profile.of_several("send", number) + wire.nbytes * profile.send_byte_ps // 1000
-        sim.clock.at(sim.now + cost + profile.contents(contents, chunks), self._written, wire)
+        sim.clock.at(sim.now + cost + contents * profile.transfer_byte_ps // 1000, self._written, wire)
 
     def _carried(self, messages: tuple[Any, ...]) -> None:
         sim = self._sim

@@ -214,8 +214,14 @@ def _of_transfers(hops: Sequence[transfers.Hop], costs: Costs) -> list[Figure]:
     if not hops:
         return []
     found, made = transfers.transfers_of(hops), []
-    message = sum(costs.costs[name].value for name in ("send", "receive") if name in costs.costs) / 2
+    ends = [costs.costs[name] for name in ("send", "receive") if name in costs.costs]
+    message = sum(end.value for end in ends) / 2
     byte = max(0.0, found.byte.slope - message / CHUNK)
+    if len(ends) == 2:
+        how = (
+            "measured: a chunk is a gRPC message, so as `send` and `receive` on average; its bytes are apart"
+        )
+        made += figures("costs", "ns", [("transfer_chunk", message, max(end.spread for end in ends), how)])
     words = f"by byte: hops of {transfers.LARGE} bytes and more, less a message a chunk"
     made += figures("costs", "ps/B", [
         ("transfer_byte_ps", 1000 * byte, found.byte.spread, f"measured: hosts' CPU of contents, one end, {words}")
@@ -241,12 +247,9 @@ def _of_copies(copied: Cost) -> list[Figure]:
 def _of_ends(draft: Calibration, hops: Sequence[transfers.Hop]) -> list[Figure]:
     if not hops:
         return []
-    how = "of our backend: a chunk is a message like others, and its bytes are apart"
-    none = Figure("transfer_chunk", 0, "ns", 0.0, how, "costs.transfer_chunk")
-    table = tomllib.loads(draft._replace(figures=(*draft.figures, none)).text())
-    found = transfers.end_of(hops, table, draft.devices_per_host)
+    found = transfers.end_of(hops, tomllib.loads(draft.text()), draft.devices_per_host)
     how = "measured: hosts' CPU of the smallest hops, one end: what the simulator's other costs leave of it"
-    return [none, *figures("costs", "ns", [("transfer_end", found.value, found.spread, how)])]
+    return figures("costs", "ns", [("transfer_end", found.value, found.spread, how)])
 
 
 def _of_devices(reached: devices.Reached | None, hosts: int, each: int) -> list[Figure]:

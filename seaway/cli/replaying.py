@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from backend import eventlogs
+from backend.policies import policy_from
 from core import spans
 from core.controller import Controller
 from core.errors import Impossible
 from core.eventlog import Diverged, Log, LogError, Replayable, replayed
-from core.policy import Policy, named
 from core.topology import Cluster
 from core.trace import Trace
 
@@ -47,8 +46,8 @@ def add(commands: Any) -> None:
         "commanded then. Ends with 0 where all is equal, to the byte.",
     )
     again.add_argument("--stop", type=int, metavar="N", help="after event N, and show how things were")
-    again.add_argument("--policy", default="", metavar="FILE.py:NAME",
-                       help="of a policy that a program brought: its class, or a function that makes it")  # fmt: skip
+    again.add_argument("--policy", default="", metavar="POLICY",
+                       help="a policy that a program brought: FILE.py:NAME or module:NAME")  # fmt: skip
     again.add_argument(
         "--save", type=Path, metavar="FOLDER", help="the trace of what was replayed, as Parquet"
     )
@@ -126,7 +125,9 @@ def replay(given: argparse.Namespace) -> int:
         raise Impossible(f"--stop {given.stop}: the log has events 0 to {len(log.entries) - 1}")
     trace = Trace()
     try:
-        controller = eventlogs.machine_of(log.about, policy=_policy(given.policy), trace=trace)
+        controller = eventlogs.machine_of(
+            log.about, policy=policy_from(given.policy) if given.policy else None, trace=trace
+        )
     except LogError as error:
         raise Impossible(f"{given.log}: {error}") from None
     print(heading(log, given.log))
@@ -153,31 +154,6 @@ def replay(given: argparse.Namespace) -> int:
         UserTrace(trace, _cluster(log)).save(given.save)
         print(f"trace in {given.save}")
     return 0
-
-
-def _policy(text: str) -> Callable[[], Policy] | None:
-    """A name of core's, or FILE.py:NAME."""
-    if not text:
-        return None
-    path, _, name = text.rpartition(":")
-    if not path.endswith(".py"):
-        return lambda: named(text)
-    spec = importlib.util.spec_from_file_location("policy_file", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["policy_file"] = importlib.util.module_from_spec(
-        spec
-    )  # where its source is looked for
-    try:
-        spec.loader.exec_module(module)
-    except OSError as error:
-        raise Impossible(f"--policy {text}: {path} cannot be read: {error.strerror}") from None
-    except Exception as error:
-        raise Impossible(f"--policy {text}: {path} raises {type(error).__name__}: {error}") from None
-    if not hasattr(module, name):
-        raise Impossible(f"--policy {text}: {path} has no {name!r}")
-    made: Callable[[], Policy] = getattr(module, name)
-    return made
 
 
 def difference(log: Log, diverged: Diverged, recent: Sequence[Sequence[Any]]) -> Iterator[str]:

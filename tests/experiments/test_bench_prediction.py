@@ -255,7 +255,8 @@ def test_what_a_simulated_case_was_charged_is_told_by_process_and_thread(tmp_pat
         costs = session.simulation.profile
     spent, sent = since(before.cpu, after.cpu), since(before.wires, after.wires)
     assert spent["clients call"] == costs.client_call
-    assert spent["host 0 enqueue"] == spent["host 1 enqueue"] == costs.enqueue + costs.prepare
+    each = costs.enqueue + costs.prepare + costs.literal
+    assert spent["host 0 enqueue"] == spent["host 1 enqueue"] == each
     assert sent[DOWN] >= 2  # each host was told
     assert sent[UP] >= 2
 

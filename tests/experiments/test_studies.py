@@ -72,7 +72,7 @@ def test_a_flat_fan_out_costs_each_host_and_a_tree_does_not() -> None:
 def test_many_islands_under_one_controller() -> None:
     found = frame("scale", profile="seaway", hosts=16, islands=(1, 8), nodes=4, calls=6).set_index("islands")
     assert found.loc[8, "devices"] == 8 * found.loc[1, "devices"] == 512
-    assert found.loc[8, "computations_per_s"] > 1.5 * found.loc[1, "computations_per_s"]
+    assert found.loc[8, "computations_per_s"] > 1.2 * found.loc[1, "computations_per_s"]
 
 
 def test_what_is_larger_than_asked_for_is_left_out() -> None:

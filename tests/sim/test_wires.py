@@ -27,7 +27,10 @@ from tests.core.build import chain
 US, MS = 1_000, 1_000_000
 ONE = {"cores": 2, "hosts": True, "controller": True, "clients": True, "python": True}
 COSTS = {"send": 100 * US, "send_more": 10 * US, "receive": 80 * US, "receive_more": 8 * US, "gather": MS,
-         "gather_most": 4 * MS, "complete": 40 * US, "complete_more": 4 * US}  # fmt: skip
+         "gather_most": 4 * MS, "complete": 40 * US, "complete_more": 4 * US, "wake": 0,
+         "literal": 0, "transfer_end": 0, "transfer_byte_ps": 0, "client_call": 150 * US, "client_note": 30 * US,
+         "step": 75 * US, "relay_step": 10 * US, "enqueue": 110 * US, "prepare": 15 * US, "transfer_chunk": 280 * US,
+         "send_byte_ps": 400, "receive_byte_ps": 400}  # fmt: skip
 
 
 def costs(**more: int) -> Profile:

@@ -179,7 +179,7 @@ class Turn:
         sim.clock.at(sim.now + sim.profile.client_call, self._is_due)
 
     def _is_due(self) -> None:
-        if self._share.process is None:
+        if self._share.process is None or not self._client.alive:
             self._share.give_back(self._client.sim.now)
         self.under_way, self._due = False, True
         self.come.succeed()

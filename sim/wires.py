@@ -57,9 +57,9 @@ class Wires:
         assert cores.process_of is not None
         process = cores.process_of(owner.name)
         ends = self._ends.get((id(cores), process))
-        if ends is None:
+        if ends is None or not ends.owner.alive:
             ends = self._ends[id(cores), process] = Ends(self._sim, owner, cores)
-        ends.put(owner.name, end)
+        ends.put(owner, end)
 
     def put(self, owner: Process, to: int, message: Any, at: int) -> None:
         """It is said at that time."""
@@ -81,7 +81,7 @@ class Outbox:
         self._near = sim.machines.are_one(owner.name, to)
         self._items: deque[tuple[int, Any]] = (
             deque()
-        )  # when it is there to be written, never sooner than those before
+        )  # when it is there to be written, in the order of the calls
         self._rung = False
         self._turns = 0
         self._ready = 0  # not before is more written
@@ -143,13 +143,14 @@ class Ends:
     together, each host its own; and all hosts that may be told are told in one turn, as one loop does it."""
 
     def __init__(self, sim: Simulation, owner: Process, cores: Cores) -> None:
+        self.owner = owner
         self._sim = sim
         self._share = cores.share(owner, COMPLETE)  # the first host's, for all
-        self._said: dict[int, list[e.Finished]] = {}
-        self._next: dict[int, int] = {}  # not before is more told to this host
+        self._said: dict[Process, list[e.Finished]] = {}
+        self._next: dict[Process, int] = {}  # not before is more told to this host
         self._turns = 0
 
-    def put(self, host: int, end: e.Finished) -> None:
+    def put(self, host: Process, end: e.Finished) -> None:
         said = self._said.setdefault(host, [])
         said.append(end)
         if len(said) == 1:
@@ -162,7 +163,8 @@ class Ends:
     def _begin(self) -> None:
         sim = self._sim
         now = sim.now
-        told = [host for host in sorted(self._said) if self._next.get(host, 0) <= now]
+        told = [host for host in self._said if self._next.get(host, 0) <= now]
+        told.sort(key=lambda host: host.name)
         found = [(host, tuple(self._said.pop(host))) for host in told]
         cost = 0
         for host, said in found:
@@ -170,11 +172,11 @@ class Ends:
             cost += sim.profile.of_several("complete", len(said))
         sim.clock.at(now + cost, self._tell, found)
 
-    def _tell(self, found: list[tuple[int, tuple[e.Finished, ...]]]) -> None:
+    def _tell(self, found: list[tuple[Process, tuple[e.Finished, ...]]]) -> None:
         at = self._sim.now
         for host, said in found:
             event = said[0] if len(said) == 1 else e.FinishedTogether(said)
-            at = self._sim.lone_hosts[host].serve_until(event, at)
+            at = host.serve_until(event, at)
         self._share.give_back(at)
 
 

@@ -20,11 +20,12 @@ from sim.clock import Clock
 from sim.cores import CALL, DEVICE, ENQUEUE, READ, SEND, Cores
 from sim.hardware import load
 from sim.profiles import Profile, profile
-from sim.simulation import Simulation
+from sim.simulation import Simulation, Times
 from sim.wires import Together
 from tests.core.build import chain
 
 US, MS = 1_000, 1_000_000
+QUICK = Times(lease=3 * MS, form=MS, join=MS, restart=MS)
 ONE = {"cores": 2, "hosts": True, "controller": True, "clients": True, "python": True}
 COSTS = {"send": 100 * US, "send_more": 10 * US, "receive": 80 * US, "receive_more": 8 * US, "gather": MS,
          "gather_most": 4 * MS, "complete": 40 * US, "complete_more": 4 * US, "wake": 0,
@@ -37,18 +38,20 @@ def costs(**more: int) -> Profile:
     return msgspec.structs.replace(profile("seaway"), **{**COSTS, **more})
 
 
-def simulation(hosts: int = 2, how: Profile | None = None, **shared: object) -> Simulation:
+def simulation(
+    hosts: int = 2, how: Profile | None = None, times: Times | None = None, **shared: object
+) -> Simulation:
     setup = load(
         {"name": "mine", "island": [{"name": "i", "kind": "cpu", "hosts": hosts, "per_host": 1}]},
         shared=[{**ONE, **shared}],
     )
-    return Simulation(setup, policy=Fifo, profile=how or costs())
+    return Simulation(setup, policy=Fifo, profile=how or costs(), times=times)
 
 
 class Play:
     """One client that makes some calls at once and waits for all; what went over the wire is kept."""
 
-    def __init__(self, sim: Simulation, calls: int, nodes: int = 1) -> None:
+    def __init__(self, sim: Simulation, calls: int, nodes: int = 1, name: str = "a") -> None:
         self.sim = sim
         self.wires: list[tuple[int, int, int, int]] = []  # (when, sender, receiver, messages)
         self.ended: list[int] = []
@@ -60,7 +63,7 @@ class Play:
             send(sender, receiver, message, nbytes, departure)
 
         sim.network.send = watched  # type: ignore[method-assign]
-        client = sim.client("a")
+        client = sim.client(name)
         client.on_effect = self._heard
         hosts = sim.cluster.hosts
         program = client.call(lambda c, now: c.register(chain(nodes, hosts), now))
@@ -184,6 +187,18 @@ def test_messages_arrive_in_the_order_in_which_they_were_said() -> None:
     its run."""
     play = Play(simulation(hosts=6, how=costs()), calls=60, nodes=3)
     assert len(play.ended) == 60
+
+
+@pytest.mark.parametrize("together", [(), (("controller", "clients"), ("hosts",))])
+def test_a_host_that_comes_back_is_heard_again_and_so_are_those_of_its_process(
+    together: tuple[tuple[str, ...], ...],
+) -> None:
+    sim = simulation(hosts=2, one_process=together, times=QUICK)
+    assert len(Play(sim, calls=4).ended) == 4
+    sim.trouble.crash_host(0)
+    sim.trouble.return_host(0)
+    sim.run(until=sim.now + 1_000 * MS)
+    assert len(Play(sim, calls=4, name="b").ended) == 4
 
 
 @pytest.mark.parametrize("hosts", [1, 3])

@@ -186,7 +186,7 @@ class Turn:
 
     def take(self) -> None:
         """The call is made. A thread that calls again at once has not let go of its interpreter meanwhile."""
-        if self._due and self._share.process is not None:
+        if self._due and self._share.process is not None and self._client.alive:
             self._holds = True
             self._client.sim.clock.at(self._client.sim.now, self._let_go, priority=LATER)
         self._due = False

@@ -40,7 +40,7 @@ from core.peers import CONTROLLER
 from . import parcels
 from .access import OPTIONS, Access
 from .near import Lane
-from .outbox import SMALL, Load, Outbox, pause_after
+from .outbox import Load, Outbox, pause_after
 from .parcels import Address, Packet
 from .traffic import Traffic
 
@@ -362,8 +362,8 @@ class Node:
             data = parcels.encode(batch)
             self.traffic.wrote(len(batch), len(data))
             await put(data)
-            if len(data) < SMALL:
-                await asyncio.sleep(pause_after(len(batch)))
+            if pause := pause_after(len(batch), len(data)):
+                await asyncio.sleep(pause)
 
     async def _read(self, peer: int, read: Read, outbox: Outbox) -> None:
         while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:

@@ -13,14 +13,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from core import gathering
+
 from . import parcels
 from .parcels import Packet
 
-# A message costs far more than what is in it: the first goes at once, and what follows it closely goes together. The
-# more went together, the longer is waited for more: who talks back and forth waits little, a stream is cheap.
-GATHER = 0.001  # seconds, for each that went ...
-GATHER_MOST = 0.004  # ... and no longer
-SMALL = 16 << 10  # bytes: of larger ones the contents are what costs
+GATHER, GATHER_MOST = gathering.GATHER / 1e9, gathering.GATHER_MOST / 1e9  # seconds
 
 log = logging.getLogger("seaway.node")
 Load = Callable[[], bytes]
@@ -58,7 +56,7 @@ class Outbox:
             await self._filled.wait()
         found: list[parcels.Any] = []
         size = 0
-        while self._items and len(found) < parcels.MANY and size < parcels.BATCH:
+        while self._items and len(found) < gathering.MANY and size < gathering.BATCH:
             item = self._items.popleft()
             if item is None:
                 self._items.appendleft(None)
@@ -71,9 +69,9 @@ class Outbox:
         return found
 
 
-def pause_after(number: int) -> float:
+def pause_after(number: int, nbytes: int = 0) -> float:
     """Seconds between a message of so many parcels, or a report of so many ends, and the next."""
-    return min(GATHER * number, GATHER_MOST)
+    return gathering.pause_after(number, nbytes) / 1e9
 
 
 def loaded(load: Load) -> bytes:

@@ -13,8 +13,6 @@ import msgspec
 from core.wire import Unreadable
 
 MESSAGE = 32 << 20  # bytes of a gRPC message, at most: a chunk and then some
-BATCH = 1 << 20  # bytes of parcels after which a message is full
-MANY = 512  # parcels in a message
 
 
 class Parcel(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -81,8 +81,11 @@ class TimedDevices:
         """In the thread of the alarms. An irregular gang has made as much as it may."""
         if self._under_way.pop(seq, seq) is not None:
             return  # it was given up
-        self.stamps.took(seq, run, enqueued, self.stamps.now(), collective)
-        self.post(e.Finished(seq, None, sizes))
+        try:
+            self.stamps.took(seq, run, enqueued, self.stamps.now(), collective)
+            self.post(e.Finished(seq, None, sizes))
+        except Exception as error:  # in a thread that all hosts here share: theirs go on
+            self.failed(error)
 
     def abandon(self, seqs: Sequence[int]) -> None:
         for seq in seqs:

@@ -2,12 +2,11 @@
 
     machine --Send--> Outbox --a turn of the sender's--> network --a turn of the receiver's--> machine
 
-So the real backend does it (`backend/outbox`), and for the same reason: a message on the wire costs far more than
-what is in it. The first goes at once; then, for a while that grows with how much went together, nothing more is
-written, and what comes meanwhile goes together. Between two that are one process there is no wire: what has been said
-is heard in one turn, and costs what a further message costs. Chunks of contents go the same way, between the words
-about them. Ends of gangs are gathered alike (`backend/agent`).
-Neighbours: `processes` and `people`, which speak; `cores`, whose turns these are.
+So the real backend does it (`backend/outbox`), by the same rule (core's `gathering`): the first goes at once, and what
+comes in the pause behind it goes together. Between two that are one process there is no wire: what has been said is
+heard in one turn, and costs what a further message costs. Chunks of contents go the same way, between the words about
+them. Ends of gangs are gathered alike (`backend/agent`). Neighbours: `processes` and `people`, which speak; `cores`,
+whose turns these are.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from core import effects as e
+from core import gathering
 from core.dataplane import Chunk
 
 from .cores import COMPLETE, SEND, Cores
@@ -25,10 +25,6 @@ from .cores import COMPLETE, SEND, Cores
 if TYPE_CHECKING:
     from .processes import Process
     from .simulation import Simulation
-
-MANY = 512  # messages that go together, at most
-BATCH = 1 << 20  # bytes, with which a message on the wire is full
-SMALL = 16 << 10  # bytes: of larger ones the contents are what costs, and nobody waits for more
 
 
 class Together(msgspec.Struct, frozen=True):
@@ -104,7 +100,12 @@ class Outbox:
         sim = self._sim
         found: list[Any] = []
         contents = 0
-        while self._items and self._items[0][0] <= sim.now and len(found) < MANY and contents < BATCH:
+        while (
+            self._items
+            and self._items[0][0] <= sim.now
+            and len(found) < gathering.MANY
+            and contents < gathering.BATCH
+        ):
             found.append(self._items.popleft()[1])
             contents += contents_of(found[-1])
         messages, number, profile = tuple(found), len(found), sim.profile
@@ -127,8 +128,7 @@ class Outbox:
         if self.owner.alive:
             sim.cargo.gone(self.owner.name, self._to, wire.messages)
             sim.network.send(self.owner.name, self._to, wire, wire.nbytes + wire.contents, sim.now)
-        small = wire.nbytes + wire.contents < SMALL
-        self._ready = sim.now + (pause_after(sim, len(wire.messages)) if small else 0)
+        self._ready = sim.now + pause_after(sim, len(wire.messages), wire.nbytes + wire.contents)
         self._over(sim.now)
 
     def _over(self, at: int) -> None:
@@ -184,5 +184,5 @@ def contents_of(message: Any) -> int:
     return message.nbytes if isinstance(message, Chunk) else 0
 
 
-def pause_after(sim: Simulation, number: int) -> int:
-    return min(sim.profile.gather * number, sim.profile.gather_most)
+def pause_after(sim: Simulation, number: int, nbytes: int = 0) -> int:
+    return gathering.pause_after(number, nbytes, sim.profile.gather, sim.profile.gather_most)

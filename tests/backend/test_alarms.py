@@ -34,10 +34,10 @@ def test_one_that_is_due_sooner_than_what_is_waited_for_is_not_kept_waiting() ->
 
 
 def test_the_thread_ends_with_the_last_who_wants_it_and_begins_anew_for_the_next() -> None:
-    alarms, came = Alarms(), SimpleQueue[int]()
+    alarms, came, others = Alarms(), SimpleQueue[int](), set(threading.enumerate())
     alarms.enter()
     alarms.enter()
-    first = next(thread for thread in threading.enumerate() if thread.name == "alarms" and thread.is_alive())
+    (first,) = (each for each in threading.enumerate() if each.name == "alarms" and each not in others)
     alarms.leave()
     alarms.at(time.monotonic_ns(), lambda: came.put(1))
     assert came.get(timeout=PATIENCE) == 1

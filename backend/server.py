@@ -24,7 +24,6 @@ from core import peers
 from core.controller import ON_DEVICES, Config, Controller
 from core.endpoint import for_controller
 from core.policy import Fifo, Policy
-from core.policy.replaced import replaced
 from core.topology import Cluster
 from core.trace import Trace
 
@@ -129,7 +128,7 @@ class Server:
         self._shelf = Shelf()
         self.clocks = Clocks(cluster.hosts, self.secret, Node.now)
         self.told: list[str] = []  # what the controller has had to say, the last of it
-        self.replaced: list[str] = []  # of that, where fifo has taken over from a policy: all of it
+        self.replaced: list[e.PolicyReplaced] = []
         self.failure: asyncio.Future[None] = self.node.loop.create_future()
         self.address = ""
         self._grpc = new_server()
@@ -176,17 +175,15 @@ class Server:
             case e.FormWorld():
                 self.node.loop.call_soon_threadsafe(self.node.task, self.worlds.form(effect))
             case e.Tell(text):
-                self._tell(text)
+                self._tell(logging.INFO, text)
+            case e.PolicyReplaced():
+                self.replaced.append(effect)
+                self._tell(logging.WARNING, effect.text)
             case _:
                 raise NotImplementedError(effect)
 
-    def _tell(self, text: str) -> None:
-        """A policy that was replaced is what nobody may miss: what they gave does not decide any more."""
-        if replaced(text) is not None:
-            log.warning("%s", text)
-            self.replaced.append(text)
-        else:
-            log.info("%s", text)
+    def _tell(self, level: int, text: str) -> None:
+        log.log(level, "%s", text)
         self.told = [*self.told[-99:], text]
 
     # --- what is asked ------------------------------------------------------------------------------------------

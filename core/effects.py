@@ -309,6 +309,19 @@ class Tell(Effect, frozen=True):
     text: str
 
 
+class PolicyReplaced(Effect, frozen=True):
+    """An island's policy did what none may, and fifo decides there from now on: no user may miss it. `fault`: what it
+    did, as "raised KeyError: 'x' when asked to pick"."""
+
+    island: str
+    policy: str
+    fault: str
+
+    @property
+    def text(self) -> str:
+        return f"island {self.island!r}: policy {self.policy} {self.fault}; fifo has taken over"
+
+
 # --- client -> the user's process it lives in --------------------------------------------------------------------
 
 

@@ -96,7 +96,7 @@ class Scheduler:
         self.early = early
         self.quiet = quiet
         self.paused = False  # for a change of epoch: nothing is picked
-        self.faults: list[str] = []  # what a policy did wrong; the owner passes it on
+        self.faults: list[tuple[str, str]] = []  # of which policy, and what it did; the owner passes it on
         self._atoms = atoms
         self._lanes = Lanes(atoms, window, early == "idle", self._tell)
         self._runs: dict[int, list[Ticket]] = {}  # tickets that wait
@@ -325,8 +325,7 @@ class Scheduler:
             self._depose(f"{_said(error)} when told what has {event}")
 
     def _depose(self, fault: str) -> None:
-        name = type(self.policy).__name__
-        self.faults.append(f"policy {name} {fault}; fifo has taken over")
+        self.faults.append((type(self.policy).__name__, fault))
         self.policy = Fifo()
         self._rank_again()
 

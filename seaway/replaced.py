@@ -10,36 +10,36 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from core.policy.replaced import Replaced, replaced
+from core.effects import PolicyReplaced
 
 from .wording import duration, plural
 
 HERE = str(Path(__file__).parent / "_")[:-1]  # with what parts it from what lies in it
 
 
-def text_of(told: Iterable[tuple[int | None, str]]) -> str:
-    """`told`: what the controller said, and when, where that is known. "": no policy was replaced."""
-    found = [(at, about) for at, said in told if (about := replaced(said)) is not None]
+def text_of(replaced: Iterable[tuple[int | None, PolicyReplaced]]) -> str:
+    """Each with when, where that is known. "": no policy was replaced."""
+    found = list(replaced)
     if not found:
         return ""
     (at, first), others = found[0], found[1:]
-    where = f"on island {first.island} it {first.fault}" + ("" if at is None else f", at {duration(at)}")
+    where = f"on island {first.island!r} it {first.fault}" + ("" if at is None else f", at {duration(at)}")
     return (
         f"policy {first.policy} was replaced by fifo: {where}{_likewise(others)}; what entered from then on was "
         f"ordered by fifo"
     )
 
 
-def _likewise(others: list[tuple[int | None, Replaced]]) -> str:
+def _likewise(others: list[tuple[int | None, PolicyReplaced]]) -> str:
     if not others:
         return ""
-    names = ", ".join(about.island for _, about in others[:3])
+    names = ", ".join(repr(about.island) for _, about in others[:3])
     return f"; and on {plural(len(others), 'more island')} ({names}{', ...' if others[3:] else ''})"
 
 
-def warn(told: Iterable[tuple[int | None, str]]) -> None:
+def warn(replaced: Iterable[tuple[int | None, PolicyReplaced]]) -> None:
     """At the line of the user's that ended the session."""
-    text = text_of(told)
+    text = text_of(replaced)
     if text:
         warnings.warn(text, RuntimeWarning, stacklevel=_level())
 

@@ -187,6 +187,9 @@ class ControllerProcess(Process):
                     sim.clock.at(sim.now + sim.times.form, self._formed, island, epoch)
                 case e.Tell(text=text):
                     sim.tell(text)
+                case e.PolicyReplaced():
+                    sim.replaced.append((sim.now, effect))
+                    sim.tell(effect.text)
                 case e.Close(peer=peer, reason=reason):
                     sim.trouble.close(sim.process_of(peer), reason)
                 case _:

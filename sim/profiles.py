@@ -95,6 +95,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         sources = self.sources | dict.fromkeys(costs, "changed by the caller")
         return msgspec.structs.replace(self, **costs, fitted=fitted, sources=sources)
 
+    def slower(self, by: float) -> Profile:
+        """On the same machine, while its cores need so many times as long for everything; pauses do not."""
+        costs = [key for key in COSTS if key not in PAUSES and getattr(self, key) > 0]
+        return self.changed(**{key: round(getattr(self, key) * by) for key in costs})
+
 
 HEAD = ("name", "fanout", "status", "note")
 COSTS = tuple(
@@ -102,6 +107,7 @@ COSTS = tuple(
 )
 OPTIONAL = ("send_more", "receive_more", "complete_more", "transfer_byte_ps", "transfer_end", "literal", "wake",
             "gather", "gather_most")  # fmt: skip
+PAUSES = ("gather", "gather_most")
 
 
 def profile(what: str | Path) -> Profile:

@@ -94,6 +94,7 @@ class Simulation:
         self.clock = Clock()
         self.trace = Trace()
         self.told: list[tuple[int, str]] = []  # what machines tell those who run them, and when
+        self.replaced: list[tuple[int, e.PolicyReplaced]] = []
         self.kernels: dict[str, Kernel] = {}
         self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
         self.rows_of = even_rows

@@ -13,7 +13,7 @@ import msgspec
 from .. import spans
 from ..atoms import Atoms
 from ..buffers import Buffers
-from ..effects import Tell
+from ..effects import PolicyReplaced
 from ..footprint import Footprints
 from ..invariants.observations import Observation
 from ..lanes import Window
@@ -231,8 +231,8 @@ class Books:
         for book in self.islands:
             if book.scheduler.faults:
                 faults, book.scheduler.faults = book.scheduler.faults, []
-                for fault in faults:
-                    self.outbox.effect(Tell(f"island {book.island.name!r}: {fault}"))
+                for policy, fault in faults:
+                    self.outbox.effect(PolicyReplaced(book.island.name, policy, fault))
 
     # --- to look at ----------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 `python -m experiments.bench prediction [--seed S] [--platform cpu timed] [--cases N] [--calibration FILE ...]
 [--out FOLDER] [--explain CASE]`. First all that may be known is frozen: a calibrated cluster a platform, and how long
 CPU devices take for each computation by itself. Then the cases are drawn from the seed. Each is simulated; and run for
-real, several times, by turns with a reference of the machine's speed. Both by the same code: `prediction_measuring`.
+real, several times; and simulated again, as at the speed that the machine had in each of these. All by the same code:
+`prediction_measuring`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,12 @@ def gone_through(
         print(f"{case.number:>3} {case.title}", flush=True)
         foretold = simulated(case, known.alone, known.files[case.platform], spell, bound)
         seen = real(case, known.alone, repeats, spell, bound)
-        found, why = compared(case, foretold, seen, known.speeds[case.platform])
+        speed = known.speeds[case.platform]
+        again = [
+            simulated(case, known.alone, known.files[case.platform], spell, bound, reference)
+            for reference in (seen.references if isinstance(seen, Played) else ())
+        ]
+        found, why = compared(case, foretold, seen, again, speed)
         for row in found:
             print(line(row))
         for each in why:
@@ -57,24 +63,33 @@ def gone_through(
 
 
 def compared(
-    case: Case, foretold: Played | Failed, seen: Played | Failed, speed: float
+    case: Case,
+    foretold: Played | Failed,
+    seen: Played | Failed,
+    again: Sequence[Played | Failed],
+    speed: float,
 ) -> tuple[list[Row], list[str]]:
-    why = [
-        f"{which} failed: {played.why}"
-        for which, played in (("the simulation", foretold), ("the real run", seen))
-        if isinstance(played, Failed)
-    ]
-    if isinstance(foretold, Failed) or isinstance(seen, Failed):
+    """speed: nanoseconds of the reference when all was measured. again: at the speed of each repeat."""
+    sides = (
+        ("the simulation", foretold),
+        ("the real run", seen),
+        *(("a simulation", each) for each in again),
+    )
+    why = [f"{which} failed: {played.why}" for which, played in sides if isinstance(played, Failed)]
+    thens = [each.values[0] for each in again if isinstance(each, Played)]
+    if isinstance(foretold, Failed) or isinstance(seen, Failed) or why:
         return [], why
-    now = statistics.median(seen.speeds) / speed
-    rows, without = rows_of(case, foretold.values[0], seen.values, now)
+    now = statistics.median(seen.references) / speed
+    rows, without = rows_of(case, foretold.values[0], seen.values, thens, now)
     return rows, [f"{name}: nothing to compare" for name in without]
 
 
 def told(rows: Sequence[Row], failures: Sequence[str]) -> str:
     parts = []
     if noisy := [row for row in rows if row.noisy]:
-        parts.append(f"farther than {NOISY:.0%} from repeat to repeat, and so no judge of a model")
+        parts.append(
+            f"farther than {NOISY:.0%} from repeat to repeat, each at its speed: no judge of a model"
+        )
         last = 0
         for row in noisy:
             if row.number != last:

@@ -8,14 +8,17 @@ Neighbours: `seaway.calibrating` measures; `prediction_alone` adds what CPU devi
 from __future__ import annotations
 
 import re
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
 
 from core.errors import Impossible
+from seaway.calibrating import paced
 from sim import hardware
 
 from .prediction_alone import keys_of, taken
@@ -24,6 +27,7 @@ from .prediction_programs import Alone, Taken
 
 CALIBRATED = 2  # hosts, of which a calibration is measured
 KEPT = "alone.json"
+NOW = 1.0  # seconds of looking
 REFERENCE = re.compile(r"the reference took ([\d.]+) (ns|us|ms|s)\b")  # in a calibration's note
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 Say = Callable[[str], object]
@@ -64,13 +68,13 @@ def _calibrated(platform: Platform, folder: Path, quick: bool, say: Say) -> Path
 
 
 def speed_of(path: Path) -> float:
-    """As the file's note has it; of one that does not say, what it is now."""
+    """Nanoseconds of the reference, as the file's note has it; of one that does not say, what it is now."""
     found = REFERENCE.search(str(tomllib.loads(path.read_text(encoding="utf-8")).get("note", "")))
     if found:
         return float(found[1]) * UNITS[found[2]]
-    from seaway.calibrating import speed
-
-    return float(speed().value)
+    with TemporaryDirectory() as folder, paced(Path(folder)) as pace:
+        time.sleep(NOW)
+        return pace.all().value
 
 
 def by_platform(given: Iterable[Path], platforms: Sequence[Platform]) -> dict[Platform, Path]:
@@ -120,13 +124,16 @@ def _alone_from(path: Path) -> dict[str, Taken]:
 
 def described(found: Frozen) -> str:
     lines = [
-        f"{platform} devices: {path}; the reference of the machine's speed took {found.speeds[platform] / 1e6:.2f} ms"
+        f"{platform} devices: {path}; the reference of the machine's speed took {found.speeds[platform] / 1e3:.1f} us"
         for platform, path in found.files.items()
     ]
     if found.alone:
-        lines.append(f"CPU devices, each computation by itself:{'':4}{'us':>10}{'rounds':>9}{'cores':>7}")
+        lines.append(
+            f"CPU devices, each computation by itself:{'':4}{'us':>10}{'rounds':>9}{'cores':>7}{'reference':>11}"
+        )
         lines += [
             f"    {key:38}{one.ns / 1e3:>12,.1f}{'+-' + format(one.spread, '.0%'):>9}{one.cores:>7.2f}"
+            f"{one.reference / 1e3:>11.1f}"
             for key, one in found.alone.items()
         ]
     return "\n".join(lines)

@@ -1,8 +1,9 @@
 """Plays one case of `prediction` in a process of its own, in a real session or a simulated one, within a bound.
 
 `real(case, ...)` and `simulated(case, ..., file)` start the same process, which opens the one session or the other, and
-hands it to the same function. A real one is measured several times, by turns with the reference of the machine's speed,
-while nothing else of ours runs. A process that is not done in time is ended, with all that it started, and named.
+hands it to the same function. A real one is measured several times, while nothing else of ours runs but what tells the
+machine's speed; a simulated one may be run as at such a speed. A process that is not done in time is ended, with all
+that it started, and named.
 """
 
 from __future__ import annotations
@@ -13,45 +14,50 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from backend.children import Child, Children, end_with_parent
+from seaway.calibrating import Pace, paced
+from sim import hardware
+from sim.profiles import Profile
 
 from . import members
 from .prediction_cases import Case
+from .prediction_freezing import speed_of
 from .prediction_measuring import Values, from_trace, gangs_so_far, measured
-from .prediction_programs import Alone, hop_ns
+from .prediction_programs import Alone, at_speed, hop_ns
 from .prediction_watching import real_watch, simulated_watch, since
 
 MODULE = "experiments.bench.prediction_playing"
 LOOK = 0.02  # seconds between looks whether it is done
-TIMES = 7  # that the reference runs, each time
 SHARING = "stride"  # among clients; who has the computations to himself, or others alike, needs no shares
 SILENT = "it says nothing"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """file: a calibrated cluster to simulate; "": the real one. spell: seconds of a measurement."""
+    """file: a calibrated cluster to simulate; "": the real one. spell: seconds of a measurement. reference:
+    nanoseconds of it, by which the machine's speed is told; 0: the speed at which all was measured."""
 
     case: Case
     alone: Alone
     file: str
     repeats: int
     spell: float
+    reference: float = 0.0
 
 
 class Played(msgspec.Struct, frozen=True):
-    """values: a measurement each. speeds: nanoseconds of the reference, before, between and after. cpu: nanoseconds of
+    """values: a measurement each. references: nanoseconds of it meanwhile, by measurement. cpu: nanoseconds of
     CPU of the measurements, by process and thread: had, or, where it was simulated, charged. wires: messages between
     the controller and all hosts. wall: nanoseconds that the measurements took. seconds: all of it."""
 
     values: list[Values]
-    speeds: list[float] = []
+    references: list[float] = []
     cpu: dict[str, int] = {}
     wires: dict[str, int] = {}
     wall: int = 0
@@ -67,9 +73,11 @@ def real(case: Case, alone: Alone, repeats: int, spell: float, bound: float) -> 
     return _played(Asked(case, alone, "", repeats, spell), bound)
 
 
-def simulated(case: Case, alone: Alone, file: Path, spell: float, bound: float) -> Played | Failed:
+def simulated(
+    case: Case, alone: Alone, file: Path, spell: float, bound: float, reference: float = 0.0
+) -> Played | Failed:
     """Once: the same arguments give the same run."""
-    return _played(Asked(case, alone, str(file), 1, spell), bound)
+    return _played(Asked(case, alone, str(file), 1, spell, reference), bound)
 
 
 def _played(asked: Asked, bound: float) -> Played | Failed:
@@ -114,27 +122,29 @@ def play(asked: Asked) -> Played:
     began = time.perf_counter()
     case, alone = asked.case, asked.alone
     with ExitStack() as stack:
+        pace = None if asked.file else stack.enter_context(_paced())
         session = stack.enter_context(_opened(asked))
         watch = simulated_watch(session, case.hosts) if asked.file else real_watch(session)
-        rounds = measured(case, session, alone, asked.spell)
+        rounds = measured(case, session, then(asked), asked.spell)
         next(rounds)  # it warms up: the first spell does not count
-        values, speeds = [], _speeds(asked)
+        values, references = [], []
         cpu: Counter[str] = Counter()
         wires: Counter[str] = Counter()
         wall = gangs = 0
         for _ in range(asked.repeats):
             gc.collect()
             seen = gangs_so_far(session)
-            before, begun = watch(), session.now_ns()
+            before, begun, moment = watch(), session.now_ns(), time.monotonic_ns()
             found = next(rounds)
             wall += session.now_ns() - begun
+            if pace is not None:
+                references.append(pace.between(moment, time.monotonic_ns()))
             after = watch()
             cpu.update(since(before.cpu, after.cpu))
             wires.update(since(before.wires, after.wires))
             values.append({**found, **from_trace(case, session, alone, seen)})
             gangs += gangs_so_far(session) - seen
-            speeds += _speeds(asked)
-        return Played(values, speeds, dict(cpu), dict(wires), wall, gangs, time.perf_counter() - began)
+        return Played(values, references, dict(cpu), dict(wires), wall, gangs, time.perf_counter() - began)
 
 
 def _opened(asked: Asked) -> Any:
@@ -144,7 +154,8 @@ def _opened(asked: Asked) -> Any:
     policy = SHARING if case.kind == "clients" else "fifo"
     if asked.file:
         return sw.simulate(
-            cluster_of(Path(asked.file), case, asked.alone),
+            cluster_of(Path(asked.file), case, then(asked)),
+            profile=_profile(asked),
             hosts=case.hosts,
             policy=policy,
             dispatch=case.dispatch,
@@ -168,13 +179,22 @@ def cluster_of(file: Path, case: Case, alone: Alone) -> str | dict[str, Any]:
     return table
 
 
-def _speeds(asked: Asked) -> list[float]:
-    """Not beside a simulation: that has no clock of this machine's."""
-    if asked.file:
-        return []
-    from seaway.calibrating import speed
+def then(asked: Asked) -> Alone:
+    """What computations take by themselves at the speed that is asked for."""
+    return at_speed(asked.alone, asked.reference) if asked.reference else asked.alone
 
-    return [float(speed(TIMES).value)]
+
+def _profile(asked: Asked) -> Profile:
+    """The file's, at the speed that is asked for."""
+    found = hardware.load(asked.file).profile
+    assert found is not None
+    return found.slower(asked.reference / speed_of(Path(asked.file))) if asked.reference else found
+
+
+@contextmanager
+def _paced() -> Iterator[Pace]:
+    with tempfile.TemporaryDirectory() as folder, paced(Path(folder)) as pace:
+        yield pace
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from sim.kernels import Collective, Kernel
 
@@ -22,11 +23,12 @@ AXIS = "device"
 
 class Taken(msgspec.Struct, frozen=True):
     """By a computation that was by itself. ns: of one execution. spread: the farthest round from that, as a part of it.
-    cores: that were busy meanwhile, of one process."""
+    cores: that were busy meanwhile, of one process. reference: of the machine's speed, nanoseconds."""
 
     ns: int
     spread: float
     cores: float
+    reference: float
 
 
 Alone = Mapping[str, Taken]  # by `key_of`
@@ -40,6 +42,14 @@ def key_of(work: Work, hosts: int) -> str:
 
 def alone_ns(work: Work, hosts: int, alone: Alone, times: int = 1) -> int:
     return times * (work.size if work.op == "timed" else alone[key_of(work, hosts)].ns)
+
+
+def at_speed(alone: Alone, reference: float) -> Alone:
+    """As these would take while the machine has that speed."""
+    return {
+        key: replace(one, ns=max(1, round(one.ns * reference / one.reference)), reference=reference)
+        for key, one in alone.items()
+    }
 
 
 def operation(work: Work) -> Call:

@@ -42,7 +42,7 @@ class Figure(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """speed: nanoseconds of the reference (`machine.speed`). missing: what could not be measured, and what the
+    """speed: nanoseconds of the reference (`pace`). missing: what could not be measured, and what the
     simulator takes instead."""
 
     platform: str

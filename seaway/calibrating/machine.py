@@ -1,4 +1,4 @@
-"""The machine at hand: its cores, as many as we may use, and how fast it is at a fixed piece of Python."""
+"""The machine at hand: its cores, as many as we may use, and a fixed piece of Python, by which to tell its speed."""
 
 from __future__ import annotations
 
@@ -11,27 +11,14 @@ import numpy as np
 
 from .fitting import Cost, middle
 
-ROUNDS = 20_000  # of the reference: some milliseconds
 TIMES = 25
 COPIED = 16 << 20  # bytes: more than caches hold
 CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
 
 
-def speed(times: int = TIMES) -> Cost:
-    """Nanoseconds of CPU that a fixed piece of Python takes here and now: a machine that has become slower takes more.
-    Integers, a dictionary and calls, as our own code has them."""
-    return middle([reference() for _ in range(times)])
-
-
-def reference() -> float:
-    """Once."""
-    begun = time.thread_time_ns()
-    counted(ROUNDS)
-    return float(time.thread_time_ns() - begun)
-
-
 def counted(rounds: int) -> int:
+    """The reference (`pace`): integers, a dictionary and calls, as our own code has them."""
     seen: dict[int, int] = {}
     total = 0
     for number in range(rounds):

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from core.controller import Config
@@ -22,6 +23,7 @@ from . import devices, machine, transfers, wire, workloads
 from .calibration import LIKE, Calibration, Figure, figures
 from .costs import Costs, costs_of, sources
 from .fitting import Cost, middle
+from .pace import paced, steady
 from .watching import Sample
 
 Say = Callable[[str], object]
@@ -65,15 +67,16 @@ def calibrate(
         )
     effort = QUICK if quick else FULL
     number, known = machine.cores()
-    before = machine.speed()
-    found = _sessions(platform, hosts, devices_per_host, quick, effort, say)
-    say("two processes and a gRPC stream")
-    line, pauses = wire.measured(effort.batches), wire.pauses(5 * effort.batches)
-    after = machine.speed()
+    with TemporaryDirectory(prefix="seaway-") as folder, paced(Path(folder)) as pace:
+        found = _sessions(platform, hosts, devices_per_host, quick, effort, say)
+        say("two processes and a gRPC stream")
+        rounds, pauses = wire.measured(effort.batches), wire.pauses(5 * effort.batches)
+        speed = pace.all()
+        found = found._replace(samples=steady(found.samples, pace), hops=steady(found.hops, pace))
+        line = wire.wire_of(steady(rounds, pace))
     costs = costs_of(found.samples, platform == "timed")
     made = [
-        Figure("speed", (before.value + after.value) / 2, "ns", max(before.spread, after.spread, _apart(before, after)),
-               "CPU of a fixed piece of Python, before all and after"),
+        Figure("speed", speed.value, "ns", speed.spread, "CPU of a fixed piece of Python, all the while"),
         Figure("cores", number, "", 0.0, known, "machine.cores"),
         *_host_memory(),
         *_of_costs(costs, platform == "timed"),
@@ -85,7 +88,7 @@ def calibrate(
     ]  # fmt: skip
     draft = Calibration(
         platform, hosts, devices_per_host, number, Config().fanout, _machine(platform, number), tuple(made),
-        (), (before.value + after.value) / 2,
+        (), speed.value,
     )  # fmt: skip
     made += _of_ends(draft, found.hops)
     return draft._replace(figures=tuple(made), missing=tuple(_missing(made, platform, hosts, found)))
@@ -124,11 +127,6 @@ def _samples(session: Any, platform: str, hosts: int, each: int, effort: Effort,
     say(f"workloads on {hosts} host{'s' if hosts > 1 else ''}")
     rig = workloads.Rig(session, platform, hosts, each)
     return workloads.samples(rig, effort.repeats, effort.seconds, effort.bound, say)
-
-
-def _apart(one: Cost, other: Cost) -> float:
-    """A machine that changed meanwhile."""
-    return abs(one.value - other.value) / (one.value + other.value)
 
 
 def _machine(platform: str, cores: int) -> str:

@@ -23,11 +23,15 @@ MOST = 256 * MB  # bytes that a call moves
 
 
 class Hop(NamedTuple):
-    """Of one of some bytes, nanoseconds: of the clock, and of the hosts' CPU in all."""
+    """Of one of some bytes, nanoseconds: of the clock, and of the hosts' CPU in all. span: monotonic nanoseconds."""
 
     nbytes: int
     wall: float
     cpu: float
+    span: tuple[int, int] = (0, 0)
+
+    def scaled(self, by: float) -> Hop:
+        return self._replace(wall=self.wall * by, cpu=self.cpu * by)
 
 
 class Transfers(NamedTuple):
@@ -58,7 +62,7 @@ def hops(session: Any, devices: int, sizes: Sequence[int], repeats: int) -> list
             work(x).block_until_ready()
             sample = watch.end(f"{size} bytes", calls=1)
             hosts_cpu = sum(sample.cpu.values()) - sample.cpu["caller"] - sample.cpu["user"]
-            found.append(Hop(rows * devices, sample.wall / many, hosts_cpu / many))
+            found.append(Hop(rows * devices, sample.wall / many, hosts_cpu / many, sample.span))
         del x, work
     for home in homes:
         session.release(home)

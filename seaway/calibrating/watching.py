@@ -23,12 +23,16 @@ MOST = 2.0  # seconds that this is waited for
 
 
 class Sample(NamedTuple):
-    """Nanoseconds: of the clock, and of CPU by group; and how often what was done."""
+    """Nanoseconds: of the clock, and of CPU by group; and how often what was done. span: monotonic nanoseconds."""
 
     name: str
     wall: float
     cpu: dict[str, float]
     counts: dict[str, float]
+    span: tuple[int, int] = (0, 0)
+
+    def scaled(self, by: float) -> Sample:
+        return self._replace(cpu={group: spent * by for group, spent in self.cpu.items()})
 
 
 class Watch:
@@ -54,7 +58,7 @@ class Watch:
 
     def end(self, name: str, **counts: float) -> Sample:
         """Since it began; `counts`: what only the workload knows. It is over when nobody says anything any more."""
-        wall, caller = time.monotonic_ns() - self._wall, time.thread_time_ns() - self._mine
+        ended, caller = time.monotonic_ns(), time.thread_time_ns() - self._mine
         self.still()
         ours = cpu_of(os.getpid()) - self._process
         looked = time.thread_time_ns() - self._mine
@@ -65,7 +69,8 @@ class Watch:
         found = {key: float(value - self._traffic[key]) for key, value in traffic.items()}
         found |= {key: float(value - self._woken[key]) for key, value in woken.items()}
         found |= {key: float(value) for key, value in counts.items()}
-        return Sample(name, float(wall), {group: float(spent) for group, spent in cpu.items()}, found)
+        spent = {group: float(nanoseconds) for group, nanoseconds in cpu.items()}
+        return Sample(name, float(ended - self._wall), spent, found, (self._wall, ended))
 
     def still(self) -> None:
         """Wait until nobody says anything any more; heartbeats alone do not count."""

@@ -11,7 +11,7 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -36,12 +36,17 @@ BATCHES = 12
 
 
 class Round(NamedTuple):
-    """Of one message there and a short one back, nanoseconds: of the clock, and of either's CPU."""
+    """Of one message there and a short one back, nanoseconds: of the clock, and of either's CPU. span: monotonic
+    nanoseconds."""
 
     nbytes: int
     wall: float
     sender: float
     receiver: float
+    span: tuple[int, int] = (0, 0)
+
+    def scaled(self, by: float) -> Round:
+        return self._replace(wall=self.wall * by, sender=self.sender * by, receiver=self.receiver * by)
 
 
 class Wire(NamedTuple):
@@ -55,7 +60,7 @@ class Wire(NamedTuple):
     receive: Line
 
 
-def measured(batches: int = BATCHES, rounds: int = ROUNDS) -> Wire:
+def measured(batches: int = BATCHES, rounds: int = ROUNDS) -> list[Round]:
     with TemporaryDirectory(prefix="seaway-") as folder:
         children = Children(Path(folder))
         loop = Loop("calibrating")
@@ -65,14 +70,13 @@ def measured(batches: int = BATCHES, rounds: int = ROUNDS) -> Wire:
             address = child.process.stdout.readline().decode().strip()
             if not address:
                 raise RuntimeError(f"the other end of the wire ended: {child.tail()}")
-            found = loop.do(_rounds(address, child.pid, batches, rounds))
+            return loop.do(_rounds(address, child.pid, batches, rounds))
         finally:
             children.end_all()
             loop.close()
-    return wire_of(found)
 
 
-def wire_of(found: list[Round]) -> Wire:
+def wire_of(found: Sequence[Round]) -> Wire:
     short = [each for each in found if each.nbytes == min(SIZES)]
     rests = [(each.wall - each.sender - each.receiver) / 2 for each in short]
     doubt = half_range(rests)
@@ -102,16 +106,15 @@ async def _rounds(address: str, pid: int, batches: int, rounds: int) -> list[Rou
 async def _batch(call: Any, pid: int, nbytes: int, rounds: int) -> Round:
     """Means: of the clock while a round is under way, of CPU in all, for some of it comes behind the answer."""
     content = bytes(nbytes)
-    wall, mine, theirs = 0, cpu_of(os.getpid()), cpu_of(pid)
+    wall, mine, theirs, first = 0, cpu_of(os.getpid()), cpu_of(pid), time.monotonic_ns()
     for _ in range(rounds):
         begun = time.monotonic_ns()
         await call.write(content)
         if await call.read() is grpc.aio.EOF:
             raise RuntimeError("the other end of the wire hung up")
         wall += time.monotonic_ns() - begun
-    return Round(
-        nbytes, wall / rounds, (cpu_of(os.getpid()) - mine) / rounds, (cpu_of(pid) - theirs) / rounds
-    )
+    mine, theirs = cpu_of(os.getpid()) - mine, cpu_of(pid) - theirs
+    return Round(nbytes, wall / rounds, mine / rounds, theirs / rounds, (first, time.monotonic_ns()))
 
 
 def pauses(times: int) -> dict[str, Cost]:

@@ -88,7 +88,7 @@ def run(given: argparse.Namespace) -> int:
         print(f"note: {line}")
     worlds = [running.run(recorded, each, took) for each in (same, *changed)]
     for world in worlds:
-        if replaced := text_of(world.simulation.told):
+        if replaced := text_of(world.simulation.replaced):
             print(f"note: under {world.settings.title}, {replaced}")
     columns = [report.of_record(recorded, took), *map(report.of_world, worlds)]
     print("\n".join(report.lines(columns)))

@@ -254,7 +254,7 @@ class LocalDriver(RealDriver):
         again = self.closed
         super().close()
         if not again:
-            warn((None, said) for said in self.server.replaced)
+            warn((None, about) for about in self.server.replaced)
 
     def leave(self) -> None:
         _open.discard(self)

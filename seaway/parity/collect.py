@@ -119,7 +119,7 @@ class Collector:
                     self._ordered(command.message)
                 elif isinstance(command.message, NOTES):
                     self._noted(command.peers, command.message)
-            elif isinstance(command, e.Tell):
+            elif isinstance(command, e.Tell | e.PolicyReplaced):
                 self.seen.told.append(command.text)
 
     def end(self) -> Seen:

@@ -96,4 +96,4 @@ class SimDriver:
         unknown = self._sizes.unknown()
         if unknown:
             warnings.warn(unknown, stacklevel=2)
-        warn(self.simulation.told)
+        warn(self.simulation.replaced)

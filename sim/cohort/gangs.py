@@ -174,7 +174,8 @@ class Gangs:
         if self._each is None:
             return self._free[where.rows]
         if where.whole:
-            return self._each[:, where.rows].max(axis=0)  # type: ignore[no-any-return]
+            last: Ints = self._each[:, where.rows].max(axis=0)
+            return last
         free = np.zeros(where.number, dtype=np.int64)
         rows = np.arange(self._island.hosts)[where.rows]
         for column, at in enumerate(where.columns):

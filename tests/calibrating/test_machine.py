@@ -69,6 +69,3 @@ def test_whole_cores_of_those_we_may_run_on(
 
 def test_the_reference_does_the_same_each_time() -> None:
     assert machine.counted(1000) == machine.counted(1000) != machine.counted(1001)
-    found = machine.speed(3)
-    assert found.value > 0
-    assert found.spread >= 0

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import seaway as sw
 from experiments.bench import prediction, prediction_freezing
-from experiments.bench.prediction_alone import keys_of, of_rounds
+from experiments.bench.prediction_alone import Round, keys_of, of_rounds
 from experiments.bench.prediction_cases import (
     CHAINS,
     DURATIONS,
@@ -32,7 +32,7 @@ from experiments.bench.prediction_cases import (
 from experiments.bench.prediction_explain import explained
 from experiments.bench.prediction_measuring import Spell, together, used
 from experiments.bench.prediction_playing import Failed, Played, cluster_of, real
-from experiments.bench.prediction_programs import Taken, computation, content, kernel, key_of
+from experiments.bench.prediction_programs import Taken, at_speed, computation, content, kernel, key_of
 from experiments.bench.prediction_table import Row, distribution, rows_of, save, summary
 from experiments.bench.prediction_watching import DOWN, UP, simulated_watch, since
 
@@ -154,37 +154,58 @@ def test_gangs_whose_end_nobody_knows_do_not_count() -> None:
 
 
 def test_what_a_computation_takes_by_itself_is_the_median_of_rounds() -> None:
-    found = of_rounds([(1e-3, 1e-3), (2e-3, 1e-3), (1.1e-3, 1.1e-3)])
-    assert found.ns == 1_100_000
+    found = of_rounds([Round(1e-3, 1e-3, 100), Round(2e-3, 1e-3, 100), Round(1.1e-3, 1.1e-3, 100)])
+    assert (found.ns, found.reference) == (1_100_000, 100)
     assert found.spread == pytest.approx(0.9 / 1.1)
     assert found.cores == pytest.approx(1.0)
+
+
+def test_rounds_are_put_at_one_speed_before_they_are_compared() -> None:
+    found = of_rounds([Round(1e-3, 1e-3, 100), Round(1.5e-3, 1.5e-3, 150), Round(2e-3, 2e-3, 200)])
+    assert (found.ns, found.reference) == (1_500_000, 150)
+    assert found.spread == pytest.approx(0, abs=1e-9)
+    assert at_speed({"it": found}, 300)["it"].ns == 3_000_000
 
 
 # --- statistics -------------------------------------------------------------------------------------
 
 
 def a_row(error: float, spread: float = 0.0, quantity: str = "throughput", kind: str = "clients") -> Row:
-    return Row(1, "timed", kind, "a case", quantity, 1 + error, 1.0, error, spread, 1.0)
+    """At a speed of 1, so that what is foretold is the same for it."""
+    return Row(1, "timed", kind, "a case", quantity, 1 + error, 1.0, error, 1.0, 1 + error, error, spread)
 
 
 def test_a_row_is_the_median_of_the_repeats_with_its_signed_error_and_spread() -> None:
     measured = [{"throughput": 90.0}, {"throughput": 104.0}, {"throughput": 100.0}]
-    (row,), without = rows_of(a_case(), {"throughput": 95.0}, measured, 1.1)
+    (row,), without = rows_of(a_case(), {"throughput": 95.0}, measured, [{"throughput": 95.0}] * 3, 1.1)
     assert (row.measured, row.speed) == (100.0, 1.1)
-    assert row.error == pytest.approx(-0.05)
-    assert row.spread == pytest.approx(0.1)
+    assert row.error == row.off == pytest.approx(-0.05)
+    assert row.spread == pytest.approx(0.1, abs=0.02)
     assert row.noisy
     assert not without
 
 
+def test_what_is_foretold_for_the_speed_of_each_repeat_is_compared_with_that_repeat() -> None:
+    measured, thens = (
+        [{"hop": 10.0}, {"hop": 20.0}, {"hop": 12.0}],
+        [{"hop": 11.0}, {"hop": 22.0}, {"hop": 13.2}],
+    )
+    (row,), _ = rows_of(a_case(), {"hop": 9.0}, measured, thens, 1.5)
+    assert row.error == pytest.approx(-0.25)
+    assert row.then == 13.2
+    assert row.off == pytest.approx(0.1)
+    assert row.spread == pytest.approx(0, abs=1e-9), "the machine differed, not the model"
+    assert not row.noisy
+
+
 def test_what_only_one_of_both_has_is_named_not_dropped() -> None:
-    rows, without = rows_of(a_case(), {"share": 0.5, "hop": 1.0}, [{"share": 0.5}, {"share": 0.0}], 1.0)
+    rows, without = rows_of(a_case(), {"share": 0.5, "hop": 1.0}, [{"share": 0.5}, {"share": 0.0}], [], 1.0)
     assert not rows
     assert without == ["share", "hop"]
 
 
 def test_the_distribution_is_of_absolute_errors() -> None:
-    found = distribution([a_row(error) for error in (-0.04, 0.02, 0.01, -0.1, 0.03)])
+    found = distribution((-0.04, 0.02, 0.01, -0.1, 0.03))
     assert found is not None
     assert found.rows == 5
     assert found.median == pytest.approx(0.03)
@@ -196,7 +217,7 @@ def test_the_distribution_is_of_absolute_errors() -> None:
 
 @given(st.lists(st.floats(-0.9, 10), min_size=1))
 def test_no_order_of_rows_matters(errors: list[float]) -> None:
-    one, other = distribution(map(a_row, errors)), distribution(map(a_row, sorted(errors)))
+    one, other = distribution(errors), distribution(sorted(errors))
     assert one is not None
     assert one == other
     assert one.median == pytest.approx(statistics.median(map(abs, errors)))
@@ -205,11 +226,11 @@ def test_no_order_of_rows_matters(errors: list[float]) -> None:
 
 def test_noisy_rows_do_not_count_in_the_first_figure() -> None:
     said = summary([a_row(0.01), a_row(0.03), a_row(9.0, spread=0.06)])
-    first, noisy, both = (text.split() for text in said.splitlines()[1:4])
+    first, noisy, both = (text.split() for text in said.splitlines()[2:5])
     assert first == ["repeats", "within", "5%", "2", "2.0%", "2.9%", "+2.0%"]
     assert noisy == ["repeats", "farther", "than", "5%", "1", "900.0%", "900.0%", "+900.0%"]
     assert both[:3] == ["both", "3", "3.0%"]
-    assert "met" in said.splitlines()[4]
+    assert "15%: met (as it was foretold: met)" in said
 
 
 def test_the_aim_is_missed_by_its_median_and_by_its_95th_percentile() -> None:
@@ -282,7 +303,7 @@ def test_an_explanation_lays_both_side_by_side_by_gang() -> None:
 
 def test_a_case_that_fails_is_told_and_the_others_go_on() -> None:
     rows, why = prediction.compared(
-        a_case(), Played([{"share": 0.5}]), Failed("it was not done within 9 s: no word"), 1
+        a_case(), Played([{"share": 0.5}]), Failed("it was not done within 9 s: no word"), [], 1
     )
     assert not rows
     assert why == ["the real run failed: it was not done within 9 s: no word"]
@@ -321,7 +342,7 @@ def test_calibrations_that_will_not_do_are_refused(
 def test_times_that_will_not_do_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     away, broken, short = tmp_path / "away.json", tmp_path / "broken.json", tmp_path / "short.json"
     broken.write_text("[1]")
-    short.write_text('{"matmul-64": {"ns": 1, "spread": 0, "cores": 1}}')
+    short.write_text('{"matmul-64": {"ns": 1, "spread": 0, "cores": 1, "reference": 1}}')
     assert f"--alone {away} cannot be read" in refused(["--alone", str(away)], capsys)
     assert f"--alone {broken} is not what --out left" in refused(["--alone", str(broken)], capsys)
     assert f"--alone {short} lacks matmul-128, matmul-256" in refused(["--alone", str(short)], capsys)
@@ -339,7 +360,7 @@ def test_what_waits_for_peers_takes_the_cores_only_while_it_computes(
     ns: int, cores: float, times: int
 ) -> None:
     work = Work("reduce", 1)
-    found = kernel(work, 2, {key_of(work, 2): Taken(ns, 0.0, cores)}, times)
+    found = kernel(work, 2, {key_of(work, 2): Taken(ns, 0.0, cores, 100)}, times)
     assert times <= found.duration <= max(1, ns) * times
     (one,) = found.collectives
     assert (one.kind, one.count) == ("all-reduce", times)
@@ -351,7 +372,7 @@ def test_a_sum_takes_in_the_simulator_what_it_took_by_itself(hosts: int, tmp_pat
     """On a machine that has cores for all: there are so many that nobody waits."""
     file, work = tmp_path / "cpu.toml", Work("reduce", 1)
     file.write_text(CLUSTER.replace("cores = 2", "cores = 64"))
-    alone = {key_of(work, hosts): Taken(400_000, 0.0, 0.25)}
+    alone = {key_of(work, hosts): Taken(400_000, 0.0, 0.25, 100)}
     case = Case(number=1, kind="OpByOp", platform="cpu", hosts=hosts, works=(work,))
     table = cluster_of(file, case, alone)
     with sw.simulate(table, hosts=hosts, progress=False) as session:
@@ -364,7 +385,7 @@ def test_a_sum_takes_in_the_simulator_what_it_took_by_itself(hosts: int, tmp_pat
 
 def test_what_computes_by_itself_takes_its_time_on_the_device() -> None:
     work = Work("matmul", 64)
-    found = kernel(work, 4, {key_of(work, 4): Taken(7000, 0.0, 1.0)}, 3)
+    found = kernel(work, 4, {key_of(work, 4): Taken(7000, 0.0, 1.0, 100)}, 3)
     assert (found.duration, found.collectives) == (21_000, ())
 
 
@@ -403,7 +424,7 @@ def test_two_cases_are_predicted_and_measured_by_the_same_code(
     for case in (first, second):
         quantities = set(rows.loc[rows["number"] == case.number, "quantity"])
         assert {"throughput", "latency p50", "latency p99", "utilisation"} <= quantities
-    assert (rows[["predicted", "measured", "speed"]] > 0).all().all()
+    assert (rows[["predicted", "measured", "then", "speed"]] > 0).all().all()
     assert "aim: median <= 5%, 95 % <= 15%" in said
 
 

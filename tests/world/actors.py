@@ -177,6 +177,8 @@ class ControllerActor(Actor):
                 world.soon(world.timing.form, self._formed, effect, self.starts)
             case e.Tell(said):
                 world.told.append(said)
+            case e.PolicyReplaced():
+                world.told.append(effect.text)
             case _:
                 super().perform(effect)
 

@@ -72,8 +72,8 @@ def local(thing: Any) -> str:
             return f"code {thing.plan}.{thing.code} ready" + _blame(thing.blame)
         case e.CompileCode():
             return f"compile {thing.plan}.{thing.code}"
-        case e.Tell(said):
-            return f"tell: {said}"
+        case e.Tell() | e.PolicyReplaced():
+            return f"tell: {thing.text}"
         case _:
             return _plain(thing, ("causes",))
 

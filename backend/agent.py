@@ -24,6 +24,7 @@ from core import effects as e
 from core import peers, spans
 from core.dataplane import Chunk
 from core.endpoint import for_host
+from core.gathering import Gathering
 from core.host import Host
 from core.messages import Blame
 from core.peers import CONTROLLER
@@ -37,7 +38,7 @@ from .cargo import Misfit, Overflow, Sink, Source
 from .clocks import HostClock
 from .devices import Devices, World
 from .node import Node, new_server
-from .outbox import Load, loaded, pause_after
+from .outbox import Load, loaded
 from .worlds import world_name
 
 log = logging.getLogger("seaway.agent")
@@ -72,6 +73,7 @@ class Ends:
         self._node = node
         self._lock = threading.Lock()
         self._said: list[e.Effect] = []
+        self._gathering = Gathering()
         self._next = 0.0  # of the loop's clock: not before is the next of them told
 
     def post(self, event: e.Effect) -> None:
@@ -93,7 +95,8 @@ class Ends:
     def _tell(self) -> None:
         with self._lock:
             said, self._said = self._said, []
-        self._next = self._node.loop.time() + pause_after(len(said))
+        pause = self._gathering.pause(time.monotonic_ns(), len(said))
+        self._next = self._node.loop.time() + pause / 1e9
         for together, events in groupby(said, lambda event: isinstance(event, e.Finished)):
             if together:
                 ends = cast(tuple[e.Finished, ...], tuple(events))

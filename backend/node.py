@@ -40,7 +40,7 @@ from core.peers import CONTROLLER
 from . import parcels
 from .access import OPTIONS, Access
 from .near import Lane
-from .outbox import Load, Outbox, pause_after
+from .outbox import Load, Outbox
 from .parcels import Address, Packet
 from .traffic import Traffic
 
@@ -362,7 +362,7 @@ class Node:
             data = parcels.encode(batch)
             self.traffic.wrote(len(batch), len(data))
             await put(data)
-            if pause := pause_after(len(batch), len(data)):
+            if pause := outbox.pause(len(batch), len(data)):
                 await asyncio.sleep(pause)
 
     async def _read(self, peer: int, read: Read, outbox: Outbox) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -31,6 +32,7 @@ class Outbox:
         self._loop = loop
         self._items: deque[tuple[parcels.Any, Load | None] | None] = deque()
         self._filled = asyncio.Event()
+        self._gathering = gathering.Gathering()
         self._waiting = False
         self.hung = False  # nothing more is said here
         self.over = asyncio.Event()  # not even what is still to be sent
@@ -68,10 +70,9 @@ class Outbox:
             found.append(parcel)
         return found
 
-
-def pause_after(number: int, nbytes: int = 0) -> float:
-    """Seconds between a message of so many parcels, or a report of so many ends, and the next."""
-    return gathering.pause_after(number, nbytes) / 1e9
+    def pause(self, number: int, nbytes: int) -> float:
+        """Seconds between a message of so many parcels, which has gone now, and the next."""
+        return self._gathering.pause(time.monotonic_ns(), number, nbytes) / 1e9
 
 
 def loaded(load: Load) -> bytes:

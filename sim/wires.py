@@ -78,6 +78,7 @@ class Outbox:
         self._items: deque[tuple[int, Any]] = (
             deque()
         )  # when it is there to be written, in the order of the calls
+        self._gathering = gathering_of(sim)
         self._rung = False
         self._turns = 0
         self._ready = 0  # not before is more written
@@ -128,7 +129,9 @@ class Outbox:
         if self.owner.alive:
             sim.cargo.gone(self.owner.name, self._to, wire.messages)
             sim.network.send(self.owner.name, self._to, wire, wire.nbytes + wire.contents, sim.now)
-        self._ready = sim.now + pause_after(sim, len(wire.messages), wire.nbytes + wire.contents)
+        self._ready = sim.now + self._gathering.pause(
+            sim.now, len(wire.messages), wire.nbytes + wire.contents
+        )
         self._over(sim.now)
 
     def _over(self, at: int) -> None:
@@ -147,10 +150,13 @@ class Ends:
         self._sim = sim
         self._share = cores.share(owner, COMPLETE)  # the first host's, for all
         self._said: dict[Process, list[e.Finished]] = {}
+        self._gathering: dict[Process, gathering.Gathering] = {}
         self._next: dict[Process, int] = {}  # not before is more told to this host
         self._turns = 0
 
     def put(self, host: Process, end: e.Finished) -> None:
+        if host not in self._gathering:
+            self._gathering[host] = gathering_of(self._sim)
         said = self._said.setdefault(host, [])
         said.append(end)
         if len(said) == 1:
@@ -168,7 +174,7 @@ class Ends:
         found = [(host, tuple(self._said.pop(host))) for host in told]
         cost = 0
         for host, said in found:
-            self._next[host] = now + pause_after(sim, len(said))
+            self._next[host] = now + self._gathering[host].pause(now, len(said))
             cost += sim.profile.of_several("complete", len(said))
         sim.clock.at(now + cost, self._tell, found)
 
@@ -184,5 +190,5 @@ def contents_of(message: Any) -> int:
     return message.nbytes if isinstance(message, Chunk) else 0
 
 
-def pause_after(sim: Simulation, number: int, nbytes: int = 0) -> int:
-    return gathering.pause_after(number, nbytes, sim.profile.gather, sim.profile.gather_most)
+def gathering_of(sim: Simulation) -> gathering.Gathering:
+    return gathering.Gathering(sim.profile.gather, sim.profile.gather_most)

@@ -1,24 +1,54 @@
 """Devices that compute on their hosts' cores, as a CPU's do: a share of them, in slices, beside the hosts' own work.
 
-    fabric --run(host, devices, own time)--> a core a device, slice after slice --> all of them are through
+    fabric --run(devices by host, what it takes)--> a core a thread, slice after slice --> all of them are through
 
-A slice is short, because the operating system gives a core to a thread that wakes up before one that computes on.
-What a collective takes on the links is waiting, and needs no core. Neighbours: `devices`, whose queues these are;
-`cores`.
+A slice is short, because the operating system gives a core to a thread that wakes up before one that computes on. A
+collective goes in rounds: nobody begins one before all have ended theirs. What it takes on the links is waiting, and
+needs no core; but each host needs one in each round, so where others have them, it waits as often.
+Neighbours: `devices`, whose queues these are; `cores`; `kernels`, which say what is to be computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
 
 from .cores import DEVICE, Cores, Share
+from .kernels import Collective, Kernel
 
 if TYPE_CHECKING:
     from .clock import Clock
     from .processes import Process
 
 SLICE = 100_000  # nanoseconds
+ROUNDS = 256  # of a gang; of one that has more, several are taken as one
+
+
+class Takes(NamedTuple):
+    """A gang, in nanoseconds: what each device computes, and what it waits for links. cores: that each device keeps
+    busy while it computes. rounds: in which it computes and waits."""
+
+    own: int
+    links: int
+    cores: float = 1.0
+    rounds: int = 0
+
+
+def rounds(kernel: Kernel, hosts: int) -> int:
+    """In which so many hosts hear of each other."""
+    return sum(one.count * _rounds_of(one, hosts) for one in kernel.collectives)
+
+
+def _rounds_of(collective: Collective, hosts: int) -> int:
+    doubling = (hosts - 1).bit_length()
+    match collective.kind:
+        case "all-reduce":
+            return 2 * doubling
+        case "permute":
+            return min(1, doubling)
+        case _:
+            return doubling
 
 
 class Computing:
@@ -31,18 +61,36 @@ class Computing:
     def here(self, host: int) -> bool:
         return host in self._cores
 
-    def run(self, host: int, devices: int, took: int, then: Callable[[], None]) -> None:
-        """`then` is called when so many devices of this host have computed for so long each."""
-        share = self._cores[host].share(self._process_of(host), DEVICE)
-        left = [devices]
+    def run(self, devices: Mapping[int, int], takes: Takes, then: Callable[[], None]) -> None:
+        """`then` is called when so many devices of each of these hosts have computed, and heard of each other."""
+        many = max(1, min(takes.rounds, ROUNDS))
+        shares = {
+            host: self._cores[host].share(self._process_of(host), DEVICE)
+            for host in devices
+            if self.here(host)
+        }
+        threads = ceil(takes.cores)
 
-        def over() -> None:
-            left[0] -= 1
-            if not left[0]:
+        def begin(turn: int) -> None:
+            if turn == many:
                 then()
+                return
+            own = part(takes.own, turn, many)
+            left = [sum(threads * devices[host] for host in shares) + len(devices) - len(shares)]
 
-        for _ in range(devices):
-            self._ask(share, took, over)
+            def over() -> None:
+                left[0] -= 1
+                if not left[0]:
+                    self._clock.at(self._clock.now + part(takes.links, turn, many), begin, turn + 1)
+
+            for host in devices:
+                if host not in shares:
+                    self._clock.at(self._clock.now + own, over)
+                    continue
+                for _ in range(devices[host] * threads):
+                    self._ask(shares[host], round(own * takes.cores / threads), over)
+
+        begin(0)
 
     def _ask(self, share: Share, left: int, then: Callable[[], None]) -> None:
         self._turns += 1
@@ -58,3 +106,8 @@ class Computing:
             self._ask(share, left, then)
         else:
             then()
+
+
+def part(whole: int, turn: int, many: int) -> int:
+    """Of so many, that are as even as can be."""
+    return whole * (turn + 1) // many - whole * turn // many

@@ -22,11 +22,9 @@ from core.topology import Cluster
 from core.trace import PLACEHOLDER, Trace
 
 from .clock import Clock
-from .computing import Computing
+from .computing import Computing, Takes
 
-Price = Callable[
-    [Plan, Gang, int], tuple[int, int]
-]  # (plan, gang, seq) -> nanoseconds: computing, and on the links
+Price = Callable[[Plan, Gang, int], Takes]  # (plan, gang, seq)
 Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # of an irregular gang's outputs
 
 
@@ -119,25 +117,16 @@ class Fabric:
         now = self._clock.now
         slows = self._record(job, now)
         slow = max([1.0, *(slows.get(host, 1.0) for host in job.parts)])
-        own, links = self._price(job.plan, job.gang, job.seq)
+        takes = self._price(job.plan, job.gang, job.seq)
         if slow != 1.0:
-            own, links = int(own * slow), int((own + links) * slow) - int(own * slow)
+            own = int(takes.own * slow)
+            takes = takes._replace(own=own, links=int((takes.own + takes.links) * slow) - own)
         computing = self._computing
         if computing is None or not any(map(computing.here, job.parts)):
-            self._clock.at(now + own + links, self._end, job)
-            return
-        left = [len(job.parts)]
-
-        def computed() -> None:
-            left[0] -= 1
-            if not left[0]:
-                self._clock.at(self._clock.now + links, self._end, job)
-
-        for host, part in list(job.parts.items()):
-            if computing.here(host):
-                computing.run(host, len(part.devices), own, computed)
-            else:
-                self._clock.at(now + own, computed)
+            self._clock.at(now + takes.own + takes.links, self._end, job)
+        else:
+            devices = {host: len(part.devices) for host, part in job.parts.items()}
+            computing.run(devices, takes, lambda: self._end(job))
 
     def _record(self, job: Job, started: int) -> dict[int, float]:
         """Returns how slow its hosts are."""

@@ -37,4 +37,5 @@ class Kernel(msgspec.Struct, frozen=True):
     temp: int = 0  # bytes of scratch on each device
     flops: float = 0.0  # on each device; 0: not known
     hbm_bytes: float = 0.0
+    cores: float = 1.0  # that it keeps busy, where a device computes on its host's own
     source: str = "stated"  # "tpu-compiler", "roofline", "stated", "recorded"

@@ -21,7 +21,7 @@ import simpy
 
 from core import effects as e
 from core import messages as m
-from core import peers
+from core import peers, spans
 from core.controller import Config, Controller
 from core.dataplane import Chunk
 from core.host import Host
@@ -38,7 +38,7 @@ from .boot import boot
 from .cargo import CARRIED_BYTES, Cargo, Roads, number_of
 from .clock import Clock
 from .cohort import CohortIsland
-from .computing import Computing
+from .computing import Computing, Takes, rounds
 from .cores import Machines
 from .crowded import CrowdedHost
 from .devices import Fabric
@@ -105,7 +105,7 @@ class Simulation:
         self._numbered: dict[int, int] = {}
         self.met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
         self._waiting: dict[tuple[int, int], list[Any]] = {}
-        self._prices: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self._prices: dict[tuple[int, int, int], Takes] = {}
         self._starts: dict[int, int] = {}
         dcn = setup.dcn
         byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
@@ -305,10 +305,10 @@ class Simulation:
         return cost + wire.contents * profile.transfer_byte_ps // 1000
 
     def price(self, plan: Plan, gang: Gang, seq: int) -> int:
-        return sum(self.prices(plan, gang, seq))
+        takes = self.prices(plan, gang, seq)
+        return takes.own + takes.links
 
-    def prices(self, plan: Plan, gang: Gang, seq: int) -> tuple[int, int]:
-        """What it computes, and what its collectives take on the links."""
+    def prices(self, plan: Plan, gang: Gang, seq: int) -> Takes:
         key = (plan.id, gang.place.island, gang.computation)
         found = self._prices.get(key)
         if found is None:
@@ -316,19 +316,22 @@ class Simulation:
         if not self.noise.compute:
             return found
         more = self.noise.compute * chance.fraction(chance.key(self.seed, COMPUTE), seq)
-        return found[0] + int(sum(found) * more), found[1]
+        return found._replace(own=found.own + int((found.own + found.links) * more))
 
-    def _price(self, plan: Plan, gang: Gang) -> tuple[int, int]:
+    def _price(self, plan: Plan, gang: Gang) -> Takes:
         code = plan.codes[gang.computation]
         keys = [part.key for part in code.parts] or [code.key]
         kernels = [self.kernels.get(key) for key in keys]
         known = [kernel for kernel in kernels if kernel is not None]
         if len(known) < len(kernels):
-            return gang.cost, 0
+            return Takes(gang.cost, 0)
         island = self.cluster.islands[gang.place.island]
         chip = self.setup.chips[island.index]
         own = sum(kernel.duration for kernel in known)
-        return own, sum(kernel_time(kernel, gang.place, island, chip) for kernel in known) - own
+        links = sum(kernel_time(kernel, gang.place, island, chip) for kernel in known) - own
+        cores = max((kernel.cores for kernel in known), default=1.0)
+        members = spans.count(island.hosts_of(gang.place))
+        return Takes(own, links, cores, sum(rounds(kernel, members) for kernel in known))
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Contents between these go through the hosts' CPUs, not over a torus."""

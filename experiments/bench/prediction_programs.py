@@ -99,14 +99,21 @@ def kernel(work: Work, devices: int, alone: Alone, times: int) -> Kernel:
     (`hop_ns`): that, less what is computed meanwhile."""
     taken, name = alone[key_of(work, devices)], name_of(work, times)
     if work.op != "reduce" or devices == 1:
-        return Kernel(name, max(1, taken.ns * times))
-    own = max(1, round(taken.ns * min(1.0, taken.cores)))
+        return Kernel(name, max(1, taken.ns * times), cores=max(1.0, taken.cores))
+    own = own_ns(taken)
     return Kernel(name, own * times, (Collective("all-reduce", 4, count=times, hidden=own),))
 
 
-def hop_ns(work: Work, devices: int, alone: Alone) -> int:
-    """A link's latency by which such a sum takes what it took: the model has twice the logarithm of them in one."""
-    return round(alone[key_of(work, devices)].ns / (2 * (devices - 1).bit_length()))
+def own_ns(taken: Taken) -> int:
+    return max(1, round(taken.ns * min(1.0, taken.cores)))
+
+
+def hop_ns(work: Work, devices: int, alone: Alone, cores: int) -> int:
+    """A link's latency by which such a sum takes what it took: the model has twice the logarithm of them in one. Hosts
+    that were more than cores have waited for each other there, as they do in the model."""
+    taken = alone[key_of(work, devices)]
+    links = taken.ns - own_ns(taken) * (-(-devices // cores) - 1)
+    return max(0, round(links / (2 * (devices - 1).bit_length())))
 
 
 def name_of(work: Work, times: int) -> str:

@@ -113,14 +113,9 @@ class Pricing:
             return Kernel(signature.name, 1_000_000, source="assumed")
         seconds = max(work.flops / chip.peak_flops, work.hbm_bytes / chip.hbm_bandwidth)
         return Kernel(
-            signature.name,
-            max(LAUNCH, round(seconds * SECOND)),
-            (),
-            0,
-            work.flops,
-            work.hbm_bytes,
-            "estimate",
-        )
+            signature.name, max(LAUNCH, round(seconds * SECOND)),
+            flops=work.flops, hbm_bytes=work.hbm_bytes, source="estimate",
+        )  # fmt: skip
 
     # --- on what it will run, as far as can be told before it is bound -----------------------------------------
 

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from math import log
 from typing import TYPE_CHECKING, Any
 
 from core.peers import is_client
 
+from . import noise as chance
 from .clock import LATE, Clock
 from .placing import HOST, Shared
 
@@ -32,6 +34,7 @@ Order = tuple[int, int]
 
 # Threads of a process, in the order in which they are served at the same nanosecond.
 READ, PASS_ON, ENQUEUE, COMPLETE, CONTENTS, REPORTS, PREPARE, WRITE, CALL, SEND, DEVICE = range(11)
+STALLS = 0x57A11  # whom chance is asked for
 SWITCH = 5_000_000  # nanoseconds: sys.getswitchinterval()
 THREADS = (
     "read",
@@ -61,13 +64,15 @@ class Ask:
 
 class Cores:
     """`one_at_a_time`: of whom only one works at a time (a Python process's threads); None: no such bound. `wake`:
-    what such a process pays for when it had nothing to do, to the last."""
+    what such a process pays for when it had nothing to do, to the last. `stalls`: what holds its threads up."""
 
     def __init__(
-        self, clock: Clock, number: int, one_at_a_time: Callable[[int], object] | None = None, wake: int = 0
-    ) -> None:
+        self, clock: Clock, number: int, one_at_a_time: Callable[[int], object] | None = None, wake: int = 0,
+        stalls: Stalls | None = None,
+    ) -> None:  # fmt: skip
         self._clock = clock
         self._wake = wake
+        self._stalls = stalls
         self._idle_since: dict[object, int] = {}
         self.wakes: Counter[object] = Counter()  # by process
         self.free = self.number = number
@@ -89,6 +94,7 @@ class Cores:
         self._look()
 
     def give_back(self, share: Share, at: int) -> None:
+        share.lasted = at - share.begun
         self.spent[share.owner.name, share.thread] += at
         if at > self._clock.now:
             self._clock.at(at, self._come_free, share)
@@ -124,14 +130,24 @@ class Cores:
                     continue
                 self._at_work.add(share.process)
             self.free -= 1
-            self.spent[share.owner.name, share.thread] -= self._clock.now
-            if share.process is not None and ask.since > self._idle_since.get(share.process, -1):
-                self.wakes[share.process] += 1
-                if self._wake:
-                    self._clock.at(self._clock.now + self._wake, ask.begin, *ask.args)
-                    continue
-            ask.begin(*ask.args)
+            self._hand(ask)
         self._line.extendleft(reversed(left))
+
+    def _hand(self, ask: Ask) -> None:
+        """Behind what it takes to wake up, and whatever else has the core first."""
+        share, wake, stall = ask.share, 0, 0
+        if share.process is not None:
+            if ask.since > self._idle_since.get(share.process, -1):
+                self.wakes[share.process] += 1
+                wake = self._wake
+            if self._stalls is not None:
+                stall = self._stalls.of(share.lasted)
+        share.begun = self._clock.now + stall
+        self.spent[share.owner.name, share.thread] -= share.begun
+        if wake or stall:
+            self._clock.at(share.begun + wake, ask.begin, *ask.args)
+        else:
+            ask.begin(*ask.args)
 
     def overdue(self, process: object) -> bool:
         """Another thread of it has waited for its turn long enough to be given it."""
@@ -139,13 +155,31 @@ class Cores:
         return any(ask.share.process == process and ask.since <= late for ask in self._line)
 
 
-class Share:
-    """One thread of a process, or a pool of them."""
+class Stalls:
+    """Whatever else has a core that a thread was to have: the system's own work, another's, a page that is not there.
+    Once in `every` nanoseconds of a thread's work, for `each`: both on average, and as chance has it."""
 
-    __slots__ = ("_cores", "owner", "process", "thread")
+    def __init__(self, every: int, each: int, seed: int) -> None:
+        self._every, self._each = every, each
+        self._source = chance.key(seed, STALLS)
+        self._count = 0
+
+    def of(self, work: int) -> int:
+        """Nanoseconds, ahead of a turn; `work`: what such turns last."""
+        self._count += 2
+        if chance.fraction(self._source, self._count) * self._every >= work:
+            return 0
+        return round(-log(1.0 - chance.fraction(self._source, self._count + 1)) * self._each)
+
+
+class Share:
+    """One thread of a process, or a pool of them. lasted: its last turn."""
+
+    __slots__ = ("_cores", "begun", "lasted", "owner", "process", "thread")
 
     def __init__(self, cores: Cores, owner: Process, thread: int) -> None:
         self._cores, self.owner, self.thread = cores, owner, thread
+        self.begun = self.lasted = 0
         python = cores.process_of if thread != DEVICE else None
         self.process = python(owner.name) if python else None
 
@@ -174,8 +208,8 @@ class Share:
 class Machines:
     """Where processes are placed, as far as somebody may wait for a core there."""
 
-    def __init__(self, setup: Setup, clock: Clock, wake: int = 0) -> None:
-        self._setup, self._clock, self._wake = setup, clock, wake
+    def __init__(self, setup: Setup, clock: Clock, wake: int = 0, stalls: Stalls | None = None) -> None:
+        self._setup, self._clock, self._wake, self._stalls = setup, clock, wake, stalls
         self._hosts: dict[int, Cores | None] = {}  # those on shared machines, and others on short ones
         self._clients: dict[str, Cores | None] = {}
         self._names: dict[int, str] = {}  # of clients, by their processes
@@ -192,7 +226,7 @@ class Machines:
 
     def _place(self, shared: Shared) -> None:
         whose = shared.process_of if shared.python else None
-        cores = Cores(self._clock, shared.cores, whose, self._wake) if shared.short else None
+        cores = Cores(self._clock, shared.cores, whose, self._wake, self._stalls) if shared.short else None
         self._hosts |= dict.fromkeys(shared.hosts, cores)
         self._clients |= dict.fromkeys(shared.clients, cores)
         if shared.controller:

@@ -39,7 +39,7 @@ from .cargo import CARRIED_BYTES, Cargo, Roads, number_of
 from .clock import Clock
 from .cohort import CohortIsland
 from .computing import Computing, Takes, rounds
-from .cores import Machines
+from .cores import Machines, Stalls
 from .crowded import CrowdedHost
 from .devices import Fabric
 from .errors import Stuck
@@ -112,7 +112,8 @@ class Simulation:
         jitter = self.noise.latency + dcn.jitter
         self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
         self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
-        self.machines = Machines(setup, self.clock, profile.wake)
+        stalls = Stalls(profile.stall_every, profile.stall, seed) if profile.stall_every else None
+        self.machines = Machines(setup, self.clock, profile.wake, stalls)
         on_cores = self.machines.computing
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,

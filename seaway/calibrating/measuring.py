@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from core.controller import Config
 from core.transfer import CHUNK
 
-from . import devices, machine, transfers, wire, workloads
+from . import devices, machine, stalls, transfers, wire, workloads
 from .calibration import LIKE, Calibration, Figure, figures
 from .costs import Costs, costs_of, sources
 from .fitting import Cost, middle
@@ -27,6 +27,7 @@ from .pace import paced, steady
 from .watching import Sample
 
 Say = Callable[[str], object]
+GANG = "device, a gang"
 MODEL = ("client_call", "client_note", "receive", "receive_more", "send", "send_more", "step", "relay_step",
          "enqueue", "wake", "literal", "complete", "complete_more")  # fmt: skip
 
@@ -41,18 +42,22 @@ class Effort(NamedTuple):
     batches: int
     moves: int
     sizes: tuple[int, ...]
+    waiting: float  # seconds of calls that are waited for
+    played: int  # such calls, simulated
 
 
 MANY = {"timed": 6, "cpu": 4}  # hosts that a machine can play, of which each is a process where it computes
-FULL = Effort(4, 0.2, 20.0, 12, 3, transfers.SIZES)
-QUICK = Effort(2, 0.04, 4.0, 4, 2, transfers.QUICK)
+FULL = Effort(4, 0.2, 20.0, 12, 3, transfers.SIZES, 3.0, 400)
+QUICK = Effort(2, 0.04, 4.0, 4, 2, transfers.QUICK, 0.5, 100)
 
 
 class Found(NamedTuple):
-    """What the sessions said. reached: None where devices do not compute; hops: none where there is one host."""
+    """What the sessions said. reached: None where devices do not compute; hops: none where there is one host. waited:
+    calls, one by one."""
 
     samples: list[Sample]
     hops: list[transfers.Hop]
+    waited: list[stalls.Waited]
     reached: devices.Reached | None
 
 
@@ -72,7 +77,11 @@ def calibrate(
         say("two processes and a gRPC stream")
         rounds, pauses = wire.measured(effort.batches), wire.pauses(5 * effort.batches)
         speed = pace.all()
-        found = found._replace(samples=steady(found.samples, pace), hops=steady(found.hops, pace))
+        found = found._replace(
+            samples=steady(found.samples, pace),
+            hops=steady(found.hops, pace),
+            waited=steady(found.waited, pace),
+        )
         line = wire.wire_of(steady(rounds, pace))
     costs = costs_of(found.samples, platform == "timed")
     made = [
@@ -91,6 +100,7 @@ def calibrate(
         (), speed.value,
     )  # fmt: skip
     made += _of_ends(draft, found.hops)
+    made += _of_stalls(draft._replace(figures=tuple(made)), found, effort.played)
     return draft._replace(figures=tuple(made), missing=tuple(_missing(made, platform, hosts, found)))
 
 
@@ -105,14 +115,16 @@ def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort,
         if hosts > 1:
             say("contents, from host to host")
             hops = transfers.hops(session, each, effort.sizes, effort.moves)
-        samples = _samples(session, platform, hosts, each, effort, say)
+        rig = workloads.Rig(session, platform, hosts, each)
+        samples = _samples(rig, effort, say)
+        waited = stalls.calls(rig, effort.waiting)
         if platform != "timed":
             say("devices: products, sums, sums over all of them")
             reached = devices.measured(hosts * each, 2 if quick else 3, quick)
     for other in () if quick else others(platform, hosts):
         with sw.local(hosts=other, **options) as session:
-            samples += _samples(session, platform, other, each, effort, say)
-    return Found(samples, hops, reached)
+            samples += _samples(workloads.Rig(session, platform, other, each), effort, say)
+    return Found(samples, hops, waited, reached)
 
 
 def others(platform: str, hosts: int) -> list[int]:
@@ -123,9 +135,8 @@ def others(platform: str, hosts: int) -> list[int]:
     return [number for number in (1, MANY[platform]) if number != hosts]
 
 
-def _samples(session: Any, platform: str, hosts: int, each: int, effort: Effort, say: Say) -> list[Sample]:
-    say(f"workloads on {hosts} host{'s' if hosts > 1 else ''}")
-    rig = workloads.Rig(session, platform, hosts, each)
+def _samples(rig: workloads.Rig, effort: Effort, say: Say) -> list[Sample]:
+    say(f"workloads on {rig.hosts} host{'s' if rig.hosts > 1 else ''}")
     return workloads.samples(rig, effort.repeats, effort.seconds, effort.bound, say)
 
 
@@ -176,7 +187,7 @@ def _of_gangs(samples: Sequence[Sample]) -> list[Figure]:
     took = middle(each)
     return [
         Figure(
-            "device, a gang",
+            GANG,
             took.value,
             "ns",
             took.spread,
@@ -206,6 +217,21 @@ def _of_wire(found: wire.Wire, pauses: dict[str, Cost]) -> list[Figure]:
         *figures("dcn", "ns", [("latency", found.latency.value, found.latency.spread, f"{how}: {rest}{none}")]),
         Figure("bare message", found.message.value, "ns", found.message.spread, f"{how}: CPU of both ends, one way"),
     ]  # fmt: skip
+
+
+def _of_stalls(draft: Calibration, found: Found, count: int) -> list[Figure]:
+    devices = draft.hosts * draft.devices_per_host
+    lasts = max((figure.value for figure in draft.figures if figure.name == GANG), default=0.0)
+    seen = stalls.found_in(
+        found.waited, stalls.simulated(tomllib.loads(draft.text()), devices, round(lasts), count)
+    )
+    if seen is None:
+        return []
+    how = "measured: how far calls differ that are waited for one by one, which simulated ones do most alike with it"
+    return figures("costs", "ns", [
+        ("stall", seen.each.value, seen.each.spread, f"{how}: how long a thread is held up"),
+        ("stall_every", seen.every.value, seen.every.spread, f"{how}: once in so much work"),
+    ])  # fmt: skip
 
 
 def _of_transfers(hops: Sequence[transfers.Hop], costs: Costs) -> list[Figure]:
@@ -304,7 +330,7 @@ def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Found) ->
     words = []
     costs = [
         key
-        for key in (*MODEL, "transfer_chunk", "transfer_byte_ps", "transfer_end")
+        for key in (*MODEL, "transfer_chunk", "transfer_byte_ps", "transfer_end", "stall", "stall_every")
         if f"costs.{key}" not in have
     ]
     if costs:

@@ -15,7 +15,7 @@ from core import effects as e
 from core.errors import Impossible
 from core.policy import Fifo
 from sim.clock import Clock
-from sim.cores import Cores, Share
+from sim.cores import READ, Cores, Share, Stalls
 from sim.crowded import CrowdedHost
 from sim.faults import Fault
 from sim.hardware import load
@@ -356,3 +356,39 @@ def test_hosts_of_unlike_machines_need_a_number_of_cores() -> None:
     with pytest.raises(Impossible, match=text):
         load(table, shared=[{"hosts": [1, 2]}])
     assert load(table, shared=[{"hosts": [2, 3]}]).shared[0].cores == 224
+
+
+# --- stalls -----------------------------------------------------------------------------------------------
+
+
+def test_stalls_come_once_in_so_much_work_and_last_as_long_on_average() -> None:
+    stalls = Stalls(every=4_000_000, each=300_000, seed=1)
+    found = [stalls.of(100_000) for _ in range(20_000)]
+    held = [one for one in found if one]
+    assert len(held) == pytest.approx(20_000 / 40, rel=0.15)
+    assert sum(held) / len(held) == pytest.approx(300_000, rel=0.15)
+
+
+def test_the_same_seed_has_the_same_chances() -> None:
+    def drawn(seed: int) -> list[int]:
+        stalls = Stalls(every=1_000, each=300_000, seed=seed)
+        return [stalls.of(500) for _ in range(50)]
+
+    assert drawn(7) == drawn(7) != drawn(8)
+
+
+def test_who_is_held_up_has_a_core_meanwhile_and_is_not_charged_for_it() -> None:
+    class Once(Stalls):
+        def of(self, work: int) -> int:
+            return 1000
+
+    clock = Clock()
+    cores = Cores(clock, 1, lambda name: name, wake=10, stalls=Once(1, 1, 0))
+    ended: list[int] = []
+    for name in (0, 1):
+        cores.share(Someone(name), READ).work(  # type: ignore[arg-type]
+            (0, 0), 100, lambda: ended.append(clock.now)
+        )
+    clock.env.run()
+    assert ended == [1110, 2220]
+    assert cores.spent == {(0, READ): 110, (1, READ): 110}

@@ -82,7 +82,16 @@ class Cores:
         self._new: list[Ask] = []  # of this nanosecond
         self._line: deque[Ask] = deque()
         self._called = False  # somebody will look who gets a core, at this nanosecond
-        self.spent: Counter[tuple[int, int]] = Counter()  # nanoseconds by (process, thread)
+        self._spent: Counter[tuple[int, int]] = (
+            Counter()
+        )  # by (process, thread): less when turns began that go on
+        self._going_on: Counter[tuple[int, int]] = Counter()
+
+    @property
+    def spent(self) -> Counter[tuple[int, int]]:
+        """Nanoseconds so far, by (process, thread)."""
+        now = self._clock.now
+        return Counter({who: some + self._going_on[who] * now for who, some in self._spent.items()})
 
     def share(self, owner: Process, thread: int) -> Share:
         return Share(self, owner, thread)
@@ -95,7 +104,9 @@ class Cores:
 
     def give_back(self, share: Share, at: int) -> None:
         share.lasted = at - share.begun
-        self.spent[share.owner.name, share.thread] += at
+        who = share.owner.name, share.thread
+        self._spent[who] += at
+        self._going_on[who] -= 1
         if at > self._clock.now:
             self._clock.at(at, self._come_free, share)
         else:
@@ -143,7 +154,9 @@ class Cores:
             if self._stalls is not None:
                 stall = self._stalls.of(share.lasted)
         share.begun = self._clock.now + stall
-        self.spent[share.owner.name, share.thread] -= share.begun
+        who = share.owner.name, share.thread
+        self._spent[who] -= share.begun
+        self._going_on[who] += 1
         if wake or stall:
             self._clock.at(share.begun + wake, ask.begin, *ask.args)
         else:

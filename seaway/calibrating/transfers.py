@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.cores import Cores
+from sim.hardware import load
+
 from .fitting import Cost, Line, line, middle
 from .watching import Watch
 
@@ -82,26 +85,29 @@ def to_and_fro(one: Any, other: Any, many: int) -> Any:
 
 def end_of(found: Sequence[Hop], table: dict[str, Any], devices: int) -> Cost:
     """CPU of one end of a transfer, beyond all that the simulator charges for the words, the orders, the bytes and the
-    buffers of a hop: what it leaves of the smallest hops. table: of a cluster in which ends cost nothing."""
+    buffers of a hop: what it leaves of the smallest hops. table: of a cluster."""
     charged = simulated(table, devices)
     smallest = min(hop.nbytes for hop in found)
     return middle([max(0.0, hop.cpu - charged) / 2 for hop in found if hop.nbytes == smallest])
 
 
 def simulated(table: dict[str, Any], devices: int) -> float:
-    """Nanoseconds of the hosts' CPU for the smallest of hops."""
+    """Nanoseconds of the hosts' CPU for the smallest of hops, if ends cost nothing and nothing holds threads up."""
     import seaway as sw
 
-    with sw.simulate(table, progress=False) as session:
+    profile = load(table).profile
+    assert profile is not None
+    bare = profile.changed(transfer_end=0, stall=0, stall_every=0)
+    with sw.simulate(table, profile=bare, progress=False) as session:
         homes = [sw.slice(devices=devices, exclusive=True) for _ in range(2)]
         x = sw.put(np.zeros((devices, max(1, SIZES[0] // devices)), np.uint8), devices=homes[0])
         work = to_and_fro(homes[0], homes[1], HOPS)
         work(x).block_until_ready()
-        spent = session.driver.simulation.machines.controller.spent  # type: ignore[attr-defined]
-        before = _of_hosts(spent)
+        cores: Cores = session.driver.simulation.machines.controller  # type: ignore[attr-defined]
+        before = _of_hosts(cores.spent)
         for _ in range(AGAIN):
             work(x).block_until_ready()
-        return (_of_hosts(spent) - before) / (AGAIN * HOPS)
+        return (_of_hosts(cores.spent) - before) / (AGAIN * HOPS)
 
 
 def _of_hosts(spent: Mapping[tuple[int, int], int]) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
 from seaway.calibrating.costs import CALLER, ENQUEUE, HOST, SHARED, USER, costs_of, counted, sources
-from seaway.calibrating.transfers import Hop, transfers_of
+from seaway.calibrating.transfers import Hop, end_of, simulated, transfers_of
 from seaway.calibrating.watching import by_group
 from seaway.calibrating.wire import Round, wire_of
 
-from .made import COSTS, samples
+from .made import COSTS, calibration, samples
 
 
 def test_costs_that_were_paid_are_found() -> None:
@@ -74,6 +76,20 @@ def test_a_byte_costs_what_further_ones_cost_each_end() -> None:
     assert found.byte.slope == pytest.approx(0.9, rel=0.03)
     assert found.rate.slope == pytest.approx(2.0, rel=0.03)
     assert found.small.value == pytest.approx(3e6 + 2000)
+
+
+def test_what_ends_of_transfers_cost_is_what_all_else_leaves_whatever_the_profile_says_that_it_starts_from() -> (
+    None
+):
+    table = tomllib.loads(calibration("timed").text())
+    charged = simulated(table, 1)
+    assert charged > 0
+    costs = table["profile"]["costs"]
+    costs |= {"transfer_end": "5 ms", "stall": "9 ms", "stall_every": "1 us"}
+    assert simulated(table, 1) == charged
+    hops = [Hop(1000, 3e6, charged + 2 * 400_000), Hop(1 << 20, 3e6, 9e9)]
+    assert end_of(hops, table, 1).value == pytest.approx(400_000)
+    assert end_of([Hop(1000, 3e6, charged / 2)], table, 1).value == 0, "nothing costs less than nothing"
 
 
 def test_latency_is_what_no_end_was_at_work_in() -> None:

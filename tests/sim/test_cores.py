@@ -392,3 +392,14 @@ def test_who_is_held_up_has_a_core_meanwhile_and_is_not_charged_for_it() -> None
     clock.env.run()
     assert ended == [1110, 2220]
     assert cores.spent == {(0, READ): 110, (1, READ): 110}
+
+
+def test_what_was_spent_counts_turns_that_go_on_as_far_as_they_have_come() -> None:
+    clock = Clock()
+    cores = Cores(clock, 2)
+    cores.share(Someone(0), READ).work((0, 0), 100, lambda: None)  # type: ignore[arg-type]
+    cores.share(Someone(1), READ).work((0, 0), 300, lambda: None)  # type: ignore[arg-type]
+    clock.env.run(until=200)
+    assert cores.spent == {(0, READ): 100, (1, READ): 200}
+    clock.env.run()
+    assert cores.spent == {(0, READ): 100, (1, READ): 300}

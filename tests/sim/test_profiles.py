@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from core.errors import Impossible
-from sim.profiles import COSTS, OPTIONAL, Profile, profile, profiles
+from sim.profiles import COSTS, OPTIONAL, PAUSES, Profile, profile, profiles
 
 
 def test_there_is_one_of_the_paper_and_one_of_ours() -> None:
@@ -108,3 +108,15 @@ def test_mistakes_in_a_file(text: str, expected: str, tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(Impossible, match=expected):
         profile(file)
+
+
+def test_slower_cores_need_longer_for_everything_and_pauses_do_not() -> None:
+    usual = profile("seaway")
+    slow = usual.slower(1.5)
+    for key in COSTS:
+        one, other = getattr(usual, key), getattr(slow, key)
+        if one <= 0 or key in PAUSES:
+            assert other == one, key
+        else:
+            assert other == round(1.5 * one), key
+    assert usual.slower(1.0).changed() == usual.slower(1.0)

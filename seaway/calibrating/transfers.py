@@ -21,6 +21,8 @@ SIZES = (KB, 64 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
 QUICK = (KB, 256 * KB, 2 * MB, 8 * MB)
 LARGE = 1 * MB  # from which on hops are chunk after chunk
 HOPS = 4
+WARM = 40  # calls of small ones that do not count: what runs for the first time takes far longer
+OFTEN = 20  # of them, one after another, are measured together: after a rest, the first ones take longer
 AGAIN = 4  # calls of so many, simulated
 MOST = 256 * MB  # bytes that a call moves
 
@@ -59,13 +61,17 @@ def hops(session: Any, devices: int, sizes: Sequence[int], repeats: int) -> list
         rows = max(1, size // devices)
         x = sw.put(np.zeros((devices, rows), np.uint8), devices=homes[0])
         work = to_and_fro(homes[0], homes[1], many)
-        work(x).block_until_ready()
+        warm, calls = (WARM, OFTEN) if size < LARGE else (1, 1)
+        for _ in range(warm):
+            work(x).block_until_ready()
         for _ in range(repeats):
             watch.begin()
-            work(x).block_until_ready()
-            sample = watch.end(f"{size} bytes", calls=1)
+            for _ in range(calls):
+                work(x).block_until_ready()
+            sample = watch.end(f"{size} bytes", calls=calls)
+            made = many * calls
             hosts_cpu = sum(sample.cpu.values()) - sample.cpu["caller"] - sample.cpu["user"]
-            found.append(Hop(rows * devices, sample.wall / many, hosts_cpu / many, sample.span))
+            found.append(Hop(rows * devices, sample.wall / made, hosts_cpu / made, sample.span))
         del x, work
     for home in homes:
         session.release(home)

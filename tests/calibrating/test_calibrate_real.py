@@ -18,7 +18,7 @@ from seaway.cli import main
 from sim.hardware import load
 
 BYTES = ("transfer_chunk", "transfer_byte_ps", "transfer_end", "send_byte_ps", "receive_byte_ps", "gather",
-         "gather_most", "prepare")  # fmt: skip
+         "gather_most", "prepare", "stall", "stall_every")  # fmt: skip
 
 
 def calibrate(out: Path, *options: str) -> int:

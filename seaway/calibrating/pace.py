@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,11 +52,11 @@ class Pace:
     def between(self, begun: int, ended: int) -> float:
         """Monotonic nanoseconds both. Where that is too short to tell: of the moments around it."""
         beats = self._until(ended)
-        found = [beat for beat in beats if begun <= beat.at <= ended]
-        if len(found) < FEW:
-            middle = (begun + ended) // 2
-            found = sorted(beats, key=lambda beat: abs(beat.at - middle))[:FEW]
-        return mean(found)
+        first, last = bisect_left(beats, begun, key=when), bisect_right(beats, ended, key=when)
+        if last - first < FEW:
+            first = max(0, min((first + last - FEW) // 2, len(beats) - FEW))
+            last = first + FEW
+        return mean(beats[first:last])
 
     def all(self) -> Cost:
         """Over all the time until now; its spread is that of its seconds."""
@@ -87,6 +88,10 @@ class Pace:
         self._read += len(whole)
         self._beats += [Beat(*map(int, line.split())) for line in whole.splitlines()]
         return bool(whole)
+
+
+def when(beat: Beat) -> int:
+    return beat.at
 
 
 def mean(beats: Sequence[Beat]) -> float:

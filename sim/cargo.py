@@ -1,7 +1,8 @@
 """Contents under way, as bytes: over ICI between hosts of one torus, else over each end's NIC and PCIe.
 
 A NIC carries one chunk at a time each way; packets of chunks to different hosts interleave on the wire, chunks
-do not at the card. Where the network between islands is oversubscribed, what leaves an island shares its uplink.
+do not at the card. Nothing is stored on its way: a chunk's first bytes reach the next card while its last ones still
+wait for the one before. Where the network between islands is oversubscribed, what leaves an island shares its uplink.
 """
 
 from __future__ import annotations
@@ -94,50 +95,45 @@ class Cargo:
         roads, order = self._roads, (receiver, number)
         after = (life, sender, receiver, number, message)
         if sender == receiver:
-            self._port("own", sender).put(
-                order, taking(nbytes, roads.ici or roads.pcie), self._land, 0, *after
-            )
-            return
-        if self.by_torus(sender, receiver):
+            took = taking(nbytes, roads.ici or roads.pcie)
+            self._port("own", sender).put(order, took, self._land_at, took, after)
+        elif self.by_torus(sender, receiver):
             took = taking(nbytes, roads.ici)
-            self._port("ici", sender).put(order, took, self._land, roads.torus_latency, *after)
-            return
-        took = max(taking(nbytes, roads.nic), taking(nbytes, roads.pcie) if sender >= 0 else 0)
-        self._port("out", sender).put(order, took, self._cross, took, nbytes, after)
+            self._port("ici", sender).put(order, took, self._land_at, took + roads.torus_latency, after)
+        else:
+            took = max(taking(nbytes, roads.nic), taking(nbytes, roads.pcie) if sender >= 0 else 0)
+            self._port("out", sender).put(order, took, self._cross, took, nbytes, after)
 
     def _cross(self, took: int, nbytes: int, after: tuple[Any, ...]) -> None:
-        """It has left the sender's card."""
+        """Its first byte leaves the sender's card."""
         _, sender, receiver, number, _ = after
         roads = self._roads
         if roads.oversubscription > 1 and not self._same_island(sender, receiver):
             island = self._cluster.island_of_host(sender) if sender >= 0 else None
             if island is not None:
-                uplink = roads.nic * island.hosts / roads.oversubscription
+                shared = taking(nbytes, roads.nic * island.hosts / roads.oversubscription)
                 port = self._port("uplink", island.index)
-                port.put((sender, number), taking(nbytes, uplink), self._near, took, after)
+                port.put((sender, number), shared, self._near, took, max(0, shared - took), after)
                 return
-        self._near(took, after)
+        self._near(took, 0, after)
 
-    def _near(self, took: int, after: tuple[Any, ...]) -> None:
-        """Its first byte reaches the receiver's card a latency behind; the card needs as long as the sender's did."""
+    def _near(self, took: int, behind: int, after: tuple[Any, ...]) -> None:
+        """Its first byte reaches the receiver's card a latency later; the card needs as long as the sender's did, and
+        where it has been carried slower on its way, has its last byte so much later."""
         _, sender, receiver, number, _ = after
-        wait = max(0, self._roads.latency + 2 * self._roads.pcie_latency - took)
+        wait = self._roads.latency + 2 * self._roads.pcie_latency + behind
+        port = self._port("in", receiver)
         self._clock.at(
-            self._clock.now + wait,
-            self._port("in", receiver).put,
-            (sender, number),
-            took,
-            self._land,
-            0,
-            *after,
-        )
+            self._clock.now + wait, port.put, (sender, number), took, self._land_at, took, after
+        )  # fmt: skip
+
+    def _land_at(self, wait: int, after: tuple[Any, ...]) -> None:
+        self._clock.at(self._clock.now + wait, self._land, *after)
 
     def _land(
-        self, wait: int, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any
+        self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any
     ) -> None:  # fmt: skip
-        if wait:
-            self._clock.at(self._clock.now + wait, self._land, 0, life, sender, receiver, number, message)
-        elif life == (self._lives.get(sender, 0), self._lives.get(receiver, 0)):
+        if life == (self._lives.get(sender, 0), self._lives.get(receiver, 0)):
             if isinstance(message, Chunk):
                 self._trace.came(message.transfer, self._clock.now)
             self._arrive(receiver, sender, number, message)

@@ -134,7 +134,7 @@ class Lane:
 
 
 class Port:
-    """`put` something that takes `time`; `then(*args)` is called when it is through."""
+    """`put` something that takes `time`; `then(*args)` is called when its first byte goes through."""
 
     __slots__ = ("_lane",)
 
@@ -142,9 +142,9 @@ class Port:
         self._lane = Lane(clock, self._through)
 
     def put(self, order: Order, time: int, then: Callable[..., None], *args: Any) -> None:
-        self._lane.put(order, time, (then, args))
+        self._lane.put(order, 0, (time, then, args))
 
-    def _through(self, what: tuple[Callable[..., None], tuple[Any, ...]], now: int) -> int:
-        then, args = what
+    def _through(self, what: tuple[int, Callable[..., None], tuple[Any, ...]], now: int) -> int:
+        time, then, args = what
         then(*args)
-        return now
+        return now + time

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -79,8 +78,7 @@ def compared(
     thens = [each.values[0] for each in again if isinstance(each, Played)]
     if isinstance(foretold, Failed) or isinstance(seen, Failed) or why:
         return [], why
-    now = statistics.median(seen.references) / speed
-    rows, without = rows_of(case, foretold.values[0], seen.values, thens, now)
+    rows, without = rows_of(case, foretold.values[0], seen.values, thens, seen.references, speed)
     return rows, [f"{name}: nothing to compare" for name in without]
 
 
@@ -88,7 +86,7 @@ def told(rows: Sequence[Row], failures: Sequence[str]) -> str:
     parts = []
     if noisy := [row for row in rows if row.noisy]:
         parts.append(
-            f"farther than {NOISY:.0%} from repeat to repeat, each at its speed: no judge of a model"
+            f"farther than {NOISY:.0%} from repeat to repeat, at whatever speed: no judge of a model"
         )
         last = 0
         for row in noisy:

@@ -1,8 +1,8 @@
 """What came of the cases of `prediction`: rows, their distribution, files and a picture. Pure but for the files.
 
 A row is one quantity of one case: predicted, measured (the median of its repeats), and the signed error; and the same
-of what is predicted for the speed that the machine had in each repeat. How far repeats are apart is said of these
-errors, and rows farther than `NOISY` are kept apart: no model can be judged by them.
+of what is predicted for the speed that the machine had in each repeat. Rows whose repeats are farther apart than
+`NOISY` are kept apart: no model can be judged by them. That is said by what was measured alone.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ TIME, RATE, PART = "time", "rate", "part"
 
 class Row(msgspec.Struct, frozen=True):
     """speed: the reference's time meanwhile, as a multiple of what it was when it was calibrated. error: as it was
-    foretold. then, off: as for the speed that the machine had; the median of the repeats. spread: how far the farthest
-    repeat is from that median."""
+    foretold. then, off: as for the speed that the machine had; the median of the repeats. spread: see `spread_of`."""
 
     number: int
     platform: str
@@ -48,10 +47,10 @@ class Row(msgspec.Struct, frozen=True):
 
 def rows_of(
     case: Case, predicted: Mapping[str, float], measured: Sequence[Mapping[str, float]],
-    thens: Sequence[Mapping[str, float]], speed: float,
+    thens: Sequence[Mapping[str, float]], references: Sequence[float], speed: float,
 ) -> tuple[list[Row], list[str]]:  # fmt: skip
-    """thens: predicted for the speed of each of the measured. And which quantities cannot be compared: one of them does
-    not have them, or nothing was done."""
+    """references: the reference's time in each of the measured, and thens: predicted for that; speed: its time when all
+    was calibrated. And which quantities cannot be compared: one of them does not have them, or nothing was done."""
     names = list(dict.fromkeys([*predicted, *(name for values in measured for name in values)]))
     found, without = [], []
     for name in names:
@@ -64,14 +63,27 @@ def rows_of(
         middle = statistics.median(values)
         ratios = [one / value for one, value in zip(then, values, strict=True)]
         ratio = statistics.median(ratios)
-        spread = max(abs(each / ratio - 1) for each in ratios)
         found.append(
             Row(
-                case.number, case.platform, case.kind, case.title, name, foretold, middle,
-                foretold / middle - 1, speed, statistics.median(then), ratio - 1, spread,
+                case.number, case.platform, case.kind, case.title, name, foretold, middle, foretold / middle - 1,
+                statistics.median(references) / speed, statistics.median(then), ratio - 1,
+                spread_of(name, values, references),
             )
         )  # fmt: skip
     return found, without
+
+
+def spread_of(quantity: str, values: Sequence[float], references: Sequence[float]) -> float:
+    """How far the farthest repeat is from their median, as they are or each put at one speed of the machine: whichever
+    brings them nearer, because what waits for a clock does not change with it."""
+    power = -1 if unit_of(quantity) == TIME else 1
+    at_one_speed = [value * reference**power for value, reference in zip(values, references, strict=True)]
+    return min(_farthest(values), _farthest(at_one_speed))
+
+
+def _farthest(values: Sequence[float]) -> float:
+    middle = statistics.median(values)
+    return max(abs(each / middle - 1) for each in values)
 
 
 class Distribution(NamedTuple):

@@ -33,7 +33,7 @@ from experiments.bench.prediction_explain import explained
 from experiments.bench.prediction_measuring import Spell, together, used
 from experiments.bench.prediction_playing import Failed, Played, cluster_of, real
 from experiments.bench.prediction_programs import Taken, at_speed, computation, content, kernel, key_of
-from experiments.bench.prediction_table import Row, distribution, rows_of, save, summary
+from experiments.bench.prediction_table import Row, distribution, rows_of, save, spread_of, summary
 from experiments.bench.prediction_watching import DOWN, UP, simulated_watch, since
 
 SEEDS = st.integers(0, 2**32)
@@ -177,10 +177,13 @@ def a_row(error: float, spread: float = 0.0, quantity: str = "throughput", kind:
 
 def test_a_row_is_the_median_of_the_repeats_with_its_signed_error_and_spread() -> None:
     measured = [{"throughput": 90.0}, {"throughput": 104.0}, {"throughput": 100.0}]
-    (row,), without = rows_of(a_case(), {"throughput": 95.0}, measured, [{"throughput": 95.0}] * 3, 1.1)
-    assert (row.measured, row.speed) == (100.0, 1.1)
+    (row,), without = rows_of(
+        a_case(), {"throughput": 95.0}, measured, [{"throughput": 95.0}] * 3, [110, 110, 110], 100
+    )
+    assert row.measured == 100.0
+    assert row.speed == pytest.approx(1.1)
     assert row.error == row.off == pytest.approx(-0.05)
-    assert row.spread == pytest.approx(0.1, abs=0.02)
+    assert row.spread == pytest.approx(0.1)
     assert row.noisy
     assert not without
 
@@ -190,16 +193,33 @@ def test_what_is_foretold_for_the_speed_of_each_repeat_is_compared_with_that_rep
         [{"hop": 10.0}, {"hop": 20.0}, {"hop": 12.0}],
         [{"hop": 11.0}, {"hop": 22.0}, {"hop": 13.2}],
     )
-    (row,), _ = rows_of(a_case(), {"hop": 9.0}, measured, thens, 1.5)
+    (row,), _ = rows_of(a_case(), {"hop": 9.0}, measured, thens, [100, 200, 120], 100)
     assert row.error == pytest.approx(-0.25)
     assert row.then == 13.2
+    assert row.speed == pytest.approx(1.2)
     assert row.off == pytest.approx(0.1)
-    assert row.spread == pytest.approx(0, abs=1e-9), "the machine differed, not the model"
-    assert not row.noisy
+
+
+def test_repeats_agree_if_they_do_as_they_are_or_at_one_speed_of_the_machine() -> None:
+    references = [100, 200, 120]
+    assert spread_of("hop", [10.0, 20.0, 12.0], references) == pytest.approx(0, abs=1e-9)
+    assert spread_of("throughput", [12.0, 6.0, 10.0], references) == pytest.approx(0, abs=1e-9)
+    assert spread_of("hop", [10.0, 10.2, 10.1], references) == pytest.approx(0.1 / 10.1), (
+        "it waits for a clock"
+    )
+    assert spread_of("hop", [10.0, 14.0, 10.0], references) > 0.15
+
+
+def test_what_is_foretold_does_not_say_whether_repeats_agree() -> None:
+    thens = [{"hop": 10.0}, {"hop": 40.0}, {"hop": 10.0}]
+    (row,), _ = rows_of(a_case(), {"hop": 9.0}, [{"hop": 10.0}] * 3, thens, [100] * 3, 100)
+    assert row.spread == 0
 
 
 def test_what_only_one_of_both_has_is_named_not_dropped() -> None:
-    rows, without = rows_of(a_case(), {"share": 0.5, "hop": 1.0}, [{"share": 0.5}, {"share": 0.0}], [], 1.0)
+    rows, without = rows_of(
+        a_case(), {"share": 0.5, "hop": 1.0}, [{"share": 0.5}, {"share": 0.0}], [], [1, 1], 1
+    )
     assert not rows
     assert without == ["share", "hop"]
 

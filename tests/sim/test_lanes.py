@@ -43,13 +43,13 @@ def test_a_port_carries_one_thing_at_a_time() -> None:
     log: list[tuple[int, int]] = []
     port = Port(clock)
 
-    def through(number: int) -> None:
+    def begins(number: int) -> None:
         log.append((clock.now, number))
 
     for number in range(3):
-        port.put((0, number), 10, through, number)
+        port.put((0, number), 10, begins, number)
     clock.env.run(until=1000)
-    assert log == [(10, 0), (20, 1), (30, 2)]
+    assert log == [(0, 0), (10, 1), (20, 2)]
 
 
 @given(

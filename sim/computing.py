@@ -4,8 +4,9 @@
 
 A slice is short, because the operating system gives a core to a thread that wakes up before one that computes on. A
 collective goes in rounds: nobody begins one before all have ended theirs. What it takes on the links is waiting, and
-needs no core; but each host needs one in each round, so where others have them, it waits as often.
-Neighbours: `devices`, whose queues these are; `cores`; `kernels`, which say what is to be computed.
+needs no core; but each host needs one in each round, so where others have them, it waits as often. Who comes
+to a collective from something else, or finds that others have had its core since, pays `meet`. Neighbours: `devices`,
+whose queues these are; `cores`; `kernels`, which say what is to be computed.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ ROUNDS = 256  # of a gang; of one that has more, several are taken as one
 
 class Takes(NamedTuple):
     """A gang, in nanoseconds: what each device computes, and what it waits for links. cores: that each device keeps
-    busy while it computes. rounds: in which it computes and waits."""
+    busy while it computes. rounds: in which it computes and waits. meets: collectives, of which these are. inline: in
+    the threads that enqueue it."""
 
     own: int
     links: int
     cores: float = 1.0
     rounds: int = 0
+    meets: int = 0
+    inline: bool = False
 
 
 def rounds(kernel: Kernel, hosts: int) -> int:
@@ -54,8 +58,10 @@ def _rounds_of(collective: Collective, hosts: int) -> int:
 class Computing:
     """`cores`: by host. `host_of`: the process of a host, which may be another tomorrow."""
 
-    def __init__(self, clock: Clock, cores: dict[int, Cores], process_of: Callable[[int], Process]) -> None:
-        self._clock, self._cores, self._process_of = clock, cores, process_of
+    def __init__(
+        self, clock: Clock, cores: dict[int, Cores], process_of: Callable[[int], Process], meet: int = 0
+    ) -> None:  # fmt: skip
+        self._clock, self._cores, self._process_of, self._meet = clock, cores, process_of, meet
         self._turns = 0
 
     def here(self, host: int) -> bool:
@@ -76,6 +82,7 @@ class Computing:
                 then()
                 return
             own = part(takes.own, turn, many)
+            meet = self._meet * begun(takes.meets, turn, many)
             left = [sum(threads * devices[host] for host in shares) + len(devices) - len(shares)]
 
             def over() -> None:
@@ -88,15 +95,19 @@ class Computing:
                     self._clock.at(self._clock.now + own, over)
                     continue
                 for _ in range(devices[host] * threads):
-                    self._ask(shares[host], round(own * takes.cores / threads), over)
+                    self._ask(shares[host], round(own * takes.cores / threads), over, meet, turn == 0)
 
         begin(0)
 
-    def _ask(self, share: Share, left: int, then: Callable[[], None]) -> None:
+    def _ask(
+        self, share: Share, left: int, then: Callable[[], None], meet: int = 0, cold: bool = False
+    ) -> None:  # fmt: skip
         self._turns += 1
-        share.ask((0, self._turns), self._begin, share, left, then)
+        share.ask((0, self._turns), self._begin, share, left, then, meet, cold)
 
-    def _begin(self, share: Share, left: int, then: Callable[[], None]) -> None:
+    def _begin(self, share: Share, left: int, then: Callable[[], None], meet: int, cold: bool) -> None:
+        if meet and (cold or share.pushed_out()):
+            left += meet
         now = min(SLICE, left)
         self._clock.at(self._clock.now + now, self._worked, share, left - now, then)
 
@@ -106,6 +117,11 @@ class Computing:
             self._ask(share, left, then)
         else:
             then()
+
+
+def begun(number: int, turn: int, many: int) -> int:
+    """Of so many that begin in as many turns, as evenly as can be: in this one. The first begins in the first."""
+    return min(1, number) if turn == 0 else turn * number // many - (turn - 1) * number // many
 
 
 def part(whole: int, turn: int, many: int) -> int:

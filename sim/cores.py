@@ -86,6 +86,7 @@ class Cores:
             Counter()
         )  # by (process, thread): less when turns began that go on
         self._going_on: Counter[tuple[int, int]] = Counter()
+        self._last: dict[tuple[int, int], int] = {}  # when these last had a core
 
     @property
     def spent(self) -> Counter[tuple[int, int]]:
@@ -107,6 +108,7 @@ class Cores:
         who = share.owner.name, share.thread
         self._spent[who] += at
         self._going_on[who] -= 1
+        self._last[who] = at
         if at > self._clock.now:
             self._clock.at(at, self._come_free, share)
         else:
@@ -162,6 +164,12 @@ class Cores:
         else:
             ask.begin(*ask.args)
 
+    def pushed_out(self, share: Share) -> bool:
+        """As many others have had a core since it had: it finds nothing of its own there."""
+        mine = share.owner.name, share.thread
+        since = self._last.get(mine, -1)
+        return sum(who != mine and at > since for who, at in self._last.items()) >= self.number
+
     def overdue(self, process: object) -> bool:
         """Another thread of it has waited for its turn long enough to be given it."""
         late = self._clock.now - SWITCH
@@ -201,6 +209,9 @@ class Share:
 
     def give_back(self, at: int) -> None:
         self._cores.give_back(self, at)
+
+    def pushed_out(self) -> bool:
+        return self._cores.pushed_out(self)
 
     def may_go_on(self) -> bool:
         """Of a Python thread that has its turn, and does not stop: whether it is still its own."""

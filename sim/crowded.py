@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from core import effects as e
 from core import messages as m
 from core.host import Host
-from core.plan import Plan
+from core.plan import Gang, Plan
 
 from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS, WRITE, Cores, Share
-from .lanes import Lane, Order
+from .lanes import HELD, Lane, Order
 from .network import report_number
 from .processes import DATA, HostProcess
 from .wires import Together
@@ -49,6 +49,7 @@ class CrowdedHost(HostProcess):
         self._writers = self._thread(WRITE)
         self._ahead: dict[int, bool] = {}  # gangs that are prepared ahead -> whether that is done
         self._launches: deque[Launching] = deque()
+        self._held = -1  # the gang that its enqueueing thread computes
         self._python = cores.process_of is not None
         self._wire = Lane(
             clock, lambda came, now: self.take_all(came[0], came[1].messages, now), self._thread(READ)
@@ -157,9 +158,24 @@ class CrowdedHost(HostProcess):
     def _enqueued(self, launching: Launching | None, now: int) -> int:
         if launching is None:
             return now
-        arrival = now + self.sim.times.pcie_latency
-        self.sim.clock.at(arrival, self.launched, launching.effect, launching.plan)
-        return now
+        effect, plan = launching.effect, launching.plan
+        self.sim.clock.at(now + self.sim.times.pcie_latency, self.launched, effect, plan)
+        gang = plan.steps[effect.step]
+        assert isinstance(gang, Gang)
+        if not self.sim.prices(plan, gang, effect.seq).inline or effect.seq in self._given_up:
+            return now
+        self._held = effect.seq
+        return HELD
+
+    def _over(self, seq: int) -> None:
+        if seq == self._held:
+            self._held = -1
+            self._enqueue.go_on()
+
+    def _give_up(self, seqs: tuple[int, ...]) -> None:
+        super()._give_up(seqs)
+        if self._held in seqs:
+            self._over(self._held)
 
     # --- of Python: one thread at a time, and what is said is gathered -----------------------------------------
 
@@ -175,6 +191,8 @@ class CrowdedHost(HostProcess):
         return self.serve_until(e.Came(self.sim.to_hosts(sender), message), at)
 
     def tell(self, event: e.Effect) -> None:
+        if isinstance(event, e.Finished):
+            self._over(event.seq)
         if not self._python or not isinstance(event, e.Finished):
             super().tell(event)
         elif self.alive:

@@ -38,4 +38,5 @@ class Kernel(msgspec.Struct, frozen=True):
     flops: float = 0.0  # on each device; 0: not known
     hbm_bytes: float = 0.0
     cores: float = 1.0  # that it keeps busy, where a device computes on its host's own
+    inline: bool = False  # there, the thread that enqueues it computes it, and enqueues nothing meanwhile
     source: str = "stated"  # "tpu-compiler", "roofline", "stated", "recorded"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 NOTHING = object()  # comes of it but its cost
 NEVER = 1 << 63  # no arrival is as late
+HELD = -1  # for what is served, until `go_on`
 Order = tuple[int, int]  # source, and the number of the thing among those from there
 
 
@@ -46,7 +47,8 @@ class Swarm:
 
 
 class Lane:
-    """`serve(what, now)` is called when the cost of taking it has been paid; it returns when the lane is free."""
+    """`serve(what, now)` is called when the cost of taking it has been paid; it returns when the lane is free, or HELD:
+    when it is told to go on. Until then it needs no core."""
 
     __slots__ = ("_busy", "_clock", "_count", "_serve", "_share", "_swarms", "_waiting", "free")
 
@@ -124,9 +126,18 @@ class Lane:
 
     def _done(self, what: Any) -> None:
         now = self._clock.now
-        self.free = now if what is NOTHING else self._serve(what, now)
+        free = now if what is NOTHING else self._serve(what, now)
         if self._share is not None:
-            self._share.give_back(self.free)
+            self._share.give_back(max(free, now))
+        if free != HELD:
+            self._go_on_at(free)
+
+    def go_on(self) -> None:
+        """After HELD."""
+        self._go_on_at(self._clock.now)
+
+    def _go_on_at(self, free: int) -> None:
+        self.free = free
         if self._waiting:
             self._clock.at(self.free, self._take, priority=LATE)
         else:

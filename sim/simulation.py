@@ -117,7 +117,7 @@ class Simulation:
         on_cores = self.machines.computing
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,
-            Computing(self.clock, on_cores, self.process) if on_cores else None,
+            Computing(self.clock, on_cores, self.process, profile.meet) if on_cores else None,
         )  # fmt: skip
         self.wires = Wires(self)
         self.trouble = Trouble(self)
@@ -332,7 +332,11 @@ class Simulation:
         links = sum(kernel_time(kernel, gang.place, island, chip) for kernel in known) - own
         cores = max((kernel.cores for kernel in known), default=1.0)
         members = spans.count(island.hosts_of(gang.place))
-        return Takes(own, links, cores, sum(rounds(kernel, members) for kernel in known))
+        inline = any(kernel.inline for kernel in known)
+        going = [kernel for kernel in known if rounds(kernel, members)]
+        turns = sum(rounds(kernel, members) for kernel in going)
+        meets = sum(one.count for kernel in going for one in kernel.collectives)
+        return Takes(own, links, cores, turns, meets, inline)
 
     def by_host(self, sender: int, receiver: int) -> bool:
         """Contents between these go through the hosts' CPUs, not over a torus."""

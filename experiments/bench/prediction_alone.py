@@ -1,9 +1,10 @@
 """How long CPU devices take for the computations of `prediction`, each by itself: before any case is drawn.
 
 Plain JAX, in processes as an agent's: as often as it may be in one computation, called and waited for, less once, is
-what one takes without being called. Those that wait for peers are measured in a `jax.distributed` world of as many
-processes. What cores it takes meanwhile is kept too, CPU time over time; and the machine's speed, at which each round
-is put. Neighbours: `prediction_cases` has the list.
+what one takes without being called; as often called, one behind the other, less calls of next to nothing, is what it
+takes where it is. Those that wait for peers are measured in a `jax.distributed` world of as many processes. What cores
+it takes is kept too, CPU time over time; and the machine's speed, at which each round is put. Neighbours:
+`prediction_cases` has the list.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from seaway.calibrating import Pace, paced
 
@@ -30,6 +32,7 @@ ROUNDS = 9
 CALLS = 5  # of a round, of which the median counts
 WARM = 2
 TARGET = 0.03  # seconds of a call of many
+MOSTLY = 0.5  # of a call: who computes inline has then done more than that
 MOST, SUMS = 512, 64  # times in a computation; of an all-reduce: all processes must say the same
 PATIENCE = 180.0
 
@@ -41,7 +44,12 @@ def works_of(hosts: int) -> list[Work]:
 
 
 def keys_of(hosts: Sequence[int]) -> list[str]:
-    return [key_of(work, count) for count in sorted({1, *hosts}) for work in works_of(count)]
+    return [
+        key_of(work, count, called)
+        for count in sorted({1, *hosts})
+        for work in works_of(count)
+        for called in (False, True)
+    ]
 
 
 def taken(hosts: Sequence[int] = HOSTS["cpu"], patience: float = PATIENCE) -> dict[str, Taken]:
@@ -70,14 +78,14 @@ class Round(NamedTuple):
     reference: float
 
 
-def of_rounds(found: Sequence[Round]) -> Taken:
+def of_rounds(found: Sequence[Round], inline: bool = False) -> Taken:
     """At the median of the speeds."""
     reference = statistics.median(each.reference for each in found)
     walls = [each.wall * reference / each.reference for each in found]
     middle = statistics.median(walls)
     spread = max(abs(wall - middle) for wall in walls) / middle if middle > 0 else float("inf")
     cores = statistics.median(each.cpu / each.wall for each in found if each.wall > 0) if middle > 0 else 0.0
-    return Taken(max(1, round(middle * 1e9)), spread, cores, reference)
+    return Taken(max(1, round(middle * 1e9)), spread, cores, reference, inline)
 
 
 # --- in a process of its own -----------------------------------------------------------------------------------
@@ -89,54 +97,90 @@ def member(address: str, rank: int, count: int, pace: Pace) -> None:
     if count > 1:
         jax.distributed.initialize(address, count, rank)
     found = {
-        key_of(work, count): msgspec.to_builtins(_measured(work, count, pace)) for work in works_of(count)
+        key: msgspec.to_builtins(one)
+        for work in works_of(count)
+        for key, one in _measured(work, count, pace).items()
     }
     members.say(**found)
     members.leave()
 
 
-def _measured(work: Work, count: int, pace: Pace) -> Taken:
-    once, first = _compiled(work, count, 1)
-    many = SUMS if work.op == "reduce" else _times(once, first)
-    often, _ = _compiled(work, count, many)
-    rounds = []
+def _measured(work: Work, count: int, pace: Pace) -> dict[str, Taken]:
+    once, first = _compiled(repeated(work, 1), content(work, count))
+    wall, _, first_inline = _call(once, first)
+    many = SUMS if work.op == "reduce" else max(2, min(MOST, round(TARGET / wall)))
+    often, _ = _compiled(repeated(work, many), content(work, count))
+    nothing, little = _compiled(_next_to_nothing, np.zeros(count, np.float32))
+    more: list[Round] = []
+    called: list[Round] = []
+    often_inline = _call(often, first).inline
     for _ in range(ROUNDS):
         begun = time.monotonic_ns()
         one, all_ = _call(once, first), _call(often, first)
-        wall, cpu = (max(0.0, b - a) / (many - 1) for a, b in zip(one, all_, strict=True))
-        rounds.append((wall, cpu, begun, time.monotonic_ns()))
-    return of_rounds([Round(wall, cpu, pace.between(begun, ended)) for wall, cpu, begun, ended in rounds])
+        between = time.monotonic_ns()
+        bare, calls = _calls(nothing, little, many), _calls(once, first, many)
+        spells = (
+            (more, one, all_, many - 1, begun, between),
+            (called, bare, calls, many, between, time.monotonic_ns()),
+        )
+        for kept, less, whole, number, since, until in spells:
+            wall, cpu = (max(0.0, b - a) / number for a, b in zip(less[:2], whole[:2], strict=True))
+            kept.append(Round(wall, cpu, pace.between(since, until)))
+    return {
+        key_of(work, count): of_rounds(more, often_inline),
+        key_of(work, count, called=True): of_rounds(called, first_inline),
+    }
 
 
-def _times(once: Callable[[Any], Any], first: Any) -> int:
-    wall, _ = _call(once, first)
-    return max(2, min(MOST, round(TARGET / wall)))
+class Call(NamedTuple):
+    """Seconds, of the clock and of CPU of this process. inline: when the call returned it was over."""
+
+    wall: float
+    cpu: float
+    inline: bool = False
 
 
-def _call(work: Callable[[Any], Any], first: Any) -> tuple[float, float]:
-    """Seconds of a call that is waited for, and of CPU of this process meanwhile: medians."""
-    walls, cpus = [], []
+def _call(work: Callable[[Any], Any], first: Any) -> Call:
+    """That is waited for; medians."""
+    walls, cpus, parts = [], [], []
     for at in range(WARM + CALLS):
         begun, spent = time.perf_counter(), time.process_time()
-        work(first).block_until_ready()
+        made = work(first)
+        returned = time.perf_counter() - begun
+        made.block_until_ready()
         if at >= WARM:
             walls.append(time.perf_counter() - begun)
             cpus.append(time.process_time() - spent)
-    return statistics.median(walls), statistics.median(cpus)
+            parts.append(returned / walls[-1])
+    return Call(statistics.median(walls), statistics.median(cpus), statistics.median(parts) > MOSTLY)
 
 
-def _compiled(work: Work, count: int, times: int) -> tuple[Callable[[Any], Any], Any]:
+def _calls(work: Callable[[Any], Any], first: Any, number: int) -> Call:
+    """So many, each with what the last one made."""
+    made = first
+    for _ in range(WARM):
+        made = work(made).block_until_ready()
+    begun, spent = time.perf_counter(), time.process_time()
+    for _ in range(number):
+        made = work(made)
+    made.block_until_ready()
+    return Call(time.perf_counter() - begun, time.process_time() - spent)
+
+
+def _next_to_nothing(x: Any) -> Any:
+    return x + 1
+
+
+def _compiled(function: Callable[[Any], Any], whole: Any) -> tuple[Callable[[Any], Any], Any]:
+    """By device of the world, and its first content."""
     import jax
-    import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     split: Any = PartitionSpec
     mesh = Mesh(np.array(jax.devices()), (AXIS,))
-    whole = content(work, count)
     first = jax.make_array_from_callback(
         whole.shape, NamedSharding(mesh, split(AXIS)), lambda index: whole[index]
     )
-    function = repeated(work, times)
 
     def one(x: Any) -> Any:
         return function(x[0])[None]
@@ -154,7 +198,8 @@ def main(arguments: Sequence[str] = ()) -> None:
         member(address, int(rank), int(count), Pace(Path(pace)))
         return
     for key, one in taken().items():
-        print(f"{key:14}{one.ns / 1e3:>12,.1f} us  spread {one.spread:.0%}  cores {one.cores:.2f}")
+        who = "  inline" * one.inline
+        print(f"{key:20}{one.ns / 1e3:>12,.1f} us  spread {one.spread:.0%}  cores {one.cores:.2f}{who}")
 
 
 if __name__ == "__main__":

@@ -171,9 +171,10 @@ def cluster_of(file: Path, case: Case, alone: Alone) -> str | dict[str, Any]:
     if not sums:
         return str(file)
     table = tomllib.loads(file.read_text(encoding="utf-8"))
+    fused = case.chain if case.kind == "Fused" else 1
     for work in sums:
         kind = table["island"][0]["kind"]
-        latency = f"{hop_ns(work, case.hosts, alone, table['shared'][0]['cores'])} ns"
+        latency = f"{hop_ns(work, case.hosts, alone, fused, table['shared'][0]['cores'])} ns"
         chip = table.setdefault("chip", {}).setdefault(kind, {})
         chip["network_latency"] = {"value": latency, "source": f"measured by itself over {case.hosts} hosts"}
     return table

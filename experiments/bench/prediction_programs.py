@@ -23,25 +23,36 @@ AXIS = "device"
 
 class Taken(msgspec.Struct, frozen=True):
     """By a computation that was by itself. ns: of one execution. spread: the farthest round from that, as a part of it.
-    cores: that were busy meanwhile, of one process. reference: of the machine's speed, nanoseconds."""
+    cores: that were busy meanwhile, of one process. reference: of the machine's speed, nanoseconds. inline: the thread
+    that called for it has computed it."""
 
     ns: int
     spread: float
     cores: float
     reference: float
+    inline: bool = False
 
 
 Alone = Mapping[str, Taken]  # by `key_of`
 Call = Callable[[Any], Any]
 
 
-def key_of(work: Work, hosts: int) -> str:
-    """Under which its time by itself is known: only what waits for peers depends on how many these are."""
-    return f"{work.op}-{work.size}@{hosts}" if work.op == "reduce" else f"{work.op}-{work.size}"
+def key_of(work: Work, hosts: int, called: bool = False) -> str:
+    """Under which its time by itself is known: of one more in the same computation; or of one that is called, which
+    wakes up whom it needs. Only what waits for peers depends on how many these are."""
+    name = f"{work.op}-{work.size}@{hosts}" if work.op == "reduce" else f"{work.op}-{work.size}"
+    return f"{name} called" if called else name
+
+
+def taken_by(work: Work, hosts: int, alone: Alone, times: int) -> Taken:
+    return alone[key_of(work, hosts, called=times == 1)]
 
 
 def alone_ns(work: Work, hosts: int, alone: Alone, times: int = 1) -> int:
-    return times * (work.size if work.op == "timed" else alone[key_of(work, hosts)].ns)
+    if work.op == "timed":
+        return times * work.size
+    one, more = (alone[key_of(work, hosts, called)].ns for called in (True, False))
+    return one + (times - 1) * more
 
 
 def at_speed(alone: Alone, reference: float) -> Alone:
@@ -97,21 +108,24 @@ def computation(work: Work, home: Any, alone: Alone, times: int = 1) -> Any:
 def kernel(work: Work, devices: int, alone: Alone, times: int) -> Kernel:
     """What waits for peers computes for as long as its process had a core; the rest of its time by itself is the links'
     (`hop_ns`): that, less what is computed meanwhile."""
-    taken, name = alone[key_of(work, devices)], name_of(work, times)
+    taken, name = taken_by(work, devices, alone, times), name_of(work, times)
     if work.op != "reduce" or devices == 1:
-        return Kernel(name, max(1, taken.ns * times), cores=max(1.0, taken.cores))
+        lasts = alone_ns(work, devices, alone, times)
+        return Kernel(name, max(1, lasts), cores=max(1.0, taken.cores), inline=taken.inline)
     own = own_ns(taken)
-    return Kernel(name, own * times, (Collective("all-reduce", 4, count=times, hidden=own),))
+    first = max(own, own_ns(taken_by(work, devices, alone, 1)))
+    moved = Collective("all-reduce", 4, count=times, hidden=own)
+    return Kernel(name, first + own * (times - 1), (moved,), inline=taken.inline)
 
 
 def own_ns(taken: Taken) -> int:
     return max(1, round(taken.ns * min(1.0, taken.cores)))
 
 
-def hop_ns(work: Work, devices: int, alone: Alone, cores: int) -> int:
+def hop_ns(work: Work, devices: int, alone: Alone, times: int, cores: int) -> int:
     """A link's latency by which such a sum takes what it took: the model has twice the logarithm of them in one. Hosts
     that were more than cores have waited for each other there, as they do in the model."""
-    taken = alone[key_of(work, devices)]
+    taken = taken_by(work, devices, alone, times)
     links = taken.ns - own_ns(taken) * (-(-devices // cores) - 1)
     return max(0, round(links / (2 * (devices - 1).bit_length())))
 

@@ -13,12 +13,14 @@ How often, from the counts of the controller's node (`backend.traffic`), which s
     step, relay_step           steps that were ordered; as often as they were written to a host
     complete, complete_more    groups of gangs' ends told together by a host; further gangs in them
     enqueue                    gangs, on each host
+    meet                       those of which other hosts have a part
     client_call, client_note   calls; notes that the controller has told clients
     literal                    contents that came with a call, on each host
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,12 +39,13 @@ WHERE = {
     "step": "the controller, by step ordered; with what is heard of it",
     "relay_step": "hosts, by step read",
     "enqueue": "hosts' enqueueing threads, by gang; with what JAX computes in them",
+    "meet": "hosts' threads that enqueue and compute, by gang over several hosts; less a sum in a loop",
     "literal": "all processes, by contents that came with a call, and host",
     "complete": "hosts, by group of ends; with what wakes their threads",
     "complete_more": "hosts, by further gang of a group",
 }
 TIMED = {"enqueue": "hosts, by gang: timed devices, which have no thread of their own"}
-CALLER, USER, HOST, ENQUEUE = "caller", "user", "host", "enqueue"
+CALLER, USER, HOST, ENQUEUE, DEVICE = "caller", "user", "host", "enqueue", "device"
 SHARED = ("send", "send_more", "receive", "receive_more", "wake")
 
 
@@ -52,6 +55,15 @@ class Costs(NamedTuple):
     costs: dict[str, Cost]
     missed: dict[str, float]
     rows: int
+
+    def less(self, name: str, part: Cost) -> Costs:
+        """What has that in it, without it."""
+        whole = self.costs.get(name)
+        if whole is None:
+            return self
+        rest = max(0.0, whole.value - part.value)
+        wide = math.hypot(whole.value * whole.spread, part.value * part.spread)
+        return self._replace(costs=self.costs | {name: Cost(rest, wide / rest if rest else 0.0, whole.like)})
 
 
 def counted(group: str, sample: Sample, timed: bool) -> Counts:
@@ -82,14 +94,20 @@ def counted(group: str, sample: Sample, timed: bool) -> Counts:
         }  # fmt: skip
         return found | {"enqueue": said["ends"]} if timed else found
     if group == ENQUEUE:
-        return {"enqueue": said["ends"], "complete": said["groups"], **literal}
+        return {"enqueue": said["ends"], "complete": said["groups"], "meet": meetings(sample), **literal}
+    if group == DEVICE:
+        return {"meet": meetings(sample)}
     raise ValueError(group)
+
+
+def meetings(sample: Sample) -> float:
+    return sample.counts["ends"] if sample.counts["hosts"] > 1 else 0
 
 
 def rows_of(samples: Sequence[Sample], timed: bool) -> list[tuple[str, Row]]:
     """With the group that each belongs to. Costs that are not shared are that group's own: "complete" of the enqueueing
     thread is another than that of the loop."""
-    groups = (CALLER, USER, HOST) if timed else (CALLER, USER, HOST, ENQUEUE)
+    groups = (CALLER, USER, HOST) if timed else (CALLER, USER, HOST, ENQUEUE, DEVICE)
     usual: dict[tuple[str, str], list[float]] = {}
     for sample in samples:
         for group in groups:
@@ -115,7 +133,7 @@ def costs_of(samples: Sequence[Sample], timed: bool) -> Costs:
     rows = rows_of(samples, timed)
     together: list[Fit] = []
     missed: dict[str, float] = {}
-    for groups in ((CALLER, USER, HOST), (ENQUEUE,)):
+    for groups in ((CALLER, USER, HOST), (ENQUEUE,), (DEVICE,)):
         chosen = [row for group, row in rows if group in groups]
         if chosen:
             found = fit(chosen)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .fitting import Cost, Line, line, middle
+from .watching import Watch
 
 AXIS = "device"
 MATRICES, QUICK_MATRICES = (256, 512, 1024), (256,)
@@ -23,6 +24,7 @@ SUMS, QUICK_SUMS = (1, 1 << 14, 1 << 18), (1, 1 << 16)
 AIM = 0.06  # seconds that the rounds of a call are to take
 FEW = 4
 MOST = 4096
+LOOPED = 128
 
 
 class Timed(NamedTuple):
@@ -34,16 +36,18 @@ class Timed(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """flops, bytes: a second and device. sums: nanoseconds by byte on each device; None where devices are alone."""
+    """flops, bytes: a second and device. sums: nanoseconds by byte on each device; None where devices are alone.
+    looped: of CPU, a host's, the smallest sum in a loop."""
 
     flops: Cost
     bytes: Cost
     sums: Line | None
+    looped: Cost | None
     times: tuple[Timed, ...]
 
 
-def measured(devices: int, repeats: int, quick: bool) -> Reached:
-    """In the session that is open."""
+def measured(session: Any, devices: int, repeats: int, quick: bool) -> Reached:
+    """In that session, which is open."""
     products = [
         Timed("product of two float32 matrices", size, rounds(product, (size, size), devices, repeats))
         for size in (QUICK_MATRICES if quick else MATRICES)
@@ -62,6 +66,7 @@ def measured(devices: int, repeats: int, quick: bool) -> Reached:
         rate(2 * best.size**3, best.time),
         rate(3 * 4 * wide.size, wide.time),
         line([(4 * one.size, one.time.value) for one in summed]) if summed else None,
+        looped_cpu(session, devices, repeats) if summed else None,
         (*products, *added, *summed),
     )
 
@@ -105,6 +110,29 @@ def rounds(work: Callable[[Any], Any], shape: Sequence[int], devices: int, repea
         base = statistics.median(_once(short, x) for _ in range(2))
         found.append(max(0.0, (_once(long, x) - base) / many))
     return middle([1e9 * each for each in found])
+
+
+def looped_cpu(session: Any, devices: int, repeats: int) -> Cost:
+    """Nanoseconds of CPU, of the threads that compute and enqueue, on each host: as `rounds`."""
+    import seaway as sw
+
+    home = sw.slice(devices=devices)
+    x = sw.put(np.ones((devices, 1), np.float32), devices=home)
+    watch, hosts = Watch(session), len(session.driver.agents)
+    calls = [looped(over_all, many, home) for many in (1, 1 + LOOPED)]
+    for call in calls:
+        _took(call, x)
+    found = []
+    for _ in range(repeats):
+        spent = []
+        for call in calls:
+            watch.begin()
+            for _ in range(FEW):
+                _once(call, x)
+            cpu = watch.end("looped").cpu
+            spent.append(cpu["enqueue"] + cpu["device"])
+        found.append(max(0.0, (spent[1] - spent[0]) / (FEW * LOOPED * hosts)))
+    return middle(found)
 
 
 def looped(work: Callable[[Any], Any], many: int, home: Any) -> Any:

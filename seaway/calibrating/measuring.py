@@ -29,7 +29,7 @@ from .watching import Sample
 Say = Callable[[str], object]
 GANG = "device, a gang"
 MODEL = ("client_call", "client_note", "receive", "receive_more", "send", "send_more", "step", "relay_step",
-         "enqueue", "wake", "literal", "complete", "complete_more")  # fmt: skip
+         "enqueue", "wake", "literal", "complete", "complete_more", "meet")  # fmt: skip
 
 
 class Effort(NamedTuple):
@@ -84,6 +84,8 @@ def calibrate(
         )
         line = wire.wire_of(steady(rounds, pace))
     costs = costs_of(found.samples, platform == "timed")
+    if found.reached is not None and found.reached.looped is not None:
+        costs = costs.less("meet", found.reached.looped)
     made = [
         Figure("speed", speed.value, "ns", speed.spread, "CPU of a fixed piece of Python, all the while"),
         Figure("cores", number, "", 0.0, known, "machine.cores"),
@@ -120,7 +122,7 @@ def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort,
         waited = stalls.calls(rig, effort.waiting)
         if platform != "timed":
             say("devices: products, sums, sums over all of them")
-            reached = devices.measured(hosts * each, 2 if quick else 3, quick)
+            reached = devices.measured(session, hosts * each, 2 if quick else 3, quick)
     for other in () if quick else others(platform, hosts):
         with sw.local(hosts=other, **options) as session:
             samples += _samples(workloads.Rig(session, platform, other, each), effort, say)
@@ -331,7 +333,7 @@ def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Found) ->
     costs = [
         key
         for key in (*MODEL, "transfer_chunk", "transfer_byte_ps", "transfer_end", "stall", "stall_every")
-        if f"costs.{key}" not in have
+        if f"costs.{key}" not in have and not (key == "meet" and platform == "timed")
     ]
     if costs:
         words.append(f"{', '.join(costs)} (profile 'seaway' holds)")

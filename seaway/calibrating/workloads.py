@@ -151,7 +151,7 @@ def samples(
         for workload, times in chosen:
             watch.begin()
             done = workload.run(times)
-            counts = {"calls": done.calls, "literals": done.literals * rig.hosts}
+            counts = {"calls": done.calls, "literals": done.literals * rig.hosts, "hosts": rig.hosts}
             found.append(watch.end(f"{workload.name}; {rig.hosts} hosts", **counts))
         say(f"  turn {turn + 1} of {repeats}")
     return found

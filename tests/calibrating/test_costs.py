@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from seaway.calibrating.costs import CALLER, ENQUEUE, HOST, SHARED, USER, costs_of, counted, sources
+from seaway.calibrating.costs import CALLER, DEVICE, ENQUEUE, HOST, SHARED, USER, costs_of, counted, sources
 from seaway.calibrating.transfers import Hop, end_of, simulated, transfers_of
 from seaway.calibrating.watching import by_group
 from seaway.calibrating.wire import Round, wire_of
@@ -19,7 +19,7 @@ def test_costs_that_were_paid_are_found() -> None:
     runs = samples(timed=False)
     found = costs_of(runs, timed=False)
     assert found.costs.keys() == COSTS.keys()
-    paid = [counted(group, runs[0], timed=False) for group in (CALLER, USER, HOST, ENQUEUE)]
+    paid = [counted(group, runs[0], timed=False) for group in (CALLER, USER, HOST, ENQUEUE, DEVICE)]
     for name, cost in found.costs.items():
         threads = 1 if name in SHARED else sum(name in counts for counts in paid)
         assert cost.value == pytest.approx(threads * COSTS[name], rel=0.1, abs=2_000), name

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.clock import Clock
-from sim.computing import ROUNDS, SLICE, Computing, Takes, part, rounds
+from sim.computing import ROUNDS, SLICE, Computing, Takes, begun, part, rounds
 from sim.cores import DEVICE, READ, Cores
 from sim.kernels import Collective, Kernel
 
@@ -26,11 +26,12 @@ class Someone:
 class Rig:
     """Hosts on a machine of so many cores; `ended`: when what was run was through."""
 
-    def __init__(self, cores: int, hosts: int) -> None:
+    def __init__(self, cores: int, hosts: int, meet: int = 0) -> None:
         self.clock = Clock()
         self.cores = Cores(self.clock, cores)
         people = [Someone(host) for host in range(hosts)]
-        self.computing = Computing(self.clock, dict.fromkeys(range(hosts), self.cores), people.__getitem__)  # type: ignore[arg-type]
+        by_host = dict.fromkeys(range(hosts), self.cores)
+        self.computing = Computing(self.clock, by_host, people.__getitem__, meet)  # type: ignore[arg-type]
         self.hosts = hosts
         self.ended: list[int] = []
 
@@ -82,6 +83,23 @@ def test_a_sum_waits_for_those_who_have_the_cores_in_each_of_its_rounds() -> Non
     assert lasted[4] - lasted[1] == 3 * 50 * US
 
 
+def test_who_comes_to_a_collective_pays_for_it_once_and_whoever_needs_no_peer_nothing() -> None:
+    for meets in (1, 5):
+        rig = Rig(2, 2, meet=7 * US)
+        rig.run(Takes(80 * US, 20 * US, rounds=2 * meets, meets=meets))
+        assert rig.lasted() == (80 + 20 + 7) * US
+    rig = Rig(2, 2, meet=7 * US)
+    rig.run(Takes(80 * US, 20 * US))
+    assert rig.lasted() == (80 + 20) * US
+
+
+def test_who_finds_that_others_have_had_its_core_pays_again_at_each_collective() -> None:
+    """On the one core, two hosts by turns: either comes to each of its sums from the other's."""
+    rig = Rig(1, 2, meet=7 * US)
+    rig.run(Takes(80 * US, 0, rounds=8, meets=4))
+    assert rig.lasted() == 2 * (80 + 4 * 7) * US
+
+
 def test_threads_of_one_computation_share_its_work() -> None:
     rig = Rig(2, 1)
     rig.run(Takes(300 * US, 0, 1.8))
@@ -111,6 +129,13 @@ def test_parts_are_even_and_nothing_is_lost(whole: int, many: int) -> None:
     parts = [part(whole, turn, many) for turn in range(many)]
     assert sum(parts) == whole
     assert max(parts) - min(parts) <= 1
+
+
+@given(st.integers(1, 1000), st.integers(1, ROUNDS))
+def test_each_collective_begins_once(number: int, many: int) -> None:
+    found = [begun(number, turn, many) for turn in range(many)]
+    assert found[0] == 1
+    assert number - number // many <= sum(found) <= number
 
 
 def test_sums_go_there_and_back_and_others_one_way() -> None:

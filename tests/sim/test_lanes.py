@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.clock import Clock
-from sim.lanes import Lane, Port
+from sim.lanes import HELD, Lane, Port
 
 
 def served(lane_cost: int = 0) -> tuple[Clock, Lane, list[tuple[int, Any]]]:
@@ -36,6 +36,27 @@ def test_of_those_who_come_together_the_lower_source_is_first_whoever_called_fir
     clock.at(10, lane.put, (1, 0), 3, "from 1")
     clock.env.run(until=1000)
     assert log == [(13, "from 1"), (16, "from 2")]
+
+
+def test_a_lane_that_is_held_takes_nothing_until_it_is_told_to_go_on() -> None:
+    clock = Clock()
+    log: list[tuple[int, str]] = []
+
+    def serve(what: str, now: int) -> int:
+        log.append((now, what))
+        return HELD if what == "held" else now
+
+    lane = Lane(clock, serve)
+    for number, what in enumerate(("held", "next", "last")):
+        lane.put((0, number), 3, what)
+    clock.at(50, lane.go_on)
+    clock.env.run(until=1000)
+    assert log == [(3, "held"), (53, "next"), (56, "last")]
+    clock.at(2000, lane.put, (0, 9), 3, "held")
+    clock.at(2010, lane.go_on)
+    clock.at(2020, lane.put, (0, 10), 3, "later")
+    clock.env.run(until=3000)
+    assert log[3:] == [(2003, "held"), (2023, "later")]
 
 
 def test_a_port_carries_one_thing_at_a_time() -> None:

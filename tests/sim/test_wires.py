@@ -19,7 +19,9 @@ from core.gathering import Gathering
 from core.policy import Fifo
 from sim.clock import Clock
 from sim.cores import CALL, DEVICE, ENQUEUE, READ, SEND, Cores
+from sim.faults import Fault
 from sim.hardware import load
+from sim.kernels import Collective, Kernel
 from sim.profiles import Profile, profile
 from sim.simulation import Simulation, Times
 from sim.wires import Together
@@ -29,7 +31,7 @@ US, MS = 1_000, 1_000_000
 QUICK = Times(lease=3 * MS, form=MS, join=MS, restart=MS)
 ONE = {"cores": 2, "hosts": True, "controller": True, "clients": True, "python": True}
 COSTS = {"send": 100 * US, "send_more": 10 * US, "receive": 80 * US, "receive_more": 8 * US, "gather": MS,
-         "gather_most": 4 * MS, "complete": 40 * US, "complete_more": 4 * US, "wake": 0,
+         "gather_most": 4 * MS, "complete": 40 * US, "complete_more": 4 * US, "wake": 0, "meet": 0,
          "literal": 0, "transfer_end": 0, "transfer_byte_ps": 0, "client_call": 150 * US, "client_note": 30 * US,
          "step": 75 * US, "relay_step": 10 * US, "enqueue": 110 * US, "prepare": 15 * US, "transfer_chunk": 280 * US,
          "send_byte_ps": 400, "receive_byte_ps": 400}  # fmt: skip
@@ -230,6 +232,40 @@ def test_devices_that_compute_on_one_core_take_turns_on_it() -> None:
     assert 0.160 < times[1] < 0.185
     assert 0.080 < times[2] < 0.095
     assert 0.040 < times[4] < 0.055
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_who_computes_what_it_enqueues_enqueues_nothing_meanwhile(inline: bool) -> None:
+    """Two devices of one host, with a computation of 50 ms each, and cores enough for both."""
+    table = _table(8)
+    table["island"][0]["per_host"] = 2
+    with sw.simulate(table, profile=costs(), progress=False) as session:
+        cost = Kernel("long", 50 * MS, inline=inline)
+        steps = [
+            sw.pmap(
+                lambda x: x + 1, devices=sw.slice(devices=1, exclusive=True), cost=cost, name=f"long {at}"
+            )
+            for at in range(2)
+        ]
+        for x in [step(np.zeros(1, np.float32)) for step in steps]:
+            x.block_until_ready()
+        first, second = session.trace.gangs().sort_values("started_us").to_dict("records")
+    if inline:
+        assert second["started_us"] > first["ended_us"]
+    else:
+        assert second["started_us"] < first["started_us"] + 10_000
+
+
+def test_who_computes_what_is_given_up_goes_on() -> None:
+    """Its peer is gone in the middle of it: what the new world runs is not held up by it."""
+    faults = [Fault(30 * MS, "crash_host", 1), Fault(130 * MS, "return_host", 1)]
+    with sw.simulate(_table(8, hosts=2), profile=costs(), faults=faults, progress=False) as session:
+        kernel = Kernel("sum", 50 * MS, (Collective("all-reduce", 4),), inline=True)
+        step = sw.pmap(lambda x: x + 1, devices=sw.slice(devices=2), cost=kernel, name="sum")
+        with pytest.raises(sw.RunError):
+            step(np.zeros(2, np.float32)).block_until_ready()
+        assert session.now() > 0.03
+        step(np.zeros(2, np.float32)).block_until_ready()
 
 
 def test_a_device_does_not_hold_a_host_s_threads_up_for_longer_than_a_slice() -> None:

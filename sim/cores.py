@@ -7,7 +7,8 @@
 A core is kept for one thing and all that comes of it; nobody is interrupted. Those who ask at the same nanosecond
 are put in a canonical order, after all else of that nanosecond, so that both fidelities serve the same one first.
 Where processes are Python's, one thread of each works at a time, however many cores there are; and a user's thread that
-calls again and again lets go of its interpreter only when somebody has waited for that for `SWITCH`, as Python's does.
+calls again and again, or one that enqueues on devices of these cores, lets go of its interpreter only when somebody has
+waited for that for `SWITCH`, as Python's does.
 What a device computes on these cores is no thread of Python's, and comes in slices. Machines on which nobody can wait
 have no `Cores` at all.
 """
@@ -64,20 +65,22 @@ class Ask:
 
 class Cores:
     """`one_at_a_time`: of whom only one works at a time (a Python process's threads); None: no such bound. `wake`:
-    what such a process pays for when it had nothing to do, to the last. `stalls`: what holds its threads up."""
+    what such a process pays for when it had nothing to do, to the last. `stalls`: what holds its threads up. `keeps`: a
+    thread that enqueues is one of its own, and goes on before others of its process have a turn."""
 
     def __init__(
         self, clock: Clock, number: int, one_at_a_time: Callable[[int], object] | None = None, wake: int = 0,
-        stalls: Stalls | None = None,
+        stalls: Stalls | None = None, keeps: bool = False,
     ) -> None:  # fmt: skip
         self._clock = clock
-        self._wake = wake
+        self._wake, self._keeps = wake, keeps
         self._stalls = stalls
         self._idle_since: dict[object, int] = {}
         self.wakes: Counter[object] = Counter()  # by process
         self.free = self.number = number
         self.process_of = one_at_a_time
         self._at_work: set[object] = set()
+        self._enqueueing: set[object] = set()  # processes of which the thread that enqueues had the last turn
         self._count = 0
         self._new: list[Ask] = []  # of this nanosecond
         self._line: deque[Ask] = deque()
@@ -131,20 +134,33 @@ class Cores:
         self._new.sort(key=_key)
         self._line += self._new
         self._new = []
-        left: deque[Ask] = deque()  # whose process works already
+        left: deque[Ask] = deque()  # whose process works already, or is to go on with something else
+        go_on = {ask.share.process for ask in self._line if ask.share.thread == ENQUEUE} & self._enqueueing
         while self.free and self._line:
             ask = self._line.popleft()
             share = ask.share
             if not share.owner.alive:
                 continue  # the dead want nothing
             if share.process is not None:
-                if share.process in self._at_work:
+                kept = share.process in go_on and share.thread != ENQUEUE and not self._late(ask)
+                if share.process in self._at_work or kept:
                     left.append(ask)
                     continue
-                self._at_work.add(share.process)
+                self._begins(share)
             self.free -= 1
             self._hand(ask)
         self._line.extendleft(reversed(left))
+
+    def _begins(self, share: Share) -> None:
+        """A thread of a Python process."""
+        self._at_work.add(share.process)
+        if share.thread == ENQUEUE and self._keeps:
+            self._enqueueing.add(share.process)
+        else:
+            self._enqueueing.discard(share.process)
+
+    def _late(self, ask: Ask) -> bool:
+        return ask.since <= self._clock.now - SWITCH
 
     def _hand(self, ask: Ask) -> None:
         """Behind what it takes to wake up, and whatever else has the core first."""
@@ -164,6 +180,9 @@ class Cores:
         else:
             ask.begin(*ask.args)
 
+    def let_go(self, share: Share) -> None:
+        self._enqueueing.discard(share.process)
+
     def pushed_out(self, share: Share) -> bool:
         """As many others have had a core since it had: it finds nothing of its own there."""
         mine = share.owner.name, share.thread
@@ -172,8 +191,7 @@ class Cores:
 
     def overdue(self, process: object) -> bool:
         """Another thread of it has waited for its turn long enough to be given it."""
-        late = self._clock.now - SWITCH
-        return any(ask.share.process == process and ask.since <= late for ask in self._line)
+        return any(ask.share.process == process and self._late(ask) for ask in self._line)
 
 
 class Stalls:
@@ -213,6 +231,10 @@ class Share:
     def pushed_out(self) -> bool:
         return self._cores.pushed_out(self)
 
+    def let_go(self) -> None:
+        """It waits for something else: whoever wants its process's turn may have it."""
+        self._cores.let_go(self)
+
     def may_go_on(self) -> bool:
         """Of a Python thread that has its turn, and does not stop: whether it is still its own."""
         return self.process is not None and not self._cores.overdue(self.process)
@@ -250,7 +272,9 @@ class Machines:
 
     def _place(self, shared: Shared) -> None:
         whose = shared.process_of if shared.python else None
-        cores = Cores(self._clock, shared.cores, whose, self._wake, self._stalls) if shared.short else None
+        cores = None
+        if shared.short:
+            cores = Cores(self._clock, shared.cores, whose, self._wake, self._stalls, keeps=shared.devices)
         self._hosts |= dict.fromkeys(shared.hosts, cores)
         self._clients |= dict.fromkeys(shared.clients, cores)
         if shared.controller:

@@ -129,6 +129,8 @@ class Lane:
         free = now if what is NOTHING else self._serve(what, now)
         if self._share is not None:
             self._share.give_back(max(free, now))
+            if free == HELD:
+                self._share.let_go()
         if free != HELD:
             self._go_on_at(free)
 

@@ -66,7 +66,9 @@ def test_cpu_devices(tmp_path: Path) -> None:
     setup = load(path)
     assert setup.profile is not None
     assert setup.profile.enqueue + setup.profile.complete > 10_000
-    assert setup.profile.sources["meet"].startswith("measured: CPU of hosts' threads that enqueue and compute")
+    assert setup.profile.sources["meet"].startswith(
+        "measured: CPU of hosts' threads that enqueue and compute"
+    )
     figures = {(of, key): source for of, key, _, source in setup.figures()}
     for key in ("peak_flops", "hbm_bandwidth", "network_latency", "network_bandwidth"):
         assert figures["cpu", key].startswith("measured"), key

@@ -15,7 +15,7 @@ from core import effects as e
 from core.errors import Impossible
 from core.policy import Fifo
 from sim.clock import Clock
-from sim.cores import READ, Cores, Share, Stalls
+from sim.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, Share, Stalls
 from sim.crowded import CrowdedHost
 from sim.faults import Fault
 from sim.hardware import load
@@ -403,3 +403,37 @@ def test_what_was_spent_counts_turns_that_go_on_as_far_as_they_have_come() -> No
     assert cores.spent == {(0, READ): 100, (1, READ): 200}
     clock.env.run()
     assert cores.spent == {(0, READ): 100, (1, READ): 300}
+
+
+# --- of Python ---------------------------------------------------------------------------------------------------
+
+
+def turns(first: int, keeps: bool, each: int = MS) -> list[str]:
+    """Of a process that has 20 things to do in that thread, and two in the one that reads: in which order."""
+    clock = Clock()
+    cores = Cores(clock, 4, lambda name: "one process", keeps=keeps)
+    log: list[str] = []
+
+    def serve(what: str, now: int) -> int:
+        log.append(what)
+        return now
+
+    for thread, count, word in ((first, 20, "more"), (READ, 2, "read")):
+        its = Lane(clock, serve, cores.share(Someone(1), thread))  # type: ignore[arg-type]
+        for number in range(count):
+            clock.at(number and 1, its.put, (0, number), each, word)
+    clock.env.run()
+    return log
+
+
+def test_a_thread_that_enqueues_keeps_its_interpreter_until_another_has_waited_for_long() -> None:
+    assert turns(ENQUEUE, keeps=False)[:4] == ["read", "more", "read", "more"]
+    found = turns(ENQUEUE, keeps=True)
+    assert found[0] == "read"
+    assert found.index("read", 1) == 1 + SWITCH // MS
+
+
+def test_threads_of_other_kinds_take_turns() -> None:
+    assert (
+        turns(PASS_ON, keeps=True)[:4] == turns(PASS_ON, keeps=False)[:4] == ["read", "more", "read", "more"]
+    )

@@ -32,7 +32,15 @@ from experiments.bench.prediction_cases import (
 from experiments.bench.prediction_explain import explained
 from experiments.bench.prediction_measuring import Spell, together, used
 from experiments.bench.prediction_playing import Failed, Played, cluster_of, real
-from experiments.bench.prediction_programs import Taken, at_speed, computation, content, kernel, key_of
+from experiments.bench.prediction_programs import (
+    Taken,
+    alone_ns,
+    at_speed,
+    computation,
+    content,
+    kernel,
+    key_of,
+)
 from experiments.bench.prediction_table import Row, distribution, rows_of, save, spread_of, summary
 from experiments.bench.prediction_watching import DOWN, UP, simulated_watch, since
 
@@ -365,14 +373,22 @@ def test_times_that_will_not_do_are_refused(tmp_path: Path, capsys: pytest.Captu
     short.write_text('{"matmul-64": {"ns": 1, "spread": 0, "cores": 1, "reference": 1}}')
     assert f"--alone {away} cannot be read" in refused(["--alone", str(away)], capsys)
     assert f"--alone {broken} is not what --out left" in refused(["--alone", str(broken)], capsys)
-    assert f"--alone {short} lacks matmul-128, matmul-256" in refused(["--alone", str(short)], capsys)
+    assert f"--alone {short} lacks matmul-64 called, matmul-128, matmul-128 called" in refused(
+        ["--alone", str(short)], capsys
+    )
 
 
 @given(SEEDS)
 def test_of_every_computation_that_is_drawn_it_is_known_what_it_takes_by_itself(seed: int) -> None:
     known = keys_of(HOSTS["cpu"])
     for case in drawn(seed, 14, ["cpu"]):
-        assert all(key_of(work, case.hosts) in known for work in case.works)
+        for called in (False, True):
+            assert all(key_of(work, case.hosts, called) in known for work in case.works)
+
+
+def both(work: Work, hosts: int, more: Taken, called: Taken | None = None) -> dict[str, Taken]:
+    """Of one more in a computation, and of one that is called; else the same."""
+    return {key_of(work, hosts): more, key_of(work, hosts, called=True): called or more}
 
 
 @given(st.integers(1, 10**6), st.floats(0, 4), st.integers(1, 128))
@@ -380,7 +396,7 @@ def test_what_waits_for_peers_takes_the_cores_only_while_it_computes(
     ns: int, cores: float, times: int
 ) -> None:
     work = Work("reduce", 1)
-    found = kernel(work, 2, {key_of(work, 2): Taken(ns, 0.0, cores, 100)}, times)
+    found = kernel(work, 2, both(work, 2, Taken(ns, 0.0, cores, 100)), times)
     assert times <= found.duration <= max(1, ns) * times
     (one,) = found.collectives
     assert (one.kind, one.count) == ("all-reduce", times)
@@ -389,10 +405,10 @@ def test_what_waits_for_peers_takes_the_cores_only_while_it_computes(
 
 @pytest.mark.parametrize("hosts", [2, 3, 4])
 def test_a_sum_takes_in_the_simulator_what_it_took_by_itself(hosts: int, tmp_path: Path) -> None:
-    """On a machine that has cores for all: there are so many that nobody waits."""
+    """On a machine that has cores for all: there are so many that nobody waits. And nobody pays for being woken."""
     file, work = tmp_path / "cpu.toml", Work("reduce", 1)
-    file.write_text(CLUSTER.replace("cores = 2", "cores = 64"))
-    alone = {key_of(work, hosts): Taken(400_000, 0.0, 0.25, 100)}
+    file.write_text(CLUSTER.replace("cores = 2", "cores = 64") + '[profile.costs]\nmeet = "0 us"\n')
+    alone = both(work, hosts, Taken(1, 0.0, 1.0, 100), Taken(400_000, 0.0, 0.25, 100, inline=True))
     case = Case(number=1, kind="OpByOp", platform="cpu", hosts=hosts, works=(work,))
     table = cluster_of(file, case, alone)
     with sw.simulate(table, hosts=hosts, progress=False) as session:
@@ -400,13 +416,17 @@ def test_a_sum_takes_in_the_simulator_what_it_took_by_itself(hosts: int, tmp_pat
         step(content(work, hosts)).block_until_ready()
         (row,) = session.trace.gangs().to_dict("records")
     assert row["duration_us"] == pytest.approx(400, rel=0.01)
-    assert kernel(work, hosts, alone, 1).duration == 100_000
+    found = kernel(work, hosts, alone, 1)
+    assert (found.duration, found.inline) == (100_000, True)
 
 
-def test_what_computes_by_itself_takes_its_time_on_the_device() -> None:
+def test_the_first_of_several_in_a_computation_takes_what_one_takes_that_is_called() -> None:
     work = Work("matmul", 64)
-    found = kernel(work, 4, {key_of(work, 4): Taken(7000, 0.0, 1.0, 100)}, 3)
-    assert (found.duration, found.collectives) == (21_000, ())
+    alone = both(work, 4, Taken(7000, 0.0, 1.0, 100), Taken(9000, 0.0, 1.7, 100))
+    found = kernel(work, 4, alone, 3)
+    assert (found.duration, found.collectives, found.cores) == (9_000 + 2 * 7_000, (), 1.0)
+    assert kernel(work, 4, alone, 1).cores == 1.7
+    assert alone_ns(work, 4, alone, 3) == 23_000
 
 
 def test_devices_on_the_machines_own_cores_are_the_cpus(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class CrowdedHost(HostProcess):
         self._writers = self._thread(WRITE)
         self._ahead: dict[int, bool] = {}  # gangs that are prepared ahead -> whether that is done
         self._launches: deque[Launching] = deque()
+        self._computes = host in sim.machines.computing  # its devices do, on its cores
         self._held = -1  # the gang that its enqueueing thread computes
         self._python = cores.process_of is not None
         self._wire = Lane(
@@ -162,7 +163,8 @@ class CrowdedHost(HostProcess):
         self.sim.clock.at(now + self.sim.times.pcie_latency, self.launched, effect, plan)
         gang = plan.steps[effect.step]
         assert isinstance(gang, Gang)
-        if not self.sim.prices(plan, gang, effect.seq).inline or effect.seq in self._given_up:
+        inline = self._computes and self.sim.prices(plan, gang, effect.seq).inline
+        if not inline or effect.seq in self._given_up:
             return now
         self._held = effect.seq
         return HELD

@@ -119,8 +119,9 @@ def rows_of(samples: Sequence[Sample], timed: bool) -> list[tuple[str, Row]]:
                 name if name in SHARED else f"{name}@{group}": count
                 for name, count in counted(group, sample, timed).items()
             }
-            typical = statistics.median(usual[sample.name, group])
-            found.append((group, Row(spent_by(group, sample), counts, typical)))
+            if any(counts.values()):  # else it has done nothing that these costs are of
+                typical = statistics.median(usual[sample.name, group])
+                found.append((group, Row(spent_by(group, sample), counts, typical)))
     return found
 
 

@@ -35,6 +35,18 @@ def test_of_timed_devices_what_a_gang_takes_is_known_and_not_where() -> None:
         assert "enqueue" in found[end].like
 
 
+def test_who_meets_nobody_says_nothing_of_what_it_costs_to_meet() -> None:
+    """Of one host's computing threads no cost is known: they are no row that the costs could miss."""
+    runs = samples(timed=False)
+    alone = [run for run in runs if run.counts["hosts"] == 1]
+    assert 0 < len(alone) < len(runs)
+    for run in alone:
+        run.cpu[DEVICE] = 77_000.0
+    found = costs_of(runs, timed=False)
+    assert found.missed[DEVICE] < 0.05
+    assert found.rows == 5 * len(runs) - len(alone)
+
+
 def test_sources_say_where_it_was_seen() -> None:
     runs = samples(True)
     words = sources(costs_of(runs, True), True)

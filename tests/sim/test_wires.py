@@ -234,11 +234,13 @@ def test_devices_that_compute_on_one_core_take_turns_on_it() -> None:
     assert 0.040 < times[4] < 0.055
 
 
-@pytest.mark.parametrize("inline", [False, True])
-def test_who_computes_what_it_enqueues_enqueues_nothing_meanwhile(inline: bool) -> None:
-    """Two devices of one host, with a computation of 50 ms each, and cores enough for both."""
+@pytest.mark.parametrize(("inline", "devices"), [(False, True), (True, True), (True, False)])
+def test_who_computes_what_it_enqueues_enqueues_nothing_meanwhile(inline: bool, devices: bool) -> None:
+    """Two devices of one host, with a computation of 50 ms each, and cores enough for both; `devices`: they compute on
+    these, and not by themselves."""
     table = _table(8)
     table["island"][0]["per_host"] = 2
+    table["shared"][0]["devices"] = devices
     with sw.simulate(table, profile=costs(), progress=False) as session:
         cost = Kernel("long", 50 * MS, inline=inline)
         steps = [
@@ -250,7 +252,7 @@ def test_who_computes_what_it_enqueues_enqueues_nothing_meanwhile(inline: bool) 
         for x in [step(np.zeros(1, np.float32)) for step in steps]:
             x.block_until_ready()
         first, second = session.trace.gangs().sort_values("started_us").to_dict("records")
-    if inline:
+    if inline and devices:
         assert second["started_us"] > first["ended_us"]
     else:
         assert second["started_us"] < first["started_us"] + 10_000

@@ -255,7 +255,7 @@ class Node:
             await context.abort(
                 grpc.StatusCode.ALREADY_EXISTS, f"{said.get('name')!r} has a stream from here"
             )
-        await self._talk(peer, context.read, context.write)
+        await self._talk(peer, context.read, context.write, GOODBYE)
 
     async def _dial(self, peer: int) -> None:
         pause = RETRY
@@ -292,8 +292,9 @@ class Node:
             found = self._channels[address] = self.access.channel(address)
         return found
 
-    async def _talk(self, peer: int, read: Read, put: Put) -> None:
-        """The life of one connection, whoever dialled."""
+    async def _talk(self, peer: int, read: Read, put: Put, grace: float = 0) -> None:
+        """The life of one connection, whoever dialled. `grace`: seconds for a message that is half written: a call
+        that came to us cannot be ended in the middle of one, and who began it would wait for its end for ever."""
         outbox = Outbox(self.loop)
         self._up(peer, outbox)
         ends = [
@@ -305,9 +306,14 @@ class Node:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._down(peer, outbox)  # at once: gRPC may cancel us again, in whatever is awaited here
-            for end in ends:
-                end.cancel()
-            await asyncio.gather(*ends, return_exceptions=True)
+            outbox.over.set()
+            try:
+                if outbox.writing and grace:
+                    await asyncio.wait(ends[:1], timeout=grace)
+            finally:
+                for end in ends:
+                    end.cancel()
+                await asyncio.gather(*ends, return_exceptions=True)
 
     async def _meet(self, peer: int, near: Node) -> None:
         """The life of a connection with a node of our own loop. It knows us as it would from a stream."""
@@ -358,10 +364,12 @@ class Node:
         return True
 
     async def _send(self, put: Put, outbox: Outbox) -> None:
-        while batch := await outbox.take():
+        while not outbox.over.is_set() and (batch := await outbox.take()):
             data = parcels.encode(batch)
             self.traffic.wrote(len(batch), len(data))
+            outbox.writing = True
             await put(data)
+            outbox.writing = False
             if pause := outbox.pause(len(batch), len(data)):
                 await asyncio.sleep(pause)
 

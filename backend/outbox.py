@@ -36,6 +36,7 @@ class Outbox:
         self._waiting = False
         self.hung = False  # nothing more is said here
         self.over = asyncio.Event()  # not even what is still to be sent
+        self.writing = False  # a message is on its way into gRPC
 
     def put(self, parcel: parcels.Any | None, load: Load | None = None) -> None:
         """None: the end."""

@@ -101,6 +101,30 @@ async def _stream_nonsense(channel: grpc.aio.Channel, count: int) -> None:
         await asyncio.gather(*(one() for _ in range(20)))
 
 
+def test_a_stranger_who_is_cut_off_in_the_middle_of_a_message_is_told_so(tmp_path: Path) -> None:
+    """gRPC cannot end a call while a message is half written: without a grace for it, who began the call waits for
+    ever."""
+
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            node, name = found.server.node, "who/" + "7" * 32
+            node.announce("a long name " * 1_000_000, "127.0.0.1:1")  # more than fits in a window
+            async with Access().channel(found.server.address) as channel:
+                call = channel.stream_stream(STREAM)(metadata=(("name", name), ("proof", "")))
+                await call.initial_metadata()
+                peer = node.names.peer_of(name, "")
+                assert peer is not None
+                assert node.connected(peer)
+                await call.write(b"nonsense")
+                await until(lambda: not node.connected(peer))
+                async with asyncio.timeout(30):
+                    while await call.read() is not grpc.aio.EOF:
+                        pass
+                assert await call.code() == grpc.StatusCode.OK
+
+    asyncio.run(work())
+
+
 def test_a_message_that_is_too_large_is_refused_and_harms_nobody(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found:

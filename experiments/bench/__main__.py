@@ -28,6 +28,7 @@ BENCHES = {
     "order": "what gang scheduling is for: collectives without one order, and 10,000 gangs of 4 clients with one",
     "transfers": "an array from host to host and back, against a raw gRPC stream and a copy in memory",
     "prediction": "what the simulator, once calibrated, predicts of real runs that it has not seen",
+    "whatif": "what a what-if of one recorded session says, against real runs under those settings",
     "agents": "an agent's memory, its start, and how soon sw.local() is ready",
     "fuzzing": "fuzz seeds per minute",
 }

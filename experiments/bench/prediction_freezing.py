@@ -45,17 +45,24 @@ def frozen(
     platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, alone: Path | None, quick: bool, say: Say
 ) -> Frozen:  # fmt: skip
     """`folder`: where what is measured is kept."""
-    files = by_platform(given, platforms)
     times: Alone = _alone_from(alone) if alone else {}
-    for platform in platforms:
-        if platform not in files:
-            files[platform] = _calibrated(platform, folder, quick, say)
+    files = calibrations(platforms, given, folder, quick=quick, say=say)
     if "cpu" in platforms:
         if not times:
             say("CPU devices: each computation by itself")
             times = taken(HOSTS["cpu"])
         (folder / KEPT).write_bytes(msgspec.json.encode(times))
     return Frozen(files, {platform: speed_of(path) for platform, path in files.items()}, times)
+
+
+def calibrations(
+    platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, quick: bool, say: Say
+) -> dict[Platform, Path]:
+    files = by_platform(given, platforms)
+    for platform in platforms:
+        if platform not in files:
+            files[platform] = _calibrated(platform, folder, quick, say)
+    return files
 
 
 def _calibrated(platform: Platform, folder: Path, quick: bool, say: Say) -> Path:

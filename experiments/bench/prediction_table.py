@@ -122,7 +122,7 @@ def by(rows: Iterable[Row], what: Callable[[Row], str]) -> dict[str, list[Row]]:
 def unit_of(quantity: str) -> str:
     if quantity.startswith("throughput"):
         return RATE
-    return TIME if quantity.startswith(("latency", "hop")) else PART
+    return TIME if quantity.startswith(("latency", "hop", "makespan")) else PART
 
 
 def shown(quantity: str, value: float) -> str:

@@ -9,7 +9,17 @@ import pytest
 
 from experiments.bench import __main__ as bench
 
-WITH_OPTIONS = ("agents", "control", "order", "prediction", "real", "sharing", "stages", "transfers")
+WITH_OPTIONS = (
+    "agents",
+    "control",
+    "order",
+    "prediction",
+    "real",
+    "sharing",
+    "stages",
+    "transfers",
+    "whatif",
+)
 
 
 def module(name: str) -> ModuleType:

@@ -2,11 +2,12 @@
 
     fabric --run(devices by host, what it takes)--> a core a thread, slice after slice --> all of them are through
 
-A slice is short, because the operating system gives a core to a thread that wakes up before one that computes on. A
-collective goes in rounds: nobody begins one before all have ended theirs. What it takes on the links is waiting, and
-needs no core; but each host needs one in each round, so where others have them, it waits as often. Who comes
-to a collective from something else, or finds that others have had its core since, pays `meet`. Neighbours: `devices`,
-whose queues these are; `cores`; `kernels`, which say what is to be computed.
+Of the threads of a gang on one device one is busy all the while, the others for part of it. A slice is short, because
+the operating system gives a core to a thread that wakes up before one that computes on. A collective goes in rounds:
+nobody begins one before all have ended theirs. What it takes on the links is waiting, and needs no core; but each host
+needs one in each round, so where others have them, it waits as often. Who comes to a collective from something else, or
+finds that others have had its core since, pays `meet`. Neighbours: `devices`, whose queues these are; `cores`;
+`kernels`, which say what is to be computed.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Computing:
                 then()
                 return
             own = part(takes.own, turn, many)
+            beside = round(own * (takes.cores - 1) / (threads - 1)) if threads > 1 else 0
             meet = self._meet * begun(takes.meets, turn, many)
             left = [sum(threads * devices[host] for host in shares) + len(devices) - len(shares)]
 
@@ -94,8 +96,10 @@ class Computing:
                 if host not in shares:
                     self._clock.at(self._clock.now + own, over)
                     continue
-                for _ in range(devices[host] * threads):
-                    self._ask(shares[host], round(own * takes.cores / threads), over, meet, turn == 0)
+                for _ in range(devices[host]):
+                    self._ask(shares[host], own, over, meet, turn == 0)
+                    for _ in range(threads - 1):
+                        self._ask(shares[host], beside, over, meet, turn == 0)
 
         begin(0)
 

@@ -154,17 +154,21 @@ class CrowdedHost(HostProcess):
             self._launches.popleft()
             self._ahead.pop(seq, None)
             cost = profile.enqueue if first.prepared else profile.prepare + profile.enqueue
+            if self._computes and not self._inline(first):
+                cost += profile.hand
             self._enqueue.put((0, seq), cost, first)
+
+    def _inline(self, launching: Launching) -> bool:
+        gang = launching.plan.steps[launching.effect.step]
+        assert isinstance(gang, Gang)
+        return self.sim.prices(launching.plan, gang, launching.effect.seq).inline
 
     def _enqueued(self, launching: Launching | None, now: int) -> int:
         if launching is None:
             return now
         effect, plan = launching.effect, launching.plan
         self.sim.clock.at(now + self.sim.times.pcie_latency, self.launched, effect, plan)
-        gang = plan.steps[effect.step]
-        assert isinstance(gang, Gang)
-        inline = self._computes and self.sim.prices(plan, gang, effect.seq).inline
-        if not inline or effect.seq in self._given_up:
+        if not self._computes or not self._inline(launching) or effect.seq in self._given_up:
             return now
         self._held = effect.seq
         return HELD

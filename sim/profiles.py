@@ -47,6 +47,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     transfer_end: int = 0  # a host: either end of a transfer, beyond its bytes and the words about it
     literal: int = 0  # a host: contents, that came with a call or from elsewhere, become a buffer
     wake: int = 0  # a process that had nothing to do begins with something
+    hand: int = 0  # a host whose device computes on its cores: it hands a gang to a thread that computes it
     meet: int = 0  # a host whose device computes on its cores: it waits for peers in a gang, and is woken
     stall: int = 0  # whatever else has the core first holds such a thread up for so long ...
     stall_every: int = 0  # ... once in so long that it works; 0: never
@@ -109,7 +110,7 @@ COSTS = tuple(
     field.name for field in msgspec.structs.fields(Profile) if field.name not in (*HEAD, "fitted", "sources")
 )
 OPTIONAL = ("send_more", "receive_more", "complete_more", "transfer_byte_ps", "transfer_end", "literal", "wake",
-            "meet", "stall", "stall_every", "gather", "gather_most")  # fmt: skip
+            "hand", "meet", "stall", "stall_every", "gather", "gather_most")  # fmt: skip
 PAUSES = ("gather", "gather_most", "stall", "stall_every")
 
 

@@ -13,7 +13,8 @@ How often, from the counts of the controller's node (`backend.traffic`), which s
     step, relay_step           steps that were ordered; as often as they were written to a host
     complete, complete_more    groups of gangs' ends told together by a host; further gangs in them
     enqueue                    gangs, on each host
-    meet                       those of which other hosts have a part
+    hand                       those that another thread computes than the one that enqueues them
+    meet                       those of which other hosts have a part, and wait for each other in it
     client_call, client_note   calls; notes that the controller has told clients
     literal                    contents that came with a call, on each host
 """
@@ -39,6 +40,7 @@ WHERE = {
     "step": "the controller, by step ordered; with what is heard of it",
     "relay_step": "hosts, by step read",
     "enqueue": "hosts' enqueueing threads, by gang; with what JAX computes in them",
+    "hand": "hosts' threads that enqueue and that wait for gangs, by gang that other threads compute; beyond others",
     "meet": "hosts' threads that enqueue and compute, by gang over several hosts; less a sum in a loop",
     "literal": "all processes, by contents that came with a call, and host",
     "complete": "hosts, by group of ends; with what wakes their threads",
@@ -92,16 +94,24 @@ def counted(group: str, sample: Sample, timed: bool) -> Counts:
             "relay_step": said["steps"], "wake": said["wakes_host"], **literal,
             "complete": said["groups"], "complete_more": said["ends"] - said["groups"],
         }  # fmt: skip
-        return found | {"enqueue": said["ends"]} if timed else found
+        return found | ({"enqueue": said["ends"]} if timed else {"hand": handed(sample)})
     if group == ENQUEUE:
-        return {"enqueue": said["ends"], "complete": said["groups"], "meet": meetings(sample), **literal}
+        return {
+            "enqueue": said["ends"], "complete": said["groups"], "hand": handed(sample), "meet": meetings(sample),
+            **literal,
+        }  # fmt: skip
     if group == DEVICE:
         return {"meet": meetings(sample)}
     raise ValueError(group)
 
 
+def handed(sample: Sample) -> float:
+    return sample.counts["ends"] if sample.counts["handed"] else 0
+
+
 def meetings(sample: Sample) -> float:
-    return sample.counts["ends"] if sample.counts["hosts"] > 1 else 0
+    """What is computed in place is a sum over all hosts."""
+    return sample.counts["ends"] - handed(sample) if sample.counts["hosts"] > 1 else 0
 
 
 def rows_of(samples: Sequence[Sample], timed: bool) -> list[tuple[str, Row]]:

@@ -29,7 +29,9 @@ from .watching import Sample
 Say = Callable[[str], object]
 GANG = "device, a gang"
 MODEL = ("client_call", "client_note", "receive", "receive_more", "send", "send_more", "step", "relay_step",
-         "enqueue", "wake", "literal", "complete", "complete_more", "meet")  # fmt: skip
+         "enqueue", "wake", "literal", "complete", "complete_more", "hand", "meet")  # fmt: skip
+
+COMPUTED = ("hand", "meet")  # of devices that compute
 
 
 class Effort(NamedTuple):
@@ -183,7 +185,8 @@ def _of_costs(costs: Costs, timed: bool) -> list[Figure]:
 
 def _of_gangs(samples: Sequence[Sample]) -> list[Figure]:
     """What devices of this machine's own cores take of them is no cost of the host's: a computation's own affair."""
-    each = [sample.cpu["device"] / sample.counts["ends"] for sample in samples if sample.cpu["device"]]
+    sums = [sample for sample in samples if not sample.counts["handed"]]
+    each = [sample.cpu["device"] / sample.counts["ends"] for sample in sums if sample.cpu["device"]]
     if not each:
         return []
     took = middle(each)
@@ -333,7 +336,7 @@ def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Found) ->
     costs = [
         key
         for key in (*MODEL, "transfer_chunk", "transfer_byte_ps", "transfer_end", "stall", "stall_every")
-        if f"costs.{key}" not in have and not (key == "meet" and platform == "timed")
+        if f"costs.{key}" not in have and not (key in COMPUTED and platform == "timed")
     ]
     if costs:
         words.append(f"{', '.join(costs)} (profile 'seaway' holds)")

@@ -21,6 +21,7 @@ CLIENTS = 4
 BURST = 8
 LEAST = 2  # turns
 TRIAL = 3  # calls, to know how long one takes
+ROWS = 64  # of a product that is computed by another thread than the one that enqueues it
 AXIS = "device"
 Made = Callable[[int], "Done"]  # so many times
 
@@ -33,8 +34,11 @@ class Done(NamedTuple):
 
 
 class Workload(NamedTuple):
+    """handed: its gangs, by the threads that enqueue to others that compute."""
+
     name: str
     run: Made
+    handed: bool = False
 
 
 class Rig:
@@ -52,6 +56,8 @@ class Rig:
         else:
             self.step = sw.pmap(step, AXIS, devices=home)
         self.chains = {length: chained(self.step, length) for length in CHAINS}
+        self.product: Any = None if platform == "timed" else sw.pmap(product, AXIS, devices=home)
+        self.matrices: Any = np.ones((devices, ROWS, ROWS), np.float32)
 
     def literal(self, nbytes: int) -> Any:
         """As large as a call may carry, or nearly."""
@@ -65,6 +71,10 @@ def step(x: Any) -> Any:
 
     lax: Any = jax.lax
     return x - lax.pmean(x, AXIS) + 1
+
+
+def product(x: Any) -> Any:
+    return x @ x / ROWS
 
 
 def chained(one: Any, length: int) -> Any:
@@ -90,6 +100,14 @@ def workloads(rig: Rig) -> Iterator[Workload]:
     for length, chain in rig.chains.items():
         yield Workload(f"calls of {length} nodes, one at a time", partial(waited, chain, rig.first))
         yield Workload(f"a stream of calls of {length} nodes", partial(streamed, chain, rig.first, many=2))
+    if rig.product is not None:
+        chain, matrices = chained(rig.product, CHAINS[1]), rig.matrices
+        yield Workload("products, one at a time", partial(waited, rig.product, matrices), handed=True)
+        yield Workload(
+            "a stream of products", partial(streamed, rig.product, matrices, many=BURST), handed=True
+        )
+        name = f"a stream of calls of {CHAINS[1]} products"
+        yield Workload(name, partial(streamed, chain, matrices, many=2), handed=True)
     yield Workload(f"{CLIENTS} clients, a stream each", partial(clients, rig, each=BURST))
     yield Workload(f"{CLIENTS} clients, a call each at a time", partial(clients, rig, each=1))
 
@@ -152,6 +170,7 @@ def samples(
             watch.begin()
             done = workload.run(times)
             counts = {"calls": done.calls, "literals": done.literals * rig.hosts, "hosts": rig.hosts}
+            counts["handed"] = int(workload.handed)
             found.append(watch.end(f"{workload.name}; {rig.hosts} hosts", **counts))
         say(f"  turn {turn + 1} of {repeats}")
     return found

@@ -11,7 +11,7 @@ from seaway.calibrating.watching import GROUPS, Sample
 COSTS = {
     "client_call": 45_000.0, "client_note": 30_000.0, "send": 200_000.0, "send_more": 20_000.0, "receive": 250_000.0,
     "receive_more": 30_000.0, "step": 40_000.0, "relay_step": 10_000.0, "enqueue": 90_000.0, "complete": 100_000.0,
-    "complete_more": 12_000.0, "literal": 50_000.0, "wake": 150_000.0, "meet": 140_000.0,
+    "complete_more": 12_000.0, "literal": 50_000.0, "wake": 150_000.0, "hand": 20_000.0, "meet": 140_000.0,
 }  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def samples(timed: bool, count: int = 60, seed: int = 0) -> list[Sample]:
             "notes": float(random.integers(0, 200)), "said": float(random.integers(1, 400)),
             "steps": float(random.integers(1, 800)), "groups": groups, "ends": groups + float(random.integers(0, 500)),
             "calls": float(random.integers(1, 300)), "literals": float(random.integers(0, 100)),
-            "hosts": float(random.integers(1, 3)),
+            "hosts": float(random.integers(1, 3)), "handed": float(not timed and random.integers(0, 2)),
             "wakes_user": float(random.integers(0, 90)), "wakes_host": float(random.integers(0, 90)),
         }  # fmt: skip
         made = Sample(f"workload {at}", 1e9, dict.fromkeys(GROUPS, 0.0), counts)

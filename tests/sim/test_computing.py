@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 
 import pytest
 from hypothesis import given
@@ -56,14 +57,18 @@ class Rig:
         return ended
 
 
-@given(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 2 * ROUNDS), st.integers(1, 4))
-def test_where_there_are_cores_for_all_it_takes_what_it_takes_however_many_rounds(
-    own: int, links: int, many: int, hosts: int
+@given(
+    st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 2 * ROUNDS), st.integers(1, 4), st.floats(1.0, 8.0)
+)  # fmt: skip
+def test_where_there_are_cores_for_all_it_takes_what_it_takes_on_however_many(
+    own: int, links: int, many: int, hosts: int, busy: float
 ) -> None:
     rig = Rig(64, hosts)
-    rig.run(Takes(own, links, 1.0, many))
+    rig.run(Takes(own, links, busy, many))
     assert rig.lasted() == own + links
-    assert rig.cores.spent == {(host, DEVICE): own for host in range(hosts)}
+    threads, turns = ceil(busy), max(1, min(many, ROUNDS))
+    for host in range(hosts):
+        assert rig.cores.spent[host, DEVICE] == pytest.approx(own * busy, abs=threads * turns)
 
 
 @pytest.mark.parametrize("many", [1, 4])
@@ -100,10 +105,11 @@ def test_who_finds_that_others_have_had_its_core_pays_again_at_each_collective()
     assert rig.lasted() == 2 * (80 + 4 * 7) * US
 
 
-def test_threads_of_one_computation_share_its_work() -> None:
+def test_what_keeps_more_than_one_core_busy_lasts_no_less_for_that() -> None:
+    """One of its threads has something to do all the while, the other for four fifths of it."""
     rig = Rig(2, 1)
     rig.run(Takes(300 * US, 0, 1.8))
-    assert rig.lasted() == 270 * US  # two threads, each 0.9 of the time
+    assert rig.lasted() == 300 * US
     assert rig.cores.spent == {(0, DEVICE): 540 * US}
 
 

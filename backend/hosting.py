@@ -25,6 +25,7 @@ from .calls import Wrong
 from .children import end_with_parent
 from .clocks import HostClock, shifted
 from .devices import Devices
+from .malloc import keep_what_is_freed
 from .tpu import Seat, seat
 from .trust import add_options, rules_of
 from .witness import Witness
@@ -95,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if chosen.with_parent:
         end_with_parent()
+    keep_what_is_freed()
     code = 1
     try:
         access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)

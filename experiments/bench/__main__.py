@@ -27,6 +27,7 @@ BENCHES = {
     "sharing": "figs 8, 9 and 11 over real gRPC: clients that share an island, and one that compiles meanwhile",
     "order": "what gang scheduling is for: collectives without one order, and 10,000 gangs of 4 clients with one",
     "transfers": "an array from host to host and back, against a raw gRPC stream and a copy in memory",
+    "pages": "memory that agents keep, against giving it back: computations on CPU devices, contents between hosts",
     "prediction": "what the simulator, once calibrated, predicts of real runs that it has not seen",
     "whatif": "what a what-if of one recorded session says, against real runs under those settings",
     "agents": "an agent's memory, its start, and how soon sw.local() is ready",

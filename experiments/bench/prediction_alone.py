@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from backend.malloc import keep_what_is_freed
 from seaway.calibrating import Pace, paced
 
 from . import members, options
@@ -94,6 +95,7 @@ def of_rounds(found: Sequence[Round], inline: bool = False) -> Taken:
 def member(address: str, rank: int, count: int, pace: Pace) -> None:
     import jax
 
+    keep_what_is_freed()
     if count > 1:
         jax.distributed.initialize(address, count, rank)
     found = {

@@ -13,6 +13,7 @@ WITH_OPTIONS = (
     "agents",
     "control",
     "order",
+    "pages",
     "prediction",
     "real",
     "sharing",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .fitting import Cost, Line, line, middle
-from .watching import Watch
+from .watching import Sample, Watch
 
 AXIS = "device"
 MATRICES, QUICK_MATRICES = (256, 512, 1024), (256,)
@@ -37,12 +37,12 @@ class Timed(NamedTuple):
 
 class Reached(NamedTuple):
     """flops, bytes: a second and device. sums: nanoseconds by byte on each device; None where devices are alone.
-    looped: of CPU, a host's, the smallest sum in a loop."""
+    looped: of few of the smallest sums in a loop, and of many, by turns (`looped_cpu`)."""
 
     flops: Cost
     bytes: Cost
     sums: Line | None
-    looped: Cost | None
+    looped: tuple[Sample, ...]
     times: tuple[Timed, ...]
 
 
@@ -66,7 +66,7 @@ def measured(session: Any, devices: int, repeats: int, quick: bool) -> Reached:
         rate(2 * best.size**3, best.time),
         rate(3 * 4 * wide.size, wide.time),
         line([(4 * one.size, one.time.value) for one in summed]) if summed else None,
-        looped_cpu(session, devices, repeats) if summed else None,
+        tuple(loops(session, devices, repeats)) if summed else (),
         (*products, *added, *summed),
     )
 
@@ -112,26 +112,31 @@ def rounds(work: Callable[[Any], Any], shape: Sequence[int], devices: int, repea
     return middle([1e9 * each for each in found])
 
 
-def looped_cpu(session: Any, devices: int, repeats: int) -> Cost:
-    """Nanoseconds of CPU, of the threads that compute and enqueue, on each host: as `rounds`."""
+def loops(session: Any, devices: int, repeats: int) -> Iterator[Sample]:
+    """Of the smallest sum, once in a loop and many times, by turns; each a few times."""
     import seaway as sw
 
     home = sw.slice(devices=devices)
     x = sw.put(np.ones((devices, 1), np.float32), devices=home)
     watch, hosts = Watch(session), len(session.driver.agents)
-    calls = [looped(over_all, many, home) for many in (1, 1 + LOOPED)]
-    for call in calls:
+    calls = {many: looped(over_all, many, home) for many in (1, 1 + LOOPED)}
+    for call in calls.values():
         _took(call, x)
-    found = []
     for _ in range(repeats):
-        spent = []
-        for call in calls:
+        for many, call in calls.items():
             watch.begin()
             for _ in range(FEW):
                 _once(call, x)
-            cpu = watch.end("looped").cpu
-            spent.append(cpu["enqueue"] + cpu["device"])
-        found.append(max(0.0, (spent[1] - spent[0]) / (FEW * LOOPED * hosts)))
+            yield watch.end("looped", sums=FEW * many, hosts=hosts)
+
+
+def looped_cpu(samples: Sequence[Sample]) -> Cost:
+    """Nanoseconds of CPU, of the threads that compute and enqueue, on each host, of one more in the loop."""
+    found = []
+    for few, many in zip(samples[::2], samples[1::2], strict=True):
+        spent = [each.cpu["enqueue"] + each.cpu["device"] for each in (few, many)]
+        sums = (many.counts["sums"] - few.counts["sums"]) * many.counts["hosts"]
+        found.append(max(0.0, (spent[1] - spent[0]) / sums))
     return middle(found)
 
 

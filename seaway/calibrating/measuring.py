@@ -84,10 +84,11 @@ def calibrate(
             hops=steady(found.hops, pace),
             waited=steady(found.waited, pace),
         )
+        looped = steady(found.reached.looped, pace) if found.reached is not None else []
         line = wire.wire_of(steady(rounds, pace))
     costs = costs_of(found.samples, platform == "timed")
-    if found.reached is not None and found.reached.looped is not None:
-        costs = costs.less("meet", found.reached.looped)
+    if looped:
+        costs = costs.less("meet", devices.looped_cpu(looped))
     made = [
         Figure("speed", speed.value, "ns", speed.spread, "CPU of a fixed piece of Python, all the while"),
         Figure("cores", number, "", 0.0, known, "machine.cores"),

@@ -7,8 +7,9 @@ import tomllib
 import pytest
 
 from seaway.calibrating.costs import CALLER, DEVICE, ENQUEUE, HOST, SHARED, USER, costs_of, counted, sources
+from seaway.calibrating.devices import looped_cpu
 from seaway.calibrating.transfers import Hop, end_of, simulated, transfers_of
-from seaway.calibrating.watching import by_group
+from seaway.calibrating.watching import GROUPS, Sample, by_group
 from seaway.calibrating.wire import Round, wire_of
 
 from .made import COSTS, calibration, samples
@@ -123,3 +124,16 @@ def test_latency_that_is_lost_in_its_own_spread_is_none() -> None:
     found = wire_of([*rounds, Round(64 << 10, 600_000.0, 260_000.0, 260_000.0)])
     assert found.latency.value == 0
     assert 30_000 < found.doubt < 60_000
+
+
+def test_one_more_sum_in_a_loop_costs_what_long_loops_take_more_than_short_ones() -> None:
+    def looped(sums: int, cpu: float) -> Sample:
+        counts = {"sums": float(sums), "hosts": 2.0}
+        return Sample(
+            "looped", 1e9, dict.fromkeys(GROUPS, 0.0) | {"enqueue": cpu / 4, "device": 3 * cpu / 4}, counts
+        )
+
+    pairs = [(50_000.0, 50_000.0 + 100 * 2 * each) for each in (6_000.0, 7_000.0, 30_000.0)]
+    found = looped_cpu([sample for few, many in pairs for sample in (looped(4, few), looped(104, many))])
+    assert found.value == pytest.approx(7_000), "on each host; the median of three turns"
+    assert looped_cpu([looped(4, 9.0), looped(104, 8.0)]).value == 0

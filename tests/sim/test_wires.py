@@ -31,7 +31,7 @@ US, MS = 1_000, 1_000_000
 QUICK = Times(lease=3 * MS, form=MS, join=MS, restart=MS)
 ONE = {"cores": 2, "hosts": True, "controller": True, "clients": True, "python": True}
 COSTS = {"send": 100 * US, "send_more": 10 * US, "receive": 80 * US, "receive_more": 8 * US, "gather": MS,
-         "gather_most": 4 * MS, "complete": 40 * US, "complete_more": 4 * US, "wake": 0, "meet": 0,
+         "gather_most": 4 * MS, "complete": 40 * US, "complete_more": 4 * US, "wake": 0, "hand": 0, "meet": 0,
          "literal": 0, "transfer_end": 0, "transfer_byte_ps": 0, "client_call": 150 * US, "client_note": 30 * US,
          "step": 75 * US, "relay_step": 10 * US, "enqueue": 110 * US, "prepare": 15 * US, "transfer_chunk": 280 * US,
          "send_byte_ps": 400, "receive_byte_ps": 400}  # fmt: skip
@@ -256,6 +256,23 @@ def test_who_computes_what_it_enqueues_enqueues_nothing_meanwhile(inline: bool, 
         assert second["started_us"] > first["ended_us"]
     else:
         assert second["started_us"] < first["started_us"] + 10_000
+
+
+@pytest.mark.parametrize(("inline", "devices"), [(False, True), (True, True), (False, False)])
+def test_who_hands_a_computation_to_other_threads_pays_for_that(inline: bool, devices: bool) -> None:
+    spent = {}
+    for hand in (0, 700 * US):
+        table = _table(8)
+        table["shared"][0]["devices"] = devices
+        with sw.simulate(table, profile=costs(hand=hand), progress=False) as session:
+            work = Kernel("work", MS, inline=inline)
+            x: Any = np.zeros(1, np.float32)
+            step = sw.pmap(lambda x: x + 1, devices=sw.slice(devices=1), cost=work, name="work")
+            for _ in range(5):
+                x = step(x)
+            x.block_until_ready()
+            spent[hand] = session.driver.simulation.machines.controller.spent[0, ENQUEUE]  # type: ignore[attr-defined]
+    assert spent[700 * US] - spent[0] == (5 * 700 * US if devices and not inline else 0)
 
 
 def test_who_computes_what_is_given_up_goes_on() -> None:

@@ -17,7 +17,7 @@ TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3  # of mallopt(3)
 SETTINGS = {
     MMAP_THRESHOLD: 32 << 20,  # what is smaller comes from a heap; the most that glibc takes
     TOP_PAD: 16 << 20,  # a thread's heap that is free but for less than this is kept beside the one in use
-    TRIM_THRESHOLD: 1 << 30,
+    TRIM_THRESHOLD: 1 << 30,  # of what is free at the end of the first heap
 }
 OWN = ("MALLOC_", "GLIBC_TUNABLES")  # whoever has set any of these knows better
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seaway.calibrating.devices import addition, product
 from seaway.calibrating.transfers import hops
 from seaway.calibrating.watching import Watch
 from seaway.calibrating.workloads import chained, streamed
@@ -62,14 +63,6 @@ def given_back() -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-def product(x: Any) -> Any:
-    return x @ x / x.shape[0]
-
-
-def addition(x: Any) -> Any:
-    return x + x[::-1]
 
 
 def works() -> Iterator[tuple[str, Callable[[Any], Any], tuple[int, ...]]]:

@@ -84,7 +84,7 @@ def test_what_is_foretold_goes_by_the_settings(tmp_path: Path) -> None:
     cluster = tmp_path / "timed.toml"
     cluster.write_text(CLUSTER)
     log = tmp_path / "run.log"
-    whatif.really("timed", RECORDED, 8, log)
+    whatif.really("timed", RECORDED, 20, log)
     same, fifo = whatif.foretold(log, hardware.load(str(cluster)), [RECORDED, FIFO])
     assert list(same) == QUANTITIES
     assert fifo["latency p50 ann"] < 0.9 * same["latency p50 ann"]

@@ -16,6 +16,7 @@ from backend.malloc import OWN, keep_what_is_freed
 PAGE = os.sysconf("SC_PAGE_SIZE")
 NBYTES, MANY = 1 << 20, 64
 PAGES = NBYTES // PAGE * MANY  # of all of them
+ROUNDS = 60  # whoever frees and whoever makes are several threads, with a heap each: these find out who needs how much
 
 # Arrays are made and freed, again and again; said is how many pages of the last ones nobody had touched before.
 FAULTS = f"""
@@ -83,7 +84,7 @@ def test_an_agent_computes_into_pages_that_it_has_had_before(monkeypatch: pytest
             sw.block_until_ready(last)
             return faults_of(agent.pid) - before
 
-        assert min(faults() for _ in range(8)) < PAGES / 4
+        assert any(faults() < PAGES / 4 for _ in range(ROUNDS)), "else half of them or more, for ever"
 
 
 def faults_of(pid: int) -> int:

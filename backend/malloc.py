@@ -3,8 +3,8 @@
 glibc gives what is freed back to the system: all that is large, and whatever ends a heap. Who asks for memory then is
 given pages that nobody has touched, and each costs a fault, in which it is cleared. What a gang makes on CPU devices is
 freed only when the controller has heard that nobody wants it any more, so the gangs behind it would always compute into
-new pages; and giving back a megabyte takes the thread that enqueues longer than a launch. Kept is what was in use at
-the same time, and no more. Neighbours: `hosting`, which says so once, before there are other threads.
+new pages. What is kept grows to what was in use at the same time. `python -m experiments.bench pages` says what that is
+worth. Neighbours: `hosting`, which says so once, before there are other threads.
 """
 
 from __future__ import annotations

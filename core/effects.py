@@ -405,10 +405,11 @@ class Connected(Effect, frozen=True):
 
 
 class Disconnected(Effect, frozen=True):
-    """The connection is gone for good: its lease has run out, or the peer closed it."""
+    """The link is gone for good: its lease has run out, or the peer closed it, or has begun another."""
 
     peer: int
     reason: str = ""
+    anew: bool = False  # another link with it begins at once: its process has begun anew, or its end of the old link has
 
 
 class Came(Effect, frozen=True):

@@ -292,6 +292,13 @@ class FormWorld(Effect, frozen=True):
     members: tuple[tuple[int, int], ...]  # spans of hosts
 
 
+class DropWorlds(Effect, frozen=True):
+    """Every member of this epoch is in its world now: nobody needs what was set up for those before it."""
+
+    island: int
+    epoch: int
+
+
 class WorldUp(Effect, frozen=True):
     island: int
     epoch: int
@@ -409,7 +416,7 @@ class Disconnected(Effect, frozen=True):
 
     peer: int
     reason: str = ""
-    anew: bool = False  # another link with it begins at once: its process has begun anew, or its end of the old link has
+    anew: bool = False  # another link with it begins at once
 
 
 class Came(Effect, frozen=True):

@@ -42,7 +42,9 @@ class Sending:
         self._through: dict[int, set[int]] = {}  # transfer that is open -> receivers that have landed it
         self._early: Early[Grant | Landed] = Early(limit)
         self._over = Over()
-        self._cut_off: dict[tuple[int, int], Blame] = {}  # (transfer, receiver) given up with the link between them
+        self._cut_off: dict[
+            tuple[int, int], Blame
+        ] = {}  # (transfer, receiver) given up with the link between them
 
     def open(self, said: OpenSend) -> Outcome:
         transfer = said.transfer

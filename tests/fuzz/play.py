@@ -96,7 +96,8 @@ class Game:
         self.case, self.events = case, 0
         setup = case.setup
         timing = Timing(
-            latency=setup.latency, jitter=setup.jitter, reach=setup.reach, compile=setup.compile, lease=LEASE, beat=LEASE // 4,
+            latency=setup.latency, jitter=setup.jitter, reach=setup.reach, compile=setup.compile, lease=LEASE,
+            beat=LEASE // 4,
         )  # fmt: skip
         self.world = world = World(
             cluster(setup), case.seed, maker(setup.policy, Random(case.seed + 1)), setup.config(), timing=timing,

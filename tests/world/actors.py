@@ -204,6 +204,8 @@ class ControllerActor(Actor):
         match effect:
             case e.FormWorld():
                 world.soon(world.timing.form, self._formed, effect, self.starts)
+            case e.DropWorlds():
+                pass
             case e.Tell(said):
                 world.told.append(said)
             case e.PolicyReplaced():

@@ -56,7 +56,9 @@ class Timing(NamedTuple):
     read: int = 10 * US  # where rows are to go
     copy: int = 20 * US
     redial: int = 1 * MS
-    reach: int = 0  # a process that begins anew, or goes on, is found again within so long by each who wants it
+    reach: int = (
+        0  # a process that begins anew, or goes on, is found again within so long by each who wants it
+    )
     restart: int = 5 * MS  # of a host that was dismissed
     lease: int = 2 * S
     beat: int = 500 * MS

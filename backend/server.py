@@ -109,9 +109,8 @@ class Server:
         self.lease, self.beat, self.platform = lease, beat, platform
         self.trace = trace if trace is not None else Trace()
         self.secret = secret or secrets.token_bytes(32)
-        self.controller = Controller(
-            cluster, policy, config or ON_DEVICES, incarnation=incarnation, trace=self.trace
-        )
+        config = msgspec.structs.replace(config or ON_DEVICES, lease=lease)
+        self.controller = Controller(cluster, policy, config, incarnation=incarnation, trace=self.trace)
         self.log = Recording(self.controller, record, policy, Node.now()) if record else None
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.log or self.controller, identity, lease)

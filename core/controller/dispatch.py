@@ -293,12 +293,12 @@ class Dispatch:
                 max(a, b) for a, b in zip(known, report.sizes, strict=False)
             )
         flight.left = spans.minus(flight.left, report.hosts)
-        if not flight.left:
+        if flight.blame is not None and flight.blame.code == "peer":
+            self._books.failures.peer_failed(flight, now)
+        elif not flight.left:
             self.end_flight(flight, now)
-        elif flight.blame is not None and flight.run is not None and flight.blame.code != "peer":
-            self._books.runs_room.fail(
-                flight.run, flight.blame, now
-            )  # of a peer's death we hear by its lease
+        elif flight.blame is not None and flight.run is not None:
+            self._books.runs_room.fail(flight.run, flight.blame, now)
 
     def named(self, flight: Flight, blame: Blame) -> Blame:
         if flight.run is None or blame.program:

@@ -34,7 +34,7 @@ class Blame(msgspec.Struct, frozen=True):
     """Why something failed, in the user's words: which program, node, host; `cause` is the first text of it."""
 
     # "user", "cancelled", "host-lost", "refused", "no-memory", "timeout", "client-lost", "restart", ...; and from a
-    # driver "peer": a collective failed because of another member. Who that was, its lease will tell.
+    # driver "peer" (a collective failed because of another member; its lease tells who that was), and its kin: `blames`
     code: str
     cause: str
     program: str = ""

@@ -175,17 +175,18 @@ class Server:
                 self.node.loop.call_soon_threadsafe(self.node.task, self.worlds.form(effect))
             case e.DropWorlds():
                 self.node.loop.call_soon_threadsafe(self.worlds.drop, effect)
-            case e.Tell(text):
-                self._tell(logging.INFO, text)
+            case e.Tell(text, passing):
+                self._tell(logging.INFO, text, keep=not passing)
             case e.PolicyReplaced():
                 self.replaced.append(effect)
                 self._tell(logging.WARNING, effect.text)
             case _:
                 raise NotImplementedError(effect)
 
-    def _tell(self, level: int, text: str) -> None:
+    def _tell(self, level: int, text: str, keep: bool = True) -> None:
         log.log(level, "%s", text)
-        self.told = [*self.told[-99:], text]
+        if keep:
+            self.told = [*self.told[-99:], text]
 
     # --- what is asked ------------------------------------------------------------------------------------------
 
@@ -193,8 +194,14 @@ class Server:
         return self.node.connected(host)
 
     async def _enrol(self, request: calls.Enrol) -> calls.Enrolled:
-        host = self.enrolment.enrol(request)
+        try:
+            host = self.enrolment.enrol(request)
+        except Wrong as wrong:
+            log.warning("agent %r at %s was refused: %s", request.name, request.address, wrong)
+            self.node.feed(e.HostRefused(self.enrolment.wanted(request), request.name, str(wrong)))
+            raise
         log.info("agent %r is host %d, at %s", request.name, host, request.address)
+        self.node.feed(e.HostTaken(request.name))
         self.node.announce(f"host/{host}", request.address)
         return calls.Enrolled(host, self.cluster, self.secret, self.lease, self.beat)
 

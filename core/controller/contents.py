@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING
 
 from ..effects import Tell
 from ..errors import Impossible, ProgramError
-from ..messages import Blame, Get, PoisonStep, Put, Ready, RecvStep, Refused, Sending, SendStep, Taking
+from ..messages import (
+    Blame,
+    Get,
+    PoisonStep,
+    Put,
+    Ready,
+    RecvStep,
+    Refused,
+    Sending,
+    SendStep,
+    Taking,
+    Waiting,
+)
 from ..plan import Layout, Slot
 from ..resharding import shard_bytes
 from ..resources import Waits
@@ -48,9 +60,23 @@ class Contents:
             return
         if isinstance(found, Waits):
             self._waiting.setdefault((session.number, call.slice.name), []).append((named, call))
-            self._books.outbox.effect(Tell(f"a put of client {session.name!r} waits: {found.reason}"))
+            self._books.outbox.effect(
+                Tell(f"a put of client {session.name!r} waits: {found.reason}", passing=True)
+            )
+            self._tell(named, call, found.reason)
         else:
             self._bound(named, call, now)
+
+    def _tell(self, named: Named, call: Put, reason: str) -> None:
+        self._books.outbox.note(
+            named.session.peer, Waiting(-named.name, f"slice {call.slice.name!r} {reason}")
+        )
+
+    def renew_reasons(self, reasons: dict[tuple[int, str], str]) -> None:
+        """Why these slices wait is another now."""
+        for key, reason in reasons.items():
+            for named, call in self._waiting.get(key, ()):
+                self._tell(named, call, reason)
 
     def slice_bound(self, session: int, name: str, now: int) -> None:
         for named, call in self._waiting.pop((session, name), ()):
@@ -75,6 +101,7 @@ class Contents:
         key, nbytes = books.atoms.intern(place), shard_bytes(layout)
         ident = books.next_buffers(1)
         waiter = Waiter(None, (place.island,), ((key, nbytes),))
+        waiter.session = named.session
         waiter.admitted = lambda at: self._admitted(named, ident, layout, key, at)
         waiter.refused = lambda blame, at: self._never(named, ident, blame)
         self._lines[named] = books.admission.enter_put(waiter)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import spans
+from ..blames import OF_ANOTHER
 from ..effects import Tell
 from ..invariants.observations import Abandoned, EpochFormed
 from ..messages import Blame, Join, PoisonStep, Trouble
@@ -73,7 +74,7 @@ class Failures:
 
     def _cut_flight(self, book: IslandBook, flight: Flight, gone: Spans, blame: Blame, now: int) -> None:
         """A member of it is gone."""
-        if flight.blame is None or flight.blame.code == "peer":
+        if flight.blame is None or flight.blame.code in OF_ANOTHER:
             flight.blame = self._books.dispatch.named(flight, blame)
         if flight.kind == "gang":
             book.abandon.append(flight.seq)

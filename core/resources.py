@@ -35,6 +35,7 @@ class Waits(msgspec.Struct, frozen=True):
     """It can be bound, but not now; the reason says what it waits for."""
 
     reason: str
+    absent: bool = False  # for hosts that are not there; else for devices that others have
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -112,7 +113,12 @@ class Resources:
                 f"this session's slice {spec.name!r} is bound as {wish(known.spec)}; "
                 f"now it asks for {wish(spec)}: release it first, or give one of them another name"
             )
-        return Bound(known.place) if known.place else Waits(known.reason)
+        return Bound(known.place) if known.place else Waits(known.reason, known.claim is None)
+
+    def lacks_hosts(self, session: int, name: str) -> bool:
+        """Whether this slice waits for hosts that are not there, whoever has the devices of the others."""
+        known = self._bindings.get((session, name))
+        return known is not None and known.place is None and known.claim is None
 
     def place(self, session: int, name: str) -> Place | None:
         known = self._bindings.get((session, name))

@@ -33,6 +33,8 @@ from .records import Flight, Named, Session
 if TYPE_CHECKING:
     from .books import Books
 
+S = 1_000_000_000
+
 
 class Contents:
     def __init__(self, books: Books) -> None:
@@ -64,8 +66,27 @@ class Contents:
                 Tell(f"a put of client {session.name!r} waits: {found.reason}", passing=True)
             )
             self._tell(named, call, found.reason)
+            if not self._books.watch.waits_for(("put", named)):
+                self._watch(named, call, now)
         else:
+            self._books.watch.end(("put", named))
             self._bound(named, call, now)
+
+    def _watch(self, named: Named, call: Put, now: int) -> None:
+        """Hosts that are not there may never come."""
+        bound = self._books.config.bounds.absent
+
+        def over(at: int) -> None:
+            session, where = named.session.number, call.slice.name
+            if not self._books.resources.lacks_hosts(session, where):
+                self._watch(named, call, at)
+                return
+            self._waiting[session, where].remove((named, call))
+            found = self._books.resources.bind(session, call.slice)
+            reason = found.reason if isinstance(found, Waits) else ""
+            self._refuse(named, Blame("timeout", f"slice {where!r} {reason}, for {bound // S} s"))
+
+        self._books.watch.begin_for(("put", named), now, bound, over)
 
     def _tell(self, named: Named, call: Put, reason: str) -> None:
         self._books.outbox.note(
@@ -84,6 +105,7 @@ class Contents:
                 self._bind(named, call, now)
 
     def _refuse(self, named: Named, blame: Blame) -> None:
+        self._books.watch.end(("put", named))
         named.blame = blame
         self._books.outbox.note(named.session.peer, Refused("put", named.name, blame))
         self.refuse_gets(named, blame)
@@ -219,4 +241,5 @@ class Contents:
         for named in session.names.values():
             named.gets.clear()
         for key in [key for key in self._waiting if key[0] == session.number]:
-            del self._waiting[key]
+            for named, _ in self._waiting.pop(key):
+                self._books.watch.end(("put", named))

@@ -101,8 +101,10 @@ class Failures:
             if flight.transfer >= 0 and not flight.poisoned:
                 flight.poisoned = True
                 self.poison_transfer(flight, blame)
-            else:
-                self._books.dispatch.end_flight(flight, now)
+                return
+            # Its hosts have been told to end it, and have not: who does not take the next seat is lost.
+            self._books.dispatch.end_flight(flight, now)
+            self._books.islands_room.broken(book, now)
             return
         self._cut_flight(book, flight, spans.EMPTY, blame, now)
         self._books.islands_room.broken(book, now)

@@ -86,7 +86,12 @@ class Flights:
 
     def _watch(self, oldest: Flight, now: int) -> None:
         oldest.since = now
-        self._books.watch.begin(("flight", oldest.island), now, oldest.cost, *self._bounds[oldest.island])
+        watch, hard = self._books.watch, 0
+        if oldest.poisoned:
+            hard = 2  # its hosts have been told to end it
+        elif oldest.kind in ("put", "get"):
+            hard = min(watch.bounds.hard, watch.bounds.contents)
+        watch.begin(("flight", oldest.island), now, oldest.cost, *self._bounds[oldest.island], hard)
 
     def report_oldest(self, island: int, now: int, doing: str) -> None:
         """Soft bound: ask who has arrived; `_answered` completes the report."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .books import Books
 
 K = TypeVar("K", bound=Hashable)
+S = 1_000_000_000
 
 
 class Runs:
@@ -257,12 +258,21 @@ class Runs:
             self._watch_wait(run)
 
     def _watch_wait(self, run: Run) -> None:
-        """For devices that others have, or for another run. Nothing is wrong, so it is reported and not ended: whoever
-        it waits for has bounds of his own, or is a client that holds an exclusive slice."""
+        """For devices that others have, or for another run: nothing is wrong, so it is reported and not ended, for what
+        it waits for has bounds of its own, or is a client that holds an exclusive slice. Hosts that are not there may
+        never come: that wait ends."""
         self._books.watch.begin(
             ("run", run.id), self._books.now, 0,
-            lambda at: self._books.stalls.late(run, spans.EMPTY, run.waits), lambda at: self._watch_wait(run),
+            lambda at: self._books.stalls.late(run, spans.EMPTY, run.waits), lambda at: self._waited(run, at),
         )  # fmt: skip
+
+    def _waited(self, run: Run, now: int) -> None:
+        lacks, session = self._books.resources.lacks_hosts, run.session.number
+        absent = any(lacks(session, spec.name) for spec in run.program.ir.slices)
+        if absent and now - run.since >= self._books.config.bounds.absent:
+            self.fail(run, Blame("timeout", f"{run.waits}, for {(now - run.since) // S} s"), now)
+        else:
+            self._watch_wait(run)
 
     # --- what runs wait for comes ----------------------------------------------------------------------------------
 

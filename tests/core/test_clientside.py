@@ -2,8 +2,21 @@
 
 from core.client import Client
 from core.clientside import ClientSide
-from core.effects import Called, Came, Connected, Disconnected, Effect, OpenRecv, Received, Send
-from core.messages import Blame, Opened, Ready, Sending
+from core.dataplane import Spoilt
+from core.effects import (
+    Called,
+    Came,
+    Close,
+    Connected,
+    Disconnected,
+    Effect,
+    OpenRecv,
+    OpenSend,
+    Received,
+    Send,
+    Sent,
+)
+from core.messages import Blame, Opened, Ready, Sending, Taking
 from core.peers import CONTROLLER
 from core.place import line
 from core.program import SliceSpec, Value
@@ -49,3 +62,38 @@ def test_the_loss_of_another_peer_is_no_loss_of_the_session() -> None:
     side, _ = getting()
     assert ended(side.handle(Disconnected(7, "gone"), 0)) == []
     assert ended(side.handle(Disconnected(0, "gone"), 0)) == [Received(9, Blame("host-lost", "gone", host=0))]
+
+
+def putting() -> tuple[ClientSide, int]:
+    """A client whose put is on its way as transfer 9."""
+    client = Client("a")
+    side = ClientSide(client, Cluster())
+    side.handle(Connected(CONTROLLER), 0)
+    side.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
+    assert isinstance(buffer, int)
+    opened = side.handle(Came(CONTROLLER, Taking(buffer, 9, HERE)), 0)
+    assert any(isinstance(effect, OpenSend) for effect in opened)
+    return side, buffer
+
+
+def test_a_put_that_has_failed_is_sent_no_further() -> None:
+    side, buffer = putting()
+    lost = Blame("host-lost", "host 1 was lost", host=1)
+    said = side.handle(Came(CONTROLLER, Ready((buffer,), lost)), 0)
+    assert Sent(9) in said
+    spoilt = [each.message for each in said if isinstance(each, Send) and isinstance(each.message, Spoilt)]
+    assert [each.blame for each in spoilt] == [lost] * len(spoilt)
+    assert spoilt
+
+
+def test_hosts_that_know_a_client_by_another_number_are_told_the_new_one_by_another_link() -> None:
+    """A word of the new session on a link of the old one would be taken for that one's."""
+    side, _ = putting()
+    side.handle(Disconnected(CONTROLLER, "nothing heard"), 0)
+    side.handle(Connected(CONTROLLER), 0)
+    said = side.handle(Came(CONTROLLER, Opened(4, 0)), 0)
+    assert [each.peer for each in said if isinstance(each, Close)] == [0, 1]
+    assert Sent(9) in said
+    again = side.handle(Came(CONTROLLER, Opened(4, 0)), 0)
+    assert not any(isinstance(each, Close) for each in again)

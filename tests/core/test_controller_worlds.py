@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from core.effects import Came, Effect, FormWorld, Send, Tell, WorldFailed, WorldUp
+from core.effects import (
+    Came,
+    Disconnected,
+    Effect,
+    FormWorld,
+    Send,
+    Tell,
+    Wakeup,
+    WorldFailed,
+    WorldUp,
+)
 from core.messages import Blame, Done, GangStep, Open, Register, Submit
 from core.spans import one
 
@@ -79,5 +89,53 @@ def test_the_world_of_an_epoch_that_is_over_may_fail_and_nobody_minds() -> None:
     assert world.state == ("running", epoch + 1)
 
 
-def _done(world: World, host: int, gang: GangStep) -> Effect:
-    return Came(HOST + host, world.reports(Done(gang.seq, one(host))))
+def _done(world: World, host: int, gang: GangStep, blame: Blame | None = None) -> Effect:
+    return Came(HOST + host, world.reports(Done(gang.seq, one(host), blame)))
+
+
+# --- a collective fails because of a peer -------------------------------------------------------------------------
+
+PEER = Blame("peer", "Gloo all-reduce failed: Connection closed by peer\nat tcp/pair.cc")
+BROKE = "the connections between hosts 0-1 of island 'i0' broke: Gloo all-reduce failed: Connection closed by peer"
+
+
+def test_an_island_whose_hosts_all_live_and_cannot_talk_forms_anew_at_once() -> None:
+    """What broke the connections stays broken: the next gang would fail as this one did."""
+    world = World(2)
+    _, epoch = world.state
+    gang = world.running()
+    for host in range(2):
+        world._do(world.controller.handle(_done(world, host, gang, PEER), 0))
+    assert world.state == ("running", epoch + 1)
+    blame = world.ended[1]
+    assert blame is not None
+    assert (blame.code, blame.cause) == ("world", BROKE)
+    assert f"{BROKE}; the island forms anew" in world.said
+
+
+def test_of_a_dead_peer_its_lease_tells_and_nothing_enters_until_then() -> None:
+    world = World(2)
+    gang = world.running()
+    world._do(world.controller.handle(_done(world, 0, gang, PEER), 0))
+    assert not world.ended
+    world.say(CLIENT, Submit(2, 1, (bytes(16),), (12,)))
+    assert [step for step in world.steps if isinstance(step, GangStep)] == [gang]
+    world._do(world.controller.handle(Disconnected(HOST + 1, "nothing heard for 10 s"), 5))
+    blame = world.ended[1]
+    assert blame is not None
+    assert (blame.code, blame.host) == ("host-lost", 1)
+
+
+def test_a_peer_that_is_blamed_and_neither_dies_nor_speaks_ends_the_epoch_after_its_lease() -> None:
+    world = World(2)
+    _, epoch = world.state
+    gang = world.running()
+    world._do(world.controller.handle(_done(world, 0, gang, PEER), 0))
+    lease = world.controller.books.config.lease
+    world._do(world.controller.handle(Wakeup(), lease - 1))
+    assert not world.ended
+    world._do(world.controller.handle(Wakeup(), lease))
+    assert world.state == ("running", epoch + 1)
+    blame = world.ended[1]
+    assert blame is not None
+    assert blame.code == "world"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from core.effects import Connected, Disconnected, Finished, LeaveRequested, Send
-from core.messages import Join, Leave
+import pytest
+from msgspec.structs import replace
+
+from core.effects import Connected, Disconnected, Finished, LeaveRequested, Reformed, Send
+from core.messages import Join, Leave, Seated
 from core.peers import CONTROLLER
+from core.spans import Spans
 
 from .onehost import chain, enter
-from .test_host import Rig, kinds
+from .test_host import Rig, header, kinds
 
 
 def test_what_ends_while_nobody_listens_is_told_by_the_join_and_by_nothing_before_it() -> None:
@@ -28,3 +32,33 @@ def test_a_wish_to_leave_is_said_again_to_who_comes_next() -> None:
     join, leave = rig.hear(Connected(CONTROLLER))
     assert kinds([join]) == ["Join"]
     assert leave == Send((CONTROLLER,), Leave(0, "maintenance"))
+
+
+def test_between_its_join_and_the_next_seat_it_takes_no_orders() -> None:
+    """A new controller would never hear of what an order of the old one makes here. One that knows of the order sends
+    it again behind the seat."""
+    rig = Rig()
+    rig.hear(Disconnected(CONTROLLER))
+    rig.hear(Connected(CONTROLLER), 20_000)
+    late = rig.run(chain(1), enter(1), literal=True)
+    assert kinds(late) == ["Tell"]
+    seated = rig.come(CONTROLLER, replace(rig.seat(tree=1), last=0))
+    (said,) = [each for each in seated if isinstance(each, Send)]
+    assert isinstance(said.message, Seated)
+    assert said.message.last == 0
+    again = replace(rig.order(enter(1), plans=(chain(1),), runs=(header(chain(1)),)), tree=1)
+    assert "Launch" in kinds(rig.come(CONTROLLER, again))
+
+
+@pytest.mark.parametrize("children", [((1, ((1, 2),)),), ()])
+def test_a_neighbour_in_the_tree_that_begins_anew_has_the_island_seated_again(
+    children: tuple[tuple[int, Spans], ...],
+) -> None:
+    """What was on the old link is lost, and the new process does not know that there was anything."""
+    rig = Rig(children=children, seated=False)
+    parent = CONTROLLER if children else 1
+    rig.come(CONTROLLER, replace(rig.seat(), parent=parent))
+    rig.hear(Reformed(0))
+    said = rig.hear(Disconnected(1, "it began anew", True))
+    assert kinds(said) == ["Join"]
+    assert kinds(rig.hear(Disconnected(7, "it began anew", True))) == []

@@ -1,0 +1,185 @@
+"""Transfers over a link that begins anew: neither end waits for ever, however the two ends hear of it.
+
+A peer that begins anew at the same address is a new process, or the same one with a new end of the link. The other end
+may have opened a transfer for the new one before it hears of that, and what it said then is lost with the old link.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.dataplane import Chunk, Grant, Landed, Offer, Spoilt
+from core.effects import (
+    Came,
+    Connected,
+    Disconnected,
+    Effect,
+    OpenRecv,
+    OpenSend,
+    Received,
+    Send,
+    Sent,
+    Wakeup,
+)
+from core.endpoint import ConnectionDown, ConnectionUp, Endpoint, Hang, Packet, PacketCame, Write
+from core.messages import Blame
+from core.transfer import Transfer
+
+T, SIZE, LEASE = 7, 40, 1000
+SENDER, RECEIVER = 0, 1
+ANEW = "it began anew"
+
+
+def opened_sender() -> Transfer:
+    it = Transfer(SENDER, 400, 50)
+    it.handle(OpenSend(T, 3, ((RECEIVER, 0, SIZE),), None, ()), 0)
+    return it
+
+
+def opened_receiver() -> Transfer:
+    it = Transfer(RECEIVER, 400, 50)
+    it.handle(OpenRecv(T, T, 4, ((SENDER, 0, SIZE),), False, ()), 0)
+    return it
+
+
+def said(effects: list[Effect]) -> list[Any]:
+    return [effect.message if isinstance(effect, Send) else effect for effect in effects]
+
+
+def test_what_was_opened_for_a_process_that_has_begun_anew_is_offered_to_it_again() -> None:
+    it = opened_sender()
+    assert said(it.handle(Disconnected(RECEIVER, ANEW, True), 0)) == [
+        Offer(T, SENDER, RECEIVER, ((0, SIZE),))
+    ]
+    assert said(it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [
+        Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)
+    ]
+    assert said(it.handle(Came(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == [Sent(T)]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_sender_that_has_given_a_receiver_up_says_so_when_that_one_asks(anew: bool) -> None:
+    it = opened_sender()
+    it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, 10)), 0)
+    assert said(it.handle(Disconnected(RECEIVER, "silent", anew), 0)) == [Sent(T)]
+    spoilt = Spoilt(T, SENDER, RECEIVER, Blame("host-lost", "silent", host=RECEIVER))
+    assert said(it.handle(Came(RECEIVER, Grant(T, SENDER, RECEIVER, SIZE)), 0)) == [spoilt]
+    assert said(it.handle(Came(RECEIVER, Landed(T, SENDER, RECEIVER)), 0)) == []
+
+
+def test_another_receiver_still_gets_its_own() -> None:
+    it = Transfer(SENDER, 400, 50)
+    it.handle(OpenSend(T, 3, ((1, 0, SIZE), (2, 1, SIZE)), None, ()), 0)
+    it.handle(Disconnected(1, "silent"), 0)
+    assert [type(word) for word in said(it.handle(Came(1, Grant(T, SENDER, 1, SIZE)), 0))] == [Spoilt]
+    assert said(it.handle(Came(1, Landed(T, SENDER, 1)), 0)) == []
+    assert said(it.handle(Came(2, Grant(T, SENDER, 2, SIZE)), 0)) == [Chunk(T, SENDER, 2, 1, 0, SIZE)]
+    assert said(it.handle(Came(2, Landed(T, SENDER, 2)), 0)) == [Sent(T)]
+
+
+def test_a_receiver_grants_again_what_a_sender_that_has_begun_anew_cannot_have_heard() -> None:
+    it = opened_receiver()
+    assert said(it.handle(Disconnected(SENDER, ANEW, True), 0)) == [Grant(T, SENDER, RECEIVER, SIZE)]
+    done = said(it.handle(Came(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, SIZE)), 0))
+    assert done[-2:] == [Landed(T, SENDER, RECEIVER), Received(T, None)]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_what_a_sender_had_begun_to_give_is_lost_with_the_link(anew: bool) -> None:
+    it = opened_receiver()
+    it.handle(Came(SENDER, Chunk(T, SENDER, RECEIVER, 0, 0, 10)), 0)
+    lost = Received(T, Blame("host-lost", "silent", host=SENDER))
+    assert said(it.handle(Disconnected(SENDER, "silent", anew), 0)) == [lost]
+
+
+class End:
+    """A transfer machine behind its endpoint, with a clock of its own."""
+
+    def __init__(self, me: int) -> None:
+        self.me, self.now = me, 0
+        self.transfer = Transfer(me, 400, 50)
+        self.endpoint = Endpoint(self, me, me + 1, LEASE)
+        self.out: deque[Packet] = deque()  # on its way to the other end
+        self.open = False
+        self.over = 0
+
+    def handle(self, event: Any, now: int) -> list[Effect]:
+        if isinstance(event, Connected | Wakeup):
+            return []
+        effects = self.transfer.handle(event, now)
+        self.over += sum(isinstance(effect, Sent | Received) for effect in effects)
+        return effects
+
+    def next_wakeup(self) -> int | None:
+        return None
+
+    def tell(self, event: Effect) -> bool:
+        """True: it has hung up."""
+        effects = self.endpoint.handle(event, self.now)
+        self.endpoint.next_wakeup()
+        self.out.extend(effect.packet for effect in effects if isinstance(effect, Write))
+        return any(isinstance(effect, Hang) for effect in effects)
+
+    def begin(self) -> bool:
+        opened, self.open = self.open, True
+        if opened:
+            return False
+        if self.me == SENDER:
+            return self.tell(OpenSend(T, 3, ((RECEIVER, 0, SIZE),), None, ()))
+        return self.tell(OpenRecv(T, T, 4, ((SENDER, 0, SIZE),), False, ()))
+
+
+class Pair:
+    def __init__(self) -> None:
+        self.ends = (End(SENDER), End(RECEIVER))
+        self.up = False
+
+    def do(self, step: str, number: int) -> None:
+        end, other = self.ends[number], self.ends[1 - number]
+        if step == "connect" and not self.up:
+            self.up = True
+            for each, far in (self.ends, self.ends[::-1]):
+                each.tell(ConnectionUp(far.me))
+        elif step == "cut" and self.up:
+            self.hang_up()
+        elif step == "deliver" and end.out:
+            packet = end.out.popleft()
+            self.after(other.tell(PacketCame(end.me, packet)) if self.up else False)
+        elif (
+            step == "lease"
+        ):  # of this end alone: to the other it is as if this one had been silent for a while
+            end.now += LEASE
+            self.after(end.tell(Wakeup()))
+        elif step == "begin":
+            self.after(end.begin())
+
+    def after(self, hung: bool) -> None:
+        if hung and self.up:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        self.up = False
+        for each, far in (self.ends, self.ends[::-1]):
+            each.out.clear()
+            each.tell(ConnectionDown(far.me))
+
+
+STEPS = st.sampled_from(("deliver", "deliver", "connect", "cut", "lease", "begin"))
+
+
+@given(st.lists(st.tuples(STEPS, st.integers(0, 1)), max_size=60))
+def test_both_ends_end_whatever_becomes_of_their_link(steps: list[tuple[str, int]]) -> None:
+    pair = Pair()
+    for step, number in steps:
+        pair.do(step, number)
+    for _ in range(60):  # and now nothing more befalls them
+        for number in (0, 1):
+            pair.do("begin", number)
+            pair.do("connect", number)
+            pair.do("deliver", number)
+    assert [end.over for end in pair.ends] == [1, 1]

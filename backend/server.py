@@ -279,6 +279,10 @@ class Server:
 
     # --- for whoever runs it ------------------------------------------------------------------------------------
 
+    def unrecorded(self) -> str:
+        """Why the event log is not whole; "": it is, or none is kept."""
+        return "" if self.log is None else self.log.file.lost
+
     def ready(self) -> bool:
         """All islands run."""
         return all(book.phase == "running" for book in self.controller.books.islands)

@@ -49,6 +49,7 @@ class Hello(msgspec.Struct, frozen=True, gc=False):
 
 
 Packet = Frame | Hello
+ANEW = "it began anew"  # of a peer that has given our link up, or was started again
 
 
 class ConnectionUp(Effect, frozen=True):
@@ -236,7 +237,7 @@ class Endpoint:
             # First the machine is told, then the new link begins: what it still says is for the old one,
             # and lost.
             del self._peers[number]
-            self._events.append(Disconnected(number, "it began anew"))
+            self._events.append(Disconnected(number, ANEW))
             self._run(now)
             peer = self._peers.get(number) or self._begin(number, now)
             peer.up = True

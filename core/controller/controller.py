@@ -219,7 +219,7 @@ class Controller:
         host = books.host_peers.get(peer)
         text = reason or "its connection was lost"
         if session is not None:
-            books.clients.gone(session, Blame("client-lost", f"client {session.name!r}: {text}"), now)
+            books.clients.given_up(session, text, now)
         elif host is not None:
             books.islands_room.lost(books.island_of_host(host), host, text, now)
 

@@ -99,6 +99,30 @@ def test_a_controller_that_is_killed_and_started_again_finds_everybody(tmp_path:
     driven(tmp_path, work)
 
 
+def test_a_controller_that_stands_still_for_longer_than_a_lease_does_not_say_that_it_was_restarted(
+    tmp_path: Path,
+) -> None:
+    async def work(found: Real) -> None:
+        user = found.user()
+        short, long = register(user, 3), endless(user)
+        await runs(user, short)
+        under_way = await begun(found, user, long)
+        found.controller.signal(signal.SIGSTOP)
+        lost = await user.until(lambda effect: isinstance(effect, e.Tell) and "out of reach" in effect.text)
+        assert lost.text.startswith("the controller is out of reach: nothing heard for 2")
+        found.controller.signal(signal.SIGCONT)
+        blame = (await user.ended(under_way.run)).blame
+        assert blame is not None
+        assert blame.code == "client-lost"
+        assert blame.cause == (
+            "this client and the controller, which was not restarted, lost each other (the client heard nothing from "
+            "the controller for longer than the lease): it was cut short"
+        )
+        assert (await found.ready())["incarnation"] == 0
+
+    driven(tmp_path, work)
+
+
 def test_a_controller_that_is_told_to_end_does_and_says_nothing_of_failure(tmp_path: Path) -> None:
     async def work(found: Real) -> None:
         user = found.user()

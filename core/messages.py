@@ -67,8 +67,7 @@ class Wire(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Open(Wire, frozen=True, tag="open"):
-    """First call of a client. `held` and `open_runs` tell a controller that was restarted, or has given this client up,
-    what the client believes."""
+    """First call of a client. `held` and `open_runs`, when it comes back, tell the controller what it believes."""
 
     name: str
     weight: int = 1

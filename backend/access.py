@@ -22,6 +22,7 @@ import grpc
 import grpc.aio
 import msgspec
 
+from . import versions
 from .parcels import MESSAGE
 
 OPTIONS: Sequence[tuple[str, Any]] = (
@@ -71,7 +72,7 @@ class Access(msgspec.Struct, frozen=True):
 
     def shown(self) -> tuple[tuple[str, str], ...]:
         """Metadata of every call."""
-        return ((HEADER, f"Bearer {self.token}"),) if self.token else ()
+        return (*versions.shown(), *(((HEADER, f"Bearer {self.token}"),) if self.token else ()))
 
     def accepts(self, metadata: Mapping[str, Any]) -> bool:
         return not self.token or hmac.compare_digest(

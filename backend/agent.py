@@ -181,7 +181,8 @@ class Agent:
         return stamps.answer(self._secret, request, self.devices.stamps, self.clock.clock)
 
     def _fail(self, error: BaseException) -> None:
-        log.error("host %s failed: %s", self.name, error, exc_info=error)
+        told = isinstance(error, PermissionError)  # by the controller, and nothing of ours is wrong
+        log.error("host %s failed: %s", self.name, error, exc_info=None if told else error)
         self._end(f"{type(error).__name__}: {error}")
 
     def _devices_failed(self, error: BaseException) -> None:

@@ -24,6 +24,7 @@ import msgspec
 
 from core.topology import Cluster
 
+from . import versions
 from .access import Access
 
 SERVICE = "seaway.Cluster"
@@ -198,6 +199,7 @@ PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
 }  # fmt: skip
 # Those that hosts answer; the others are the controller's.
 OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {Stamps: Stamped}
+MEETINGS = (Enrol, About)  # with which two processes meet: they are of one version, or do not go on
 T = TypeVar("T")
 Answer = Callable[[Any], Awaitable[Any]]
 
@@ -213,9 +215,12 @@ async def ask(
     kind = type(request)
     call = channel.unary_unary(f"/{SERVICE}/{kind.__name__}")
     try:
-        data = await call(
+        asked = call(
             msgspec.msgpack.encode(request), metadata=access.shown(), timeout=timeout, wait_for_ready=wait
         )
+        data = await asked
+        if kind in MEETINGS and (other := versions.answers_otherwise(dict(await asked.initial_metadata()))):
+            raise Wrong(other, versions.OTHER)
     except grpc.aio.AioRpcError as error:
         raise Wrong(error.details() or str(error.code()), error.code()) from None
     return msgspec.msgpack.decode(data, type=PAIRS.get(kind) or OF_HOSTS[kind])
@@ -236,6 +241,10 @@ def _answering(access: Access, kind: type[msgspec.Struct], act: Answer) -> Calla
         shown = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
         if not access.accepts(shown):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong or missing")
+        if kind in MEETINGS:
+            if other := versions.refusal(shown):
+                await context.abort(versions.OTHER, other)
+            await context.send_initial_metadata(versions.shown())
         try:
             return msgspec.msgpack.encode(await act(decoder.decode(data)))
         except Wrong as wrong:

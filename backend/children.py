@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parents[1]
-TAIL = 2000  # characters of a dead child's words that are shown
+TAIL = 2000  # bytes of a dead child's words that are shown
+SAID = 1 << 20  # ... and of its first words, in which it says that it is there
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "no_proxy")
 
 
 class Child:
-    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path, since: int = 0) -> None:
         self.name, self.process, self.log = name, process, log
+        self._since = since  # bytes of the log that are an earlier process's
         self.ended = False  # by us
 
     @property
@@ -34,11 +36,36 @@ class Child:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def tail(self) -> str:
+    def said(self, most: int = SAID) -> str:
+        """Since it was started, from the beginning."""
         try:
-            return self.log.read_text(encoding="utf-8", errors="replace")[-TAIL:].strip()
+            with self.log.open("rb") as file:
+                file.seek(self._since)
+                return file.read(most).decode(errors="replace")
         except OSError:
             return ""
+
+    def tail(self) -> str:
+        """The last of it."""
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self._since, size - TAIL))
+                return file.read().decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+    def fate(self) -> str:
+        """How it has ended: by which signal, or with which status."""
+        status = self.process.poll()
+        if status is None:
+            return "still runs"
+        if status >= 0:
+            return f"ended with status {status}"
+        try:
+            return f"was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"was ended by signal {-status}"
 
     def ask_to_end(self) -> None:
         self.ended = True
@@ -61,11 +88,12 @@ class Children:
         """`python -m module arguments`, with `env` on top of ours. stdout: PIPE, to read what it answers."""
         log = self._folder / f"{name.replace('/', '-')}.log"
         with log.open("ab") as words:
+            since = words.tell()
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=stdout or words, stderr=words,
                 env=environment(env or {}), start_new_session=True,  # Ctrl-C is for us alone
             )  # fmt: skip
-        child = Child(name, process, log)
+        child = Child(name, process, log, since)
         with self._lock:
             self._all.append(child)
         return child

@@ -18,6 +18,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from . import metrics
 from .access import Refused, read
 from .blobs import LIMIT
 from .children import end_with_parent
+from .keeping import Held
 from .policies import HELP, policy_from
 from .server import LEASE, Server
 from .status import status_of
@@ -139,8 +141,9 @@ async def serve(chosen: argparse.Namespace) -> int:
     )
     if chosen.metrics_port:
         metrics.place_of(chosen.metrics_port)
-    state = remembered(Path(chosen.state) if chosen.state else None)
-    with tempfile.TemporaryDirectory(prefix="seaway-") as folder:
+    held = Held(Path(chosen.state)) if chosen.state else nullcontext()
+    with held, tempfile.TemporaryDirectory(prefix="seaway-") as folder:
+        state = remembered(Path(chosen.state) if chosen.state else None)
         server = Server(
             cluster_of(chosen), folder=Path(folder), policy=policy_from(chosen.policy), config=config, access=access,
             bind=chosen.bind, lease=round(chosen.lease * 1e9), incarnation=state.starts, secret=state.secret,
@@ -163,6 +166,8 @@ async def serve(chosen: argparse.Namespace) -> int:
             if figures is not None:
                 figures.close()
             await server.stop()
+            if server.unrecorded():
+                print(f"seaway controller: {server.unrecorded()}", file=sys.stderr, flush=True)
 
 
 async def _drained(server: Server) -> None:

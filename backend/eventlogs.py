@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import gzip
 import inspect
+import logging
 import threading
 import zlib
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from importlib import import_module
 from importlib.metadata import version
@@ -33,10 +35,12 @@ from core.trace import Trace
 EVERY = 0.5  # seconds between writes
 LEVEL = 1  # of gzip: it shrinks a log five times; more effort gains little
 Make = Callable[[], Policy]
+log = logging.getLogger("seaway.controller")
 
 
 class LogFile:
-    """A sink for `Recorder`. What is handed to it is written soon, in a thread of its own."""
+    """A sink for `Recorder`. What is handed to it is written soon, in a thread of its own. When that cannot be done any
+    more (the disk is full), `lost` says so."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -69,8 +73,15 @@ class LogFile:
             self._packed.close()
             self._file.close()
         except OSError as error:  # a full disk is no reason for a cluster to stop
-            self.lost = f"the event log {self.path} ends here: {error.strerror}"
             self._pieces = deque(maxlen=0)
+            self.lost = (
+                f"the event log {self.path} could not be written any more ({error.strerror}), and nothing is recorded "
+                f"since: what there is of it can be read with --partial"
+            )
+            log.error("%s", self.lost)
+            for file in (self._packed, self._file):  # each would try once more to write what it still has
+                with suppress(OSError):
+                    file.close()
 
     def _write(self) -> None:
         found = []

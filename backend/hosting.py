@@ -19,6 +19,8 @@ from pathlib import Path
 
 import grpc
 
+from core.peers import CONTROLLER
+
 from .access import Access, Refused, read
 from .agent import Agent
 from .calls import Wrong
@@ -33,6 +35,7 @@ from .witness import Witness
 log = logging.getLogger("seaway.agent")
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
 GRACE = 20.0  # seconds to be drained in
+ALONE, LOOK = 1.0, 0.1  # seconds without a controller until nobody is taken to drain us; between looks for it
 SOON, EVERY = 1.0, 5.0  # seconds without an answer until that is said, and said again
 AGAIN = 3  # exit status inside: begin anew
 
@@ -94,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         level=logging.INFO if chosen.verbose else logging.WARNING,
         format="%(asctime)s %(name)s %(levelname)s %(message)s",
     )
+    signal.signal(signal.SIGTERM, _end_at_once)  # until there is something to be drained
     if chosen.with_parent:
         end_with_parent()
     keep_what_is_freed()
@@ -112,6 +116,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # a member of a collective world that exits in order would wait for the others
+
+
+def _end_at_once(*_: object) -> None:
+    """Nothing lies here yet, so neither JAX, which may be starting, nor the controller's answer is waited for."""
+    os._exit(0)
 
 
 def _words(error: Refused | Wrong, controller: str) -> str:
@@ -229,8 +238,21 @@ def _agent(
     return made
 
 
+async def _alone(agents: Sequence[Agent]) -> None:
+    """An agent without a controller is drained by nobody: it ends, as soon as that is clear."""
+    loop = asyncio.get_running_loop()
+    heard = loop.time()
+    while not any(agent.ended for agent in agents):
+        if any(agent.node.connected(CONTROLLER) for agent in agents):
+            heard = loop.time()
+        elif loop.time() - heard >= ALONE:
+            log.warning("it was told to end, and has no controller that would drain it: it ends now")
+            os._exit(0)
+        await asyncio.sleep(LOOK)
+
+
 def _leave_when_told(loop: asyncio.AbstractEventLoop, agents: Sequence[Agent]) -> asyncio.Event:
-    leaving = asyncio.Event()
+    leaving, alone = asyncio.Event(), list[asyncio.Task[None]]()
 
     def leave() -> None:
         if not leaving.is_set():
@@ -238,6 +260,7 @@ def _leave_when_told(loop: asyncio.AbstractEventLoop, agents: Sequence[Agent]) -
             for agent in agents:
                 agent.leave("it was told to end")
             loop.call_later(GRACE, os._exit, 1)
+            alone.append(loop.create_task(_alone(agents)))
 
     loop.add_signal_handler(signal.SIGTERM, leave)
     return leaving

@@ -1,4 +1,5 @@
-"""What a controller's folder keeps for its next start: which agent has which number, and clients' code.
+"""What a controller's folder keeps for its next start: which agent has which number, and clients' code. One process
+has it at a time.
 
 Agents and clients that come back to a controller that was started anew do not say again what they have said. A folder
 that cannot be written is told of once; the controller goes on, and its next start knows less.
@@ -6,6 +7,7 @@ that cannot be written is told of once; the controller goes on, and its next sta
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
@@ -17,11 +19,65 @@ from pathlib import Path
 
 import msgspec
 
+from .access import Refused
 from .blobs import LATELY, LIMIT, InUse, hash_of
 from .calls import Enrol
 
 NAME = re.compile("[0-9a-f]{64}")
+DYING = 2.0  # seconds for what a process had to be let go when it is gone
 log = logging.getLogger("seaway.controller")
+
+
+class Held:
+    """A folder that is this process's alone, until it is let go or the process ends, by whatever means: the lock is the
+    kernel's, and no child inherits it. Raises Refused, naming the process that has it."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Refused(f"--state {folder}: {error.strerror}") from None
+        try:
+            self._take(folder)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+
+    def _take(self, folder: Path) -> None:
+        until = time.monotonic() + DYING
+        while True:
+            try:
+                return fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.pread(self._lock, 32, 0).decode(errors="replace")
+                if _lives(owner) or time.monotonic() > until:
+                    raise Refused(
+                        f"--state {folder} is in use by process {owner or '(unknown)'}: end that one first, or give "
+                        f"this one another folder"
+                    ) from None
+            except OSError as error:
+                raise Refused(f"--state {folder} cannot be locked: {error.strerror}") from None
+            time.sleep(0.01)  # it is about to be gone, or has not said yet who it is
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.ftruncate(self._lock, 0)
+        os.close(self._lock)
+
+
+def _lives(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
 
 
 class Known:

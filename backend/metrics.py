@@ -67,6 +67,9 @@ def text_of(found: dict[str, Any]) -> str:
     say("runs", "gauge", "Runs that have not ended.", [({}, found["runs"])])
     say("runs_total", "counter", "Runs that were submitted.", [({}, found["submitted"])])
     say("buffers", "gauge", "Buffers that somebody holds.", [({}, found["buffers"])])
+    if found["record"] is not None:
+        words = "1: the event log cannot be written any more."
+        say("record_lost", "gauge", words, [({}, bool(found["record"]["lost"]))])
     say("code_bytes", "gauge", "Code that is kept for hosts.", [({}, found["code"]["bytes"])])
     say(
         "contents_through_controller_bytes_total", "counter", "Bytes of contents; 0, or something is wrong.",

@@ -37,7 +37,7 @@ from core.endpoint import (
 from core.link import Frame
 from core.peers import CONTROLLER
 
-from . import parcels
+from . import parcels, versions
 from .access import OPTIONS, Access
 from .near import Lane
 from .outbox import Load, Outbox
@@ -48,7 +48,7 @@ STREAM = "/seaway.Node/Stream"
 RETRY = 0.05  # seconds between attempts to reach a peer, at first
 RETRY_MOST = 1.0
 GOODBYE = 2.0  # seconds for the last words to one whose connection is given up: it may never read them
-REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, versions.OTHER)
 
 log = logging.getLogger("seaway.node")
 Read = Callable[[], Awaitable[Any]]
@@ -251,6 +251,8 @@ class Node:
                 grpc.StatusCode.PERMISSION_DENIED, f"nobody here is called {said.get('name', '')!r}"
             )
         assert peer is not None
+        if other := versions.refusal(said):
+            await context.abort(versions.OTHER, other)
         if peer in self._dialled and self.connected(peer) and self.endpoint.keeps_ours(peer):
             await context.abort(
                 grpc.StatusCode.ALREADY_EXISTS, f"{said.get('name')!r} has a stream from here"

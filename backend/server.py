@@ -27,7 +27,7 @@ from core.policy import Fifo, Policy
 from core.topology import Cluster
 from core.trace import Trace
 
-from . import access, calls, health, parcels, stamps
+from . import access, calls, health, parcels, stamps, versions
 from .access import Access
 from .blobs import LIMIT, Blobs
 from .calls import Wrong
@@ -207,7 +207,7 @@ class Server:
 
     async def _about(self, request: calls.About) -> calls.Described:
         platforms = self.enrolment.platforms() or (self.platform,)
-        return calls.Described(self.cluster, platforms, self.lease, request.version)
+        return calls.Described(self.cluster, platforms, self.lease, versions.mine())
 
     async def _keep(self, request: calls.Keep) -> calls.Kept:
         try:
@@ -286,6 +286,10 @@ class Server:
         return None
 
     # --- for whoever runs it ------------------------------------------------------------------------------------
+
+    def unrecorded(self) -> str:
+        """Why the event log is not whole; "": it is, or none is kept."""
+        return "" if self.log is None else self.log.file.lost
 
     def ready(self) -> bool:
         """All islands run."""

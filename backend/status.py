@@ -45,8 +45,14 @@ def status_of(server: Server) -> dict[str, Any]:
         "buffers": len(books.buffers),
         "contents_through_controller": sum(server.node.carried),
         "code": {"blobs": len(server.blobs), "bytes": server.blobs.nbytes},
+        "record": _record(server),
         "said": server.told[-10:],
     }  # fmt: skip
+
+
+def _record(server: Server) -> dict[str, str] | None:
+    """The event log that is kept, and why no more is written to it."""
+    return None if server.log is None else {"file": str(server.log.file.path), "lost": server.unrecorded()}
 
 
 def _stall(found: Stall, now: int) -> dict[str, Any]:

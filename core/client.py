@@ -90,6 +90,7 @@ class Client:
         self._pipe = Pipe(self.limits.pipe, self.limits.linger, self.limits.batch)
         self._blocked = False
         self._waited: dict[int, None] = {}
+        self._lost = ""  # why the controller was out of reach, the last time
         self._since: int | None = None  # when the user last submitted or stopped waiting
         self.awaited = Awaited()
         self._now = 0  # when the notes under way came
@@ -316,7 +317,7 @@ class Client:
                 self._out.append(Send((CONTROLLER,), Register(name, ir)))
         waiting = {("get", call.request) for call in self._pipe.gathered if isinstance(call, Get)}
         waiting |= {("put", call.buffer) for call in self._pipe.gathered if isinstance(call, Put)}
-        blame = Blame("restart", "the connection to the controller was lost meanwhile")
+        blame = Blame("client-lost", f"the connection to the controller was lost meanwhile: {self._lost}")
         for kind, name in [request for request in self._requests if request not in waiting]:
             del self._requests[kind, name]
             if kind == "get":
@@ -331,7 +332,8 @@ class Client:
     def _disconnected(self, reason: str) -> None:
         self._turn("disconnected")
         self.awaited.clear()
-        self._out.append(Tell(f"the controller is out of reach: {reason or 'the connection ended'}"))
+        self._lost = reason or "the connection ended"
+        self._out.append(Tell(f"the controller is out of reach: {self._lost}"))
         if self.state == "closed":
             self._end(Blame("client-lost", "the session was closed"))
 

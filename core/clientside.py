@@ -133,7 +133,7 @@ class ClientSide:
 
     def _drop_gets(self, now: int) -> None:
         """They die with the session: whether all hosts have been told to send, and go on, nobody knows any more."""
-        blame = Blame("restart", "the connection to the controller was lost meanwhile")
+        blame = Blame("client-lost", "the connection to the controller was lost meanwhile")
         for transfer in list(self._gets):
             self._to_transfer(DropTransfer(transfer, blame, ()), now)
 

@@ -49,6 +49,7 @@ class Hello(msgspec.Struct, frozen=True, gc=False):
 
 
 Packet = Frame | Hello
+ANEW = "it began anew"  # of a peer that has given our link up, or was started again
 
 
 class ConnectionUp(Effect, frozen=True):
@@ -235,7 +236,7 @@ class Endpoint:
         if anew:
             # The machine is told first. What it says to that is for the new link.
             del self._peers[number]
-            self._events.append(Disconnected(number, "it began anew", True))
+            self._events.append(Disconnected(number, ANEW, True))
             self._run(now)
             peer = self._peers.get(number) or self._begin(number, now)
             peer.up = True

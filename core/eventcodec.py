@@ -50,6 +50,16 @@ def _described(kind: type[msgspec.Struct]) -> str:
     return f"{kind.__qualname__}({fields}) {kind.__struct_config__.tag!r}"
 
 
+def _text(kinds: Iterable[type[msgspec.Struct]]) -> bytes:
+    return "\n".join(_described(kind) for kind in kinds).encode()
+
+
+def fingerprint(modules: Iterable[Any]) -> str:
+    """A hash of all kinds of messages in these modules, and of their fields."""
+    kinds = [kind for module in modules for kind in _structs(module)]
+    return blake2b(_text(kinds), digest_size=4).hexdigest()
+
+
 class EventCodec:
     """`more`: kinds beyond core's effects and messages. Their order is part of the format of a log."""
 
@@ -63,8 +73,7 @@ class EventCodec:
     def vocabulary(self) -> str:
         """A hash of all kinds and of everything they are made of."""
         pieces = [kind for module in (messages, dataplane, place, plan, program) for kind in _structs(module)]
-        text = "\n".join(_described(kind) for kind in [*self._types, *pieces])
-        return blake2b(text.encode(), digest_size=8).hexdigest()
+        return blake2b(_text([*self._types, *pieces]), digest_size=8).hexdigest()
 
     def encode(self, event: msgspec.Struct) -> tuple[int, bytes]:
         index = self._index.get(type(event))

@@ -65,12 +65,12 @@ class Wire(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Open(Wire, frozen=True, tag="open"):
-    """First call of a client. `held` and `open_runs` tell a restarted controller what the client believes."""
+    """First call of a client. `held` and `open_runs`, when it comes back, tell the controller what it believes."""
 
     name: str
     weight: int = 1
     priority: int = 0
-    client: int = 0  # the number it had before, when it comes back to a restarted controller
+    client: int = 0  # the number it had before, when it comes back
     held: tuple[int, ...] = ()
     open_runs: tuple[int, ...] = ()
 

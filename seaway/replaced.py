@@ -39,7 +39,11 @@ def _likewise(others: list[tuple[int | None, PolicyReplaced]]) -> str:
 
 def warn(replaced: Iterable[tuple[int | None, PolicyReplaced]]) -> None:
     """At the line of the user's that ended the session."""
-    text = text_of(replaced)
+    said(text_of(replaced))
+
+
+def said(text: str) -> None:
+    """As a warning, there. "": nothing."""
     if text:
         warnings.warn(text, RuntimeWarning, stacklevel=_level())
 

@@ -37,12 +37,15 @@ if TYPE_CHECKING:
     from .books import Books
 
 MOST = 1 << 20  # sessions in the life of one controller
+REMEMBERED = 1024  # clients that were given up
+UNHEARD = "the client heard nothing from the controller for longer than the lease"  # and so began anew
 
 
 class Clients:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._count = 0
+        self._lost: dict[int, str] = {}  # clients that were given up, by number -> why; the last of them
         self.calls: dict[type, Callable[[Session, Any, int], str | None]] = {
             Register: self._register,
             Unregister: self._unregister,
@@ -154,6 +157,17 @@ class Clients:
         self._books.outbox.note(session.peer, Goodbye("as asked"))
         self.gone(session, Blame("client-lost", "its client said goodbye"), now)
         return None
+
+    def given_up(self, session: Session, reason: str, anew: bool, now: int) -> None:
+        """Its connection was lost for longer than a lease. It may come back, and is told so then."""
+        self._lost[session.number] = UNHEARD if anew else f"by the controller's account: {reason}"
+        while len(self._lost) > REMEMBERED:
+            del self._lost[next(iter(self._lost))]
+        self.gone(session, Blame("client-lost", f"client {session.name!r}: {reason}"), now)
+
+    def why_lost(self, number: int) -> str:
+        """Of one that comes back to the controller that has given it up. "": it comes from an earlier start."""
+        return self._lost.get(number, "")
 
     def gone(self, session: Session, blame: Blame, now: int) -> None:
         """Died or left: its runs end, what it owned is freed, its slices are released; nobody else is harmed."""

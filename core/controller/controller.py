@@ -79,7 +79,7 @@ class Controller:
             Came: self._came,
             CameTogether: lambda event, now: self._heed(event.message, now),
             Connected: lambda event, now: None,
-            Disconnected: lambda event, now: self._disconnected(event.peer, event.reason, now),
+            Disconnected: self._disconnected,
             Malformed: lambda event, now: self._violation(
                 event.peer, f"it sent what is no message: {event.reason}", now
             ),
@@ -225,15 +225,15 @@ class Controller:
         for report in message.reports:
             self._reports[type(report)](book, report, now)
 
-    def _disconnected(self, peer: int, reason: str, now: int) -> None:
-        books = self.books
+    def _disconnected(self, event: Disconnected, now: int) -> None:
+        books, peer = self.books, event.peer
         books.dismissed.pop(peer, None)
         books.recovery.forget(peer)
         session = books.by_peer.get(peer)
         host = books.host_peers.get(peer)
-        text = reason or "its connection was lost"
+        text = event.reason or "its connection was lost"
         if session is not None:
-            books.clients.gone(session, Blame("client-lost", f"client {session.name!r}: {text}"), now)
+            books.clients.given_up(session, text, event.anew, now)
         elif host is not None:
             books.islands_room.lost(books.island_of_host(host), host, text, now)
 

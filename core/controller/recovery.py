@@ -26,8 +26,11 @@ from .records import Named, Session
 if TYPE_CHECKING:
     from .books import Books
 
+# To a client that comes from before a restart:
 LOST = Blame("restart", "the controller was restarted, and not all hosts of this buffer still have it")
 CUT_SHORT = Blame("restart", "the controller was restarted while this ran")
+# To one that this controller has given up itself:
+EACH_OTHER = "this client and the controller, which was not restarted, lost each other"
 
 
 class Claim:
@@ -103,20 +106,22 @@ class Recovery:
         return self._books.ledger.admit(-claim.buffer, None, (self._amount(claim),)) is None
 
     def client_opened(self, session: Session, opening: Open) -> None:
+        why = self._books.clients.why_lost(opening.client)
+        freed, cut_short = (_apart(why, "freed"), _apart(why, "cut short")) if why else (LOST, CUT_SHORT)
         lost: list[int] = []
         for name in opening.held:
             named = session.names[name] = Named(session, name)
             if not self._give(named, (opening.client, name)):
-                named.blame = LOST
+                named.blame = freed
                 lost.append(name)
         found = tuple(name for name in opening.held if name not in lost)
         if found:  # it may not have heard that they are ready
             self._books.outbox.note(session.peer, Ready(found))
         if lost:
-            self._books.outbox.note(session.peer, Ready(tuple(lost), LOST))
+            self._books.outbox.note(session.peer, Ready(tuple(lost), freed))
         for run in opening.open_runs:
             session.last_run = max(session.last_run, run)
-            self._books.outbox.note(session.peer, Ended(run, CUT_SHORT))
+            self._books.outbox.note(session.peer, Ended(run, cut_short))
 
     def _give(self, named: Named, owner: tuple[int, int]) -> bool:
         """Its own again, if all its hosts have it; a second name for one buffer becomes an alias."""
@@ -153,3 +158,7 @@ class Recovery:
         """On all its hosts: one that joined before it heard of the buffer has it by now."""
         del self._claims[claim.buffer]
         self._books.holdings.free_on_hosts(claim.buffer, claim.layout)
+
+
+def _apart(why: str, what: str) -> Blame:
+    return Blame("client-lost", f"{EACH_OTHER} ({why}): it was {what}")

@@ -9,23 +9,26 @@ import argparse
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from backend import controlling, hosting, trust
 from backend.access import Access, Refused, checked, is_loopback
 from backend.children import Child, Children
+from backend.keeping import Held
+from backend.supervising import Supervisor
+from core.topology import Cluster
 
 from ..errors import SeawayError
 from ..wording import plural
 from .status import look, table
 
 READY = 60.0  # seconds for all hosts of `up` to be there
-EVERY = 1.0  # seconds between looks whether all live
+EVERY, SOON = 0.2, 0.02  # seconds between looks whether all live; whether the controller says where it is
 
 
 def add(commands: Any) -> None:
@@ -52,7 +55,10 @@ def _add_up(commands: Any) -> None:
     up.add_argument("--bind", default="127.0.0.1:29000", help="where the controller listens (%(default)s)")
     up.add_argument("--platform", default="cpu", choices=("cpu", "timed"), help="devices (%(default)s)")
     up.add_argument(
-        "--state", default="", metavar="FOLDER", help="logs, and what `seaway down` needs to end it"
+        "--state",
+        default="",
+        metavar="FOLDER",
+        help="logs, what a controller must know that is started again, and what `seaway down` needs",
     )
     up.add_argument(
         "--checkpoints", default="", metavar="FOLDER", help="clients may save and restore below it"
@@ -72,30 +78,121 @@ def _up(given: argparse.Namespace) -> int:
     cluster = controlling.cluster_of(given)
     with tempfile.TemporaryDirectory(prefix="seaway-") as scratch:
         folder = Path(given.state or scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        children = Children(folder)
-        try:
-            signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-            address = _start_controller(given, children)
-            for island in cluster.islands:
-                for host in range(island.base_host, island.base_host + island.hosts):
-                    _start_agent(given, children, address, host, island.per_host)
-            (folder / "up.pid").write_text(str(os.getpid()), encoding="utf-8")
-            _await_ready(children, address)
-            print(
-                f"{plural(cluster.hosts, 'host')}, {plural(cluster.devices, 'device')} at grpc://{address}",
-                flush=True,
-            )
-            print(
-                f"  a program: sw.connect('grpc://{address}')      how it is: seaway status {address}",
-                flush=True,
-            )
-            return _watch(children)
-        except KeyboardInterrupt:
-            return 130
-        finally:
-            children.end_all()
-            (folder / "up.pid").unlink(missing_ok=True)
+        with _held(folder):
+            up = Up(given, folder, Children(folder))
+            try:
+                signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+                (folder / "up.pid").write_text(str(os.getpid()), encoding="utf-8")
+                up.start(cluster)
+                print(
+                    f"{plural(cluster.hosts, 'host')}, {plural(cluster.devices, 'device')} at grpc://{up.address}\n"
+                    f"  a program: sw.connect('grpc://{up.address}')      how it is: seaway status {up.address}",
+                    flush=True,
+                )
+                return up.watch()
+            except KeyboardInterrupt:
+                return 130
+            finally:
+                up.children.end_all()
+                (folder / "up.pid").unlink(missing_ok=True)
+
+
+def _held(folder: Path) -> Held:
+    try:
+        return Held(folder)
+    except Refused as refused:
+        raise SeawayError(str(refused)) from None
+
+
+class Up:
+    """The processes of `seaway up`. What its controller must know when it is started again lies in the folder, too."""
+
+    def __init__(self, given: argparse.Namespace, folder: Path, children: Children) -> None:
+        self._given, self._folder, self.children = given, folder, children
+        self._supervisor = Supervisor(children, _tell)
+        self._starts = 0  # of the controller
+        self.address = given.bind
+
+    def start(self, cluster: Cluster) -> None:
+        controller = self._start_controller()
+        self.address = self._await_address(controller)
+        self._supervisor.keep(controller, self._start_controller)
+        for island in cluster.islands:
+            for host in range(island.base_host, island.base_host + island.hosts):
+                start = partial(self._start_agent, host, island.per_host)
+                self._supervisor.keep(start(), start)
+        self._await_ready()
+
+    def _start_controller(self) -> Child:
+        """At the address that the first one took, with the state that it left."""
+        given = self._given
+        words = [
+            "--bind",
+            self.address,
+            "--policy",
+            given.policy,
+            "--state",
+            str(self._folder / "controller"),
+        ]
+        words += ["--cluster", given.cluster] if given.cluster else []
+        for name in ("islands", "hosts", "devices_per_host"):
+            words += [f"--{name.replace('_', '-')}", str(getattr(given, name))]
+        if given.record:
+            words += ["--record", self._record()]
+        return self.children.start(
+            "controller", "backend.controlling", [*words, "--with-parent", "--verbose"]
+        )
+
+    def _record(self) -> str:
+        """A file of its own for each start of the controller: FILE, FILE.1, FILE.2 ..."""
+        file = str(self._given.record) + (f".{self._starts}" if self._starts else "")
+        if self._starts:
+            _tell(f"what the controller is told from now on is recorded in {file}")
+        self._starts += 1
+        return file
+
+    def _await_address(self, controller: Child) -> str:
+        while (found := re.search(r"^controller at (\S+):", controller.said(), re.MULTILINE)) is None:
+            if not controller.alive:
+                raise SeawayError(f"the controller did not start: {_why(controller)}")
+            time.sleep(SOON)
+        return found[1]
+
+    def _start_agent(self, host: int, devices: int) -> Child:
+        given = self._given
+        words = ["--controller", self.address, "--host", str(host), "--name", f"host-{host}"]
+        words += ["--platform", given.platform, "--devices", str(devices)]
+        if given.checkpoints:
+            words += ["--checkpoints", given.checkpoints]
+        words += [*trust.words_of(given), "--with-parent", "--verbose"]
+        return self.children.start(f"agent-{host}", "backend.hosting", words)
+
+    def _await_ready(self) -> None:
+        until = time.monotonic() + READY
+        while True:
+            for child in self.children.all():
+                if not child.alive:
+                    raise SeawayError(f"{child.name} {child.fate()} before the cluster stood: {_why(child)}")
+            found = look(self.address, Access())
+            if all(island["phase"] == "running" for island in found["islands"]):
+                return
+            if time.monotonic() > until:
+                raise SeawayError(f"not all hosts were there within {READY:.0f} s: {table(found)}")
+            time.sleep(0.1)
+
+    def watch(self) -> int:
+        """What dies is started again, until nothing is left that could be."""
+        controller, *agents = self._supervisor.all
+        while True:
+            self._supervisor.look()
+            lost = [child.name for child in self._supervisor.given_up()]
+            if controller.name in lost or len(lost) == len(agents):
+                raise SeawayError(f"the cluster cannot go on: {', '.join(lost)} never came up again")
+            time.sleep(EVERY)
+
+
+def _tell(text: str) -> None:
+    print(f"seaway up: {text}", file=sys.stderr, flush=True)
 
 
 def _on_loopback(bind: str) -> None:
@@ -111,65 +208,6 @@ def _on_loopback(bind: str) -> None:
             f"127.0.0.1:{port}. What other machines reach is `seaway controller --bind {bind} --token-file FILE`, and "
             f"`seaway agent` with the same FILE on each host"
         )
-
-
-def _start_controller(given: argparse.Namespace, children: Children) -> str:
-    words = ["--bind", given.bind, "--policy", given.policy, "--with-parent", "--verbose"]
-    for name in ("cluster", "record"):
-        if getattr(given, name):
-            words += [f"--{name}", getattr(given, name)]
-    for name in ("islands", "hosts", "devices_per_host"):
-        words += [f"--{name.replace('_', '-')}", str(getattr(given, name))]
-    child = children.start("controller", "backend.controlling", words, stdout=subprocess.PIPE)
-    assert child.process.stdout is not None
-    line = child.process.stdout.readline().decode()
-    found = re.match(r"controller at (\S+):", line)
-    if found is None:
-        raise SeawayError(f"the controller did not start: {_why(child)}")
-    return found[1].rstrip(":")
-
-
-def _start_agent(
-    given: argparse.Namespace, children: Children, address: str, host: int, devices: int
-) -> None:
-    words = [
-        "--controller",
-        address,
-        "--host",
-        str(host),
-        "--name",
-        f"host-{host}",
-        "--platform",
-        given.platform,
-    ]
-    if given.checkpoints:
-        words += ["--checkpoints", given.checkpoints]
-    words += ["--devices", str(devices), *trust.words_of(given), "--with-parent", "--verbose"]
-    children.start(f"agent-{host}", "backend.hosting", words)
-
-
-def _await_ready(children: Children, address: str) -> None:
-    until = time.monotonic() + READY
-    while True:
-        _nobody_died(children)
-        found = look(address, Access())
-        if all(island["phase"] == "running" for island in found["islands"]):
-            return
-        if time.monotonic() > until:
-            raise SeawayError(f"not all hosts were there within {READY:.0f} s: {table(found)}")
-        time.sleep(0.1)
-
-
-def _nobody_died(children: Children) -> None:
-    for child in children.all():
-        if not child.alive:
-            raise SeawayError(f"{child.name} has ended: {_why(child)}")
-
-
-def _watch(children: Children) -> int:
-    while True:
-        _nobody_died(children)
-        time.sleep(EVERY)
 
 
 def _why(child: Child) -> str:

@@ -123,6 +123,8 @@ def table(found: dict[str, Any]) -> str:
     lines.append(
         f"{found['buffers']} buffers; {through} bytes of contents have passed through the controller"
     )
+    lost = (found.get("record") or {}).get("lost")
+    lines += [f"NOT RECORDED: {lost}"] if lost else []
     return "\n".join([*lines, *(f"  {text}" for text in found["said"][-3:])])
 
 

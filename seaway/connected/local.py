@@ -16,6 +16,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never
 
@@ -26,6 +27,7 @@ from backend.children import Child
 from backend.durations import durations
 from backend.remote import Remote
 from backend.server import Server
+from backend.supervising import Supervisor
 from core.controller import ON_DEVICES, Bounds, Config
 from core.topology import Cluster as Topology
 from core.trace import Trace as CoreTrace
@@ -33,7 +35,7 @@ from core.trace import Trace as CoreTrace
 from ..arguments import checked_retries, checked_seconds
 from ..costs import units
 from ..errors import nearest
-from ..replaced import warn
+from ..replaced import said, warn
 from ..session import Dispatch, Session
 from ..simulating import Policies, checked_config, policy_of, struct_of
 from ..slices import whole
@@ -54,8 +56,6 @@ CONFIG = msgspec.structs.replace(ON_DEVICES, bounds=Bounds(hard=120))
 GRACE = 5.0  # seconds for the controller to end
 LOOK = 0.01  # seconds between looks whether all hosts are there
 WATCH = 0.25  # seconds between looks whether all hosts are alive
-DEATHS = 3  # of one host, one soon after another, after which it is not started again
-HEALTHY = 60.0  # seconds that a host lives, for earlier deaths not to count any more
 _open: weakref.WeakSet[LocalDriver] = weakref.WeakSet()
 
 
@@ -134,9 +134,10 @@ class LocalCluster:
         self.made, self.loop = made, loop
         self.cluster = _cluster(made)
         self._folder = tempfile.TemporaryDirectory(prefix="seaway-", ignore_cleanup_errors=True)
-        self.agents: list[Child] = []
-        self.ending = False
         self.server: Server = loop.do(self._begin())
+        self.supervisor = Supervisor(
+            self.server.children, lambda text: log.warning("local cluster: %s", text)
+        )
 
     async def _begin(self) -> Server:
         made = self.made
@@ -154,7 +155,12 @@ class LocalCluster:
     def start_agents(self) -> None:
         """One process a host; of devices that only take time, one for all."""
         together = self.made.platform == "timed"
-        self.agents = [self._start(number) for number in range(1 if together else self.cluster.hosts)]
+        for number in range(1 if together else self.cluster.hosts):
+            self.supervisor.keep(self._start(number), partial(self._start, number))
+
+    @property
+    def agents(self) -> list[Child]:
+        return self.supervisor.all
 
     def _start(self, number: int) -> Child:
         made, hosts = self.made, self.cluster.hosts
@@ -168,22 +174,10 @@ class LocalCluster:
         return self.server.children.start(f"agent-{number}", AGENT, words, environment_of(made))
 
     async def watch(self) -> None:
-        """A host that dies is started anew, under its name; one that keeps dying is given up."""
-        deaths, born = [0] * len(self.agents), [time.monotonic()] * len(self.agents)
+        """A host that dies is started anew, under its name; one that never comes up is given up."""
         while True:
             await asyncio.sleep(WATCH)
-            if self.ending:
-                return
-            for number, child in enumerate(self.agents):
-                if child.alive or deaths[number] > DEATHS:
-                    continue
-                now = time.monotonic()
-                deaths[number] = 1 + deaths[number] * (now - born[number] < HEALTHY)
-                born[number] = now
-                again = "starting it again" if deaths[number] <= DEATHS else "it keeps dying, and is given up"
-                log.warning("%s of the local cluster died; %s. %s", child.name, again, child.tail())
-                if deaths[number] <= DEATHS:
-                    self.agents[number] = await asyncio.to_thread(self._start, number)
+            await asyncio.to_thread(self.supervisor.look)
 
     def wait(self, timeout: float) -> None:
         """Until all islands run."""
@@ -192,7 +186,7 @@ class LocalCluster:
             for child in self.agents:
                 if not child.alive:
                     raise NotReady(
-                        f"{child.name} of the local cluster ended while it started: {child.tail()}"
+                        f"{child.name} of the local cluster {child.fate()} while it started: {child.tail()}"
                     )
             if self.server.failure.done():
                 self.server.failure.result()
@@ -211,7 +205,7 @@ class LocalCluster:
 
     def end(self) -> None:
         """The children first: the controller then has nobody left to wait for."""
-        self.ending = True
+        self.supervisor.stop()
         self.server.children.end_all()
         try:
             self.loop.do(self.server.stop(), GRACE)
@@ -255,6 +249,7 @@ class LocalDriver(RealDriver):
         super().close()
         if not again:
             warn((None, about) for about in self.server.replaced)
+            said(self.server.unrecorded())
 
     def leave(self) -> None:
         _open.discard(self)

@@ -27,11 +27,14 @@ PATIENCE = 30.0  # seconds; then what is waited for will never be
 class Program:
     """One process, and what it says."""
 
-    def __init__(self, log: Path, *words: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, log: Path, *words: str, env: dict[str, str] | None = None,
+        python: tuple[str, ...] = ("-m", "seaway"),
+    ) -> None:  # fmt: skip
         self.log = log
         with log.open("ab") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "seaway", *words], stdout=subprocess.PIPE, stderr=said, text=True,
+                [sys.executable, *python, *words], stdout=subprocess.PIPE, stderr=said, text=True,
                 env=environment({"PYTHONWARNINGS": "ignore"} | (env or {})), start_new_session=True,
             )  # fmt: skip
 

@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
-from backend import parcels
+from backend import parcels, versions
 from backend.access import Access
 from backend.calls import Enrol, Find, Keep, Status, Wrong, ask
 from backend.node import STREAM
@@ -191,7 +191,9 @@ def test_nonsense_on_a_stream_ends_that_client_and_nobody_else(tmp_path: Path, n
         async with cluster(tmp_path) as found:
             user = found.user()
             async with Access().channel(found.server.address) as channel:
-                call = channel.stream_stream(STREAM)(metadata=(("name", "who/" + "5" * 32), ("proof", "")))
+                call = channel.stream_stream(STREAM)(
+                    metadata=(("name", "who/" + "5" * 32), ("proof", ""), *versions.shown())
+                )
                 await call.write(nonsense)
                 async with asyncio.timeout(5):
                     while await call.read() is not grpc.aio.EOF:

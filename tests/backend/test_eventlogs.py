@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
+import os
+import re
+import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +25,11 @@ from core.presets import small
 from seaway.cli import main, replaying
 
 from .cluster import chain, cluster, until
+from .real import Real, real
 from .test_control import TINY
+from .test_faults import register, runs
+from .test_operations import _get, figure
+from .test_programs import seaway
 
 
 class Oldest(Policy):
@@ -223,3 +231,84 @@ def test_a_difference_is_shown_with_what_came_before_it(log: Path) -> None:
     assert "the first difference is at event" in text
     assert text.count(" ms  ") == 4
     assert "replayed:" in text
+
+
+# --- a disk that is full --------------------------------------------------------------------------------------
+
+ROOM = 1 << 15  # bytes that a file may have; the kernel refuses more, as a full disk does
+
+
+def test_a_log_that_cannot_be_written_any_more_is_told_of_everywhere_and_the_service_goes_on(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run.log"
+
+    async def work(found: Real) -> None:
+        place = re.search(r"http://\S+", found.controller.line())
+        assert place is not None
+        user = found.user()
+        program = register(user, 50)
+        await runs(user, program)
+        assert (await found.status())["record"] == {"file": str(path), "lost": ""}
+        assert figure(await asyncio.to_thread(_get, place[0]), "seaway_record_lost") == 0
+        resource.prlimit(found.controller.process.pid, resource.RLIMIT_FSIZE, (ROOM, ROOM))
+        while not (status := await found.status())["record"]["lost"]:
+            await runs(user, program)
+        lost = status["record"]["lost"]
+        assert lost == (
+            f"the event log {path} could not be written any more (File too large), and nothing is recorded since: "
+            f"what there is of it can be read with --partial"
+        )
+        await runs(user, program)
+        assert figure(await asyncio.to_thread(_get, place[0]), "seaway_record_lost") == 1
+        assert f"NOT RECORDED: {lost}" in await asyncio.to_thread(seaway, "status", found.address)
+        assert found.controller.said().count(lost) == 1
+        found.controller.signal(signal.SIGTERM)
+        assert await found.controller.ended() == 0
+        assert found.controller.said().splitlines()[-1] == f"seaway controller: {lost}"
+        assert "Traceback" not in found.controller.said()
+
+    async def drive() -> None:
+        options = ("--record", str(path), "--metrics-port", "0")
+        async with asyncio.timeout(120), real(tmp_path, options=options) as found:
+            await work(found)
+
+    asyncio.run(drive())
+    assert path.stat().st_size <= ROOM
+    with pytest.raises(LogError, match="was cut short"):
+        eventlogs.read(path)
+    assert len(eventlogs.read(path, partial=True).entries) > 100
+
+
+SESSION = """
+import resource, sys, warnings
+import numpy as np
+import seaway as sw
+step = sw.synthetic("step", devices=2, duration="1us")
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    with sw.local(hosts=1, devices_per_host=2, platform="timed", record=sys.argv[1]) as s:
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))
+        x = np.float32(0)
+        while not s.driver.server.unrecorded():
+            for _ in range(100):
+                y = step(x)
+            y.block_until_ready()
+        y = step(x).block_until_ready()
+print(*[f"{each.filename} {each.lineno}: {each.message}" for each in caught])
+"""
+
+
+def test_a_session_s_end_says_that_its_log_is_not_whole(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION, str(path)], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.match(rf"<string> \d+: the event log {path} could not be written any more", done.stdout)
+    assert done.stderr.count("could not be written any more") == 1, (
+        "as a line of the log, which is shown by default"
+    )
+    assert "Traceback" not in done.stderr

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from core.messages import Blame
 from core.session import Submitted
 
 from .cluster import COST, Cluster, User, chain, cluster
-from .real import Real, await_end, children_of, real
+from .real import Program, Real, await_end, children_of, real
 
 TINY = np.arange(8, dtype=np.float32).tobytes()
 STEPS = 1500  # of a long run: a millisecond each
@@ -93,6 +95,30 @@ def test_a_controller_that_is_killed_and_started_again_finds_everybody(tmp_path:
         other = found.user("bob")  # who was not there before is told where hosts are
         await runs(other, register(other, 2))
         assert not user.failures
+
+    driven(tmp_path, work)
+
+
+def test_a_controller_that_stands_still_for_longer_than_a_lease_does_not_say_that_it_was_restarted(
+    tmp_path: Path,
+) -> None:
+    async def work(found: Real) -> None:
+        user = found.user()
+        short, long = register(user, 3), endless(user)
+        await runs(user, short)
+        under_way = await begun(found, user, long)
+        found.controller.signal(signal.SIGSTOP)
+        lost = await user.until(lambda effect: isinstance(effect, e.Tell) and "out of reach" in effect.text)
+        assert lost.text.startswith("the controller is out of reach: nothing heard for 2")
+        found.controller.signal(signal.SIGCONT)
+        blame = (await user.ended(under_way.run)).blame
+        assert blame is not None
+        assert blame.code == "client-lost"
+        assert blame.cause == (
+            "this client and the controller, which was not restarted, lost each other (the client heard nothing from "
+            "the controller for longer than the lease): it was cut short"
+        )
+        assert (await found.ready())["incarnation"] == 0
 
     driven(tmp_path, work)
 
@@ -181,6 +207,50 @@ def test_a_host_that_is_told_to_end_is_drained_first(tmp_path: Path) -> None:
         await runs(user, register(user, 2))
 
     driven(tmp_path, work)
+
+
+NO_DRAIN = "it was told to end, and has no controller that would drain it: it ends now"
+
+
+def test_hosts_that_have_lost_their_controller_end_when_they_are_told_to(tmp_path: Path) -> None:
+    """Also one that was being drained then. (One that waited for its grace to be over would return 1.)"""
+
+    async def work(found: Real) -> None:
+        user = found.user()
+        await begun(found, user, endless(user))
+        found.agents[0].signal(signal.SIGTERM)
+        await found.until(lambda status: status["islands"][0]["phase"] != "running" or "drain" in str(status))
+        assert found.agents[0].process.poll() is None
+        found.controller.kill()
+        assert await found.agents[0].ended() == 0
+        found.agents[1].signal(signal.SIGTERM)
+        assert await found.agents[1].ended() == 0
+        for agent in found.agents.values():
+            assert NO_DRAIN in agent.said()
+            assert "Traceback" not in agent.said()
+
+    driven(tmp_path, work)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("platform", ["timed", "cpu"])
+def test_an_agent_that_has_never_found_a_controller_ends_when_it_is_told_to(
+    tmp_path: Path, platform: str, number: int, status: int
+) -> None:
+    log = tmp_path / "agent.log"
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and never listens
+        at = f"127.0.0.1:{nobody.getsockname()[1]}"
+        agent = Program(log, "agent", "--controller", at, "--platform", platform, "--devices", "1")
+        try:
+            while f"no answer yet from a controller at {at}" not in agent.said():
+                assert agent.process.poll() is None, agent.said()
+                time.sleep(0.02)
+            agent.signal(number)
+            assert agent.process.wait(30) == status
+            assert "Traceback" not in agent.said()
+        finally:
+            agent.end()
 
 
 NO_PLACE = [

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from backend.access import Refused
 from backend.blobs import Blobs, hash_of
 from backend.controlling import mebibytes, options
-from backend.keeping import CodeFolder
+from backend.keeping import CodeFolder, Held
 from core.errors import Impossible
 from core.program import Program
 
+from . import real
 from .cluster import chain, cluster
 
 CODES = [bytes([number]) * 100 for number in range(6)]
 NAMES = [hash_of(code) for code in CODES]
 HOUR = 3600.0
+PATIENCE = 40.0
 
 
 def aged(folder: Path, name: str, seconds: float) -> None:
@@ -125,3 +131,55 @@ def test_limits_are_mebibytes() -> None:
     assert mebibytes(chosen, "trace_limit") == 3 << 20
     with pytest.raises(Impossible, match="--code-limit -1: mebibytes, or 0 for no limit"):
         mebibytes(chosen, "code_limit")
+
+
+# --- whose the folder is ------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_one_controller_s_at_a_time_and_free_when_it_is_killed(tmp_path: Path) -> None:
+    """Whatever they bind to: the second is refused at once, and changes nothing of what the first one keeps."""
+    state, programs = tmp_path / "state", list[real.Program]()
+
+    def start(bind: str) -> real.Program:
+        log = tmp_path / f"{len(programs)}.log"
+        found = real.Program(log, "controller", "--bind", bind, "--state", str(state), "--hosts", "1")
+        programs.append(found)
+        return found
+
+    try:
+        first = start("127.0.0.1:0")
+        address = first.line().split()[2].rstrip(":")
+        kept = (state / "controller.json").read_bytes()
+        for bind in ("127.0.0.1:0", address):
+            assert start(bind).process.wait(PATIENCE) == 2
+            (line,) = programs[-1].said().splitlines()
+            assert line == (
+                f"seaway controller: --state {state} is in use by process {first.process.pid}: end that one first, or "
+                f"give this one another folder"
+            )
+        assert (state / "controller.json").read_bytes() == kept
+        first.signal(signal.SIGSTOP)  # one that stands still has it, too
+        assert start("127.0.0.1:0").process.wait(PATIENCE) == 2
+        first.kill()
+        assert start(address).line().startswith(f"controller at {address}")
+    finally:
+        for each in programs:
+            each.end()
+
+
+def test_children_of_a_process_that_is_gone_do_not_keep_its_folder(tmp_path: Path) -> None:
+    with Held(tmp_path):
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+        with pytest.raises(Refused, match=f"is in use by process {os.getpid()}"):
+            Held(tmp_path)
+    try:
+        with Held(tmp_path):
+            assert child.poll() is None
+    finally:
+        child.communicate()
+
+
+def test_a_folder_that_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Refused, match=f"--state {tmp_path / 'file'}: File exists"):
+        Held(tmp_path / "file")

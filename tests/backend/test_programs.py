@@ -104,13 +104,6 @@ def test_when_the_parent_is_killed_nothing_of_it_stays(tmp_path: Path) -> None:
     assert agents_of(tmp_path) == []
 
 
-def test_an_agent_that_is_killed_is_named(tmp_path: Path) -> None:
-    with up(tmp_path, "--platform", "timed", "--hosts", "2") as (process, _):
-        os.kill(agents_of(tmp_path)[0], signal.SIGKILL)
-        assert process.wait(PATIENCE) == 1
-    assert re.search(r"seaway: agent-\d has ended", (tmp_path / "err").read_text())
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [

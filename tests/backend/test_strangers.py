@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from backend import parcels
+from backend import parcels, versions
 from backend.access import Access
 from backend.calls import PAIRS, SERVICE
 from backend.node import STREAM
@@ -67,7 +67,7 @@ async def _call_with_nonsense(channel: grpc.aio.Channel, count: int) -> None:
     async def one(number: int) -> None:
         nonlocal answered
         try:
-            await calls[number % len(calls)](nonsense(chance), timeout=30)
+            await calls[number % len(calls)](nonsense(chance), timeout=30, metadata=versions.shown())
         except grpc.aio.AioRpcError as error:
             if error.code() not in REFUSALS:
                 raise
@@ -83,7 +83,7 @@ async def _stream_nonsense(channel: grpc.aio.Channel, count: int) -> None:
 
     async def one() -> None:
         call = channel.stream_stream(STREAM)(
-            metadata=(("name", f"who/{chance.randbytes(16).hex()}"), ("proof", ""))
+            metadata=(("name", f"who/{chance.randbytes(16).hex()}"), ("proof", ""), *versions.shown())
         )
         try:
             async with asyncio.timeout(30):
@@ -110,7 +110,9 @@ def test_a_stranger_who_is_cut_off_in_the_middle_of_a_message_is_told_so(tmp_pat
             node, name = found.server.node, "who/" + "7" * 32
             node.announce("a long name " * 1_000_000, "127.0.0.1:1")  # more than fits in a window
             async with Access().channel(found.server.address) as channel:
-                call = channel.stream_stream(STREAM)(metadata=(("name", name), ("proof", "")))
+                call = channel.stream_stream(STREAM)(
+                    metadata=(("name", name), ("proof", ""), *versions.shown())
+                )
                 await call.initial_metadata()
                 peer = node.names.peer_of(name, "")
                 assert peer is not None
@@ -137,7 +139,9 @@ def test_a_message_that_is_too_large_is_refused_and_harms_nobody(tmp_path: Path)
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
                         await channel.unary_unary(f"/{SERVICE}/{kind.__name__}")(large, timeout=30)
                     assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-                call = channel.stream_stream(STREAM)(metadata=(("name", "who/" + "7" * 32), ("proof", "")))
+                call = channel.stream_stream(STREAM)(
+                    metadata=(("name", "who/" + "7" * 32), ("proof", ""), *versions.shown())
+                )
                 with pytest.raises((grpc.aio.AioRpcError, asyncio.InvalidStateError)):  # noqa: PT012
                     await call.write(large)
                     while await call.read() is not grpc.aio.EOF:

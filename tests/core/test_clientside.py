@@ -50,7 +50,7 @@ def ended(effects: list[Effect]) -> list[Effect]:
 def test_a_get_on_its_way_dies_with_the_session() -> None:
     """A host that never heard of it, because the controller died, would never send."""
     side, _ = getting()
-    lost = Blame("restart", "the connection to the controller was lost meanwhile")
+    lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
     assert ended(side.handle(Disconnected(CONTROLLER), 0)) == [Received(9, lost)]
     assert ended(side.handle(Disconnected(CONTROLLER), 0)) == []
     again = side.handle(Connected(CONTROLLER), 0)

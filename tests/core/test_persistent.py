@@ -472,7 +472,7 @@ def test_contents_that_broke_off_on_their_way_come_as_another_transfer() -> None
     assert isinstance(request, int)
     side.handle(Came(CONTROLLER, Sending(request, 9, where)), 0)
     told = side.handle(Disconnected(CONTROLLER), 0)
-    lost = Blame("restart", "the connection to the controller was lost meanwhile")
+    lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
     assert GetAgain(request, 9, lost) in told
     assert not any(isinstance(each, Received) for each in told)
     again = side.handle(Connected(CONTROLLER), 0)

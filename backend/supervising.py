@@ -18,7 +18,7 @@ from .children import Child, Children
 
 SOON = 10.0  # seconds: one that lived for less has died soon
 FIRST = 0.5  # seconds before the second start in a row; twice as long each time ...
-MOST = 10.0  # ... and no longer than this
+MOST = 4.0  # ... and no longer than this
 VAINLY = 4  # starts in a row that never came up, after which there is no other
 UP = re.compile(
     r"^(hosts [\d, ]+|controller) at ", re.MULTILINE

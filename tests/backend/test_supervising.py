@@ -78,7 +78,7 @@ def test_what_is_killed_is_started_at_once_and_soon_again_after_pauses_that_grow
         assert watched.starts == 2
         assert watched.told == [f"agent-0 (pid {first.pid}) was ended by SIGKILL; it is started again"]
         assert watched.supervisor.all != [first]
-        for wait in (0.5, 1, 2, 4, 8, 10, 10):  # however often that happens: it has come up each time
+        for wait in (0.5, 1, 2, 4, 4, 4):  # however often that happens: it has come up each time
             starts = watched.starts
             watched.killed()
             assert watched.told[-1].endswith(f"was ended by SIGKILL; it is started again in {wait:g} s")
@@ -125,7 +125,7 @@ def test_nothing_is_started_behind_the_end_and_a_machine_without_room_is_tried_a
     watched.supervisor.keep(watched.start(comes_up=False), start)
     watched.look()
     assert watched.told[-1] == (
-        "agent-0 cannot be started: Resource temporarily unavailable; the next try is in 10 s"
+        "agent-0 cannot be started: Resource temporarily unavailable; the next try is in 4 s"
     )
     room.append(True)
     watched.now += MOST

@@ -29,7 +29,7 @@ def given_up(reason: str) -> Rig:
     rig.say(CLIENT, Open("ann"))
     rig.say(CLIENT, Register(1, build.program(build.call("make", "s", [build.arg("s", 4)]))))
     rig.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
-    rig.controller.handle(Disconnected(CLIENT, reason), 0)
+    rig.controller.handle(Disconnected(CLIENT, reason, reason == ANEW), 0)
     return rig
 
 

@@ -7,7 +7,8 @@ runs         a run's way from the call to its end, which comes exactly once
 codes        what is compiled where
 admission    memory for a whole run at once, before it is ordered; making room
 dispatch     which step may enter an island's order, and when it is over
-flights      what is in an order and not over; stalls are reported by name
+flights      what is in an order and not over, and who is late
+stalls       what runs wait for, since when, and what stalls now: for clients, status and metrics
 holdings     who holds which buffer, and what is done when nobody does
 contents     puts and gets: contents between clients and hosts
 islands      membership in epochs: trees, seats, fences

@@ -107,7 +107,7 @@ class CohortIsland:
     def seated(self, seats: dict[int, m.Seat]) -> None:
         """All hosts have their places in a tree."""
         any_seat = next(iter(seats.values()))
-        self.epoch, self.tree_number = any_seat.epoch, any_seat.tree
+        self.epoch, self.tree_number, self._seen = any_seat.epoch, any_seat.tree, any_seat.last
         parents = {host: seat.parent for host, seat in seats.items()}
         children = {host: tuple(child for child, _ in seat.children) for host, seat in seats.items()}
         self.tree = Tree(self.island, parents, children)
@@ -128,9 +128,10 @@ class CohortIsland:
         now = self.sim.now
         while self._orders and self._orders[0][1] <= now:
             self._seen = self._orders.pop(0)[0]
-        if self._seen >= 0:
-            whole = self.tree.route(self.island.host_span)
-            self._to_controller_now(whole.root_spans, m.Beat(self.island.host_span, self._seen))
+        beat = m.Beat(self.island.host_span, self._seen)
+        roots = self.tree.route(self.island.host_span).root_spans
+        # As late as any message: the controller may decide something because time has passed, when it hears this.
+        self.sim.clock.at(now + self.sim.network.latency, self._to_controller_now, roots, beat)
 
     # --- down -----------------------------------------------------------------------------------------------
 

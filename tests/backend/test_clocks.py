@@ -93,9 +93,13 @@ def test_of_many_hosts_those_are_shown_whose_clocks_are_known_worst() -> None:
     known = [{"offset": 0, "bound": host * MS, "jumps": int(host == 19)} for host in range(20)]
     hosts = [{"host": host, "connected": True, "clock": clock} for host, clock in enumerate(known)]
     island = {
-        "name": "i0", "phase": "running", "epoch": 0, "hosts": hosts, "devices": 20, "under_way": 0, "late": []
+        "name": "i0", "phase": "running", "epoch": 0, "hosts": hosts, "devices": 20, "under_way": 0, "late": [],
+        "stalled": 0,
     }  # fmt: skip
-    found = {"islands": [island], "clients": [], "buffers": 0, "contents_through_controller": 0, "said": []}
+    found = {
+        "islands": [island], "clients": [], "buffers": 0, "contents_through_controller": 0, "said": [],
+        "stalled": [], "stalled_elsewhere": 0, "waits": [], "refused": [],
+    }  # fmt: skip
     lines = table(found).splitlines()
     assert [line.split()[0] for line in lines if line.endswith(" ms")] == [
         str(each) for each in range(12, 19)

@@ -35,6 +35,7 @@ from core.refusals import KEPT, LONGEST, Refusals
 from core.topology import Cluster
 
 from .build import Build
+from .test_client import WHERE, Session
 
 HOST, CLIENT = 100, 1
 S = 1_000_000_000
@@ -289,3 +290,32 @@ def test_a_put_that_waits_for_memory_stalls_until_there_is_some() -> None:
     (spill,) = [step for step in rig.steps[0] if isinstance(step, SpillStep)]  # the first makes room
     rig.report(0, Done(spill.seq, ((0, 1),)))
     assert not [stall for stall in rig.stalls if stall.node == "put"]
+
+
+# --- what a client knows of it ------------------------------------------------------------------------------------
+
+
+def test_what_a_run_waits_for_is_known_until_it_goes_on_or_ends() -> None:
+    session, s = Session(), S
+    session.program(args=0)
+    first, second = session.submit().run, session.submit().run
+    put = session.put()
+    awaited = session.client.awaited
+    assert awaited.words(0) == ""
+    session.note(Waiting(first, "compiling 'f' on hosts 0-1", 12 * s), Waiting(second, "memory", 3 * s))
+    assert awaited.words(session.now) == "compiling 'f' on hosts 0-1, 12 s"
+    assert awaited.words(session.now + s) == "compiling 'f' on hosts 0-1, 13 s"
+    session.note(Waiting(first, ""))
+    assert awaited.words(session.now) == "memory, 3 s"
+    session.note(Ended(second), Waiting(-put, "slice 's' waits for hosts"))
+    assert awaited.words(session.now) == "slice 's' waits for hosts, 0 s"
+    session.note(Taking(put, 40, WHERE))
+    session.note(Stalled(first, "f", "mul", "pod", ((4, 6),), "it has not ended", 20 * s))
+    assert (
+        awaited.words(session.now)
+        == "program 'f', node 'mul' on island 'pod': it has not ended: hosts 4-5, 20 s"
+    )
+    session.note(Waiting(77, "of nobody's run"), Waiting(-77, "of nobody's put"))
+    assert len(awaited) == 1
+    session.note(Ended(first))
+    assert awaited.words(session.now) == ""

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core import effects as e
 from core.errors import Impossible
+from core.messages import Beat, Reports
 from core.policy import Fifo
 from sim.clock import Clock
 from sim.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, Share, Stalls
@@ -27,7 +28,7 @@ from tests.core.build import chain
 
 from . import scene
 
-MS = 1_000_000
+MS, S = 1_000_000, 1_000_000_000
 QUICK = Times(lease=3 * MS, form=MS, join=MS, restart=MS)
 SEEDS = st.integers(0, 1 << 20)
 
@@ -255,12 +256,38 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], seed: int) -> None:
 
 
 @given(seed=SEEDS, moves=st.booleans())
+@example(seed=37889, moves=True)  # a gang that enters because time has passed, when a heartbeat comes
 @settings(max_examples=8, deadline=None)
 def test_both_fidelities_agree_where_cores_are_short(seed: int, moves: bool) -> None:
     drawn = scene.draw(seed, moves=moves, troubles=("slow", "crash_host", "leave_host"))
     drawn.shared = scene.draw_shared(drawn)
     exact = scene.play(drawn, "exact", moves=moves)
     assert_same(exact, scene.play(drawn, "cohort", moves=moves), seed)
+
+
+def test_the_controller_hears_of_heartbeats_at_the_same_time() -> None:
+    """What it decides because time has passed, it decides when it hears something."""
+    heard: dict[str, set[tuple[int, int]]] = {"exact": set(), "cohort": set()}
+    for fidelity, beats in heard.items():
+        sim = Simulation(
+            load("B", hosts=4, per_host=2, islands=2), profile=profile("paper"), fidelity=fidelity
+        )  # type: ignore[arg-type]
+        machine: Any = sim.controller_process.machine
+
+        def listen(event: Any, now: int, handle: Any = machine.handle, beats: Any = beats) -> Any:
+            message = getattr(event, "message", None)
+            if isinstance(message, Reports) and any(isinstance(each, Beat) for each in message.reports):
+                beats.add((now, message.island))
+            return handle(event, now)
+
+        machine.handle = listen
+        client = sim.client("c")
+        program = chain(1, 8)
+        client.act(lambda c, now, program=program: c.register(program, now))
+        client.act(lambda c, now: c.submit(1, (bytes(32),), now))
+        sim.run(until=7 * S // 2)
+    assert heard["exact"] == heard["cohort"]
+    assert {now for now, _ in heard["exact"]} == {n * S + 10_000 for n in (1, 2, 3)}
 
 
 @given(seed=SEEDS)

@@ -1,0 +1,216 @@
+"""What a client does: `python -m tests.chaos.clients --role train --controller ... --journal FILE`, until it is ended.
+
+Each call is checked against numpy, and stands in the journal with its end. What is lost is made anew from the start.
+While the file `--pause` is there it calls nothing and holds nothing, so that what is left over can be counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+import seaway as sw
+
+from .journal import Writer
+
+LOOK = 0.05  # seconds
+ROLES = ("train", "puts", "retry", "transfer")
+PRIME = 65_537
+Steps = Iterator[tuple[str, Callable[[], bool]]]  # a call's name, and the call, which says whether its numbers are right
+
+
+class Program:
+    """What calls are made of. `devices` of each island."""
+
+    def __init__(self, islands: list[str], devices: int, folder: Path) -> None:
+        self.folder, self.devices = folder, devices
+        self.meshes = [sw.slice(mesh={"data": devices}, island=island, name=island) for island in islands]
+        self.steps = [self.computation(mesh, lambda x: (x * 3 + x.sum()) % PRIME) for mesh in self.meshes]
+        self.compiled = 0
+
+    @staticmethod
+    def computation(mesh: Any, fn: Any) -> Any:
+        return sw.jit(fn, devices=mesh, in_shardings=P("data"), out_shardings=P("data"))
+
+    def put(self, values: Any, at: int = 0) -> Any:
+        return sw.put(values, devices=self.meshes[at], sharding=P("data"))
+
+    def values(self, count: int, seed: int) -> Any:
+        return np.random.default_rng(seed).integers(0, PRIME, count // self.devices * self.devices, np.int32)
+
+
+def stepped(values: Any) -> Any:
+    """By numpy, in the same 32 bits."""
+    return (values * 3 + values.sum(dtype=np.int32)) % PRIME
+
+
+def train(program: Program, seed: int) -> Steps:
+    """A state in shards, stepped by a sum over all devices, saved now and then; new code is compiled now and then."""
+    state: list[Any] = [program.values(4096, seed), None]
+
+    def begin() -> bool:
+        state[1] = program.put(state[0])
+        state[1].block_until_ready()
+        return True
+
+    def steps() -> bool:
+        for _ in range(4):
+            state[0], state[1] = stepped(state[0]), program.steps[0](state[1])
+        return np.array_equal(np.asarray(state[1]), state[0])
+
+    yield "put small", begin
+    for number in range(1, 10**9):
+        yield "steps", steps
+        if number % 8 == 3:
+            yield "compile", lambda: _compile(program, seed + number)
+        if number % 12 == 7:
+            yield "save", lambda: _save(program, state[1], state[0], f"{seed}")
+
+
+def _compile(program: Program, seed: int) -> bool:
+    values = program.values(1024, seed)
+    program.compiled = seed % 1000
+    factor = program.compiled
+    compute = program.computation(program.meshes[0], lambda x: (x + factor + x.sum()) % PRIME)
+    result = np.asarray(compute(program.put(values)))
+    return np.array_equal(result, (values + factor + values.sum(dtype=np.int32)) % PRIME)
+
+
+def _save(program: Program, array: Any, values: Any, name: str) -> bool:
+    """And reads it back."""
+    path = program.folder / f"saved-{name}-{os.getpid()}"
+    saved = sw.checkpoint.save(path, {"x": array}, step=int(time.monotonic() * 1000), keep=1)
+    saved.block_until_ready()
+    return np.array_equal(np.asarray(sw.checkpoint.restore(path, {"x": array})["x"]), values)
+
+
+def puts(program: Program, seed: int) -> Steps:
+    """Arrays there and back, of 32 KiB to 64 MiB."""
+    sizes = [1 << 15, 1 << 20, 1 << 15, 1 << 22, 1 << 15, 1 << 20, 1 << 15, 1 << 26]
+    for number in range(10**9):
+        size = sizes[number % len(sizes)]
+        values = program.values(size // 4, seed + number)
+        name = "put 64MB" if size == 1 << 26 else "put"
+        yield name, lambda: np.array_equal(np.asarray(program.put(values)), values)
+
+
+def retry(program: Program, seed: int) -> Steps:
+    """A chain of steps that is submitted again; it may fail all the same."""
+
+    @sw.program(retries=3)
+    def chain(x: Any) -> Any:
+        return program.steps[0](program.steps[0](program.steps[0](x)))
+
+    for number in range(10**9):
+        values = program.values(4096, seed + number)
+        wanted = stepped(stepped(stepped(values)))
+        yield "chain", lambda: np.array_equal(np.asarray(chain(values)), wanted)
+
+
+def transfer(program: Program, seed: int) -> Steps:
+    """From island to island and back."""
+    for number in range(10**9):
+        values = program.values(1 << 16, seed + number)
+
+        def there_and_back() -> bool:
+            found, wanted = program.put(values), values
+            for at in (1, 0, 1):
+                found = program.steps[at](sw.put(found, devices=program.meshes[at], sharding=P("data")))
+                wanted = stepped(wanted)
+            return np.array_equal(np.asarray(found), wanted)
+
+        yield "transfer", there_and_back
+
+
+LOOPS: dict[str, Callable[[Program, int], Steps]] = {
+    "train": train, "puts": puts, "retry": retry, "transfer": transfer
+}  # fmt: skip
+
+
+class Client:
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        self.chosen = chosen
+        self.journal = Writer(Path(chosen.journal), os.getpid())
+        self.seed = os.getpid()
+
+    def run(self) -> None:
+        while True:
+            self.call("connect", self.session)
+
+    def session(self) -> bool:
+        """Until the session cannot go on. A connection is a call too, which ends as soon as it stands."""
+        chosen = self.chosen
+        with sw.connect(
+            f"grpc://{chosen.controller}", client=chosen.name, timeout=chosen.patience, patience=chosen.patience
+        ) as session:
+            self.journal.end("ok")
+            while self.loop():
+                self.seed += 1
+                self.rest(session)
+            self.journal.begin("leave")
+        return True
+
+    def loop(self) -> bool:
+        """One state, as long as nothing fails. False: the session is to be opened again."""
+        chosen = self.chosen
+        program = Program(chosen.islands.split(","), chosen.devices, Path(chosen.folder))
+        for what, call in LOOPS[chosen.role](program, self.seed):
+            if self.paused:
+                return True
+            if (ended := self.call(what, call)) != "ok":
+                return ended not in ("Unreachable", "SessionClosed", "client-lost")
+        return True
+
+    def call(self, what: str, call: Callable[[], bool]) -> str:
+        """How it ended: "ok", or a code, or a class."""
+        self.journal.begin(what)
+        try:
+            right = call()
+        except Exception as error:
+            code = str(getattr(error, "code", ""))
+            self.journal.end(
+                "error", kind=type(error).__name__, ours=isinstance(error, sw.SeawayError), code=code,
+                text=str(error)[:600],
+            )  # fmt: skip
+            time.sleep(LOOK)
+            return code or type(error).__name__
+        self.journal.end("ok" if right else "wrong")
+        return "ok"
+
+    @property
+    def paused(self) -> bool:
+        return Path(self.chosen.pause).exists()
+
+    def rest(self, session: sw.Session) -> None:
+        """What was held has been let go of; say that, until we are to go on."""
+        while self.paused:
+            gc.collect()
+            session.main.flush()
+            self.journal.paused()
+            time.sleep(LOOK)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("role", "name", "controller", "journal", "pause", "islands", "folder"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--devices", type=int, required=True)
+    parser.add_argument("--patience", type=float, default=60.0)
+    faulthandler.register(signal.SIGUSR1)
+    Client(parser.parse_args()).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

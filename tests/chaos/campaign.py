@@ -158,8 +158,8 @@ class Campaign:
 def last_words(campaign: Campaign) -> str:
     """Of all processes, with where their threads stand."""
     names = list(campaign.cluster.processes)
-    campaign.cluster.stacks(names)
     status = campaign.cluster.watch.status
+    campaign.cluster.stacks(names)
     return "\n".join(
         [f"status: {status}"]
         + [f"=== {name} ===\n{process.tail(6000)}" for name, process in campaign.cluster.processes.items()]

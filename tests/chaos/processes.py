@@ -5,7 +5,6 @@ The supervisor is a `tick`, called often from one thread: no signal is sent, and
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -21,7 +20,9 @@ from backend.children import environment
 
 SOON = 0.3  # seconds until a process is started again that ended by itself
 TAIL = 3000
-_LIBC = ctypes.CDLL(None)
+# What a process does first: the kernel is to kill it when we end, even by SIGKILL (PR_SET_PDEATHSIG); then it becomes
+# what it is to be. It cannot be said between fork and exec, where gRPC's threads are in the way.
+BOUND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 class Death(msgspec.Struct):
@@ -75,9 +76,9 @@ class Process:
         self.stopped, self._meant, self._policy, self._again = False, 0, Policy(), None
         with self.log.open("ab") as said:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", *self._words(self.port)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                [sys.executable, "-ISc", BOUND, sys.executable, "-m", *self._words(self.port)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                 env=environment({"PYTHONWARNINGS": "ignore", "PYTHONFAULTHANDLER": "1"} | self._env),
-                start_new_session=True, preexec_fn=_end_with_us,  # noqa: PLW1509 - one thread of ours forks
+                start_new_session=True,
             )  # fmt: skip
         self.starts.append(time.monotonic())
 
@@ -122,11 +123,6 @@ class Process:
         with suppress(OSError):
             return self.log.read_text(errors="replace")[-characters:]
         return ""
-
-
-def _end_with_us() -> None:
-    """Between fork and exec: the kernel kills it when we end, even by SIGKILL."""
-    _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 # --- what a process holds -----------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def judge(seen: Seen, bounds: Bounds) -> Verdict:
     found += [("spread", f"{_of(call)} is not on the island: {_error(call)}") for call in errors if _elsewhere(call, seen)]
     found += [("leak", words) for words in leaks(seen.before, seen.after)]
     found += [("leak", seen.quiet)] if seen.quiet else []
-    found += [("unnamed", f"{_of(call)}: {words}") for call in errors if (words := unnamed(call))]
+    found += [("unnamed", f"{_of(call)}: {words}") for call in errors if (words := unnamed(call) or _another_cause(call, seen))]
     if errors and _harmless(seen, bounds):
         found.append(("needless", f"{_of(errors[0])}: {_error(errors[0])}, in less than half a lease"))
     found += _late(seen, bounds, begun)
@@ -132,6 +132,15 @@ def unnamed(call: Call) -> str:
     if not call.code and call.kind not in SESSION:
         return f"an error without a code: {told}"
     return f"it does not name the cause: {told}" if INSIDE.search(call.text) else ""
+
+
+def _another_cause(call: Call, seen: Seen) -> str:
+    """An error that names what has not happened."""
+    anew = any(each.fault.role == "controller" and each.fault.ends_process for each in seen.injected)
+    anew |= any(death.name == "controller" for death in seen.deaths)
+    if call.code == "restart" and not anew:
+        return f"no controller was started anew: {_error(call)}"
+    return ""
 
 
 def leaks(before: Mapping[str, Usage], after: Mapping[str, Usage], slack: Usage = SLACK) -> list[str]:

@@ -78,7 +78,9 @@ class Run:
         chosen = self.chosen
         if chosen.schedule:
             path = Path(chosen.schedule)
-            found = parse(path.read_text() if "\n" not in chosen.schedule and path.exists() else chosen.schedule)
+            found = parse(
+                path.read_text() if "\n" not in chosen.schedule and path.exists() else chosen.schedule
+            )
             for _ in range(chosen.repeat):
                 yield from found
         else:
@@ -91,7 +93,12 @@ class Run:
             folder = self.folder / f"cluster-{self._clusters}"
             folder.mkdir()
             self._campaign = Campaign(
-                folder, self.shape, self.clients, slack=self.chosen.slack, devices=self.chosen.devices, tell=self.tell
+                folder,
+                self.shape,
+                self.clients,
+                slack=self.chosen.slack,
+                devices=self.chosen.devices,
+                tell=self.tell,
             )
             self._campaign.open()
         return self._campaign
@@ -103,7 +110,11 @@ class Run:
         self.played += faults
         verdict = campaign.round(faults)
         self.rounds.append(Round(faults, verdict))
-        times = [f"{name} {value:.1f} s" for name, value in (("error", verdict.to_error), ("resumed", verdict.to_resume)) if value]
+        times = [
+            f"{name} {value:.1f} s"
+            for name, value in (("error", verdict.to_error), ("resumed", verdict.to_resume))
+            if value
+        ]
         codes = [f"{count} x {code}" for code, count in verdict.codes.items()]
         self.tell(f"    {verdict.outcome}  {', '.join([*times, *codes])}")
         if not verdict.failed or verdict.outcome in self.chosen.forgive.split(","):
@@ -133,13 +144,20 @@ class Run:
                 self.close()
 
         found = shrink(whole, fails, 60 * self.chosen.shrink)
-        options = f"--islands {self.shape.islands} --hosts {self.shape.hosts} --lease {self.shape.lease:g} --roles {self.chosen.roles} --platform {self.shape.platform}"
-        print(f"the shortest that ends in {kind}:\npython -m tests.chaos {options} --schedule '{text(found)}'", flush=True)
+        shape = self.shape
+        options = f"--islands {shape.islands} --hosts {shape.hosts} --lease {shape.lease:g} --platform {shape.platform}"
+        print(
+            f"the shortest that ends in {kind}:\npython -m tests.chaos {options} --roles {self.chosen.roles} "
+            f"--schedule '{text(found).replace(chr(10), '; ')}'",
+            flush=True,
+        )
 
     def print_table(self) -> None:
         spent = time.monotonic() - self.begun
         faults = sum(len(each.faults) for each in self.rounds)
-        print(f"\nseed {self.chosen.seed}: {faults} faults in {spent / 60:.1f} minutes, {self.failed} rounds failed")
+        print(
+            f"\nseed {self.chosen.seed}: {faults} faults in {spent / 60:.1f} minutes, {self.failed} rounds failed"
+        )
         if self.rounds:
             print(table(self.rounds), flush=True)
 

@@ -1,4 +1,4 @@
-"""Rounds of faults on one cluster: wait until all is well, inject, wait until all is well again, judge; then the next."""
+"""Rounds of faults on one cluster: wait until all is well, inject, wait until all is well again, judge."""
 
 from __future__ import annotations
 
@@ -55,7 +55,12 @@ class Campaign:
         if quiet:
             raise NotStanding(f"before any fault: {quiet}")
         self.baseline = self.cluster.usages()
-        bad = [call for reader in self.cluster.readers.values() for call in reader.calls if call.end in ("wrong", "error")]
+        bad = [
+            call
+            for reader in self.cluster.readers.values()
+            for call in reader.calls
+            if call.end in ("wrong", "error")
+        ]
         if bad or any(death.wrong for death in self.cluster.deaths):
             raise NotStanding(f"before any fault: {bad} {self.cluster.deaths}")
         self.tell(
@@ -90,10 +95,14 @@ class Campaign:
             if call.ended is None or call.ended >= begun
         ]  # fmt: skip
         seen.deaths = cluster.deaths[deaths:]
-        gone = {death.pid for death in cluster.deaths} | {each.pid for each in injected if each.fault.ends_process}
+        gone = {death.pid for death in cluster.deaths} | {
+            each.pid for each in injected if each.fault.ends_process
+        }
         seen.gone = frozenset(gone)
         verdict = judge(seen, self.bounds)
-        self.baseline |= {name: now for name, now in seen.after.items() if leaks({name: self.baseline[name]}, {name: now})}
+        self.baseline |= {
+            name: now for name, now in seen.after.items() if leaks({name: self.baseline[name]}, {name: now})
+        }
         return verdict
 
     def _pass(self, injected: list[Injected], seconds: float) -> None:
@@ -111,11 +120,14 @@ class Campaign:
 
         def well() -> bool:
             now = time.monotonic()
-            if not all([settle(cluster, each) for each in injected]):
+            settled = [settle(cluster, each) for each in injected]
+            if not all(settled):
                 seen.waiting = "a process has not come back"
                 return False
             over = max(each.over or now for each in injected)
-            seen.waiting = standing(cluster.watch.status) or ("" if cluster.watch.at > over else "no status yet")
+            seen.waiting = standing(cluster.watch.status) or (
+                "" if cluster.watch.at > over else "no status yet"
+            )
             if seen.waiting:
                 steady.clear()
             else:

@@ -14,11 +14,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jax.sharding import PartitionSpec as P
+from jax.sharding import PartitionSpec
 
 import seaway as sw
 
@@ -27,7 +28,9 @@ from .journal import Writer
 LOOK = 0.05  # seconds
 ROLES = ("train", "puts", "retry", "transfer")
 PRIME = 65_537
-Steps = Iterator[tuple[str, Callable[[], bool]]]  # a call's name, and the call, which says whether its numbers are right
+LARGE = 1 << 26  # bytes
+P: Any = PartitionSpec
+Steps = Iterator[tuple[str, Callable[[], bool]]]  # a call's name, and the call: whether its numbers are right
 
 
 class Program:
@@ -37,7 +40,6 @@ class Program:
         self.folder, self.devices = folder, devices
         self.meshes = [sw.slice(mesh={"data": devices}, island=island, name=island) for island in islands]
         self.steps = [self.computation(mesh, lambda x: (x * 3 + x.sum()) % PRIME) for mesh in self.meshes]
-        self.compiled = 0
 
     @staticmethod
     def computation(mesh: Any, fn: Any) -> Any:
@@ -73,15 +75,14 @@ def train(program: Program, seed: int) -> Steps:
     for number in range(1, 10**9):
         yield "steps", steps
         if number % 8 == 3:
-            yield "compile", lambda: _compile(program, seed + number)
+            yield "compile", partial(_compile, program, seed + number)
         if number % 12 == 7:
             yield "save", lambda: _save(program, state[1], state[0], f"{seed}")
 
 
 def _compile(program: Program, seed: int) -> bool:
-    values = program.values(1024, seed)
-    program.compiled = seed % 1000
-    factor = program.compiled
+    """Of code that no host has yet."""
+    values, factor = program.values(1024, seed), seed % 1000
     compute = program.computation(program.meshes[0], lambda x: (x + factor + x.sum()) % PRIME)
     result = np.asarray(compute(program.put(values)))
     return np.array_equal(result, (values + factor + values.sum(dtype=np.int32)) % PRIME)
@@ -97,12 +98,15 @@ def _save(program: Program, array: Any, values: Any, name: str) -> bool:
 
 def puts(program: Program, seed: int) -> Steps:
     """Arrays there and back, of 32 KiB to 64 MiB."""
-    sizes = [1 << 15, 1 << 20, 1 << 15, 1 << 22, 1 << 15, 1 << 20, 1 << 15, 1 << 26]
+    sizes = [1 << 15, 1 << 20, 1 << 15, 1 << 22, 1 << 15, 1 << 20, 1 << 15, LARGE]
     for number in range(10**9):
         size = sizes[number % len(sizes)]
-        values = program.values(size // 4, seed + number)
-        name = "put 64MB" if size == 1 << 26 else "put"
-        yield name, lambda: np.array_equal(np.asarray(program.put(values)), values)
+        yield "put 64MB" if size == LARGE else "put", partial(_put, program, size // 4, seed + number)
+
+
+def _put(program: Program, count: int, seed: int) -> bool:
+    values = program.values(count, seed)
+    return np.array_equal(np.asarray(program.put(values)), values)
 
 
 def retry(program: Program, seed: int) -> Steps:
@@ -112,25 +116,27 @@ def retry(program: Program, seed: int) -> Steps:
     def chain(x: Any) -> Any:
         return program.steps[0](program.steps[0](program.steps[0](x)))
 
+    def checked(seed: int) -> bool:
+        values = program.values(4096, seed)
+        return np.array_equal(np.asarray(chain(values)), stepped(stepped(stepped(values))))
+
     for number in range(10**9):
-        values = program.values(4096, seed + number)
-        wanted = stepped(stepped(stepped(values)))
-        yield "chain", lambda: np.array_equal(np.asarray(chain(values)), wanted)
+        yield "chain", partial(checked, seed + number)
 
 
 def transfer(program: Program, seed: int) -> Steps:
     """From island to island and back."""
+
+    def there_and_back(seed: int) -> bool:
+        wanted = program.values(1 << 16, seed)
+        found = program.put(wanted)
+        for at in (1, 0, 1):
+            found = program.steps[at](program.put(found, at))
+            wanted = stepped(wanted)
+        return np.array_equal(np.asarray(found), wanted)
+
     for number in range(10**9):
-        values = program.values(1 << 16, seed + number)
-
-        def there_and_back() -> bool:
-            found, wanted = program.put(values), values
-            for at in (1, 0, 1):
-                found = program.steps[at](sw.put(found, devices=program.meshes[at], sharding=P("data")))
-                wanted = stepped(wanted)
-            return np.array_equal(np.asarray(found), wanted)
-
-        yield "transfer", there_and_back
+        yield "transfer", partial(there_and_back, seed + number)
 
 
 LOOPS: dict[str, Callable[[Program, int], Steps]] = {
@@ -152,7 +158,10 @@ class Client:
         """Until the session cannot go on. A connection is a call too, which ends as soon as it stands."""
         chosen = self.chosen
         with sw.connect(
-            f"grpc://{chosen.controller}", client=chosen.name, timeout=chosen.patience, patience=chosen.patience
+            f"grpc://{chosen.controller}",
+            client=chosen.name,
+            timeout=chosen.patience,
+            patience=chosen.patience,
         ) as session:
             self.journal.end("ok")
             while self.loop():

@@ -1,4 +1,4 @@
-"""Controller, agents and clients as docs/deployment.md starts them, each under a supervisor, on fixed ports of 127.0.0.1.
+"""Controller, agents and clients as docs/deployment.md starts them, each under a supervisor, on ports that stay.
 
 Clients and agents reach the controller through proxies, one each. Contents go straight from process to process.
 """
@@ -22,7 +22,9 @@ from .watching import Watch
 Named = tuple[str, tuple[int, ...]]  # a client's role, and the islands that it calls
 
 
-def clients_of(islands: int, roles: tuple[str, ...] = ("train", "puts", "retry", "transfer")) -> dict[str, Named]:
+def clients_of(
+    islands: int, roles: tuple[str, ...] = ("train", "puts", "retry", "transfer")
+) -> dict[str, Named]:
     found: dict[str, Named] = {}
     for role in roles:
         if role in ("train", "puts"):

@@ -1,4 +1,4 @@
-"""A fault of the schedule, carried out on the cluster: signals, proxies and limits, and their end after some seconds."""
+"""A fault of the schedule, carried out on the cluster: signals, proxies and limits, and their end in time."""
 
 from __future__ import annotations
 

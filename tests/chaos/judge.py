@@ -1,9 +1,9 @@
 """What a round of faults has shown, against the promises and the bounds. Pure: told what happened, it says what of that
 should not have.
 
-The bounds follow from the lease (`Bounds`): a fault is known after a lease at the latest; three seconds later each call
-that it ends has ended, with an error that names the cause; five seconds later the islands stand again. A process that is
-started again, or stood still, has the time until it runs besides, and what it took to start when nothing was wrong.
+The bounds follow from the lease (`Bounds`): a fault is known after a lease at the latest; three seconds later each
+call that it ends has ended, with an error that names the cause; five seconds later the islands stand again. A process
+that is started again, or stood still, has the time until it runs besides, and what it took to start in peace.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ CODES = {
     "code", "checkpoint", "unsupported", "user",
 }  # fmt: skip
 SESSION = {"Unreachable", "SessionClosed", "NotReady"}  # errors of ours without a code that name the cause
-INSIDE = re.compile(r"Gloo|Traceback|JaxRuntimeError|XlaRuntimeError|coordination_service|Connection closed by peer")
+INSIDE = re.compile(
+    r"Gloo|Traceback|JaxRuntimeError|XlaRuntimeError|coordination_service|Connection closed by peer"
+)
 SLACK = Usage(threads=24, fds=24, children=0, ports=0, rss=400)  # that a process may hold more than it did
-ODD = 4.0  # times the bounds: what has not ended then is held to hang
+ODD = 3.0  # times the bounds: what has not ended then is held to hang
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -103,10 +105,18 @@ def judge(seen: Seen, bounds: Bounds) -> Verdict:
          if not death.meant else f"{death.name} (pid {death.pid}), told to end, ended with {death.code}")
         for death in seen.deaths if death.wrong
     ]  # fmt: skip
-    found += [("spread", f"{_of(call)} is not on the island: {_error(call)}") for call in errors if _elsewhere(call, seen)]
+    found += [
+        ("spread", f"{_of(call)} is not on the island: {_error(call)}")
+        for call in errors
+        if _elsewhere(call, seen)
+    ]
     found += [("leak", words) for words in leaks(seen.before, seen.after)]
     found += [("leak", seen.quiet)] if seen.quiet else []
-    found += [("unnamed", f"{_of(call)}: {words}") for call in errors if (words := unnamed(call) or _another_cause(call, seen))]
+    found += [
+        ("unnamed", f"{_of(call)}: {words}")
+        for call in errors
+        if (words := unnamed(call) or _another_cause(call, seen))
+    ]
     if errors and _harmless(seen, bounds):
         found.append(("needless", f"{_of(errors[0])}: {_error(errors[0])}, in less than half a lease"))
     found += _late(seen, bounds, begun)
@@ -169,7 +179,12 @@ def _hangs(seen: Seen, begun: float) -> list[tuple[str, str]]:
             failing[words] = failing.get(words, 0) + 1
     most = sorted(failing.items(), key=lambda item: -item[1])[:4]
     told = "; ".join([*open_calls, *(f"{count} x {words}" for words, count in most)])
-    return [("hang", f"not over {seen.ended - begun:.1f} s after it began: {seen.waiting}. Calls: {told or 'none open'}")]
+    return [
+        (
+            "hang",
+            f"not over {seen.ended - begun:.1f} s after it began: {seen.waiting}. Calls: {told or 'none open'}",
+        )
+    ]
 
 
 def _elsewhere(call: Call, seen: Seen) -> bool:
@@ -185,12 +200,13 @@ def _harmless(seen: Seen, bounds: Bounds) -> bool:
 
 
 def _late(seen: Seen, bounds: Bounds, begun: float) -> list[tuple[str, str]]:
-    found = []
     error_by = bounds.error_by(seen.injected, seen.ended)
     stand_by = bounds.stand_by(seen.injected, seen.ended)
-    for call in seen.calls:
-        if call.begun <= begun and call.ended is not None and call.end == "error" and call.ended > error_by:
-            found.append(("late", f"{_of(call)}: told {call.ended - begun:.1f} s after, bound {error_by - begun:.1f} s"))
+    found = [
+        ("late", f"{_of(call)}: told {call.ended - begun:.1f} s after, bound {error_by - begun:.1f} s")
+        for call in seen.calls
+        if call.begun <= begun and call.ended is not None and call.end == "error" and call.ended > error_by
+    ]
     if seen.stood is not None and seen.stood > stand_by:
         found.append(("late", f"all stands {seen.stood - begun:.1f} s after, bound {stand_by - begun:.1f} s"))
     return found

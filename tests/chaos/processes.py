@@ -20,6 +20,10 @@ from backend.children import environment
 
 SOON = 0.3  # seconds until a process is started again that ended by itself
 TAIL = 3000
+ENVIRONMENT = {
+    "PYTHONWARNINGS": "ignore",
+    "PYTHONFAULTHANDLER": "1",
+}  # where threads stand when it is aborted
 # What a process does first: the kernel is to kill it when we end, even by SIGKILL (PR_SET_PDEATHSIG); then it becomes
 # what it is to be. It cannot be said between fork and exec, where gRPC's threads are in the way.
 BOUND = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
@@ -76,8 +80,8 @@ class Process:
         self.stopped, self._meant, self._policy, self._again = False, 0, Policy(), None
         with self.log.open("ab") as said:
             self._popen = subprocess.Popen(
-                [sys.executable, "-ISc", BOUND, sys.executable, "-m", *self._words(self.port)], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-                env=environment({"PYTHONWARNINGS": "ignore", "PYTHONFAULTHANDLER": "1"} | self._env),
+                [sys.executable, "-ISc", BOUND, sys.executable, "-m", *self._words(self.port)],
+                stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment(ENVIRONMENT | self._env),
                 start_new_session=True,
             )  # fmt: skip
         self.starts.append(time.monotonic())

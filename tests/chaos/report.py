@@ -24,10 +24,13 @@ def table(rounds: Sequence[Round]) -> str:
     if len(names) > 1:
         rows.append(_row("all", list(rounds)))
     widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
-    return "\n".join(
-        "  ".join(word.ljust(width) if not at else word.rjust(width) for at, (word, width) in enumerate(zip(row, widths, strict=True)))
-        for row in rows
-    )  # fmt: skip
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    words = [row[0].ljust(widths[0])]
+    words += [word.rjust(width) for word, width in zip(row[1:], widths[1:], strict=True)]
+    return "  ".join(words).rstrip()
 
 
 def _row(name: str, rounds: Sequence[Round]) -> list[str]:

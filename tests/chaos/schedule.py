@@ -61,7 +61,13 @@ class Fault(msgspec.Struct, frozen=True):
 
     def line(self) -> str:
         words = [self.kind, self.target]
-        for name, default in (("lasts", 0.0), ("restart", 0.0), ("port", "same"), ("moment", ""), ("gap", None)):
+        for name, default in (
+            ("lasts", 0.0),
+            ("restart", 0.0),
+            ("port", "same"),
+            ("moment", ""),
+            ("gap", None),
+        ):
             if (value := getattr(self, name)) != default:
                 words.append(f"{name}={value}")
         return " ".join(words)
@@ -101,7 +107,9 @@ def _fault(words: list[str], line: str) -> Fault:
         elif (name == "port" and value in ("same", "other")) or (name == "moment" and value in MOMENTS):
             options[name] = value
         else:
-            raise ValueError(f"{line!r}: {word!r} is none of lasts=, restart=, gap=, port=same|other, moment=...")
+            raise ValueError(
+                f"{line!r}: {word!r} is none of lasts=, restart=, gap=, port=same|other, moment=..."
+            )
     return Fault(kind, target, **options)  # type: ignore[arg-type]
 
 

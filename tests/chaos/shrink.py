@@ -1,4 +1,4 @@
-"""The shortest part of a schedule that still fails: faults are left out, halves first, as long as it fails as it did."""
+"""The shortest part of a schedule that still fails: faults are left out, halves first, as long as it still does."""
 
 from __future__ import annotations
 

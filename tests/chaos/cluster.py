@@ -105,6 +105,7 @@ class Cluster:
             "--journal", str(self.folder / f"client-{name}.jsonl"), "--pause", str(self.pause_file),
             "--islands", ",".join(f"i{island}" for island in islands), "--folder", str(self.folder / "saved"),
             "--devices", str(self.shape.hosts * self.devices), "--patience", str(self.patience),
+            *(["--timed"] if self.shape.platform == "timed" else []),
         ]  # fmt: skip
 
     def coordination(self, island: int) -> int:

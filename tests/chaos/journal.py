@@ -62,6 +62,9 @@ class Writer:
     def paused(self) -> None:
         self._write(Line(time.monotonic(), self._pid, 0, end="paused"))
 
+    def close(self) -> None:
+        self._file.close()
+
     def _write(self, line: Line) -> None:
         self._file.write(msgspec.json.encode(line) + b"\n")
 

@@ -187,7 +187,7 @@ def _options() -> argparse.ArgumentParser:
     add("--islands", type=int, default=2)
     add("--devices", type=int, default=2, help="of each host")
     add("--lease", type=float, default=3.0, help="seconds")
-    add("--roles", default="train,puts,retry,transfer", help="what clients do")
+    add("--roles", default="train,puts,retry,transfer", help="what clients do; also: small")
     add("--slack", type=float, default=1.0, help="all bounds are multiplied by it")
     add("--forgive", default="", help="outcomes that are told and fail nothing, as leak,late")
     add("--go-on", action="store_true", help="after a failure, on another cluster")

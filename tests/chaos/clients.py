@@ -26,7 +26,6 @@ import seaway as sw
 from .journal import Writer
 
 LOOK = 0.05  # seconds
-ROLES = ("train", "puts", "retry", "transfer")
 PRIME = 65_537
 LARGE = 1 << 26  # bytes
 P: Any = PartitionSpec
@@ -114,6 +113,18 @@ def _put(program: Program, count: int, seed: int) -> bool:
     return program.same(program.put(values), values)
 
 
+def small(program: Program, seed: int) -> Steps:
+    """Puts that nobody reads, one right after another: whatever happens, it happens in one of their many phases."""
+    values = program.values(8192, seed)
+
+    def put() -> bool:
+        program.put(values).block_until_ready()
+        return True
+
+    for _ in range(10**9):
+        yield "put small", put
+
+
 def retry(program: Program, seed: int) -> Steps:
     """A chain of steps that is submitted again; it may fail all the same."""
 
@@ -145,7 +156,7 @@ def transfer(program: Program, seed: int) -> Steps:
 
 
 LOOPS: dict[str, Callable[[Program, int], Steps]] = {
-    "train": train, "puts": puts, "retry": retry, "transfer": transfer
+    "train": train, "puts": puts, "small": small, "retry": retry, "transfer": transfer
 }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ def clients_of(
 ) -> dict[str, Named]:
     found: dict[str, Named] = {}
     for role in roles:
-        if role in ("train", "puts"):
+        if role in ("train", "puts", "small"):
             found |= {f"{role}-{island}": (role, (island,)) for island in range(islands)}
         elif role == "retry":
             found["retry-0"] = (role, (0,))

@@ -64,15 +64,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         print(f"coordination: --bind {chosen.bind}: {error}", file=sys.stderr)
         return 2
-    service = serve(f"{address}:{port}", chosen.members)
+    service = serve(f"{address}:{port}", chosen.members)  # noqa: F841 - it serves as long as somebody holds it
     held.close()
     print(port, flush=True)
     ended = threading.Event()
     threading.Thread(target=_wait_for_parent, args=(ended,), daemon=True).start()
     with suppress(KeyboardInterrupt):  # a terminal's Ctrl-C reaches the whole family; who started us ends us
         ended.wait()
-    del service
-    os._exit(0)  # its threads may still wait for members that will never answer
+    os._exit(
+        0
+    )  # at once, with `service` as it is: one that shuts down in order tells its members, and JAX aborts them
 
 
 def _wait_for_parent(ended: threading.Event) -> None:

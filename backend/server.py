@@ -174,6 +174,8 @@ class Server:
         match effect:
             case e.FormWorld():
                 self.node.loop.call_soon_threadsafe(self.node.task, self.worlds.form(effect))
+            case e.DropWorlds():
+                self.node.loop.call_soon_threadsafe(self.worlds.drop, effect)
             case e.Tell(text):
                 self._tell(logging.INFO, text)
             case e.PolicyReplaced():

@@ -1,7 +1,7 @@
 """The collective worlds of islands: a coordination process for each epoch, so that nobody's death takes others along.
 
-The service of an old epoch stays until the next but one has formed: its members may still be leaving it. One that dies
-before its time takes nobody along, but nobody can join its world any more: core is told, and forms the next.
+The service of an old epoch stays until all members are in a newer one: before that they may still be leaving it. One
+that dies before its time takes nobody along, but nobody can join its world any more: core is told, and forms the next.
 Neighbours: `server`, which hears FormWorld; `coordination`, the process; `children`.
 """
 
@@ -11,6 +11,7 @@ import asyncio
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from core import effects as e
 from core import spans
@@ -19,6 +20,7 @@ from core.messages import Blame
 from .children import Child, Children
 
 PATIENCE = 30.0  # seconds for the service to say its port
+KEPT = 3  # services of one island: of epochs that follow fast on each other, the last
 PAUSE = 1.0  # seconds after a world that did not form: what keeps it from that may keep on
 
 
@@ -36,7 +38,7 @@ class Worlds:
     ) -> None:  # fmt: skip
         self._children, self._bind, self._collective = children, bind, collective
         self._announce, self._post = announce, post
-        self._services: dict[int, list[Child]] = {}
+        self._services: dict[int, dict[int, Child]] = {}  # island -> epoch -> its service
 
     async def form(self, command: e.FormWorld) -> None:
         island, epoch = command.island, command.epoch
@@ -56,10 +58,10 @@ class Worlds:
     def _serve(self, command: e.FormWorld, name: str, members: int) -> str:
         arguments = ["--members", str(members), "--bind", self._bind]
         child = self._children.start(name, "backend.coordination", arguments, stdout=subprocess.PIPE)
-        services = self._services.setdefault(command.island, [])
-        services.append(child)
-        while len(services) > 2:
-            self._children.end(services.pop(0))
+        services = self._services.setdefault(command.island, {})
+        services[command.epoch] = child
+        for epoch in sorted(services)[:-KEPT]:
+            self._children.end(services.pop(epoch))
         assert child.process.stdout is not None
         line = child.process.stdout.readline().strip()
         if not line.isdigit():
@@ -69,14 +71,22 @@ class Worlds:
         threading.Thread(target=self._watch, args=(child, command), name=name, daemon=True).start()
         return f"{self._bind}:{int(line)}"
 
+    def drop(self, command: e.DropWorlds) -> None:
+        """In the loop."""
+        services = self._services.get(command.island, {})
+        for child in [services.pop(epoch) for epoch in sorted(services) if epoch < command.epoch]:
+            threading.Thread(target=self._children.end, args=(child,), name="drop", daemon=True).start()
+
     def _watch(self, child: Child, command: e.FormWorld) -> None:
         """It says nothing more; so what it speaks through closes when it ends."""
         assert child.process.stdout is not None
-        child.process.stdout.read()
+        with suppress(ValueError):  # it is being ended, and closed
+            child.process.stdout.read()
         if not child.ended:
             reason = f"its coordination process has died. {child.tail()}".strip()
+            self._children.end(child)
             self._post(e.WorldFailed(command.island, command.epoch, Blame("world", reason)))
 
     @property
     def running(self) -> int:
-        return sum(child.alive for services in self._services.values() for child in services)
+        return sum(child.alive for services in self._services.values() for child in services.values())

@@ -16,6 +16,7 @@ from typing import Any
 from .client import Client
 from .dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from .effects import (
+    BuffersReady,
     Called,
     CallRefused,
     Came,
@@ -30,6 +31,7 @@ from .effects import (
     PutWanted,
     Received,
     Send,
+    Sent,
 )
 from .executor.pieces import from_client, hosts_of, to_client
 from .messages import Blame
@@ -39,7 +41,7 @@ from .transfer import CHUNK, POOL, Transfer
 
 DATA = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
 # What concerns our share of the data plane; all else goes to the user as it is.
-CONTENTS = frozenset((PutWanted, GetComing, CallRefused, Received))
+CONTENTS = frozenset((PutWanted, GetComing, CallRefused, Received, BuffersReady))
 
 
 class ClientSide:
@@ -52,6 +54,8 @@ class ClientSide:
         self._number = 0
         self._transfer: Transfer | None = None  # made when the controller has given us a number
         self._gets: dict[int, int] = {}  # transfer -> request, while it comes
+        self._puts: dict[int, int] = {}  # transfer -> buffer, while it goes
+        self._hosts_met: dict[int, None] = {}  # hosts that know us, by the number that we have
         self._said: deque[Effect] = deque()
 
     def handle(self, event: Effect, now: int) -> list[Effect]:
@@ -60,12 +64,14 @@ class ClientSide:
                 self._to_transfer(Came(end_of(event.peer), event.message), now)
         elif isinstance(event, Disconnected):
             if event.peer != CONTROLLER:
-                self._to_transfer(Disconnected(end_of(event.peer), event.reason), now)
+                self._to_transfer(Disconnected(end_of(event.peer), event.reason, event.anew), now)
             self._said += self.client.handle(event, now)
             if event.peer == CONTROLLER:
                 self._drop_gets(now)
         else:
             self._said += self.client.handle(event, now)
+        if self._number not in (0, self.client.number):
+            self._renumbered()
         out: list[Effect] = []
         while self._said:
             effect = self._said.popleft()
@@ -90,7 +96,13 @@ class ClientSide:
                     for host in hosts_of(layout.place, self._hosts)
                     for _, piece, nbytes in from_client(layout, self._number, host, self._hosts)
                 )
+                self._give_up_puts((buffer,), Blame("restart", "it is put again"), now)
+                self._puts[transfer] = buffer
                 self._to_transfer(OpenSend(transfer, buffer, pieces, None, (), layout), now, show=True)
+            case BuffersReady(buffers=buffers, blame=blame) if blame is not None and self._puts:
+                self._give_up_puts(buffers, blame, now)
+            case CallRefused(what="put", name=buffer, blame=blame):
+                self._give_up_puts((buffer,), blame, now)
             case GetComing(request=request, transfer=transfer, layout=layout):
                 self._numbered()
                 self._gets[transfer] = request
@@ -125,11 +137,25 @@ class ClientSide:
         for transfer in list(self._gets):
             self._to_transfer(DropTransfer(transfer, blame, ()), now)
 
+    def _give_up_puts(self, buffers: tuple[int, ...], blame: Blame, now: int) -> None:
+        """The controller has said that they failed, so no host wants the rest of their contents."""
+        for transfer in [transfer for transfer, buffer in self._puts.items() if buffer in buffers]:
+            self._to_transfer(DropTransfer(transfer, blame, ()), now)
+
     def _numbered(self) -> None:
         """The first transfer since we were given this number."""
-        if self._transfer is None or self._number != self.client.number:
+        if self._transfer is None:
             self._number = self.client.number
             self._transfer = Transfer(-self._number, self._pool, self._chunk)
+
+    def _renumbered(self) -> None:
+        """The session is another one. Hosts know us by the number of the old one: what goes on the links to them would
+        be taken for its own, so these end, and the next word begins others."""
+        if self._transfer is not None:
+            self._said += self._transfer.end()
+        self._said += [Close(host, "this client has another number now") for host in self._hosts_met]
+        self._transfer, self._number = None, 0
+        self._hosts_met, self._puts = {}, {}
 
     def _to_transfer(self, event: Effect, now: int, show: bool = False) -> None:
         if show:
@@ -139,6 +165,9 @@ class ClientSide:
         for effect in self._transfer.handle(event, now):
             if isinstance(effect, Send):
                 effect = Send(tuple(map(peer_of, effect.peers)), effect.message, effect.causes)
+                self._hosts_met.update(dict.fromkeys(effect.peers))
+            elif isinstance(effect, Sent):
+                self._puts.pop(effect.transfer, None)
             elif isinstance(effect, Close):
                 effect = Close(peer_of(effect.peer), effect.reason)
             self._said.append(effect)

@@ -292,6 +292,13 @@ class FormWorld(Effect, frozen=True):
     members: tuple[tuple[int, int], ...]  # spans of hosts
 
 
+class DropWorlds(Effect, frozen=True):
+    """Every member of this epoch is in its world now: nobody needs what was set up for those before it."""
+
+    island: int
+    epoch: int
+
+
 class WorldUp(Effect, frozen=True):
     island: int
     epoch: int
@@ -405,10 +412,11 @@ class Connected(Effect, frozen=True):
 
 
 class Disconnected(Effect, frozen=True):
-    """The connection is gone for good: its lease has run out, or the peer closed it."""
+    """The link is gone for good: its lease has run out, or the peer closed it, or has begun another."""
 
     peer: int
     reason: str = ""
+    anew: bool = False  # another link with it begins at once
 
 
 class Came(Effect, frozen=True):

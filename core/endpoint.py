@@ -153,7 +153,7 @@ class Endpoint:
             case Wakeup():
                 self._wakeup(now)
             case Elsewhere():
-                self._end(event.peer, "it began anew elsewhere", now)
+                self._end(event.peer, "it began anew elsewhere", now, anew=True)
             case Malformed():
                 self._end(event.peer, event.reason, now)
             case _:
@@ -233,10 +233,9 @@ class Endpoint:
             return
         anew = peer.theirs not in (0, hello.mine)
         if anew:
-            # First the machine is told, then the new link begins: what it still says is for the old one,
-            # and lost.
+            # The machine is told first. What it says to that is for the new link.
             del self._peers[number]
-            self._events.append(Disconnected(number, "it began anew"))
+            self._events.append(Disconnected(number, "it began anew", True))
             self._run(now)
             peer = self._peers.get(number) or self._begin(number, now)
             peer.up = True
@@ -260,11 +259,11 @@ class Endpoint:
             self._out.append(Dial(number))
         return peer
 
-    def _end(self, number: int, reason: str, now: int) -> None:
+    def _end(self, number: int, reason: str, now: int, anew: bool = False) -> None:
         """This link will never work again."""
         if number in self._peers:
             self._drop(number, reason)
-            self._events.append(Disconnected(number, reason))
+            self._events.append(Disconnected(number, reason, anew))
             if number in self._homes:
                 self._begin(number, now)
 

@@ -135,16 +135,28 @@ class Host:
         """To a controller, this or another: it may know nothing of this host, so say all that it may need."""
         if event.peer == CONTROLLER:
             self._cut_off = False
-            self._said.append(Send((CONTROLLER,), self.executor.describe()))
+            self._present()
             if self._leaving is not None:
                 self._said.append(Send((CONTROLLER,), Leave(self.host, self._leaving)))
+
+    def _present(self) -> None:
+        """Say what is here. What it does not name, a new controller would never hear of: so until the seat that answers
+        it, no more orders are taken. One who knows of them sends them again behind that seat."""
+        self.relay.inlet.hold()
+        self._said.append(Send((CONTROLLER,), self.executor.describe()))
 
     def _disconnected(self, event: Disconnected, now: int) -> None:
         if event.peer == CONTROLLER:
             self._cut_off = True
         else:
-            self.relay.child_lost(event.peer)
-            self._to_transfer(Disconnected(end_of(event.peer), event.reason), now)
+            if event.anew and self.relay.beside(event.peer):
+                # What went up or down the old link may be lost, and the peer may be another process, which does not
+                # know: so the controller is asked to seat the island again, after which all that is not settled is
+                # said again. The path itself is good, for there is a new link.
+                self._present()
+            else:
+                self.relay.child_lost(event.peer)
+            self._to_transfer(Disconnected(end_of(event.peer), event.reason, event.anew), now)
 
     def _leave(self, event: LeaveRequested, now: int) -> None:
         self._leaving = event.reason

@@ -120,11 +120,17 @@ class Receiving:
             return [Close(peer, f"{peer} sends bytes of transfer {word.transfer}, which granted none")]
         return self._early.keep(peer, word.transfer, word)
 
-    def lost(self, peer: int, blame: Blame) -> Outcome:
+    def lost(self, peer: int, blame: Blame, anew: bool) -> Outcome:
+        """What it has not landed will not come; but from one who is there anew, and had not said a word before, it may:
+        what it was granted is said again."""
         self._early.forget(peer)
         effects: Outcome = []
         for transfer, incoming in list(self._open.items()):
-            if peer in incoming.ins:
+            entry = incoming.ins.get(peer)
+            if entry is not None and anew and not entry.lane.ready:
+                if entry.granted:
+                    effects.append(self._send(peer, Grant(transfer, peer, self._me, entry.lane.out)))
+            elif entry is not None:
                 effects += self._end(transfer, incoming, peer, blame)
                 effects += self._settle(transfer, incoming)
         return effects + self._grants()

@@ -215,6 +215,11 @@ class Relay:
             self._take(peer, report, now)
         return []
 
+    def beside(self, host: int) -> bool:
+        """Whether this host is above us in the tree, or right below."""
+        seat = self.inlet.place
+        return seat is not None and (host == seat.parent or host in self._children)
+
     def child_lost(self, host: int) -> None:
         """Its lease has run out."""
         self._early.pop(host, None)

@@ -9,9 +9,10 @@ which.
 from __future__ import annotations
 
 from .dataplane import Chunk, Grant, Landed, Offer, Spoilt
-from .early import Early, Over
+from .early import REMEMBERED, Early, Over
 from .effects import Close, DropTransfer, Effect, OpenSend, Send, Sent
 from .errors import Illegal
+from .messages import Blame
 
 Outcome = list[Effect]
 
@@ -41,6 +42,9 @@ class Sending:
         self._through: dict[int, set[int]] = {}  # transfer that is open -> receivers that have landed it
         self._early: Early[Grant | Landed] = Early(limit)
         self._over = Over()
+        self._cut_off: dict[
+            tuple[int, int], Blame
+        ] = {}  # (transfer, receiver) given up with the link between them
 
     def open(self, said: OpenSend) -> Outcome:
         transfer = said.transfer
@@ -67,12 +71,13 @@ class Sending:
         spoke = {receiver for receiver, _ in heard}
         for receiver, out in outs.items():
             if receiver not in spoke:
-                offer = Offer(transfer, self._me, receiver, tuple(out.pieces))
-                effects.append(self._send(receiver, offer))
+                effects.append(self._offer(transfer, receiver, out))
         return effects + self._end_if_landed(transfer)
 
     def came(self, peer: int, word: Grant | Landed) -> Outcome:
         if word.transfer not in self._open:
+            if isinstance(word, Grant) and (word.transfer, peer) in self._cut_off:
+                return [self._spoilt(word.transfer, peer)]
             if self._over.knows(word.transfer):
                 return []
             return self._early.keep(peer, word.transfer, word)
@@ -83,6 +88,8 @@ class Sending:
     def _grant(self, peer: int, word: Grant) -> Outcome:
         outs = self._open[word.transfer]
         out = outs.get(peer)
+        if out is None and (word.transfer, peer) in self._cut_off:
+            return [self._spoilt(word.transfer, peer)]
         if out is None:
             return [
                 Close(peer, f"transfer {word.transfer} has nothing for {peer}, which grants credits for it")
@@ -115,7 +122,8 @@ class Sending:
         """Also one that has not got all: it does not want the rest. It says so again if our Offer was on its way
         when it let go."""
         through = self._through.setdefault(word.transfer, set())
-        if self._open[word.transfer].pop(peer, None) is None and peer not in through:
+        known = peer in through or (word.transfer, peer) in self._cut_off
+        if self._open[word.transfer].pop(peer, None) is None and not known:
             return [Close(peer, f"{peer} has landed transfer {word.transfer}, which had nothing for it")]
         through.add(peer)
         return []
@@ -143,14 +151,33 @@ class Sending:
         ]
         return [*effects, Sent(said.transfer)]
 
-    def lost(self, peer: int) -> Outcome:
-        """Nobody is there to land anything."""
+    def lost(self, peer: int, blame: Blame, anew: bool) -> Outcome:
+        """Nobody is there to land anything; but for one who is there anew, and had not granted anything before."""
         self._early.forget(peer)
         effects: Outcome = []
         for transfer in [transfer for transfer, outs in self._open.items() if peer in outs]:
+            out = self._open[transfer][peer]
+            if anew and out.granted < 0:
+                effects.append(self._offer(transfer, peer, out))
+                continue
             del self._open[transfer][peer]
+            self._cut_off[transfer, peer] = blame
+            if len(self._cut_off) > REMEMBERED:
+                del self._cut_off[next(iter(self._cut_off))]
             effects += self._end_if_landed(transfer)
         return effects
+
+    def end(self) -> Outcome:
+        """Whatever is open ends; nobody is told."""
+        ended: Outcome = [Sent(transfer) for transfer in self._open]
+        self._open.clear()
+        return ended
+
+    def _offer(self, transfer: int, receiver: int, out: Out) -> Send:
+        return self._send(receiver, Offer(transfer, self._me, receiver, tuple(out.pieces)))
+
+    def _spoilt(self, transfer: int, receiver: int) -> Send:
+        return self._send(receiver, Spoilt(transfer, self._me, receiver, self._cut_off[transfer, receiver]))
 
     def _send(self, receiver: int, message: Chunk | Offer | Spoilt) -> Send:
         return Send((receiver,), message)

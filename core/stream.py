@@ -158,6 +158,11 @@ class Inlet:
         self.place: Seat | None = None
         self.seen = -1  # all that was for this host has come up to this number: what Seated and Join say
         self.last = -1  # the fence: nothing up to this number is taken any more
+        self._held = False  # until the next seat
+
+    def hold(self) -> None:
+        """The host has said what it has. What came by the old path now would not be in that."""
+        self._held = True
 
     def seat(self, seat: Seat) -> int:
         """Take this seat; what older paths still hold is refused from now on. Returns what to say in Seated.
@@ -168,6 +173,7 @@ class Inlet:
             self.seen = seat.last
         self.place = seat
         self.last = seat.last
+        self._held = False
         return self.seen
 
     def refuses(self, message: Ordered) -> str:
@@ -183,5 +189,7 @@ class Inlet:
             return f"message {message.number} came by tree {message.tree}, the path now is tree {seat.tree}"
         if message.number <= self.last:
             return f"message {message.number} is not above {self.last}"
+        if self._held:
+            return f"message {message.number} came while this host waits for another seat"
         self.last = self.seen = message.number
         return ""

@@ -10,7 +10,8 @@ on credit.
 A sender whose contents exist before it is granted anything says so (`Offer`): a sparse one always, for
 nobody knows its pieces before. One whose source is poisoned says `Spoilt` instead. Every half that was
 opened ends exactly once, with `Received` or `Sent`, whether it is complete, spoilt, dropped, or its peer is
-lost.
+lost. A sender that has given a receiver up, because their link was lost, says `Spoilt` if that one
+grants it credits later: so neither end waits for the other for ever.
 
 Who gets credits when, and why that cannot deadlock, is `credits`; the two halves are `sending` and
 `receiving`. Ends are named as the messages name them: a host by its number, client c by -c. A peer's word
@@ -66,7 +67,7 @@ class Transfer:
             case DropTransfer():
                 return self._sending.drop(event) + self._receiving.drop(event)
             case Disconnected():
-                return self._lost(event.peer, event.reason)
+                return self._lost(event)
             case Wakeup():
                 return []
             case _:
@@ -74,6 +75,10 @@ class Transfer:
 
     def next_wakeup(self) -> int | None:
         return None
+
+    def end(self) -> list[Effect]:
+        """Whatever is still sent ends: there is nobody any more who could land it."""
+        return self._sending.end()
 
     def _came(self, peer: int, word: Any) -> list[Effect]:
         if isinstance(word, Grant | Landed):
@@ -88,9 +93,13 @@ class Transfer:
             Close(peer, f"{peer} speaks for others: {type(word).__name__} {word.sender} -> {word.receiver}")
         ]
 
-    def _lost(self, peer: int, reason: str) -> list[Effect]:
+    def _lost(self, event: Disconnected) -> list[Effect]:
+        """The link to a peer. Where it begins anew, a half whose peer had not said a word yet goes on with the new
+        link: it may have been opened for the process that has begun anew, before this end heard of that. If it was
+        for the old one, the controller has it dropped."""
+        peer, reason = event.peer, event.reason
         if peer >= 0:
             blame = Blame("host-lost", reason or "its connection is lost", host=peer)
         else:
             blame = Blame("client-lost", reason or f"client {-peer} is gone")
-        return self._sending.lost(peer) + self._receiving.lost(peer, blame)
+        return self._sending.lost(peer, blame, event.anew) + self._receiving.lost(peer, blame, event.anew)

@@ -185,16 +185,20 @@ class ControllerProcess(Process):
                             at = self.send(peer, message, at)
                 case e.FormWorld(island=island, epoch=epoch):
                     sim.clock.at(sim.now + sim.times.form, self._formed, island, epoch)
-                case e.Tell(text=text):
-                    sim.tell(text)
-                case e.PolicyReplaced():
-                    sim.replaced.append((sim.now, effect))
-                    sim.tell(effect.text)
+                case e.DropWorlds():
+                    pass  # a world that is set up costs nothing here
+                case e.Tell() | e.PolicyReplaced():
+                    self._tell(effect)
                 case e.Close(peer=peer, reason=reason):
                     sim.trouble.close(sim.process_of(peer), reason)
                 case _:
                     raise NotImplementedError(effect)
         return at
+
+    def _tell(self, effect: e.Tell | e.PolicyReplaced) -> None:
+        if isinstance(effect, e.PolicyReplaced):
+            self.sim.replaced.append((self.sim.now, effect))
+        self.sim.tell(effect.text)
 
     def _see_numbers(self, client: int, message: m.Opened | m.Notes) -> None:
         for note in message.notes if isinstance(message, m.Notes) else (message,):

@@ -215,15 +215,16 @@ class Checkpoints:
                 if job is not None:
                     job.given_up = True
 
-    def leave(self) -> bool:
-        """The world ends, and with it all arrays on devices: what is not copied by now is not saved. Whether one of
-        them is stuck."""
+    def leave(self) -> list[Any]:
+        """The world ends, and with it all arrays on devices: what is not copied by now is not saved. Returns those
+        that are stuck."""
         with self._changed:
             for job in self._jobs.values():
                 if job.arrays:
                     job.given_up = True
                     job.blame = job.blame or Blame("lost", "its world ended before it was saved")
-            return not self._changed.wait_for(lambda: not self._held, LET_GO)
+            self._changed.wait_for(lambda: not self._held, LET_GO)
+            return [All(job.arrays) for job in self._jobs.values() if job.held]
 
     # --- a thread of its own ------------------------------------------------------------------------------------
 

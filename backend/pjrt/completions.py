@@ -110,8 +110,8 @@ class Completions:
                 self._start()
             self._lock.notify_all()
 
-    def clear(self) -> bool:
-        """The world has ended: what has not come of it will not. Whether something is stuck in it."""
+    def clear(self) -> list[Any]:
+        """The world has ended: what has not come of it will not. Returns tokens of what is stuck in it."""
         with self._lock:
             if self._head is not None:
                 self._leave_behind(self._head)
@@ -121,7 +121,7 @@ class Completions:
             left, self._left = self._left, []
             self._abandoned.clear()
             self._lock.notify_all()
-        return any(not is_there(flight.token) for flight in left)
+        return [flight.token for flight in left if not is_there(flight.token)]
 
     @property
     def outstanding(self) -> int:

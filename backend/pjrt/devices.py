@@ -193,11 +193,14 @@ class PjrtDevices:
 
     def _change(self, world: World) -> bool:
         """To another world, with all that is still worth something."""
-        stuck = self._completions.clear()
-        stuck = self._checkpoints.leave() or stuck
+        stuck = self._completions.clear() + self._checkpoints.leave()
         self._store.to_host()
         self._codes.void()
-        self._world.leave(stuck)
+        if not self._world.leave(stuck):
+            self._fail(
+                RuntimeError("too many worlds are left behind with gangs that do not end; it begins anew")
+            )
+            return False
         if self._wanted > world.epoch:
             return False
         try:

@@ -13,7 +13,8 @@ import gc
 import importlib
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -31,6 +32,7 @@ from .shield import FOREVER_S, Shield
 log = logging.getLogger("seaway.pjrt")
 Device = Any  # jax.Device, which has no types
 
+LEFT = {"worlds": 4, "meetings": 50}  # that something is stuck in, until the process had better begin anew
 JOIN_S = 120  # until all members have come
 LEAVE_S = 2
 
@@ -56,7 +58,7 @@ class Membership:
         self._here: dict[Place, tuple[int, ...]] = {}
         self._shield: Shield | None = None  # of the collective world of which this process is a member
         self._meeting: _Meeting | None = None
-        self._left: list[Any] = []  # backends that something may still be stuck in
+        self._left = dict.fromkeys(LEFT, 0)  # what something is still stuck in
 
     # --- who we are -----------------------------------------------------------------------------------------
 
@@ -74,23 +76,40 @@ class Membership:
         """Whether nothing has to be given up for this world."""
         return not world.address and self._shield is None
 
-    def leave(self, stuck: bool) -> None:
-        """Give up the backend. Nobody else may keep an array of it. `stuck`: something still runs on it, perhaps for
-        ever, so it is left behind: to take it down would wait."""
+    def leave(self, stuck: Sequence[Any]) -> bool:
+        """Give up the backend. Nobody else may keep an array of it. `stuck`: arrays that something still makes on it,
+        so it is left behind until they are there: to take it down would wait for them. False: too many are left."""
         self.ready = False
         self.generation += 1
-        backends = list({id(each.client): each.client for each in self.devices.values()}.values())
         if stuck:
-            self._left += backends
-        del backends
+            backends = list({id(each.client): each.client for each in self.devices.values()}.values())
+            self._leave_behind("worlds", _until_there, list(stuck), backends)
+            del backends
         self.devices, self._numbers, self._shardings = {}, {}, {}
         if self._shield is not None:
             if _disconnect():
                 self._shield.close()
+            elif self._meeting is not None:
+                self._leave_behind("meetings", self._meeting.over.wait)
             self._shield = self._meeting = None
         jax.clear_caches()  # type: ignore[no-untyped-call]
         clear_backends()  # type: ignore[no-untyped-call]
         gc.collect()
+        return all(self._left[kind] < most for kind, most in LEFT.items())
+
+    def _leave_behind(self, kind: str, wait: Callable[..., object], *arguments: Any) -> None:
+        """What it needs lives until then, and no longer: each backend has some 130 threads."""
+
+        def run(*given: Any) -> None:
+            wait(*given)
+            del given
+            with self.lock:
+                self._left[kind] -= 1
+            gc.collect()
+
+        with self.lock:
+            self._left[kind] += 1
+        threading.Thread(target=run, args=arguments, name="left behind", daemon=True).start()
 
     def join(self, world: World) -> None:
         """Blocks until all members have. Raises TimeoutError if they do not come, Overtaken after `interrupt`."""
@@ -204,6 +223,15 @@ def _paired(numbers: Sequence[int], devices: Sequence[Device], host: int) -> dic
     return dict(zip(numbers, devices, strict=True))
 
 
+def _until_there(arrays: list[Any], backends: list[Any]) -> None:
+    """Lets go of both as soon as nothing runs on the backends any more."""
+    while arrays:
+        with suppress(Exception):  # that it failed is no news: its world is over
+            arrays[-1].block_until_ready()
+        arrays.pop()
+    backends.clear()
+
+
 # --- JAX's inside ---------------------------------------------------------------------------------------------
 
 
@@ -221,6 +249,7 @@ class _Meeting:
         self._client: Any = None
         self._error: Exception | None = None
         self._left = False
+        self.over = threading.Event()  # the thread has ended
         threading.Thread(target=self._connect, name="meeting", daemon=True).start()
 
     def wait(self) -> None:
@@ -243,6 +272,12 @@ class _Meeting:
             self._changed.notify_all()
 
     def _connect(self) -> None:
+        try:
+            self._meet()
+        finally:
+            self.over.set()
+
+    def _meet(self) -> None:
         client = error = None
         try:
             inside: Any = importlib.import_module("jaxlib._jax")

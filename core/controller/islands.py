@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import spans
-from ..effects import FormWorld, Send, Tell
+from ..effects import DropWorlds, FormWorld, Send, Tell
 from ..messages import Dismiss, Join, Ordered
 from ..scheduler import Scheduler
 from ..spans import Spans
@@ -418,6 +418,7 @@ class Islands:
         self._books.outbox.effect(
             Tell(f"island {book.island.name!r} runs: epoch {book.epoch}, hosts {spans.text(book.members)}")
         )
+        self._books.outbox.effect(DropWorlds(book.island.index, book.epoch))
         book.formed = book.epoch
         self._books.failures.epoch_formed(book, now)
         self._books.recovery.island_formed(now)

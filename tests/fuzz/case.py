@@ -44,6 +44,7 @@ class Setup(msgspec.Struct, frozen=True):
     compile: int = 1 * MS
     slow_codes: tuple[str, ...] = ()
     span: int = 0  # nanoseconds: of the dispatch window
+    reach: int = 0  # nanoseconds: a process that begins anew is found again within so long
     roomy: bool = True  # memory is no matter: no run may fail for want of it
 
     def config(self) -> Config:
@@ -122,6 +123,13 @@ class Slow(Action, frozen=True):
     host: int
     factor: float
     lag: int
+
+
+class StandStill(Action, frozen=True):
+    """A process is stopped, and goes on later: perhaps beyond every lease."""
+
+    who: str
+    length: int
 
 
 ALL = -1  # hosts

@@ -37,6 +37,7 @@ from .case import (
     Setup,
     Slow,
     Source,
+    StandStill,
     Submit,
 )
 
@@ -58,6 +59,10 @@ FEATURES = {
 SPANS = 200_000  # from this seed on a window has a span too; what seeds before it are is pinned by what they have found
 
 
+ANEW = 400_000  # from this seed on processes stand still, and are not found again at once when they have begun anew
+LATER = {"stand still": 0.25}  # troubles of these seeds alone
+
+
 def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
     """`without`: names of troubles and features that are not to be had."""
     rng = Random(seed)
@@ -66,6 +71,8 @@ def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
         name: rng.random() < chance and not calm and name not in without for name, chance in TROUBLES.items()
     }
     has |= {name: rng.random() < chance and name not in without for name, chance in FEATURES.items()}
+    for name, chance in LATER.items() if seed >= ANEW else ():
+        has[name] = rng.random() < chance and name not in without
     return Drawing(rng, seed, has).case()
 
 
@@ -123,6 +130,7 @@ class Drawing:
             pool=rng.choice((2 * chunk, 4 * chunk, 1 << 20)), chunk=chunk, jitter=jitter,
             compile=rng.choice((100 * US, 1 * MS, 5 * MS)), roomy=not tight,
             span=rng.choice((0, 1 * MS, 5 * MS)) if self.seed >= SPANS else 0,
+            reach=rng.choice((0, 1 * MS, 20 * MS)) if self.seed >= ANEW else 0,
         )  # fmt: skip
 
     def _person(self, number: int) -> Person:
@@ -243,7 +251,7 @@ class Drawing:
     # --- what befalls them --------------------------------------------------------------------------------------
 
     def _troubles(self) -> None:
-        has = self.has
+        rng, has = self.rng, self.has
         hosts = sum(island["hosts"] for island in self.islands)
         self._of_hosts(hosts)
         if has["cut up"]:
@@ -260,6 +268,11 @@ class Drawing:
         for _ in range(self.rng.choice((1, 2)) if has["restart"] else 0):
             self._befalls(Restart)
         self._of_programs(hosts)
+        for _ in range(rng.choice((1, 1, 2, 3)) if has.get("stand still") else 0):
+            clients = [f"client c{number}" for number in range(len(self.known))]
+            who = rng.choice(("controller", rng.choice(clients), f"host {rng.randrange(hosts)}"))
+            length = rng.choice((1 * MS, 70 * MS, 90 * MS, 200 * MS, 400 * MS))
+            self._befalls(StandStill, who=who, length=length)
 
     def _of_hosts(self, hosts: int) -> None:
         rng, has = self.rng, self.has

@@ -31,7 +31,7 @@ EVENTS = 120_000  # more than any case needs
 PATIENCE = 6 * S  # simulated, for all to end once all is mended
 
 # Which blames may a run have, given what was done to it?
-WEATHER = ("CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart")
+WEATHER = ("StandStill", "CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart")
 ANY = {"host-lost", "host-left", "timeout", "restart", "client-lost", "user", "no-memory", "cancelled", "refused",
        "device-lost", "protocol"}  # fmt: skip
 
@@ -96,7 +96,8 @@ class Game:
         self.case, self.events = case, 0
         setup = case.setup
         timing = Timing(
-            latency=setup.latency, jitter=setup.jitter, compile=setup.compile, lease=LEASE, beat=LEASE // 4,
+            latency=setup.latency, jitter=setup.jitter, reach=setup.reach, compile=setup.compile, lease=LEASE,
+            beat=LEASE // 4,
         )  # fmt: skip
         self.world = world = World(
             cluster(setup), case.seed, maker(setup.policy, Random(case.seed + 1)), setup.config(), timing=timing,
@@ -121,7 +122,7 @@ class Game:
             c.Cancel: self._cancel, c.Close: self._close, c.CrashClient: self._crash_client,
             c.CrashHost: self._crash_host, c.LeaveHost: self._leave, c.LoseDevice: self._lose,
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
-            c.BreakCode: self._break_code, c.Restart: self._restart,
+            c.BreakCode: self._break_code, c.Restart: self._restart, c.StandStill: self._stand_still,
         }  # fmt: skip
 
     # --- the whole ------------------------------------------------------------------------------------------------
@@ -186,6 +187,8 @@ class Game:
         client = getattr(action, "client", None)
         if client is not None and (client in self.gone or self.people[client] is None):
             return
+        if client is not None and self._person(client).actor.still and not isinstance(action, c.CrashClient):
+            return  # whose process is stopped calls nothing
         try:
             self.acts[type(action)](action)
         except Illegal as illegal:
@@ -317,10 +320,17 @@ class Game:
         self._note(action)
         self.world.restart_controller()
 
+    def _stand_still(self, action: c.StandStill) -> None:
+        self._note(action)
+        if action.who in self.world.actors:
+            self.world.stand_still(action.who, action.length)
+
     # --- and then all is mended -----------------------------------------------------------------------------------
 
     def _mend(self) -> None:
         world = self.world
+        for actor in world.actors.values():
+            actor.go_on(timer_first=False)
         world.mend_all()
         world.fabric.failures.clear()
         for host in range(world.cluster.hosts):

@@ -6,6 +6,7 @@ An actor carries out its machine's effects in the world and hands it the world's
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,8 @@ class Actor:
         self.alive = False
         self.starts = 0
         self.lag = 0  # nanoseconds that it takes to turn to a message: a slow host
+        self.still = False  # it stands still: what comes is kept until it goes on
+        self._kept: deque[e.Effect | None] = deque()  # None: its timer
         self._busy_until = 0
         self._armed: int | None = None
         self._peer_of: dict[str, int] = {}  # other actors, by the numbers that this machine knows them by
@@ -71,22 +74,45 @@ class Actor:
         self.starts += 1
         self._busy_until = 0
         self._armed = None
+        self.still = False
+        self._kept.clear()
         self._peer_of.clear()
         self._actor_of.clear()
         self.world.network.revive(self.name)
         self._obey(endpoint.start(self.world.now))
-        self.world.redial()
+        self.world.found_again(self.name)
 
     def die(self) -> None:
-        self.alive = False
+        self.alive = self.still = False
         self.world.wanted = {pair: None for pair in self.world.wanted if pair[0] != self.name}
         self.world.network.die(self.name)
+
+    def stand_still(self) -> None:
+        """As a process that is stopped: its connections stay, and what comes waits."""
+        self.still = self.alive
+
+    def go_on(self, timer_first: bool) -> None:
+        if not self.still:
+            return
+        self.still = False
+        if timer_first and None in self._kept:
+            self._kept.remove(None)
+            self._kept.appendleft(None)
+        while self._kept and self.alive and not self.still:
+            event = self._kept.popleft()
+            if event is not None:
+                self.feed(event)
+            elif self._armed is not None:
+                self._ring(self._armed, self.starts)
+        self.world.found_again(self.name)
 
     # --- in ---------------------------------------------------------------------------------------------
 
     def feed(self, event: e.Effect) -> None:
         """At once: what its own devices or its own people say."""
-        if self.alive:
+        if self.still:
+            self._kept.append(event)
+        elif self.alive:
             self._obey(self.endpoint.handle(event, self.world.now))
 
     def hear(self, event: e.Effect) -> None:
@@ -137,6 +163,9 @@ class Actor:
 
     def _ring(self, at: int, start: int) -> None:
         if start == self.starts and self.alive and self._armed == at:
+            if self.still:
+                self._kept.append(None)
+                return
             self._armed = None
             self._obey(self.endpoint.handle(e.Wakeup(), self.world.now))
 
@@ -175,6 +204,8 @@ class ControllerActor(Actor):
         match effect:
             case e.FormWorld():
                 world.soon(world.timing.form, self._formed, effect, self.starts)
+            case e.DropWorlds():
+                pass
             case e.Tell(said):
                 world.told.append(said)
             case e.PolicyReplaced():
@@ -277,6 +308,14 @@ class HostActor(Actor):
     def _count(self, effect: e.CountRows, start: int) -> None:
         if start == self.starts and self.alive:
             self.feed(self.world.plane.count_rows(self.host, effect))
+
+    def connection_up(self, other: str) -> None:
+        """A client is known by the number that it shows on this connection."""
+        known = self._peer_of.get(other)
+        if known is not None and known != self.world.number(other, self):
+            self.hear(ConnectionDown(known))
+            self.forget(other)
+        super().connection_up(other)
 
     def told(self, event: Any) -> None:
         if isinstance(event, e.Reformed) and event.epoch > self.epoch:

@@ -36,12 +36,13 @@ class Network:
     def __init__(
         self, clock: Clock, latency: Latency,
         up: Callable[[Actor, Actor], None], down: Callable[[Actor, Actor], None],
-        arrive: Callable[[Actor, Actor, Any], None],
+        arrive: Callable[[Actor, Actor, Any], None], still: Callable[[Actor], bool] = lambda actor: False,
     ) -> None:  # fmt: skip
+        """`still`: whether an actor stands still now, and so answers nobody who dials."""
         self.clock = clock
         self.latency = latency
         self.sent = 0
-        self._up, self._down, self._arrive = up, down, arrive
+        self._up, self._down, self._arrive, self._still = up, down, arrive, still
         self._wires: dict[tuple[Actor, Actor], Wire] = {}
         self._dead: dict[Actor, bool] = {}
 
@@ -50,7 +51,7 @@ class Network:
     def dial(self, one: Actor, other: Actor) -> None:
         """Connect, if the other is there and can be reached; both ends are told. Dialling twice is once."""
         wire = self._wire(one, other)
-        if wire.up or wire.severed or one in self._dead or other in self._dead:
+        if wire.up or wire.severed or one in self._dead or other in self._dead or self._still(other):
             return
         wire.up = True
         wire.life += 1

@@ -56,6 +56,9 @@ class Timing(NamedTuple):
     read: int = 10 * US  # where rows are to go
     copy: int = 20 * US
     redial: int = 1 * MS
+    reach: int = (
+        0  # a process that begins anew, or goes on, is found again within so long by each who wants it
+    )
     restart: int = 5 * MS  # of a host that was dismissed
     lease: int = 2 * S
     beat: int = 500 * MS
@@ -79,7 +82,10 @@ class World:
         self.lane, self.pool, self.chunk = lane, pool, chunk
         self.on_wire = on_wire
         self.clock = Clock()
-        self.network = Network(self.clock, self._latency, self._up, self._down, self._arrive)
+        self.network = Network(
+            self.clock, self._latency, self._up, self._down, self._arrive,
+            lambda name: name in self.actors and self.actors[name].still,
+        )  # fmt: skip
         self.checks: Checks | None = Checks(everything(pool=pool)) if check else None
         self.observe: Callable[[o.Observation], None] | None = self._observe if check else None
         self.faults: list[str] = []
@@ -94,6 +100,7 @@ class World:
         self.hosts_of = ClusterHosts(cluster.host_of, devices.__getitem__)
         self.plane = Plane(self.fabric, self.hosts_of, self.observe)
         self.wanted: dict[tuple[str, str], None] = {}  # (who dials, whom)
+        self.shown: dict[tuple[str, str], int] = {}  # (client, host) -> the number by which it last dialled
         self.forming: dict[tuple[int, int], dict[int, None]] = {}  # (island, epoch) -> hosts that have come
         self.plans: dict[tuple[int, int], Plan] = {}  # (island, plan)
         self.runs: dict[int, int] = {}  # run -> plan
@@ -259,6 +266,18 @@ class World:
         self.fabric.slow[host] = factor
         self.hosts[host].lag = lag
 
+    def stand_still(self, name: str, length: int) -> None:
+        """This process is stopped, and goes on after so long."""
+        actor = self.actors[name]
+        if actor.alive and not actor.still:
+            actor.stand_still()
+            self.soon(length, self._go_on, name, actor.starts)
+
+    def _go_on(self, name: str, start: int) -> None:
+        actor = self.actors[name]
+        if actor.starts == start:
+            actor.go_on(timer_first=self.random.random() < 0.5)
+
     def lose_device(self, device: int) -> None:
         host = self.cluster.host_of(device)
         self.fabric.lose(device)
@@ -288,7 +307,25 @@ class World:
 
     def dial(self, actor: Actor, other: str) -> None:
         self.wanted[actor.name, other] = None
-        self.network.dial(actor.name, other)
+        self._try(actor.name, other)
+
+    def _try(self, one: str, other: str) -> None:
+        """A client shows the number that it has now."""
+        actor = self.actors[one]
+        if actor.still:
+            return
+        if isinstance(actor, ClientActor) and not self.network.is_up(one, other):
+            self.shown[one, other] = actor.script.machine.number
+        self.network.dial(one, other)
+
+    def found_again(self, name: str) -> None:
+        """It can be reached from now on; each who wants it finds out when it next tries."""
+        if not self.timing.reach:
+            self.redial()
+            return
+        for one, other in [pair for pair in self.wanted if name in pair]:
+            delay = 0 if one == name else self.random.randrange(self.timing.reach)
+            self.soon(delay, self._dial_again, one, other)
 
     def hang_up(self, actor: Actor, other: str, reason: str) -> None:
         self.wanted.pop((actor.name, other), None)
@@ -296,7 +333,7 @@ class World:
 
     def redial(self) -> None:
         for one, other in list(self.wanted):
-            self.network.dial(one, other)
+            self._try(one, other)
 
     def _latency(self, one: str, other: str) -> int:
         jitter = self.timing.jitter
@@ -312,7 +349,7 @@ class World:
 
     def _dial_again(self, actor: str, other: str) -> None:
         if (actor, other) in self.wanted:
-            self.network.dial(actor, other)
+            self._try(actor, other)
 
     def _arrive(self, actor: str, other: str, packet: Any) -> None:
         self.actors[actor].packet(other, packet)
@@ -333,9 +370,8 @@ class World:
         if isinstance(actor, HostActor):
             return actor.host
         if isinstance(actor, ClientActor):
-            return (
-                self.cluster.hosts + actor.index if seen_by is self.controller else peers.client(actor.number)
-            )
+            shown = self.shown.get((name, seen_by.name), actor.number)
+            return self.cluster.hosts + actor.index if seen_by is self.controller else peers.client(shown)
         return peers.CONTROLLER
 
     def name_of(self, peer: int, seen_by: Actor) -> str:
@@ -346,8 +382,8 @@ class World:
         return f"host {peer}" if peer >= 0 else self._numbers.get(-1 - peer, f"client #{-1 - peer}")
 
     def client_numbered(self, peer: int, number: int) -> None:
-        """The controller has given a client a number; hosts know it by the new one from its next connection
-        on."""
+        """The controller has given a client a number; hosts know it by the new one from the next connection that
+        it begins once it has heard of it."""
         actor = self.clients[peer - self.cluster.hosts].actor
         before, actor.number = actor.number, number
         self._numbers[number] = actor.name
@@ -356,14 +392,6 @@ class World:
                 self._from_controller(
                     o.ClientLost(before)
                 )  # it had not heard its number when the controller went
-            for host in self.hosts:
-                self.network.cut(actor.name, host.name)
-                self.network.mend(actor.name, host.name)
-                self.soon(0, self._renumbered, actor.name, host)
-
-    def _renumbered(self, name: str, host: HostActor) -> None:
-        host.forget(name)
-        self.redial()
 
     # --- what machines do -------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from tests.chaos.campaign import Round
 from tests.chaos.inject import Injected
 from tests.chaos.journal import Call
 from tests.chaos.judge import FAILED, OUTCOMES, Bounds, Seen, Verdict, judge
-from tests.chaos.processes import Death, Policy, Process, Usage, usage
+from tests.chaos.processes import Death, Policy, Process, Usage, strays, usage
 from tests.chaos.proxy import Proxy
 from tests.chaos.report import table
 from tests.chaos.schedule import KINDS, Fault, Schedule, Shape, draw, first, parse, rounds, text
@@ -279,6 +279,20 @@ def test_a_supervisor_starts_again_what_ends_and_says_who_ended_it(tmp_path: Pat
         process.quit()
     assert usage(process.pid) is None
     assert not process.alive
+
+
+def test_what_is_left_behind_is_seen_until_it_ends() -> None:
+    known = strays([])
+    left = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert strays(known) == [left.pid]
+        assert strays([*known, left.pid]) == []
+    finally:
+        left.kill()
+        left.wait()
+        assert left.stdin is not None
+        left.stdin.close()
+    assert strays(known) == []
 
 
 def proxied(work: Callable[[Proxy, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> None:

@@ -19,6 +19,7 @@ from types import FrameType
 
 from .campaign import Campaign, NotStanding, Round, last_words
 from .cluster import clients_of
+from .processes import adopt_orphans
 from .report import table
 from .schedule import Fault, Schedule, Shape, draw, parse, rounds, text
 from .shrink import shrink
@@ -29,12 +30,18 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupted)
     folder = Path(tempfile.mkdtemp(prefix="seaway-chaos-"))
     run = Run(chosen, folder)
+    adopt_orphans()
     try:
         return run.whole()
     except KeyboardInterrupt:
         print("interrupted")
         run.print_table()
         return 130
+    except NotStanding as error:
+        run.print_table()
+        print(f"the cluster did not stand: {error}", file=sys.stderr)
+        run.failed += 1
+        return 2
     finally:
         run.close()
         if not chosen.keep and not run.failed:
@@ -117,11 +124,11 @@ class Run:
         ]
         codes = [f"{count} x {code}" for code, count in verdict.codes.items()]
         self.tell(f"    {verdict.outcome}  {', '.join([*times, *codes])}")
+        for words in verdict.findings[:12]:
+            self.tell(f"    {words}")
         if not verdict.failed or verdict.outcome in self.chosen.forgive.split(","):
             return True
         self.failed += 1
-        for words in verdict.findings[:12]:
-            self.tell(f"    {words}")
         if verdict.outcome == "hang":
             path = campaign.cluster.folder / "last-words.txt"
             path.write_text(last_words(campaign))
@@ -197,8 +204,4 @@ def _options() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except NotStanding as error:
-        print(f"the cluster did not stand: {error}", file=sys.stderr)
-        sys.exit(2)
+    sys.exit(main())

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .journal import Reader
-from .processes import Death, Process, Usage, children_of, runs_module, said_into, usage
+from .processes import Death, Process, Usage, children_of, runs_module, said_into, strays, usage
 from .schedule import Shape
 from .watching import Watch
 
@@ -88,6 +88,7 @@ class Cluster:
             "seaway", "controller", "--bind", f"127.0.0.1:{port}", "--state", str(self.folder / "state"),
             "--lease", str(shape.lease), "--islands", str(shape.islands), "--hosts", str(shape.hosts),
             "--devices-per-host", str(self.devices), "--verbose",
+            "--record", str(self.folder / f"record-{time.monotonic_ns()}"),
         ]  # fmt: skip
 
     def _agent(self, number: int, through: int) -> Callable[[int], list[str]]:
@@ -180,7 +181,12 @@ class Cluster:
 
     def usages(self) -> dict[str, Usage]:
         found = {name: usage(process.pid) for name, process in self.processes.items()}
-        return {name: each for name, each in found.items() if each is not None}
+        held = {name: each for name, each in found.items() if each is not None}
+        return held | {"processes without a parent": Usage(children=len(self.strays()))}
+
+    def strays(self) -> list[int]:
+        """What processes have left behind that are gone."""
+        return strays(process.pid for process in self.processes.values())
 
     def limit_files(self, names: Iterator[str] | list[str], on: bool) -> None:
         """On: these processes cannot write another byte to a file, as if the disk were full."""
@@ -206,7 +212,10 @@ class Cluster:
         ] if "controller" in self.processes else []  # fmt: skip
         for process in self.processes.values():
             process.quit()
-        for pid in coordination:  # they end with their parent; one that stands still cannot
+        for pid in {
+            *coordination,
+            *self.strays(),
+        }:  # they end with their parent; one that stands still cannot
             if runs_module(pid, "backend.coordination"):
                 os.kill(pid, signal.SIGKILL)
         self.watch.stop()

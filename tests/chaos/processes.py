@@ -5,12 +5,13 @@ The supervisor is a `tick`, called often from one thread: no signal is sent, and
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -164,6 +165,21 @@ def children_of(pid: int) -> list[int]:
             with suppress(OSError, IndexError):
                 if int((each / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
                     found.append(int(each.name))
+    return sorted(found)
+
+
+def adopt_orphans() -> None:
+    """From now on, whose parent ends is our child (PR_SET_CHILD_SUBREAPER): none is left over unseen."""
+    ctypes.CDLL(None).prctl(36, 1)
+
+
+def strays(known: Iterable[int]) -> list[int]:
+    """Children of ours that we have not started, and that still run; those that have ended are let go of."""
+    found = []
+    for pid in set(children_of(os.getpid())).difference(known):
+        with suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                found.append(pid)
     return sorted(found)
 
 

@@ -41,6 +41,7 @@ DRAIN = 10.0  # seconds for runs under way to end, when it is told to end
 SAID = 0.1  # seconds for their clients to hear of it
 ORDERLY = 2.0  # seconds for all that, when our parent has ended
 TRACE = 256  # MiB: some three million gangs
+ABSENT = 30.0  # seconds, at least, that runs wait for hosts that are not there
 HARD = 600.0  # seconds: what a first step takes, nobody knows
 
 
@@ -195,7 +196,9 @@ def bounds_of(seconds: float) -> Bounds:
     if not seconds > 0:
         raise Impossible(f"--hard-bound {seconds:g}: seconds, more than 0")
     floor = min(Bounds().floor, round(seconds * 1e9))
-    return Bounds(floor=floor, hard=max(1, round(seconds * 1e9 / floor)))
+    return Bounds(
+        floor=floor, hard=max(1, round(seconds * 1e9 / floor)), absent=round(max(seconds, ABSENT) * 1e9)
+    )
 
 
 def cluster_of(chosen: argparse.Namespace) -> Cluster:

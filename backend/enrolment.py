@@ -93,6 +93,14 @@ class Enrolment:
             )
         return request.host
 
+    def wanted(self, request: Enrol) -> int:
+        """Of which island a host that was refused wanted to be; -1: of any, or of one that there is not."""
+        islands = self._cluster.islands
+        if 0 <= request.host < self._cluster.hosts:
+            return self._cluster.island_of_host(request.host).index
+        found = [island.index for island in islands if request.island in ("", island.name)]
+        return found[0] if len(found) == 1 else -1
+
     def _free(self, request: Enrol) -> int:
         islands = [self._island(request.island)] if request.island else list(self._cluster.islands)
         islands.sort(key=lambda island: _short(request, island))  # those for which it has the memory first

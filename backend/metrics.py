@@ -48,7 +48,11 @@ def text_of(found: dict[str, Any]) -> str:
         of_islands(lambda each: each["under_way"]),
     )
     say("gangs_total", "counter", "Gangs that have entered an order.", [({}, found["gangs"])])
-    say("stalled", "gauge", "Steps that are late.", of_islands(lambda each: each["stalled"]))
+    say(
+        "stalled", "gauge", 'Waits that have outlasted their soft bound; island "": of no island alone.',
+        [*of_islands(lambda each: each["stalled"]), ({"island": ""}, found["stalled_elsewhere"])],
+    )  # fmt: skip
+    say("hosts_refused", "gauge", "Agents that were not taken, by name.", [({}, len(found["refused"]))])
     say("stalls_total", "counter", "Waits that outlasted their soft bound.", [({}, found["stalls"])])
     say(
         "clock_offset_seconds", "gauge", "How far a host's clock is ahead of the controller's.",

@@ -161,6 +161,11 @@ class Remote:
             self.node.feed(e.Called())
         return answer
 
+    def awaited(self) -> str:
+        """What the client has waited for longest, in words; "" if nothing is known."""
+        with self.node.lock:
+            return self.client.awaited.words(self.node.now())
+
     def offer(self, buffer: int, again: bool = False) -> Offer:
         """What a buffer that was just put will hold; under the lock, with the call that put it. `again`: it is kept
         until it is `Unneeded`."""

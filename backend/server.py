@@ -109,9 +109,8 @@ class Server:
         self.lease, self.beat, self.platform = lease, beat, platform
         self.trace = trace if trace is not None else Trace()
         self.secret = secret or secrets.token_bytes(32)
-        self.controller = Controller(
-            cluster, policy, config or ON_DEVICES, incarnation=incarnation, trace=self.trace
-        )
+        config = msgspec.structs.replace(config or ON_DEVICES, lease=lease)
+        self.controller = Controller(cluster, policy, config, incarnation=incarnation, trace=self.trace)
         self.log = Recording(self.controller, record, policy, Node.now()) if record else None
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.log or self.controller, identity, lease)
@@ -176,17 +175,18 @@ class Server:
                 self.node.loop.call_soon_threadsafe(self.node.task, self.worlds.form(effect))
             case e.DropWorlds():
                 self.node.loop.call_soon_threadsafe(self.worlds.drop, effect)
-            case e.Tell(text):
-                self._tell(logging.INFO, text)
+            case e.Tell(text, passing):
+                self._tell(logging.INFO, text, keep=not passing)
             case e.PolicyReplaced():
                 self.replaced.append(effect)
                 self._tell(logging.WARNING, effect.text)
             case _:
                 raise NotImplementedError(effect)
 
-    def _tell(self, level: int, text: str) -> None:
+    def _tell(self, level: int, text: str, keep: bool = True) -> None:
         log.log(level, "%s", text)
-        self.told = [*self.told[-99:], text]
+        if keep:
+            self.told = [*self.told[-99:], text]
 
     # --- what is asked ------------------------------------------------------------------------------------------
 
@@ -194,8 +194,14 @@ class Server:
         return self.node.connected(host)
 
     async def _enrol(self, request: calls.Enrol) -> calls.Enrolled:
-        host = self.enrolment.enrol(request)
+        try:
+            host = self.enrolment.enrol(request)
+        except Wrong as wrong:
+            log.warning("agent %r at %s was refused: %s", request.name, request.address, wrong)
+            self.node.feed(e.HostRefused(self.enrolment.wanted(request), request.name, str(wrong)))
+            raise
         log.info("agent %r is host %d, at %s", request.name, host, request.address)
+        self.node.feed(e.HostTaken(request.name))
         self.node.announce(f"host/{host}", request.address)
         return calls.Enrolled(host, self.cluster, self.secret, self.lease, self.beat)
 

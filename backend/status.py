@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from core import spans
+from core.controller.stalls import Stall
 
 if TYPE_CHECKING:
     from core.controller.islands import IslandBook
@@ -15,29 +16,55 @@ if TYPE_CHECKING:
     from .server import Server
 
 
+SHOWN = 100  # stalls, and waits, that are told one by one: the longest
+
+
 def status_of(server: Server) -> dict[str, Any]:
     books = server.controller.books
+    now, stalled, waits = server.node.now(), books.stalls.now(), books.stalls.waits()
     return {
         "address": server.address,
         "incarnation": books.incarnation,
-        "islands": [_island(server, book) for book in books.islands],
+        "islands": [
+            _island(server, book, [_stall(each, now) for each in stalled if each.island == book.island.name])
+            for book in books.islands
+        ],
         "clients": [_client(session) for session in books.sessions.values()],
         "runs": len(books.runs),
         "submitted": server.trace.counted("runs"),
         "gangs": server.trace.counted("gangs"),
-        "stalls": books.flights.stalls,
+        "stalls": books.stalls.ever,
+        "stalled": [_stall(each, now) for each in stalled[:SHOWN]],
+        "stalled_elsewhere": sum(not each.island for each in stalled),
+        "waits": [_stall(each, now) for each in waits[:SHOWN]],
+        "refused": [
+            {"agent": each.name, "island": books.cluster.islands[each.island].name if each.island >= 0 else "",
+             "reason": each.reason, "seconds_ago": _seconds(now - each.at)}
+            for each in books.resources.refusals.all()
+        ],
         "buffers": len(books.buffers),
         "contents_through_controller": sum(server.node.carried),
         "code": {"blobs": len(server.blobs), "bytes": server.blobs.nbytes},
         "said": server.told[-10:],
-    }
+    }  # fmt: skip
 
 
-def _island(server: Server, book: IslandBook) -> dict[str, Any]:
+def _stall(found: Stall, now: int) -> dict[str, Any]:
+    """`seconds`: for which it has waited."""
+    return {
+        "island": found.island, "client": found.client, "program": found.program, "node": found.node,
+        "hosts": spans.text(found.hosts), "reason": found.reason, "seconds": _seconds(now - found.since),
+    }  # fmt: skip
+
+
+def _seconds(nanoseconds: int) -> float:
+    return round(nanoseconds / 1e9, 1)
+
+
+def _island(server: Server, book: IslandBook, stalled: list[dict[str, Any]]) -> dict[str, Any]:
     island = book.island
     agents = server.enrolment.agents()
     flights = server.controller.books.flights.on(island.index)
-    late = server.controller.books.flights.late(island.index)
     return {
         "name": island.name,
         "phase": book.phase,
@@ -57,13 +84,9 @@ def _island(server: Server, book: IslandBook) -> dict[str, Any]:
         ],
         "devices": island.devices,
         "under_way": len(flights),
-        "late": [
-            {"program": flight.run.describe(flight.step)[0], "node": flight.run.describe(flight.step)[1],
-             "hosts": spans.text(flight.left)}
-            for flight in late if flight.run is not None
-        ],
-        "stalled": len(late),
-    }  # fmt: skip
+        "late": stalled[:SHOWN],
+        "stalled": len(stalled),
+    }
 
 
 def _client(session: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from . import spans
+from .awaited import Awaited
 from .effects import (
     BuffersReady,
     Called,
@@ -90,6 +91,8 @@ class Client:
         self._blocked = False
         self._waited: dict[int, None] = {}
         self._since: int | None = None  # when the user last submitted or stopped waiting
+        self.awaited = Awaited()
+        self._now = 0  # when the notes under way came
         self._out: list[Effect] = []
         self._notes: dict[type, Callable[[Any], str | None]] = {
             Ended: self._ended, Ready: self._ready, Taking: self._taking, Sending: self._sending,
@@ -327,6 +330,7 @@ class Client:
 
     def _disconnected(self, reason: str) -> None:
         self._turn("disconnected")
+        self.awaited.clear()
         self._out.append(Tell(f"the controller is out of reach: {reason or 'the connection ended'}"))
         if self.state == "closed":
             self._end(Blame("client-lost", "the session was closed"))
@@ -342,6 +346,7 @@ class Client:
         if spoilt:
             self._out.append(BuffersReady(spoilt, blame))
         self._runs, self._requests = {}, {}
+        self.awaited.clear()
         if self._blocked:
             self._blocked = False
             self._out.append(Unblocked())  # to be told that the session is closed
@@ -350,6 +355,7 @@ class Client:
 
     def _came(self, message: msgspec.Struct, now: int) -> None:
         notes: tuple[Any, ...] = message.notes if isinstance(message, Notes) else (message,)
+        self._now = now
         for note in notes:
             wrong = self._note(note)
             if wrong:
@@ -368,6 +374,7 @@ class Client:
         if note.run not in self._runs:
             return f"it ended run {note.run}, which {self._why_not(note.run, 'run')}"
         del self._runs[note.run]
+        self.awaited.over(note.run)
         self._pipe.answered("run", note.run)
         self._out.append(RunEnded(note.run, note.blame))
         return None
@@ -379,6 +386,7 @@ class Client:
         good = note.blame is None
         changed = tuple([buffer for buffer in note.buffers if self._handles.ready(buffer, good)])
         for buffer in note.buffers:
+            self.awaited.over(-buffer)
             self._landed("put", buffer)
         if changed:
             self._out.append(BuffersReady(changed, note.blame))
@@ -387,6 +395,7 @@ class Client:
     def _taking(self, note: Taking) -> str | None:
         if not self._landed("put", note.buffer):
             return f"it takes buffer {note.buffer}, which was not put, or was taken before"
+        self.awaited.over(-note.buffer)
         self._out.append(PutWanted(note.buffer, note.transfer, note.layout))
         return None
 
@@ -399,6 +408,8 @@ class Client:
     def _refused(self, note: Refused) -> str | None:
         if note.what in ("put", "get"):
             self._landed(note.what, note.name)
+        if note.what == "put":
+            self.awaited.over(-note.name)
         if note.what == "put" and self._handles.ready(note.name, False):
             self._out.append(BuffersReady((note.name,), note.blame))
         self._out.append(CallRefused(note.what, note.name, note.blame))
@@ -409,14 +420,22 @@ class Client:
         return None
 
     def _waiting(self, note: Waiting) -> str | None:
-        self._out.append(Tell(f"run {note.run} waits: {note.reason}"))
+        self._awaits(note.run, note.reason, note.age)
+        if note.reason:
+            self._out.append(Tell(f"{_called(note.run)} waits: {note.reason}", passing=True))
         return None
+
+    def _awaits(self, what: int, reason: str, age: int) -> None:
+        if what in self._runs or self._handles.state(-what) == "promised":
+            self.awaited.said(what, reason, self._now - age)
 
     def _late(self, note: Stalled) -> str | None:
         where = f" on island {note.island!r}" if note.island else ""
         missing = f"; hosts {spans.text(note.missing)} have not arrived" if note.missing else ""
         what = f"program {note.program!r}, node {note.node!r}{where}"
-        self._out.append(Tell(f"run {note.run} is late: {what}: {note.reason}{missing}"))
+        hosts = f": hosts {spans.text(note.missing)}" if note.missing else ""
+        self._awaits(note.run, f"{what}: {note.reason}{hosts}", note.age)
+        self._out.append(Tell(f"{_called(note.run)} is late: {what}: {note.reason}{missing}", passing=True))
         return None
 
     def _goodbye(self, note: Goodbye) -> str | None:
@@ -472,3 +491,7 @@ class Client:
         if self._blocked and not full and len(self._pipe.gathered) < limits.max_runs:
             self._blocked = False
             self._out.append(Unblocked())
+
+
+def _called(what: int) -> str:
+    return f"run {what}" if what >= 0 else f"the put of buffer {-what}"

@@ -310,10 +310,27 @@ class WorldFailed(Effect, frozen=True):
     blame: Blame
 
 
+class HostRefused(Effect, frozen=True):
+    """A process wanted to be a host here and could not be; core tells whoever waits for hosts. `island`: which it was
+    for; -1 if any would do, or nobody knows."""
+
+    island: int
+    name: str
+    reason: str
+
+
+class HostTaken(Effect, frozen=True):
+    """One of this name is a host now: it will join."""
+
+    name: str
+
+
 class Tell(Effect, frozen=True):
-    """For the people who run the controller: an event worth a line in its log. Never parsed."""
+    """For the people who run the controller: an event worth a line in its log. Never parsed. `passing`: it says how
+    things are now, which may be over when it is read."""
 
     text: str
+    passing: bool = False
 
 
 class PolicyReplaced(Effect, frozen=True):

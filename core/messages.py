@@ -1,5 +1,4 @@
-"""The vocabulary: every message between machines, every event from a driver, every command to one. Start
-here.
+"""The vocabulary: every message between machines, every event from a driver, every command to one. Start here.
 
 A core machine is `handle(event, now) -> [command, ...]` and `next_wakeup() -> time or None`. It knows no
 clock, no network and no device; two thin drivers (sim/, backend/) turn commands into effects and effects
@@ -32,11 +31,10 @@ from .spans import Spans
 
 
 class Blame(msgspec.Struct, frozen=True):
-    """Why something failed, in the user's words: which program, node, host; `cause` is the first text of
-    it."""
+    """Why something failed, in the user's words: which program, node, host; `cause` is the first text of it."""
 
     # "user", "cancelled", "host-lost", "refused", "no-memory", "timeout", "client-lost", "restart", ...; and from a
-    # driver "peer": a collective failed because of another member. Who that was, its lease will tell.
+    # driver "peer" (a collective failed because of another member; its lease tells who that was), and its kin: `blames`
     code: str
     cause: str
     program: str = ""
@@ -89,9 +87,8 @@ class Unregister(Wire, frozen=True, tag="unregister"):
 
 
 class Submit(Wire, frozen=True, tag="submit"):
-    """One run. `args` are the client's buffer names, or bytes (literals, 4 KiB in all). `waited`/`think`:
-    which runs' ends the client had waited for before this call and how long it thought since (closes
-    what-if's loop)."""
+    """One run. `args` are the client's buffer names, or bytes (literals, 4 KiB in all). `waited`/`think`: which runs'
+    ends the client had waited for before this call and how long it thought since (closes what-if's loop)."""
 
     run: int
     program: int
@@ -167,10 +164,12 @@ class Ended(Wire, frozen=True, tag="ended"):
 
 
 class Waiting(Wire, frozen=True, tag="waiting"):
-    """Nothing is wrong; this is what the run or slice waits for."""
+    """Nothing is wrong; this is what the run waits for, and for how many nanoseconds it has. reason: "" is nothing any
+    more. run: a negative number stands for the put of that buffer."""
 
     run: int
     reason: str
+    age: int = 0
 
 
 class Stalled(Wire, frozen=True, tag="stalled"):
@@ -182,6 +181,7 @@ class Stalled(Wire, frozen=True, tag="stalled"):
     island: str
     missing: Spans  # hosts that have not arrived
     reason: str
+    age: int = 0  # of the wait, in nanoseconds
 
 
 class Sending(Wire, frozen=True, tag="sending"):

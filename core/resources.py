@@ -19,6 +19,7 @@ from .inventory import Inventory
 from .place import Place, device_spans
 from .placing import Free, choose
 from .program import SliceSpec
+from .refusals import Refusals
 from .topology import Cluster
 from .wording import refuse, some, wish
 
@@ -34,6 +35,7 @@ class Waits(msgspec.Struct, frozen=True):
     """It can be bound, but not now; the reason says what it waits for."""
 
     reason: str
+    absent: bool = False  # for hosts that are not there; else for devices that others have
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -65,6 +67,7 @@ class Binding(msgspec.Struct, frozen=True):
 class Resources:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.refusals = Refusals()
         self._stock = [Inventory(island) for island in cluster.islands]
         self._bindings: dict[Key, Binding] = {}  # in order of tickets
         self._waiting: dict[Key, None] = {}  # in order of tickets
@@ -110,7 +113,12 @@ class Resources:
                 f"this session's slice {spec.name!r} is bound as {wish(known.spec)}; "
                 f"now it asks for {wish(spec)}: release it first, or give one of them another name"
             )
-        return Bound(known.place) if known.place else Waits(known.reason)
+        return Bound(known.place) if known.place else Waits(known.reason, known.claim is None)
+
+    def lacks_hosts(self, session: int, name: str) -> bool:
+        """Whether this slice waits for hosts that are not there, whoever has the devices of the others."""
+        known = self._bindings.get((session, name))
+        return known is not None and known.place is None and known.claim is None
 
     def place(self, session: int, name: str) -> Place | None:
         known = self._bindings.get((session, name))
@@ -136,6 +144,17 @@ class Resources:
             now = self._settle(self._bindings[key])
             if now.place:
                 found.append((*key, Bound(now.place)))
+        return found
+
+    def renewed(self) -> list[Binding]:
+        """Those that wait, and whose reasons are others now: somebody was refused as a host, or is not any more."""
+        found = []
+        for key in self._waiting:
+            known = self._bindings[key]
+            reason = known.reason if known.claim else f"waits for {self._missing(known)}"
+            if reason != known.reason:
+                found.append(msgspec.structs.replace(known, reason=reason))
+                self._bindings[key] = found[-1]
         return found
 
     def remap(self, island: int) -> list[Moved]:
@@ -254,8 +273,8 @@ class Resources:
 
     def _missing(self, binding: Binding) -> str:
         """Too few devices are there, whoever has them: who is not here."""
-        parts = []
-        for stock in self._able(binding.spec):
+        parts, able = [], self._able(binding.spec)
+        for stock in able:
             where = f"of island {stock.island.name!r}"
             for state in ("absent", "lost", "draining"):
                 hosts = stock.hosts_in(state)
@@ -264,7 +283,7 @@ class Resources:
             broken = stock.broken()
             if broken:
                 parts.append(f"devices {spans.text(broken)} {where} (lost)")
-        return "; ".join(parts)
+        return "; ".join([*parts, *self.refusals.words(stock.island.index for stock in able)])
 
     def _able(self, spec: SliceSpec) -> list[Inventory]:
         return [

@@ -38,6 +38,10 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be written or read. Its text names the folder."""
 
 
+class Discarded(CheckpointError):
+    """What was being written has been removed: another host's part has failed, or somebody has tidied up."""
+
+
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One array. `split`: which mesh axes split each dimension. `chunk`: what one file holds; () where it is read."""
 

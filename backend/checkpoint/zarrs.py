@@ -22,7 +22,7 @@ from core.resharding import Index
 
 from .. import cargo
 from .chunks import Box, grid
-from .documents import CheckpointError, Entry, Request
+from .documents import CheckpointError, Discarded, Entry, Request
 from .folders import ROOT_FILE, settle
 
 KEYS = "key<fry>"
@@ -68,10 +68,14 @@ def spec_of(folder: Path, entry: Entry) -> dict[str, Any]:
 
 
 def write(folder: Path, entries: Sequence[Entry], pieces: Sequence[Piece], *, first: bool) -> None:
-    """Blocks until these pieces are on disk. `first`: and what describes the arrays. Raises CheckpointError."""
+    """Blocks until these pieces are on disk. `first`: and what describes the arrays. Raises CheckpointError; which is
+    Discarded if the folder went while it was written to."""
     ts = tensorstore()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {folder}: {_said(error)}") from None
+    try:
         if first:
             described = [ts.open(spec_of(folder, entry), create=True, open=True) for entry in entries]
             for each in described:
@@ -91,7 +95,13 @@ def write(folder: Path, entries: Sequence[Entry], pieces: Sequence[Piece], *, fi
         for each in waiting:
             each.result()
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"checkpoint {folder}: {_said(error)}") from None
+        kind = Discarded if _is_gone(folder, error) else CheckpointError
+        raise kind(f"checkpoint {folder}: {_said(error)}") from None
+
+
+def _is_gone(folder: Path, error: Exception) -> bool:
+    """Whether somebody has removed what we were writing. It may be there again: others that write make it anew."""
+    return isinstance(error, FileNotFoundError) or str(error).startswith("NOT_FOUND") or not folder.is_dir()
 
 
 def read(folder: Path, wanted: Sequence[tuple[Entry, Mapping[Index, Box]]]) -> list[dict[Index, Array]]:

@@ -29,7 +29,7 @@ from core.resharding import Index, Shards, canonical, shard_bytes, virtual_index
 
 from .. import cargo
 from ..checkpoint import chunks, documents, folders, zarrs
-from ..checkpoint.documents import CheckpointError, Document, Entry, Request
+from ..checkpoint.documents import CheckpointError, Discarded, Document, Entry, Request
 from ..devices import Array
 from . import arrays, blames
 from .completions import Completions, Flight
@@ -235,6 +235,10 @@ class Checkpoints:
                 result = self._done(job)
         except Stop:
             pass
+        except Discarded as error:
+            job.blame = job.blame or Blame(
+                "discarded", f"{error}; its files were removed while they were written"
+            )
         except CheckpointError as error:
             job.blame = job.blame or Blame("checkpoint", str(error))
         except Exception as error:

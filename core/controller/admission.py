@@ -18,25 +18,32 @@ from ..buffers import Buffer
 from ..effects import Tell
 from ..footprint import Footprint
 from ..ledger import NeverFits, Short
-from ..messages import Blame, RestoreStep, SpillStep, Waiting
-from .records import Flight, Named, Run
+from ..messages import Blame, RestoreStep, SpillStep
+from ..spans import EMPTY
+from .records import Flight, Named, Run, Session
+from .stalls import Stall
 
 if TYPE_CHECKING:
     from .books import Books
 
 Amounts = tuple[tuple[int, int], ...]
+MEMORY = "device memory to come free"
 
 
 class Waiter:
     """Something that wants memory: a run, or (without one) a Put."""
 
-    __slots__ = ("admitted", "atoms", "islands", "mine", "named", "passes", "refused", "run")
+    __slots__ = ("admitted", "atoms", "islands", "late", "mine", "named", "passes", "refused", "run", "session",
+                 "since")  # fmt: skip
 
     def __init__(self, run: Run | None, islands: Iterable[int], mine: Amounts = ()) -> None:
         self.run = run
         self.islands = tuple(islands)  # all of them must be at work
         self.mine = mine  # of a Put: what it brings
         self.named: Named | None = None  # of a Get
+        self.session: Session | None = None  # of a Put
+        self.since = 0  # when it was found that it does not fit
+        self.late = False  # that has outlasted its soft bound
         self.passes = 0
         self.atoms: frozenset[int] = frozenset()
         self.admitted: Callable[[int], None]
@@ -109,7 +116,7 @@ class Admission:
             buffer = self._books.buffers[ident]
             if buffer.promise or buffer.state == "spilling":
                 self._for_buffer.setdefault(ident, {})[run.id] = run
-                run.waits = f"buffer {buffer.name}"
+                self._books.stalls.begin(run, f"buffer {buffer.name}", tell=False)
                 return False
         return True
 
@@ -217,6 +224,7 @@ class Admission:
     def _start(self, run: Run, now: int) -> None:
         books = self._books
         self._numbers.pop(run.id, None)
+        books.stalls.over(run)
         run.turn("admitted")
         books.history.admitted(run)
         run.using = True
@@ -297,10 +305,9 @@ class Admission:
         if self._books.watch.waits_for(key):
             return
         if waiter.run is not None:
-            waiter.run.waits = "device memory"
-            self._books.outbox.note(
-                waiter.run.session.peer, Waiting(waiter.run.call.run, "device memory to come free")
-            )
+            self._books.stalls.begin(waiter.run, MEMORY)
+        elif not waiter.late:
+            waiter.since = now
         self._books.watch.begin(
             key, now, 0, lambda at: self._stuck(number, at), lambda at: self._stuck(number, at)
         )
@@ -311,17 +318,34 @@ class Admission:
         if waiter is None or self._try(number, waiter, set(), now) or number not in self._line:
             return
         self._watch(number, waiter, now)  # others may still free it: keep waiting, keep saying so
+        self._late(waiter)
         if not self._open(waiter):
             return
         footprint, arrivals, there = self._demand(waiter)
         short = books.ledger.admit(self._ident(number, waiter), footprint, arrivals, there)
         assert isinstance(short, Short)  # it has just been tried
         text = books.spill.holders_text(short.missing, books.client_text)
-        books.outbox.effect(Tell(f"memory is short: {text}"))
+        books.outbox.effect(Tell(f"memory is short: {text}", passing=True))
         helpless = not short.running and not books.spill.busy(short.missing)
         if helpless and not books.spill.victims(short.missing, self._keep(waiter)):
             newest = max(n for n, w in self._line.items() if not w.atoms.isdisjoint(waiter.atoms))
             self._refuse(newest, self._line[newest], Blame("no-memory", text), now)
+
+    def _late(self, waiter: Waiter) -> None:
+        if waiter.run is not None:
+            self._books.stalls.late(waiter.run, EMPTY, f"it waits for {MEMORY}")
+        elif not waiter.late:
+            waiter.late = True
+            self._books.stalls.ever += 1
+
+    def late_contents(self) -> list[Stall]:
+        """Puts, and what is to come back for gets, that have waited for memory for too long."""
+        names = self._books.cluster.islands
+        return [
+            Stall(waiter.since, names[waiter.islands[0]].name, waiter.session.name if waiter.session else "", "",
+                  "put" if waiter.named is None else "get", EMPTY, f"it waits for {MEMORY}")
+            for waiter in self._line.values() if waiter.late
+        ]  # fmt: skip
 
     def _open(self, waiter: Waiter) -> bool:
         """An island that changes its epoch takes nothing new; when it runs, the line is tried."""

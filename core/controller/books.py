@@ -45,6 +45,7 @@ from .outbox import Outbox
 from .records import Run, Session, Shape
 from .recovery import Recovery
 from .runs import Runs
+from .stalls import Stalls
 from .watch import Watchdog
 
 IDS = 1 << 48  # ids of one incarnation of the controller; far more than it will ever give out
@@ -95,6 +96,7 @@ class Books:
         self.history = History(self, trace)
         self.codes = Codes(self.outbox)
         self.flights = Flights(self)
+        self.stalls = Stalls(self)
         self.holdings = Holdings(self)
         self.dispatch = Dispatch(self)
         self.admission = Admission(self)

@@ -73,6 +73,10 @@ class Codes:
         """Hosts that have not reported: what a stalled compile is blamed on."""
         return spans.union(*self._waiting.get(plan, {}).values())
 
+    def lacking(self, plan: int) -> dict[int, Spans]:
+        """By code, hosts that have not reported."""
+        return self._waiting.get(plan, {})
+
     def hosts_gone(self, gone: Spans) -> list[int]:
         """Nobody waits for the dead. Returns plans that this has made ready."""
         made_ready: list[int] = []

@@ -27,6 +27,7 @@ class Config(msgspec.Struct, frozen=True):
     max_runs: int = 1024  # a client, not ended
     max_buffers: int = 1 << 20  # a client
     bounds: Bounds = Bounds()
+    lease: int = 10_000_000_000  # nanoseconds of silence after which the driver gives a peer up
     recovery: int = 30_000_000_000  # nanoseconds a restarted controller waits for hosts and clients
 
 

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING
 
 from ..effects import Tell
 from ..errors import Impossible, ProgramError
-from ..messages import Blame, Get, PoisonStep, Put, Ready, RecvStep, Refused, Sending, SendStep, Taking
+from ..messages import (
+    Blame,
+    Get,
+    PoisonStep,
+    Put,
+    Ready,
+    RecvStep,
+    Refused,
+    Sending,
+    SendStep,
+    Taking,
+    Waiting,
+)
 from ..plan import Layout, Slot
 from ..resharding import shard_bytes
 from ..resources import Waits
@@ -20,6 +32,8 @@ from .records import Flight, Named, Session
 
 if TYPE_CHECKING:
     from .books import Books
+
+S = 1_000_000_000
 
 
 class Contents:
@@ -48,9 +62,42 @@ class Contents:
             return
         if isinstance(found, Waits):
             self._waiting.setdefault((session.number, call.slice.name), []).append((named, call))
-            self._books.outbox.effect(Tell(f"a put of client {session.name!r} waits: {found.reason}"))
+            self._books.outbox.effect(
+                Tell(f"a put of client {session.name!r} waits: {found.reason}", passing=True)
+            )
+            self._tell(named, call, found.reason)
+            if not self._books.watch.waits_for(("put", named)):
+                self._watch(named, call, now)
         else:
+            self._books.watch.end(("put", named))
             self._bound(named, call, now)
+
+    def _watch(self, named: Named, call: Put, now: int) -> None:
+        """Hosts that are not there may never come."""
+        bound = self._books.config.bounds.absent
+
+        def over(at: int) -> None:
+            session, where = named.session.number, call.slice.name
+            if not self._books.resources.lacks_hosts(session, where):
+                self._watch(named, call, at)
+                return
+            self._waiting[session, where].remove((named, call))
+            found = self._books.resources.bind(session, call.slice)
+            reason = found.reason if isinstance(found, Waits) else ""
+            self._refuse(named, Blame("timeout", f"slice {where!r} {reason}, for {bound // S} s"))
+
+        self._books.watch.begin_for(("put", named), now, bound, over)
+
+    def _tell(self, named: Named, call: Put, reason: str) -> None:
+        self._books.outbox.note(
+            named.session.peer, Waiting(-named.name, f"slice {call.slice.name!r} {reason}")
+        )
+
+    def renew_reasons(self, reasons: dict[tuple[int, str], str]) -> None:
+        """Why these slices wait is another now."""
+        for key, reason in reasons.items():
+            for named, call in self._waiting.get(key, ()):
+                self._tell(named, call, reason)
 
     def slice_bound(self, session: int, name: str, now: int) -> None:
         for named, call in self._waiting.pop((session, name), ()):
@@ -58,6 +105,7 @@ class Contents:
                 self._bind(named, call, now)
 
     def _refuse(self, named: Named, blame: Blame) -> None:
+        self._books.watch.end(("put", named))
         named.blame = blame
         self._books.outbox.note(named.session.peer, Refused("put", named.name, blame))
         self.refuse_gets(named, blame)
@@ -75,6 +123,7 @@ class Contents:
         key, nbytes = books.atoms.intern(place), shard_bytes(layout)
         ident = books.next_buffers(1)
         waiter = Waiter(None, (place.island,), ((key, nbytes),))
+        waiter.session = named.session
         waiter.admitted = lambda at: self._admitted(named, ident, layout, key, at)
         waiter.refused = lambda blame, at: self._never(named, ident, blame)
         self._lines[named] = books.admission.enter_put(waiter)
@@ -192,4 +241,5 @@ class Contents:
         for named in session.names.values():
             named.gets.clear()
         for key in [key for key in self._waiting if key[0] == session.number]:
-            del self._waiting[key]
+            for named, _ in self._waiting.pop(key):
+                self._books.watch.end(("put", named))

@@ -19,6 +19,8 @@ from ..effects import (
     Connected,
     Disconnected,
     Effect,
+    HostRefused,
+    HostTaken,
     Malformed,
     Send,
     Wakeup,
@@ -82,6 +84,8 @@ class Controller:
                 event.peer, f"it sent what is no message: {event.reason}", now
             ),
             Wakeup: lambda event, now: self.books.watch.wakeup(now),
+            HostRefused: self._host_refused,
+            HostTaken: self._host_taken,
             WorldUp: lambda event, now: self.books.islands_room.world_up(event.island, event.epoch, now),
             WorldFailed: lambda event, now: self.books.islands_room.world_failed(
                 event.island, event.epoch, str(event.blame), now
@@ -150,6 +154,16 @@ class Controller:
                 break
         books.forget_plans()
         books.tell_faults()
+
+    # --- hosts that could not be hosts, or can be ----------------------------------------------------------------
+
+    def _host_refused(self, event: HostRefused, now: int) -> None:
+        if self.books.resources.refusals.refused(event.name, event.island, event.reason, now):
+            self.books.runs_room.renew_reasons()
+
+    def _host_taken(self, event: HostTaken, now: int) -> None:
+        if self.books.resources.refusals.taken(event.name):
+            self.books.runs_room.renew_reasons()
 
     # --- peers ---------------------------------------------------------------------------------------------------
 

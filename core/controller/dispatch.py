@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import spans
+from ..blames import OF_ANOTHER, better
 from ..invariants.observations import Entered
 from ..messages import Blame, Counted, Done, Enqueued, ExpectStep, GangStep, Ready, RecvStep, SendStep
 from ..place import device_spans
@@ -285,20 +286,20 @@ class Dispatch:
         flight = self._books.flights.get(report.seq)
         if flight is None:
             return  # a repeated report of something that is over
-        if report.blame is not None and flight.blame is None:
-            flight.blame = self.named(flight, report.blame)
+        if report.blame is not None:
+            flight.blame = better(flight.blame, self.named(flight, report.blame))
         if flight.run is not None and report.sizes:
             known = flight.run.sizes.get(flight.step, report.sizes)
             flight.run.sizes[flight.step] = tuple(
                 max(a, b) for a, b in zip(known, report.sizes, strict=False)
             )
         flight.left = spans.minus(flight.left, report.hosts)
-        if not flight.left:
+        if flight.blame is not None and flight.blame.code == "peer":
+            self._books.failures.peer_failed(flight, now)
+        elif not flight.left:
             self.end_flight(flight, now)
-        elif flight.blame is not None and flight.run is not None and flight.blame.code != "peer":
-            self._books.runs_room.fail(
-                flight.run, flight.blame, now
-            )  # of a peer's death we hear by its lease
+        elif flight.blame is not None and flight.run is not None and flight.blame.code not in OF_ANOTHER:
+            self._books.runs_room.fail(flight.run, flight.blame, now)  # of another's failure that one tells
 
     def named(self, flight: Flight, blame: Blame) -> Blame:
         if flight.run is None or blame.program:

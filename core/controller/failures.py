@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import spans
+from ..blames import OF_ANOTHER
 from ..effects import Tell
 from ..invariants.observations import Abandoned, EpochFormed
 from ..messages import Blame, Join, PoisonStep, Trouble
@@ -73,7 +74,7 @@ class Failures:
 
     def _cut_flight(self, book: IslandBook, flight: Flight, gone: Spans, blame: Blame, now: int) -> None:
         """A member of it is gone."""
-        if flight.blame is None or flight.blame.code == "peer":
+        if flight.blame is None or flight.blame.code in OF_ANOTHER:
             flight.blame = self._books.dispatch.named(flight, blame)
         if flight.kind == "gang":
             book.abandon.append(flight.seq)
@@ -100,10 +101,39 @@ class Failures:
             if flight.transfer >= 0 and not flight.poisoned:
                 flight.poisoned = True
                 self.poison_transfer(flight, blame)
-            else:
-                self._books.dispatch.end_flight(flight, now)
+                return
+            # Its hosts have been told to end it, and have not: who does not take the next seat is lost.
+            self._books.dispatch.end_flight(flight, now)
+            self._books.islands_room.broken(book, now)
             return
         self._cut_flight(book, flight, spans.EMPTY, blame, now)
+        self._books.islands_room.broken(book, now)
+
+    # --- a world that is broken ----------------------------------------------------------------------------------
+
+    def peer_failed(self, flight: Flight, now: int) -> None:
+        """A collective failed because of another member, so connections between members are broken, and stay so: this
+        epoch ends. If the other one is dead, its lease will say so, and the run fails for that; nothing enters until
+        then. If all members of the gang have said that it ended, or nobody's lease has run out, they live."""
+        book = self._books.islands[flight.island]
+        key = ("peer", flight.island)
+        if not flight.left:
+            self._world_broken(book, flight.blame, now)
+        elif not self._books.watch.waits_for(key):
+            book.scheduler.paused = True
+            book.stale_world = True
+            blame, lease = flight.blame, self._books.config.lease
+            self._books.watch.begin_for(key, now, lease, lambda at: self._world_broken(book, blame, at))
+
+    def _world_broken(self, book: IslandBook, said: Blame | None, now: int) -> None:
+        """All gangs of several hosts are given up: of those that have not failed yet, no host may wait for another."""
+        where = f"hosts {spans.text(book.members)} of island {book.island.name!r}"
+        cause = said.cause.partition("\n")[0] if said is not None else ""
+        blame = Blame("world", f"the connections between {where} broke: {cause}")
+        for flight in self._books.flights.on(book.island.index):
+            if flight.kind == "gang" and spans.count(flight.hosts) > 1:
+                self._cut_flight(book, flight, spans.EMPTY, blame, now)
+        self._books.outbox.effect(Tell(f"{blame.cause}; the island forms anew"))
         self._books.islands_room.broken(book, now)
 
     def give_up_flights(self, book: IslandBook, now: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .. import spans
 from ..effects import Tell
-from ..messages import Arrived, AskStep, Blame, Stalled
+from ..messages import Arrived, AskStep, Blame, Stalled, Waiting
 from ..spans import Spans
 from .records import Flight
 
@@ -26,7 +26,6 @@ class Flights:
         self._all: dict[int, Flight] = {}  # by seq, so in order of entering
         self._by_island: list[dict[int, Flight]] = [{} for _ in books.cluster.islands]
         self._asked: dict[int, Flight] = {}  # stalled, whose hosts have been asked
-        self.stalls = 0  # that there ever were
         self._bounds = [
             (partial(self.report_oldest, island, doing="running"), partial(self._give_up, island))
             for island in range(len(books.cluster.islands))
@@ -45,9 +44,9 @@ class Flights:
         """On this island, and not over on some of these hosts."""
         return [flight for flight in self.on(island) if spans.overlap(flight.left, hosts)]
 
-    def late(self, island: int) -> list[Flight]:
+    def late(self) -> list[Flight]:
         """Whose soft bound is over."""
-        return [flight for flight in self._asked.values() if flight.island == island]
+        return list(self._asked.values())
 
     def of_transfer(self, transfer: int) -> list[Flight]:
         """Its halves that are not over: the receiving one comes right behind the sending one."""
@@ -77,6 +76,8 @@ class Flights:
         del mine[flight.seq]
         if self._asked.pop(flight.seq, None) is not None:
             self._books.watch.end(("asked", flight.seq))
+            if flight.run is not None and not flight.run.ended:
+                self._books.outbox.note(flight.run.session.peer, Waiting(flight.run.call.run, ""))
         if was_oldest:
             if mine:
                 self._watch(next(iter(mine.values())), now)
@@ -84,15 +85,22 @@ class Flights:
                 self._books.watch.end(("flight", flight.island))
 
     def _watch(self, oldest: Flight, now: int) -> None:
-        self._books.watch.begin(("flight", oldest.island), now, oldest.cost, *self._bounds[oldest.island])
+        oldest.since = now
+        watch, hard = self._books.watch, 0
+        if oldest.poisoned:
+            hard = 2  # its hosts have been told to end it
+        elif oldest.kind in ("put", "get"):
+            hard = min(watch.bounds.hard, watch.bounds.contents)
+        watch.begin(("flight", oldest.island), now, oldest.cost, *self._bounds[oldest.island], hard)
 
     def report_oldest(self, island: int, now: int, doing: str) -> None:
         """Soft bound: ask who has arrived; `_answered` completes the report."""
         oldest = next(iter(self._by_island[island].values()), None)
         if oldest is None:
             return
-        self._asked[oldest.seq] = oldest
-        self.stalls += 1
+        if oldest.seq not in self._asked:
+            self._asked[oldest.seq] = oldest
+            self._books.stalls.ever += 1
         oldest.missing = oldest.left
         self._books.outbox.step(island, AskStep(oldest.seq), oldest.left)
         self._report(oldest, f"{oldest.kind} has not ended on these hosts while {doing}")
@@ -119,14 +127,19 @@ class Flights:
         island = self._books.cluster.islands[flight.island].name
         program, node = flight.run.describe(flight.step) if flight.run else ("", f"buffer {flight.buffer}")
         hosts = spans.text(flight.missing)
-        self._books.outbox.effect(
-            Tell(f"stall on island {island!r}: program {program!r}, node {node!r}: {reason}: hosts {hosts}")
-        )
+        flight.late = reason
+        text = f"stall on island {island!r}: program {program!r}, node {node!r}: {reason}: hosts {hosts}"
+        self._books.outbox.effect(Tell(text, passing=True))
+        peer, what = self._whose(flight)
+        age = self._books.now - flight.since
+        self._books.outbox.note(peer, Stalled(what, program, node, island, flight.missing, reason, age))
+
+    def _whose(self, flight: Flight) -> tuple[int, int]:
+        """Which client is told, and of what: its run, or minus the buffer that it puts."""
         if flight.run is not None:
-            self._books.outbox.note(
-                flight.run.session.peer,
-                Stalled(flight.run.call.run, program, node, island, flight.missing, reason),
-            )
+            return flight.run.session.peer, flight.run.call.run
+        named = self._books.holdings.named(flight.buffer) if flight.kind == "put" else None
+        return (named.session.peer, -named.name) if named is not None else (-1, 0)
 
     def _give_up(self, island: int, now: int) -> None:
         oldest = next(iter(self._by_island[island].values()), None)

@@ -223,6 +223,7 @@ class Islands:
             return
         book.scheduler.paused = True
         book.stale_world = True
+        self._books.watch.end(("peer", book.island.index))
         again = book.phase == "reforming"
         book.turn("lost")
         if again:
@@ -251,7 +252,7 @@ class Islands:
         book.phase = "forming"
         book.abandon, book.dropped = [], []
         book.stream = Stream(book.island.index, number=book.stream.number)
-        for wait in ("seats", "drain", "world"):
+        for wait in ("seats", "drain", "world", "peer"):
             self._books.watch.end((wait, book.island.index))
 
     def _change(self, book: IslandBook, now: int) -> None:
@@ -366,6 +367,7 @@ class Islands:
     def _reform(self, book: IslandBook, now: int) -> None:
         """The next epoch: who has come is a member, who leaves is not, and all code is to be compiled again."""
         books = self._books
+        books.watch.end(("peer", book.island.index))
         for host, reason in sorted(book.leaving.items()):
             book.members = spans.minus(book.members, spans.one(host))
             self._forget(book, host)

@@ -205,8 +205,9 @@ class Run:
 
     __slots__ = (
         "base", "blame", "call", "donated", "ended", "entered", "gates", "header", "held", "id", "late", "left",
-        "literals", "made_results", "names", "offered", "open_steps", "own", "program", "session", "shape", "sizes",
-        "sources", "spoilt", "state", "submitted", "unsettled", "untold", "users", "using", "waits",
+        "literals", "made_results", "names", "offered", "open_steps", "own", "program", "session", "shape", "since",
+        "sizes", "sources", "spoilt", "stalled", "state", "submitted", "told", "unsettled", "untold", "users",
+        "using", "waits",
     )  # fmt: skip
 
     def __init__(self, ident: int, program: ProgramRecord, call: Submit, now: int) -> None:
@@ -242,7 +243,10 @@ class Run:
         self.offered: dict[int, Ticket] = {}  # while a scheduler has it
         self.blame: Blame | None = None
         self.ended = False  # the client has been told
-        self.waits = ""  # what it waits for, in words
+        self.waits = ""  # what it waits for, in words; see `stalls`
+        self.since = now  # when that began
+        self.told = ""  # what its client was told of that
+        self.stalled = False  # it has outlasted its soft bound
 
     def turn(self, happened: str) -> None:
         self.state = RUN_TABLE[self.state, happened]
@@ -267,9 +271,9 @@ class Run:
 class Flight:
     """Something with a seq that is in an island's order and not over on all its hosts."""
 
-    __slots__ = ("blame", "buffer", "copied", "cost", "counts", "entered", "hosts", "island", "kind", "left",
-                 "missing", "poisoned", "request", "run", "seq", "session", "step", "ticket", "transfer", "unacked",
-                 "uncounted")  # fmt: skip
+    __slots__ = ("blame", "buffer", "copied", "cost", "counts", "entered", "hosts", "island", "kind", "late", "left",
+                 "missing", "poisoned", "request", "run", "seq", "session", "since", "step", "ticket", "transfer",
+                 "unacked", "uncounted")  # fmt: skip
 
     def __init__(
         self, seq: int, kind: str, island: int, hosts: Spans, now: int, *,
@@ -289,6 +293,8 @@ class Flight:
         self.session: Session | None = None  # of a put or get
         self.request = 0  # of a get: the client's name for it
         self.entered = now
+        self.since = now  # when it became the oldest of its island
+        self.late = ""  # of a stall: what was last said of it
         self.run = run
         self.step = step
         self.buffer = buffer

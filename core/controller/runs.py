@@ -1,7 +1,7 @@
 """A run's way from the call to its end: bound, lowered, compiled, admitted, dispatched, over. It ends exactly once.
 
 `advance` takes a run as far as it can go now and leaves it waiting for exactly one thing, in words that a user can
-read (`Run.waits`); whoever brings that thing has it advanced again. Nothing here holds memory while it waits.
+read (`stalls`); whoever brings that thing has it advanced again. Nothing here holds memory while it waits.
 
 Neighbours: `clients` submits and cancels; `resources` binds, `lowering` lowers, `codes` compiles, `admission`
 reserves memory, `dispatch` runs; `holdings` counts who holds which buffer.
@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from .. import spans
-from ..effects import Tell
 from ..errors import Impossible, ProgramError
 from ..invariants.observations import RunEnded, RunSubmitted
 from ..lowering import home
-from ..messages import Blame, Ended, ForgetStep, RunHeader, Stalled, Submit, Waiting
+from ..messages import Blame, Ended, ForgetStep, RunHeader, Submit
 from ..place import Place
 from ..plan import Layout, Plan
 from ..resources import Waits
-from ..spans import Spans
 from ..validate import validate_literals
 from .records import Named, ProgramRecord, Run, Session
 
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from .books import Books
 
 K = TypeVar("K", bound=Hashable)
+S = 1_000_000_000
 
 
 class Runs:
@@ -154,8 +153,7 @@ class Runs:
         run.shape = self._books.shape_of(plan)
         run.shape.users += 1
         run.turn("planned")
-        if run.waits:
-            self._books.watch.end(("run", run.id))
+        self._books.stalls.over(run)
         self._name_results(run)
 
     def _bind(self, run: Run) -> tuple[Place, ...] | None:
@@ -235,7 +233,7 @@ class Runs:
 
     def watch_code(self, run: Run) -> None:
         """It waits for its code: before it starts, or again in a new epoch."""
-        run.waits = "compilation"
+        self._books.stalls.begin_code(run)
         bounds, key = self._books.config.bounds, ("run", run.id)
         if not self._books.watch.waits_for(key):
             self._books.watch.begin(
@@ -244,35 +242,37 @@ class Runs:
             )  # fmt: skip
 
     def code_came(self, run: Run) -> None:
-        if run.waits:
-            self._books.watch.end(("run", run.id))
+        self._books.stalls.over(run)
 
     def _late_code(self, run: Run) -> None:
-        self._stalled(run, self._books.codes.missing(run.plan.id), "its code is not compiled on these hosts")
+        missing = self._books.codes.missing(run.plan.id)
+        self._books.stalls.late(run, missing, "its code is not compiled on these hosts")
 
     def _no_code(self, run: Run, now: int) -> None:
         hosts = spans.text(self._books.codes.missing(run.plan.id))
         self.fail(run, Blame("timeout", f"its code was not compiled in time on hosts {hosts}"), now)
 
-    def _stalled(self, run: Run, missing: Spans, reason: str) -> None:
-        name = run.program.ir.name
-        self._books.outbox.effect(Tell(f"stall: program {name!r} of client {run.session.name!r}: {reason}"))
-        self._books.outbox.note(run.session.peer, Stalled(run.call.run, name, "", "", missing, reason))
-
     def _wait(self, run: Run, reason: str) -> None:
-        """Tell the client what its run waits for, once a reason."""
-        if run.waits != reason:
-            run.waits = reason
-            self._books.outbox.note(run.session.peer, Waiting(run.call.run, reason))
+        if self._books.stalls.begin(run, reason):
+            run.stalled = False
             self._watch_wait(run)
 
     def _watch_wait(self, run: Run) -> None:
-        """For devices that others have, or for another run. Nothing is wrong, so it is reported and not ended: whoever
-        it waits for has bounds of his own, or is a client that holds an exclusive slice."""
+        """For devices that others have, or for another run: nothing is wrong, so it is reported and not ended, for what
+        it waits for has bounds of its own, or is a client that holds an exclusive slice. Hosts that are not there may
+        never come: that wait ends."""
         self._books.watch.begin(
             ("run", run.id), self._books.now, 0,
-            lambda at: self._stalled(run, spans.EMPTY, run.waits), lambda at: self._watch_wait(run),
+            lambda at: self._books.stalls.late(run, spans.EMPTY, run.waits), lambda at: self._waited(run, at),
         )  # fmt: skip
+
+    def _waited(self, run: Run, now: int) -> None:
+        lacks, session = self._books.resources.lacks_hosts, run.session.number
+        absent = any(lacks(session, spec.name) for spec in run.program.ir.slices)
+        if absent and now - run.since >= self._books.config.bounds.absent:
+            self.fail(run, Blame("timeout", f"{run.waits}, for {(now - run.since) // S} s"), now)
+        else:
+            self._watch_wait(run)
 
     # --- what runs wait for comes ----------------------------------------------------------------------------------
 
@@ -284,6 +284,14 @@ class Runs:
         """Something was released, or has joined: slices that waited may have their devices now."""
         for session, name, _ in self._books.resources.retry():
             self.slice_changed(session, name, now)
+
+    def renew_reasons(self) -> None:
+        """Why slices wait has changed, and that they do has not."""
+        reasons = {binding.key: binding.reason for binding in self._books.resources.renewed()}
+        for key, reason in reasons.items():
+            for run in self._for_slice.get(key, {}).values():
+                self._books.stalls.renew(run, f"slice {key[1]!r} {reason}")
+        self._books.contents.renew_reasons(reasons)
 
     def slice_changed(self, session: int, name: str, now: int) -> None:
         """It is bound now, or was given up while it waited: who waits for it binds it (anew)."""
@@ -311,8 +319,8 @@ class Runs:
             self._books.holdings.take_back(named)
         run.turn("moved")
         run.shape.users -= 1
+        self._books.stalls.over(run)
         run.shape = run.header = None
-        self._books.watch.end(("run", run.id))
 
     def compile_again(self, island: int, now: int) -> None:
         """A new epoch of this island has voided its code."""
@@ -321,6 +329,7 @@ class Runs:
                 continue
             if run.state == "compiled":
                 self._books.admission.withdraw(run)
+                self._books.stalls.over(run)
                 run.turn("stale")
             if run.state == "planned":
                 _leave(self._for_code, run.plan.id, run)
@@ -345,7 +354,7 @@ class Runs:
             return
         run.blame = blame if blame.program else msgspec.structs.replace(blame, program=run.program.ir.name)
         started = run.state == "running"
-        self.code_came(run)
+        self._books.stalls.over(run, tell=False)
         if started:
             self._books.dispatch.withdraw(run)
         else:

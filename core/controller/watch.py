@@ -17,7 +17,11 @@ class Bounds(msgspec.Struct, frozen=True):
 
     floor: int = 5_000_000_000
     factor: int = 10
-    hard: int = 6  # the hard bound is so many times the soft one
+    hard: int = 6  # the hard bound is so many times the soft one ...
+    contents: int = 12  # ... and no more than this of a put or get: how long bytes take is known
+    absent: int = (
+        600_000_000_000  # for hosts that are not there, though what is asked for cannot be had without them
+    )
     compile: int = 300_000_000_000  # expected of a compilation
     byte: int = 10  # expected of a byte that is moved: 100 MB/s is slow
 
@@ -53,11 +57,11 @@ class Watchdog:
 
     def begin(
         self, key: Hashable, now: int, expected: int,
-        on_soft: Callable[[int], None], on_hard: Callable[[int], None],
+        on_soft: Callable[[int], None], on_hard: Callable[[int], None], hard: int = 0,
     ) -> None:  # fmt: skip
-        """A second `begin` under one key starts its bounds anew."""
+        """A second `begin` under one key starts its bounds anew. `hard`: so many times the soft one; 0: as always."""
         soft = self.bounds.soft(expected)
-        wait = Wait(now + soft, now + self.bounds.hard * soft, on_soft, on_hard)
+        wait = Wait(now + soft, now + (hard or self.bounds.hard) * soft, on_soft, on_hard)
         self._waits[key] = wait
         self._push(wait.soft_at, key, wait)
 

@@ -20,6 +20,8 @@ from ..wording import plural
 EVERY = 1.0  # seconds between looks of a live table
 PATIENCE = 5.0  # seconds for an answer
 CLOCKS = 8  # hosts whose clocks are shown
+WAITS = 5  # stalls, and waits, that are shown
+LATE = 3  # in an island's row
 
 
 def add(commands: Any) -> None:
@@ -110,6 +112,7 @@ def _ask(address: str, access: Access, request: msgspec.Struct) -> Any:
 def table(found: dict[str, Any]) -> str:
     lines = [f"{'island':<12}{'phase':<10}{'epoch':>6}{'hosts':>9}{'devices':>9}{'under way':>11}  late"]
     lines += [_island(island) for island in found["islands"]]
+    lines += _stalls(found)
     lines += _clocks(found["islands"])
     lines.append(f"{'client':<8}{'name':<16}{'weight':>7}{'programs':>10}{'runs':>7}")
     lines += [
@@ -121,6 +124,32 @@ def table(found: dict[str, Any]) -> str:
         f"{found['buffers']} buffers; {through} bytes of contents have passed through the controller"
     )
     return "\n".join([*lines, *(f"  {text}" for text in found["said"][-3:])])
+
+
+def _stalls(found: dict[str, Any]) -> list[str]:
+    """What stalls, what waits, and who was not taken, with for how long; the longest first."""
+    count = sum(island["stalled"] for island in found["islands"]) + found["stalled_elsewhere"]
+    lines = [f"stalled for {_wait(each)}" for each in found["stalled"][:WAITS]]
+    if count > WAITS:
+        lines.append(f"  and {count - WAITS} more that stall")
+    lines += [f"waits for {_wait(each)}" for each in found["waits"][:WAITS]]
+    if len(found["waits"]) > WAITS:
+        lines.append("  and others that wait")
+    for each in found["refused"]:
+        where = f" for island {each['island']!r}" if each["island"] else ""
+        lines.append(
+            f"refused {each['seconds_ago']:.0f} s ago: agent {each['agent']!r}{where}: {each['reason']}"
+        )
+    return lines
+
+
+def _wait(each: dict[str, Any]) -> str:
+    what = f"program {each['program']!r}" if each["program"] else ""
+    what += f"{', ' if what else ''}{each['node']}" if each["node"] else ""
+    who = f" of client {each['client']!r}" if each["client"] else ""
+    where = f" on island {each['island']!r}" if each["island"] else ""
+    hosts = f"; hosts {each['hosts']}" if each["hosts"] and each["hosts"] not in each["reason"] else ""
+    return f"{each['seconds']:.0f} s: {what}{who}{where}: {each['reason']}{hosts}"
 
 
 def _clocks(islands: list[dict[str, Any]]) -> list[str]:
@@ -143,6 +172,12 @@ def _clocks(islands: list[dict[str, Any]]) -> list[str]:
 def _island(island: dict[str, Any]) -> str:
     here = sum(host["connected"] for host in island["hosts"])
     hosts = f"{here}/{len(island['hosts'])}"
-    late = "; ".join(f"{each['program']} {each['node']} on hosts {each['hosts']}" for each in island["late"])
+    late = "; ".join(_late(each) for each in island["late"][:LATE])
     named = f"{island['name']:<12}{island['phase']:<10}{island['epoch']:>6}{hosts:>9}"
     return f"{named}{island['devices']:>9}{island['under_way']:>11}  {late}"
+
+
+def _late(each: dict[str, Any]) -> str:
+    what = " ".join(filter(None, (each["program"], each["node"]))) or each["reason"]
+    hosts = f" on hosts {each['hosts']}" if each["hosts"] else ""
+    return f"{what}{hosts} ({each['seconds']:.0f} s)"

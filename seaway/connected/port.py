@@ -121,10 +121,21 @@ class RealPort:
                 looked = now
                 self._look(now)
                 if now - begun >= late:
-                    log.warning("%s, for %.0f s now%s", what, now - begun, self._last and f"; {self._last}")
+                    log.warning("%s", self._why(what, now - begun))
                     late *= 2
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"seaway: {self._why(what, time.monotonic() - begun)}")
+            raise
         finally:
             self._waiters.remove(bell)
+
+    def _why(self, what: str, seconds: float) -> str:
+        """What is waited for, as far as the controller has said; or else what the machine has told last."""
+        with SHIELD:
+            words = self.remote.awaited()
+        if words:
+            return f"{words}; {what}"
+        return f"{what}, for {seconds:.0f} s now{self._last and f'; {self._last}'}"
 
     def _look(self, now: float) -> None:
         """A controller may be started anew. One that does not come back is given up, and with it what is awaited."""
@@ -145,7 +156,7 @@ class RealPort:
         """From the machine, under its lock."""
         if isinstance(effect, Unblocked):
             self._blocked = False
-        elif isinstance(effect, Tell):
+        elif isinstance(effect, Tell) and not effect.passing:
             self._last = effect.text
         self.tell(effect)
         self.ring()

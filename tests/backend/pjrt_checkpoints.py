@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -359,3 +360,42 @@ def test_a_host_without_a_folder_says_how_to_give_it_one(rig: Rig, monkeypatch: 
     assert isinstance(rig.devices._checkpoints, Checkpoints)
     seq, _ = rig.launch(saving(rig, ROWS), 0, [request(rig, 84), rig.received(layout(ROWS), ARRAY)])
     assert "start its agent with --checkpoints DIR" in blamed(rig, seq).cause
+
+
+@pytest.mark.parametrize("said", ["NOT_FOUND: Error opening file", "No space left on device"])
+def test_a_host_whose_folder_another_has_removed_leaves_it_to_that_one_to_say_why(
+    rig: Rig, folder: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """While it writes. One that finds its own disk full says so itself, as `checkpoint`."""
+    plan, asked = saving(rig, ROWS), request(rig, 71)
+    partial = folders.partial(folder / "run", Request("run", 71, f"{71:016x}"))
+    found = zarrs.tensorstore()
+
+    class Store:
+        @staticmethod
+        def open(*args: Any, **options: Any) -> Any:
+            if options.get("assume_metadata"):
+                shutil.rmtree(partial)
+                raise ValueError(said)
+            return found.open(*args, **options)
+
+    monkeypatch.setattr(zarrs, "tensorstore", Store)
+    seq, _ = rig.launch(plan, 0, [asked, rig.received(layout(ROWS), ARRAY)])
+    blame = blamed(rig, seq)
+    assert (blame.code, said in blame.cause, str(partial) in blame.cause) == ("discarded", True, True)
+
+
+def test_a_full_disk_is_its_host_s_own_word(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, asked = saving(rig, ROWS), request(rig, 72)
+    found = zarrs.tensorstore()
+
+    class Store:
+        @staticmethod
+        def open(*args: Any, **options: Any) -> Any:
+            if options.get("assume_metadata"):
+                raise ValueError("RESOURCE_EXHAUSTED: No space left on device")
+            return found.open(*args, **options)
+
+    monkeypatch.setattr(zarrs, "tensorstore", Store)
+    seq, _ = rig.launch(plan, 0, [asked, rig.received(layout(ROWS), ARRAY)])
+    assert blamed(rig, seq).code == "checkpoint"

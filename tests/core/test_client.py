@@ -157,9 +157,38 @@ def test_a_put_and_a_get_are_announced_and_their_contents_travel_elsewhere() -> 
 def test_what_the_controller_says_of_waits_is_told_in_words() -> None:
     session = Session()
     assert session.note(Waiting(3, "memory"), Stalled(3, "f", "mul", "pod", ((4, 6),), "no answer")) == [
-        Tell("run 3 waits: memory"),
-        Tell("run 3 is late: program 'f', node 'mul' on island 'pod': no answer; hosts 4-5 have not arrived"),
+        Tell("run 3 waits: memory", passing=True),
+        Tell(
+            "run 3 is late: program 'f', node 'mul' on island 'pod': no answer; hosts 4-5 have not arrived",
+            passing=True,
+        ),
     ]
+
+
+def test_what_a_run_waits_for_is_known_until_it_goes_on_or_ends() -> None:
+    session, s = Session(), 1_000_000_000
+    session.program(args=0)
+    first, second = session.submit().run, session.submit().run
+    put = session.put()
+    awaited = session.client.awaited
+    assert awaited.words(0) == ""
+    session.note(Waiting(first, "compiling 'f' on hosts 0-1", 12 * s), Waiting(second, "memory", 3 * s))
+    assert awaited.words(session.now) == "compiling 'f' on hosts 0-1, 12 s"
+    assert awaited.words(session.now + s) == "compiling 'f' on hosts 0-1, 13 s"
+    session.note(Waiting(first, ""))
+    assert awaited.words(session.now) == "memory, 3 s"
+    session.note(Ended(second), Waiting(-put, "slice 's' waits for hosts"))
+    assert awaited.words(session.now) == "slice 's' waits for hosts, 0 s"
+    session.note(Taking(put, 40, WHERE))
+    session.note(Stalled(first, "f", "mul", "pod", ((4, 6),), "it has not ended", 20 * s))
+    assert (
+        awaited.words(session.now)
+        == "program 'f', node 'mul' on island 'pod': it has not ended: hosts 4-5, 20 s"
+    )
+    session.note(Waiting(77, "of nobody's run"), Waiting(-77, "of nobody's put"))
+    assert len(awaited) == 1
+    session.note(Ended(first))
+    assert awaited.words(session.now) == ""
 
 
 def test_cancel_is_said_once_and_the_run_still_ends() -> None:

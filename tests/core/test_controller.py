@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from core import spans
 from core.controller import Controller
@@ -130,6 +131,22 @@ def test_what_rests_on_something_unreported_is_not_reported() -> None:
     assert all(
         blame is not None and (blame.cause, blame.node) == ("nan", "make") for blame in rig.ended.values()
     )
+
+
+@pytest.mark.parametrize("seen", ["peer", "discarded"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_a_host_sees_of_another_s_failure_stands_behind_that_other_s_own_words(
+    seen: str, first: int
+) -> None:
+    rig = Rig(3)
+    make, *_ = rig.crossing()
+    said = Blame(seen, "it broke off"), Blame("checkpoint", "the disk is full")
+    rig.done(0, make, said[first])
+    assert (1 in rig.ended) == (first == 1), "who says only what it saw of another is not believed at once"
+    rig.done(1, make, said[1 - first])
+    ended = rig.ended[1]
+    assert ended is not None
+    assert (ended.code, ended.cause) == ("checkpoint", "the disk is full")
 
 
 def test_when_the_last_word_is_good_all_that_rests_on_it_is_reported() -> None:

@@ -174,7 +174,7 @@ def test_a_difference_shows_both_sides() -> None:
         replay(log, lambda about: Clerk(4))
     assert "Ended(run=1" in caught.value.recorded
     assert "Ended(run=2" in caught.value.recorded
-    assert caught.value.replayed == "Tell(text='odd')"
+    assert caught.value.replayed == "Tell(text='odd', passing=False)"
 
 
 def test_a_difference_without_kept_commands_says_how_to_keep_them() -> None:

@@ -51,7 +51,7 @@ class Setup(msgspec.Struct, frozen=True):
         return Config(
             window=self.window, window_span=self.span, max_passes=self.max_passes, early=self.early,  # type: ignore[arg-type]
             fanout=self.fanout, fuse=self.fuse, bounds=Bounds(floor=200 * MS, factor=10, hard=3),
-            recovery=600 * MS,
+            recovery=600 * MS, lease=80 * MS,
         )  # fmt: skip
 
 
@@ -141,6 +141,12 @@ class BreakGang(Action, frozen=True):
     host: int
     name: str
     when: str
+
+
+class BreakWorld(Action, frozen=True):
+    """The connections between an island's hosts break, and nobody dies."""
+
+    island: int
 
 
 class BreakCode(Action, frozen=True):

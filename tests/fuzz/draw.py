@@ -21,6 +21,7 @@ from .case import (
     Action,
     BreakCode,
     BreakGang,
+    BreakWorld,
     Cancel,
     Case,
     Close,
@@ -60,7 +61,7 @@ SPANS = 200_000  # from this seed on a window has a span too; what seeds before 
 
 
 ANEW = 400_000  # from this seed on processes stand still, and are not found again at once when they have begun anew
-LATER = {"stand still": 0.25}  # troubles of these seeds alone
+LATER = {"stand still": 0.25, "break world": 0.1}  # troubles of these seeds alone
 
 
 def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
@@ -273,6 +274,8 @@ class Drawing:
             who = rng.choice(("controller", rng.choice(clients), f"host {rng.randrange(hosts)}"))
             length = rng.choice((1 * MS, 70 * MS, 90 * MS, 200 * MS, 400 * MS))
             self._befalls(StandStill, who=who, length=length)
+        if has.get("break world"):
+            self._befalls(BreakWorld, island=rng.randrange(len(self.islands)))
 
     def _of_hosts(self, hosts: int) -> None:
         rng, has = self.rng, self.has

@@ -123,6 +123,7 @@ class Game:
             c.CrashHost: self._crash_host, c.LeaveHost: self._leave, c.LoseDevice: self._lose,
             c.Cut: self._cut, c.Slow: self._slow, c.BreakGang: self._break_gang,
             c.BreakCode: self._break_code, c.Restart: self._restart, c.StandStill: self._stand_still,
+            c.BreakWorld: self._break_world,
         }  # fmt: skip
 
     # --- the whole ------------------------------------------------------------------------------------------------
@@ -312,6 +313,10 @@ class Game:
         for host in range(self.world.cluster.hosts) if action.host == ALL else (action.host,):
             self.world.break_gang(host, action.name, action.when)
 
+    def _break_world(self, action: c.BreakWorld) -> None:
+        self._note(action)
+        self.world.break_world(action.island)
+
     def _break_code(self, action: c.BreakCode) -> None:
         self._note(action)
         self.world.break_code(action.name)
@@ -434,12 +439,14 @@ class Game:
     def _possible(self) -> set[str]:
         """Codes of blame that what was done here can explain."""
         if any(self.done.get(kind) for kind in WEATHER):
-            return ANY
+            return ANY | {"world"} if self.done.get("BreakWorld") else ANY
         found = set()
         if self.done.get("Cancel"):
             found.add("cancelled")
         if self.done.get("BreakGang") or self.done.get("BreakCode"):
             found |= {"user"}
+        if self.done.get("BreakWorld"):
+            found |= {"world"}
         if not self.case.setup.roomy:
             found |= {"no-memory"}
         return found

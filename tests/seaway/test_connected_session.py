@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -162,6 +164,62 @@ def test_a_wait_that_is_long_says_what_it_waits_for(
     with sw.local(hosts=2, devices_per_host=2, platform="timed", config={"window": 2}):
         quick(sw.synthetic("long", devices=ALL, duration="1s")(ZERO)).block_until_ready()
     assert "client 'main' waits for the result of 'quick', for" in caplog.text
+
+
+class When(logging.Handler):
+    """Does something as soon as the log says so."""
+
+    def __init__(self, words: str, act: Callable[[], None]) -> None:
+        super().__init__()
+        self._words, self._act = words, act
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._words in record.getMessage():
+            self.said.append(record.getMessage())
+            self._act()
+
+
+@contextmanager
+def stopped_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A session whose hosts have just been stopped; their process. While one waits, the log says more often why."""
+    monkeypatch.setattr(port, "LATE", 0.5)
+    monkeypatch.setattr(port, "LOOK", 0.1)
+    with sw.local(hosts=2, devices_per_host=2, platform="timed") as session:
+        driver: Any = session.driver
+        pid = driver.agents[0].process.pid
+        quick(ZERO).block_until_ready()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield pid
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_who_waits_for_code_reads_what_is_compiled_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    with stopped_host(monkeypatch) as pid:
+        when = When("compiling", lambda: os.kill(pid, signal.SIGCONT))
+        logging.getLogger("seaway").addHandler(when)
+        try:
+            sw.synthetic("step", devices=ALL, duration="1ms")(ZERO).block_until_ready()
+        finally:
+            logging.getLogger("seaway").removeHandler(when)
+    assert re.fullmatch(
+        r"compiling 'step' on hosts 0-1, \d+ s; client 'main' waits for the result of 'step'", when.said[-1]
+    )
+
+
+def test_ctrl_c_says_what_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with stopped_host(monkeypatch):
+        when = When("compiling", lambda: signal.raise_signal(signal.SIGINT))
+        logging.getLogger("seaway").addHandler(when)
+        try:
+            with pytest.raises(KeyboardInterrupt) as caught:
+                sw.synthetic("step", devices=ALL, duration="1ms")(ZERO).block_until_ready()
+        finally:
+            logging.getLogger("seaway").removeHandler(when)
+    (note,) = caught.value.__notes__
+    assert note.startswith("seaway: compiling 'step' on hosts 0-1, ")
 
 
 # --- interrupts ---------------------------------------------------------------------------------------------------

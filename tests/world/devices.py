@@ -116,6 +116,7 @@ class Fabric:
         self.hosts: dict[int, HostDevices] = {}
         self.jobs: dict[tuple[int, int], Job] = {}  # (seq, host if it is no collective, else -1)
         self.slow: dict[int, float] = {}
+        self.broken: dict[int, int] = {}  # island -> the epoch in which its hosts' connections broke
         self.copy_time = 1_000
         self.failures: dict[tuple[int, str], str] = {}  # (host, gang's name) -> "launch" or "run": once
         self.finished = 0
@@ -248,10 +249,8 @@ class Fabric:
                 if gang.irregular:
                     sizes.append(self._shrink(part.host, buffer, digest))
             self.finished += 1
-            blame = None
-            if self.failures.get((host, gang.name)) == "run":
-                del self.failures[host, gang.name]
-                blame = Blame("user", "it divided by zero")
+            blame = self._failure(job, host, part)
+            if blame is not None:
                 for buffer in part.outputs:
                     buffer.digest = contents.SPOILT
             events.append((host, effects.Finished(job.seq, blame, tuple(sizes))))
@@ -260,6 +259,15 @@ class Fabric:
         for head in heads:
             if not head.missing:
                 self._start(head)
+
+    def _failure(self, job: Job, host: int, part: Part) -> Blame | None:
+        gang = job.gang
+        if gang.collective and len(job.parts) > 1 and self.broken.get(gang.place.island) == part.epoch:
+            return Blame("peer", "connection closed by peer")
+        if self.failures.get((host, gang.name)) == "run":
+            del self.failures[host, gang.name]
+            return Blame("user", "it divided by zero")
+        return None
 
     def _compute(self, job: Job) -> list[int]:
         """Digests of the outputs; inputs must be the same logical arrays on all hosts, and here."""

@@ -97,6 +97,9 @@ def message(said: Any) -> str:  # noqa: C901 - a table
             return f"run {said.run} ended" + _blame(said.blame)
         case m.Ready():
             return f"ready {','.join(map(str, said.buffers))}" + _blame(said.blame)
+        case m.Waiting():
+            since = f" for {said.age / 1e9:g} s" if said.age else ""
+            return f"waiting run {said.run}{since} reason {said.reason or 'none any more'}"
         case m.Submit():
             shown = ",".join("literal" if isinstance(a, bytes) else str(a) for a in said.args) or "-"
             made = ",".join(map(str, said.results))

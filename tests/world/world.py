@@ -289,6 +289,11 @@ class World:
         """The next gang of this name fails on this host: at its "launch", or as it runs."""
         self.fabric.failures[host, name] = when
 
+    def break_world(self, island: int) -> None:
+        """Collectives of several hosts fail on all of them, though all live, until the island forms anew."""
+        mine = [host for host in self.hosts if self.cluster.island_of_host(host.host).index == island]
+        self.fabric.broken[island] = max(host.epoch for host in mine)
+
     def break_code(self, name: str, why: str = "no such operation") -> None:
         self.bad_codes[name] = why
 

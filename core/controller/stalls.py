@@ -1,0 +1,181 @@
+"""What runs wait for and since when, and what stalls now: one list for clients, `status`, metrics and the log.
+
+A run waits for one thing at a time, in words (`Run.waits`). Its client is told these words, and when the wait is over.
+A wait that outlasts its soft bound is a stall until it is over. So is a flight (`flights`), and a put that waits for
+memory (`admission`); `now` lists them all from what the rooms know at this moment, and nothing is kept beside that.
+
+Neighbours: `runs` and `admission` begin and end waits; `flights` watches what is in an order; `codes` knows what is
+compiled where. The functions that matter: `begin`, `over`, `late`, `waits`, `now`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import spans
+from ..effects import Tell
+from ..messages import Stalled, Waiting
+from ..spans import Spans
+from .records import Flight, Run
+
+if TYPE_CHECKING:
+    from .books import Books
+
+CODE = "compilation"  # what a run waits for; `words` says of what, and where
+QUICK = 1_000_000_000  # a compilation that takes no longer is not worth a note
+SELDOM = 60 * QUICK  # between looks at one that takes long
+SHOWN = 3  # names of computations; the others are a number
+
+
+class Stall(NamedTuple):
+    """Something that waits: `island` "" is none alone, `node` "" the whole program; hosts: for whom it waits."""
+
+    since: int
+    island: str
+    client: str
+    program: str
+    node: str
+    hosts: Spans
+    reason: str
+
+
+class Stalls:
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self.ever = 0  # stalls that there have been
+
+    # --- a run begins to wait, and goes on --------------------------------------------------------------------
+
+    def begin(self, run: Run, reason: str, tell: bool = True, since: int = -1) -> bool:
+        """Its client hears each reason once. False: it waits for that already. since: -1 is now."""
+        if run.waits == reason:
+            return False
+        run.waits, run.since = reason, self._books.now if since < 0 else since
+        if tell:
+            self._tell(run)
+        return True
+
+    def begin_code(self, run: Run) -> None:
+        """For code: a note says which and where, as soon as it takes a while, and again when that has changed."""
+        if self.begin(run, CODE, tell=False):
+            self._look_again(run, QUICK)
+
+    def _look_again(self, run: Run, after: int) -> None:
+        def look(now: int) -> None:
+            if self.words(run) != run.told:
+                self._tell(run)
+            self._look_again(run, min(2 * after, SELDOM))
+
+        self._books.watch.begin_for(("compiling", run.id), self._books.now, after, look)
+
+    def _tell(self, run: Run) -> None:
+        run.told = self.words(run)
+        age = self._books.now - run.since
+        self._books.outbox.note(run.session.peer, Waiting(run.call.run, run.told, age))
+
+    def over(self, run: Run, tell: bool = True) -> None:
+        """What it waited for has come. tell: False if its client is about to hear of its end."""
+        if not run.waits:
+            return
+        self._books.watch.end(("run", run.id))
+        self._books.watch.end(("compiling", run.id))
+        if run.told and tell:
+            self._books.outbox.note(run.session.peer, Waiting(run.call.run, ""))
+        run.waits = run.told = ""
+        run.stalled = False
+
+    # --- a wait outlasts its soft bound -----------------------------------------------------------------------
+
+    def late(self, run: Run, missing: Spans, reason: str) -> None:
+        if not run.stalled:
+            run.stalled = True
+            self.ever += 1
+        name, client, age = run.program.ir.name, run.session, self._books.now - run.since
+        where = f": hosts {spans.text(missing)}" if missing else ""
+        self._books.outbox.effect(
+            Tell(f"stall: program {name!r} of client {client.name!r}: {reason}{where}", passing=True)
+        )
+        run.told = reason
+        self._books.outbox.note(client.peer, Stalled(run.call.run, name, "", "", missing, reason, age))
+
+    # --- in words ---------------------------------------------------------------------------------------------
+
+    def words(self, run: Run) -> str:
+        """What it waits for, as of now."""
+        return self._of_code(run) if run.waits == CODE else run.waits
+
+    def _of_code(self, run: Run) -> str:
+        names: dict[Spans, list[str]] = {}
+        for code, hosts in self._books.codes.lacking(run.plan.id).items():
+            names.setdefault(hosts, []).append(run.plan.codes[code].name)
+        if not names:  # it is asked for when the island stands
+            forming = [
+                repr(self._books.islands[island].island.name)
+                for island in _islands(run)
+                if self._books.islands[island].formed != self._books.islands[island].epoch
+            ]
+            return f"island {', '.join(forming)} to form anew" if forming else "its code"
+        return "compiling " + "; ".join(
+            f"{_some(found)} on hosts {spans.text(hosts)}" for hosts, found in names.items()
+        )
+
+    def renew(self, run: Run, reason: str) -> None:
+        """It waits for the same in other words."""
+        if run.waits != reason:
+            run.waits = reason
+            self._tell(run)
+
+    # --- all of it, as of now ---------------------------------------------------------------------------------
+
+    def waits(self) -> list[Stall]:
+        """Of runs that wait and do not stall; the longest first."""
+        found = [self._wait(run) for run in self._books.runs.values() if run.waits and not run.stalled]
+        return sorted(found, key=_since)
+
+    def now(self) -> list[Stall]:
+        """What stalls; the longest first."""
+        books = self._books
+        found = [self._wait(run) for run in books.runs.values() if run.waits and run.stalled]
+        found += [self.of_flight(flight) for flight in books.flights.late()]
+        found += books.admission.late_contents()
+        return sorted(found, key=_since)
+
+    def _wait(self, run: Run) -> Stall:
+        hosts = self._books.codes.missing(run.plan.id) if run.waits == CODE else spans.EMPTY
+        client, program = run.session.name, run.program.ir.name
+        return Stall(run.since, self._island(run), client, program, "", hosts, self.words(run))
+
+    def _island(self, run: Run) -> str:
+        """The one that it concerns."""
+        if run.shape is not None:
+            names = [self._books.cluster.islands[island].name for island in _islands(run)]
+        else:
+            names = [spec.island for spec in run.program.ir.slices]
+        return names[0] if len(set(names)) == 1 else ""
+
+    def of_flight(self, flight: Flight) -> Stall:
+        books = self._books
+        if flight.run is not None:
+            client, (program, node) = flight.run.session.name, flight.run.describe(flight.step)
+        else:
+            client = flight.session.name if flight.session is not None else ""
+            program, node = "", f"{flight.kind} of buffer {flight.buffer}"
+        hosts, reason = spans.meet(flight.missing, flight.left), flight.late
+        if not hosts:  # those that were awaited have done it, others have not
+            hosts, reason = flight.left, f"{flight.kind} has not ended on these hosts"
+        return Stall(
+            flight.since, books.cluster.islands[flight.island].name, client, program, node, hosts, reason
+        )
+
+
+def _since(stall: Stall) -> int:
+    return stall.since
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:SHOWN]))
+    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
+
+
+def _islands(run: Run) -> list[int]:
+    return list(run.shape.island_hosts) if run.shape is not None else []

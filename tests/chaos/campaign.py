@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import msgspec
@@ -33,10 +33,10 @@ class Campaign:
     """On one cluster, which ends with `close`. `tell`: hears of each round."""
 
     def __init__(
-        self, folder: Path, shape: Shape, clients: dict[str, Named], *, slack: float = 1.0, devices: int = 2,
+        self, folder: Path, shape: Shape, clients: dict[str, Named], *, slack: float = 1.0, forgiven: Container[str] = (), devices: int = 2,
         tell: Callable[[str], None] = lambda words: None,
     ) -> None:  # fmt: skip
-        self.shape, self.slack, self.tell = shape, slack, tell
+        self.shape, self.slack, self.forgiven, self.tell = shape, slack, forgiven, tell
         self.cluster = Cluster(folder, shape, clients, devices)
         self.bounds = Bounds(shape.lease, 0.0, slack)
         self.baseline: dict[str, Usage] = {}
@@ -99,7 +99,7 @@ class Campaign:
             each.pid for each in injected if each.fault.ends_process
         }
         seen.gone = frozenset(gone)
-        verdict = judge(seen, self.bounds)
+        verdict = judge(seen, self.bounds, self.forgiven)
         self.baseline |= {
             name: now for name, now in seen.after.items() if leaks({name: self.baseline[name]}, {name: now})
         }

@@ -9,7 +9,7 @@ that is started again, or stood still, has the time until it runs besides, and w
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
@@ -94,7 +94,8 @@ class Verdict(msgspec.Struct, kw_only=True):
         return self.outcome in FAILED
 
 
-def judge(seen: Seen, bounds: Bounds) -> Verdict:
+def judge(seen: Seen, bounds: Bounds, forgiven: Container[str] = ()) -> Verdict:
+    """`forgiven`: outcomes that are told, and that the round does not count as."""
     begun = min(each.begun for each in seen.injected)
     errors = [call for call in seen.calls if call.end == "error"]
     found: list[tuple[str, str]] = []
@@ -123,7 +124,11 @@ def judge(seen: Seen, bounds: Bounds) -> Verdict:
     codes: dict[str, int] = {}
     for call in errors:
         codes[call.code or call.kind] = codes.get(call.code or call.kind, 0) + 1
-    worst = min((name for name, _ in found), key=OUTCOMES.index, default="error" if errors else "ok")
+    worst = min(
+        (name for name, _ in found if name not in forgiven),
+        key=OUTCOMES.index,
+        default="error" if errors else "ok",
+    )
     ends = [call.ended - begun for call in errors if call.ended is not None]
     return Verdict(
         outcome=worst, findings=[f"{name}: {words}" for name, words in found], codes=codes,

@@ -28,6 +28,7 @@ INSTEAD = [
     Instead(r"(python -m experiments\.bench)\b( [a-z]+)?.*", r"\1\2 --help", "minutes; each has tests of its own"),
     Instead(r"(python -m tests\.fuzz) --seeds 10000", r"\1 --seeds 3", "an hour; tests/test_fuzz.py plays 200"),
     Instead(r"(python -m tests\.fuzz) --planted", r"\1 --help", "minutes; tests/test_fuzz.py has its parts"),
+    Instead(r"(python -m tests\.chaos)\b.*", r"\1 --help", "minutes; tests/test_chaos.py plays three faults"),
     Instead(
         r"((?:python -m )?seaway (?:up|controller)\b(?!.*--bind).*)",
         r"\1 --bind 127.0.0.1:29000",

@@ -1,0 +1,242 @@
+"""What a client does: `python -m tests.chaos.clients --role train --controller ... --journal FILE`, until it is ended.
+
+Each call is checked against numpy, and stands in the journal with its end. What is lost is made anew from the start.
+While the file `--pause` is there it calls nothing and holds nothing, so that what is left over can be counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax.sharding import PartitionSpec
+
+import seaway as sw
+
+from .journal import Writer
+
+LOOK = 0.05  # seconds
+PRIME = 65_537
+LARGE = 1 << 26  # bytes
+P: Any = PartitionSpec
+Steps = Iterator[tuple[str, Callable[[], bool]]]  # a call's name, and the call: whether its numbers are right
+
+
+class Program:
+    """What calls are made of. `devices` of each island; `timed`: they compute nothing, so nothing can be compared."""
+
+    def __init__(self, islands: list[str], devices: int, folder: Path, timed: bool) -> None:
+        self.folder, self.devices, self.timed = folder, devices, timed
+        self.meshes = [sw.slice(mesh={"data": devices}, island=island, name=island) for island in islands]
+        self.steps = [self.computation(mesh, lambda x: (x * 3 + x.sum()) % PRIME) for mesh in self.meshes]
+
+    @staticmethod
+    def computation(mesh: Any, fn: Any) -> Any:
+        return sw.jit(fn, devices=mesh, in_shardings=P("data"), out_shardings=P("data"))
+
+    def put(self, values: Any, at: int = 0) -> Any:
+        return sw.put(values, devices=self.meshes[at], sharding=P("data"))
+
+    def same(self, array: Any, wanted: Any) -> bool:
+        if self.timed:
+            array.block_until_ready()
+            return True
+        return np.array_equal(np.asarray(array), wanted)
+
+    def values(self, count: int, seed: int) -> Any:
+        return np.random.default_rng(seed).integers(0, PRIME, count // self.devices * self.devices, np.int32)
+
+
+def stepped(values: Any) -> Any:
+    """By numpy, in the same 32 bits."""
+    return (values * 3 + values.sum(dtype=np.int32)) % PRIME
+
+
+def train(program: Program, seed: int) -> Steps:
+    """A state in shards, stepped by a sum over all devices, saved now and then; new code is compiled now and then."""
+    state: list[Any] = [program.values(4096, seed), None]
+
+    def begin() -> bool:
+        state[1] = program.put(state[0])
+        state[1].block_until_ready()
+        return True
+
+    def steps() -> bool:
+        for _ in range(4):
+            state[0], state[1] = stepped(state[0]), program.steps[0](state[1])
+        return program.same(state[1], state[0])
+
+    yield "put small", begin
+    for number in range(1, 10**9):
+        yield "steps", steps
+        if number % 8 == 3:
+            yield "compile", partial(_compile, program, seed + number)
+        if number % 12 == 7 and not program.timed:
+            yield "save", lambda: _save(program, state[1], state[0], f"{seed}")
+
+
+def _compile(program: Program, seed: int) -> bool:
+    """Of code that no host has yet."""
+    values, factor = program.values(1024, seed), seed % 1000
+    compute = program.computation(program.meshes[0], lambda x: (x + factor + x.sum()) % PRIME)
+    return program.same(compute(program.put(values)), (values + factor + values.sum(dtype=np.int32)) % PRIME)
+
+
+def _save(program: Program, array: Any, values: Any, name: str) -> bool:
+    """And reads it back."""
+    path = program.folder / f"saved-{name}-{os.getpid()}"
+    saved = sw.checkpoint.save(path, {"x": array}, step=int(time.monotonic() * 1000), keep=1)
+    saved.block_until_ready()
+    return program.same(sw.checkpoint.restore(path, {"x": array})["x"], values)
+
+
+def puts(program: Program, seed: int) -> Steps:
+    """Arrays there and back, of 32 KiB to 64 MiB."""
+    sizes = [1 << 15, 1 << 20, 1 << 15, 1 << 22, 1 << 15, 1 << 20, 1 << 15, LARGE]
+    for number in range(10**9):
+        size = sizes[number % len(sizes)]
+        yield "put 64MB" if size == LARGE else "put", partial(_put, program, size // 4, seed + number)
+
+
+def _put(program: Program, count: int, seed: int) -> bool:
+    values = program.values(count, seed)
+    return program.same(program.put(values), values)
+
+
+def small(program: Program, seed: int) -> Steps:
+    """Puts that nobody reads, one right after another: whatever happens, it happens in one of their many phases."""
+    values = program.values(8192, seed)
+
+    def put() -> bool:
+        program.put(values).block_until_ready()
+        return True
+
+    for _ in range(10**9):
+        yield "put small", put
+
+
+def retry(program: Program, seed: int) -> Steps:
+    """A chain of steps that is submitted again; it may fail all the same."""
+
+    @sw.program(retries=3)
+    def chain(x: Any) -> Any:
+        return program.steps[0](program.steps[0](program.steps[0](x)))
+
+    def checked(seed: int) -> bool:
+        values = program.values(4096, seed)
+        return program.same(chain(values), stepped(stepped(stepped(values))))
+
+    for number in range(10**9):
+        yield "chain", partial(checked, seed + number)
+
+
+def transfer(program: Program, seed: int) -> Steps:
+    """From island to island and back."""
+
+    def there_and_back(seed: int) -> bool:
+        wanted = program.values(1 << 16, seed)
+        found = program.put(wanted)
+        for at in (1, 0, 1):
+            found = program.steps[at](program.put(found, at))
+            wanted = stepped(wanted)
+        return program.same(found, wanted)
+
+    for number in range(10**9):
+        yield "transfer", partial(there_and_back, seed + number)
+
+
+LOOPS: dict[str, Callable[[Program, int], Steps]] = {
+    "train": train, "puts": puts, "small": small, "retry": retry, "transfer": transfer
+}  # fmt: skip
+
+
+class Client:
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        self.chosen = chosen
+        self.journal = Writer(Path(chosen.journal), os.getpid())
+        self.seed = os.getpid()
+
+    def run(self) -> None:
+        while True:
+            self.call("connect", self.session)
+
+    def session(self) -> bool:
+        """Until the session cannot go on. A connection is a call too, which ends as soon as it stands."""
+        chosen = self.chosen
+        with sw.connect(
+            f"grpc://{chosen.controller}",
+            client=chosen.name,
+            timeout=chosen.patience,
+            patience=chosen.patience,
+        ) as session:
+            self.journal.end("ok")
+            while self.loop():
+                self.seed += 1
+                self.rest(session)
+            self.journal.begin("leave")
+        return True
+
+    def loop(self) -> bool:
+        """One state, as long as nothing fails. False: the session is to be opened again."""
+        chosen = self.chosen
+        program = Program(chosen.islands.split(","), chosen.devices, Path(chosen.folder), chosen.timed)
+        for what, call in LOOPS[chosen.role](program, self.seed):
+            if self.paused:
+                return True
+            if (ended := self.call(what, call)) != "ok":
+                return ended not in ("Unreachable", "SessionClosed", "client-lost")
+        return True
+
+    def call(self, what: str, call: Callable[[], bool]) -> str:
+        """How it ended: "ok", or a code, or a class."""
+        self.journal.begin(what)
+        try:
+            right = call()
+        except Exception as error:
+            code = str(getattr(error, "code", ""))
+            self.journal.end(
+                "error", kind=type(error).__name__, ours=isinstance(error, sw.SeawayError), code=code,
+                text=str(error)[:600],
+            )  # fmt: skip
+            time.sleep(LOOK)
+            return code or type(error).__name__
+        self.journal.end("ok" if right else "wrong")
+        return "ok"
+
+    @property
+    def paused(self) -> bool:
+        return Path(self.chosen.pause).exists()
+
+    def rest(self, session: sw.Session) -> None:
+        """What was held has been let go of; say that, until we are to go on."""
+        while self.paused:
+            gc.collect()
+            session.main.flush()
+            self.journal.paused()
+            time.sleep(LOOK)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("role", "name", "controller", "journal", "pause", "islands", "folder"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--devices", type=int, required=True)
+    parser.add_argument("--patience", type=float, default=60.0)
+    parser.add_argument("--timed", action="store_true")
+    faulthandler.register(signal.SIGUSR1)
+    Client(parser.parse_args()).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

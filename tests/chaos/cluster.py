@@ -1,0 +1,221 @@
+"""Controller, agents and clients as docs/deployment.md starts them, each under a supervisor, on ports that stay.
+
+Clients and agents reach the controller through proxies, one each. Contents go straight from process to process.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from .journal import Reader
+from .processes import Death, Process, Usage, children_of, runs_module, said_into, strays, usage
+from .schedule import Shape
+from .watching import Watch
+
+Named = tuple[str, tuple[int, ...]]  # a client's role, and the islands that it calls
+
+
+def clients_of(
+    islands: int, roles: tuple[str, ...] = ("train", "puts", "retry", "transfer")
+) -> dict[str, Named]:
+    found: dict[str, Named] = {}
+    for role in roles:
+        if role in ("train", "puts", "small"):
+            found |= {f"{role}-{island}": (role, (island,)) for island in range(islands)}
+        elif role == "retry":
+            found["retry-0"] = (role, (0,))
+        elif islands > 1:
+            found["transfer"] = (role, (0, 1))
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+class Cluster:
+    """`started` after `start()`. Everything ends with `stop()`."""
+
+    def __init__(
+        self, folder: Path, shape: Shape, clients: dict[str, Named], devices: int = 2, patience: float = 60.0
+    ) -> None:  # fmt: skip
+        self.folder, self.shape, self.clients, self.devices = folder, shape, clients, devices
+        self.patience = patience
+        self.watch = Watch()
+        self.processes: dict[str, Process] = {}
+        self.readers: dict[str, Reader] = {}
+        self.deaths: list[Death] = []
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._counted = 0
+        self.port = free_port()
+        self.pause_file = folder / "pause"
+        for each in ("state", "cache", "saved"):
+            (folder / each).mkdir(parents=True, exist_ok=True)
+
+    # --- its processes ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._add("controller", self._controller, self.port)
+        for number in range(self.shape.islands * self.shape.hosts):
+            name = f"agent-{number}"
+            through = self.watch.proxy(name, self.port)
+            self._add(name, self._agent(number, through), free_port())
+        for name in self.clients:
+            through = self.watch.proxy(f"client-{name}", self.port)
+            self.readers[name] = Reader(name, self.folder / f"client-{name}.jsonl")
+            self._add(f"client-{name}", self._client(name, through), env={"JAX_PLATFORMS": "cpu"})
+        self.watch.begin(f"127.0.0.1:{self.port}")
+
+    def _add(
+        self, name: str, words: Callable[[int], list[str]], port: int = 0, env: dict[str, str] | None = None
+    ) -> None:  # fmt: skip
+        self.processes[name] = Process(name, self.folder / f"{name}.log", words, port, env)
+        self.processes[name].start()
+
+    def _controller(self, port: int) -> list[str]:
+        shape = self.shape
+        return [
+            "seaway", "controller", "--bind", f"127.0.0.1:{port}", "--state", str(self.folder / "state"),
+            "--lease", str(shape.lease), "--islands", str(shape.islands), "--hosts", str(shape.hosts),
+            "--devices-per-host", str(self.devices), "--verbose",
+            "--record", str(self.folder / f"record-{time.monotonic_ns()}"),
+        ]  # fmt: skip
+
+    def _agent(self, number: int, through: int) -> Callable[[int], list[str]]:
+        return lambda port: [
+            "seaway", "agent", "--controller", f"127.0.0.1:{through}", "--bind", f"127.0.0.1:{port}",
+            "--host", str(number), "--name", f"host-{number}", "--platform", self.shape.platform,
+            "--devices", str(self.devices), "--cache", str(self.folder / "cache"),
+            "--checkpoints", str(self.folder / "saved"), "--trust-clients", "--verbose",
+        ]  # fmt: skip
+
+    def _client(self, name: str, through: int) -> Callable[[int], list[str]]:
+        role, islands = self.clients[name]
+        return lambda port: [
+            "tests.chaos.clients", "--role", role, "--name", name, "--controller", f"127.0.0.1:{through}",
+            "--journal", str(self.folder / f"client-{name}.jsonl"), "--pause", str(self.pause_file),
+            "--islands", ",".join(f"i{island}" for island in islands), "--folder", str(self.folder / "saved"),
+            "--devices", str(self.shape.hosts * self.devices), "--patience", str(self.patience),
+            *(["--timed"] if self.shape.platform == "timed" else []),
+        ]  # fmt: skip
+
+    def coordination(self, island: int) -> int:
+        """The process of the island's last epoch; 0: there is none."""
+        found = {}
+        for pid in children_of(self.processes["controller"].pid):
+            if runs_module(pid, "backend.coordination"):
+                words = Path(said_into(pid)).stem.split("-")  # world-ISLAND-EPOCH
+                if len(words) == 3 and words[1] == str(island):
+                    found[int(words[2])] = pid
+        return found[max(found)] if found else 0
+
+    def islands_of(self, target: str) -> set[int]:
+        """That what befalls this process may be noticed by."""
+        role, _, rest = target.partition("-")
+        if role == "agent":
+            return {int(rest) // self.shape.hosts}
+        if role == "coordination":
+            return {int(rest)}
+        return set() if role == "client" else set(range(self.shape.islands))
+
+    # --- as time goes by --------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        while self._agenda and self._agenda[0][0] <= time.monotonic():
+            heapq.heappop(self._agenda)[2]()
+        for process in self.processes.values():
+            if (death := process.tick()) is not None:
+                self.deaths.append(death)
+        for reader in self.readers.values():
+            reader.read()
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        self._counted += 1
+        heapq.heappush(self._agenda, (time.monotonic() + seconds, self._counted, act))
+
+    def until(self, over: Callable[[], object], seconds: float, pause: float = 0.02) -> bool:
+        """Looks again and again, and lets time go by meanwhile. False: it was not to be."""
+        end = time.monotonic() + seconds
+        while True:
+            self.tick()
+            if over():
+                return True
+            if time.monotonic() > end:
+                return False
+            time.sleep(pause)
+
+    def call(self, name: str) -> object:
+        """In which a client is just now."""
+        return self.readers[name].open(self.processes[f"client-{name}"].pid)
+
+    def good_since(self, when: float) -> list[str]:
+        """Clients that have not had a good call since then, one that began later."""
+        late = []
+        for name, reader in self.readers.items():
+            calls = reader.calls[-60:]
+            if not any(call.good and call.begun > when and call.what != "connect" for call in calls):
+                late.append(name)
+        return late
+
+    def paused_since(self, when: float) -> bool:
+        return all(
+            reader.paused.get(self.processes[f"client-{name}"].pid, 0.0) > when
+            for name, reader in self.readers.items()
+        )
+
+    def pause(self, on: bool) -> None:
+        if on:
+            self.pause_file.touch()
+        else:
+            self.pause_file.unlink(missing_ok=True)
+
+    def usages(self) -> dict[str, Usage]:
+        found = {name: usage(process.pid) for name, process in self.processes.items()}
+        held = {name: each for name, each in found.items() if each is not None}
+        return held | {"processes without a parent": Usage(children=len(self.strays()))}
+
+    def strays(self) -> list[int]:
+        """What processes have left behind that are gone."""
+        return strays(process.pid for process in self.processes.values())
+
+    def limit_files(self, names: Iterator[str] | list[str], on: bool) -> None:
+        """On: these processes cannot write another byte to a file, as if the disk were full."""
+        for name in names:
+            process = self.processes[name]
+            if process.alive:
+                _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0 if on else hard, hard))
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def stacks(self, names: list[str]) -> None:
+        """Into their logs; it ends agents and the controller."""
+        for name in names:
+            process = self.processes[name]
+            process.signal(signal.SIGCONT)
+            process.signal(signal.SIGUSR1 if name.startswith("client") else signal.SIGABRT)
+        time.sleep(1.0)
+
+    def stop(self) -> None:
+        coordination = [
+            pid for pid in children_of(self.processes["controller"].pid) if runs_module(pid, "backend.coordination")
+        ] if "controller" in self.processes else []  # fmt: skip
+        for process in self.processes.values():
+            process.quit()
+        for pid in {
+            *coordination,
+            *self.strays(),
+        }:  # they end with their parent; one that stands still cannot
+            if runs_module(pid, "backend.coordination"):
+                os.kill(pid, signal.SIGKILL)
+        self.watch.stop()

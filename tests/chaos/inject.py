@@ -1,0 +1,136 @@
+"""A fault of the schedule, carried out on the cluster: signals, proxies and limits, and their end in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from .cluster import Cluster, free_port
+from .processes import Policy
+from .schedule import Fault
+
+PULSE = 0.05  # seconds that a slow host stands still, and then runs
+WAIT_MOMENT = 20.0  # seconds for the moment that a fault waits for; then it comes all the same
+
+
+class Injected(msgspec.Struct):
+    """`over`: when the process was started again, or went on, or the wire was whole; None: not yet."""
+
+    fault: Fault
+    begun: float
+    over: float | None = None
+    idle: bool = False  # there was nobody whom it could befall
+    pid: int = 0
+
+
+def inject(cluster: Cluster, fault: Fault) -> Injected:
+    found = Injected(fault, time.monotonic())
+    if fault.role == "coordination":
+        _coordination(cluster, fault, found)
+    elif fault.ends_process:
+        _end(cluster, fault, found)
+    elif fault.kind in ("stop", "pulse"):
+        _stand_still(cluster, fault, found)
+    elif fault.kind == "full":
+        cluster.limit_files([fault.target], True)
+        _then(cluster, found, lambda: cluster.limit_files([fault.target], False))
+    else:
+        proxy = cluster.watch.proxies[fault.target]
+        cluster.watch.do(proxy.set(fault.kind))
+        _then(cluster, found, lambda: cluster.watch.do(proxy.set("")))
+    return found
+
+
+def settle(cluster: Cluster, injected: Injected) -> bool:
+    """Whether it is over; to be asked at every tick."""
+    if injected.over is None and injected.fault.ends_process:
+        process = cluster.processes[injected.fault.target]
+        if process.alive and process.starts[-1] > injected.begun:
+            injected.over = process.starts[-1]
+    return injected.over is not None
+
+
+def await_moment(cluster: Cluster, fault: Fault) -> bool:
+    """Until what it waits for is under way. False: it was not to be, within a while."""
+    if not fault.moment:
+        return True
+    if fault.moment == "epoch":
+
+        def now() -> bool:
+            status = cluster.watch.status
+            return status is not None and any(island["phase"] != "running" for island in status["islands"])
+
+        return cluster.until(now, min(WAIT_MOMENT, 2.0 + cluster.shape.lease))
+
+    def under_way() -> bool:
+        calls = [cluster.call(name) for name in cluster.readers]
+        return any(getattr(call, "what", "").startswith(_CALLS[fault.moment]) for call in calls)
+
+    return cluster.until(under_way, WAIT_MOMENT, 0.005)
+
+
+_CALLS = {"compile": "compile", "save": "save", "put": "put 64MB"}
+
+
+def _end(cluster: Cluster, fault: Fault, found: Injected) -> None:
+    process = cluster.processes[fault.target]
+    port = free_port() if fault.port == "other" else None
+    number = signal.SIGKILL if fault.kind == "kill" else signal.SIGTERM
+    found.pid = process.pid
+    if not process.end(number, Policy(fault.restart, port)):
+        found.idle, found.over = True, found.begun
+
+
+def _stand_still(cluster: Cluster, fault: Fault, found: Injected) -> None:
+    process, pid = cluster.processes[fault.target], cluster.processes[fault.target].pid
+    if not process.alive:
+        found.idle, found.over = True, found.begun
+        return
+
+    def go_on() -> None:
+        if process.pid == pid:
+            process.signal(signal.SIGCONT)
+
+    def beat() -> None:
+        if found.over is None and process.pid == pid:
+            process.signal(signal.SIGCONT if process.stopped else signal.SIGSTOP)
+            cluster.later(PULSE, beat)
+
+    found.pid = pid
+    process.signal(signal.SIGSTOP)
+    if fault.kind == "pulse":
+        cluster.later(PULSE, beat)
+    _then(cluster, found, go_on)
+
+
+def _coordination(cluster: Cluster, fault: Fault, found: Injected) -> None:
+    """It is the controller's child, and the controller starts another: so a kill is over at once."""
+    pid = found.pid = cluster.coordination(fault.number)
+    if not pid:
+        found.idle, found.over = True, found.begun
+        return
+    number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "terminate": signal.SIGTERM}[fault.kind]
+    _signal(pid, number)
+    if fault.kind == "stop":
+        _then(cluster, found, lambda: _signal(pid, signal.SIGCONT))
+    else:
+        found.over = time.monotonic()
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _then(cluster: Cluster, found: Injected, act: Callable[[], None]) -> None:
+    def over() -> None:
+        act()
+        found.over = time.monotonic()
+
+    cluster.later(found.fault.lasts, over)

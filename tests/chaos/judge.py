@@ -1,0 +1,225 @@
+"""What a round of faults has shown, against the promises and the bounds. Pure: told what happened, it says what of that
+should not have.
+
+The bounds follow from the lease (`Bounds`): a fault is known after a lease at the latest; three seconds later each
+call that it ends has ended, with an error that names the cause; five seconds later the islands stand again. A process
+that is started again, or stood still, has the time until it runs besides, and what it took to start in peace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping, Sequence
+
+import msgspec
+
+from .inject import Injected
+from .journal import Call
+from .processes import Death, Usage
+
+# Worst first: what a round is counted as, in the table.
+OUTCOMES = ("wrong", "hang", "died", "spread", "leak", "unnamed", "needless", "late", "error", "ok")
+FAILED = OUTCOMES[:-2]
+CODES = {
+    "refused", "no-memory", "cancelled", "timeout", "host-lost", "host-left", "restart", "world", "client-lost", "lost",
+    "code", "checkpoint", "unsupported", "user",
+}  # fmt: skip
+SESSION = {"Unreachable", "SessionClosed", "NotReady"}  # errors of ours without a code that name the cause
+INSIDE = re.compile(
+    r"Gloo|Traceback|JaxRuntimeError|XlaRuntimeError|coordination_service|Connection closed by peer"
+)
+SLACK = Usage(threads=24, fds=24, children=0, ports=0, rss=400)  # that a process may hold more than it did
+ODD = 3.0  # times the bounds: what has not ended then is held to hang
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """Seconds, for a cluster with this lease whose processes take `start` to begin. `slack` multiplies."""
+
+    lease: float
+    start: float
+    slack: float = 1.0
+    error: float = 3.0  # after detection
+    stand: float = 5.0
+    drain: float = 20.0  # that a process has which is told to end
+
+    def detection(self, injected: Injected, now: float) -> float:
+        """Seconds from its beginning until it is known, or over, whatever is later."""
+        fault = injected.fault
+        known = self.lease + (self.drain if fault.kind == "terminate" else 0.0)
+        over = (injected.over or now) - injected.begun
+        if fault.ends_process and fault.role != "coordination":
+            over += self.start
+        if fault.kind in ("stop", "pulse", "hold", "up", "down", "cut") and fault.lasts > self.lease / 2:
+            over += self.start  # who has been given up begins anew
+        return max(known, over)
+
+    def error_by(self, all_of: Sequence[Injected], now: float) -> float:
+        return max(each.begun + (self.detection(each, now) + self.error) * self.slack for each in all_of)
+
+    def stand_by(self, all_of: Sequence[Injected], now: float) -> float:
+        return max(each.begun + (self.detection(each, now) + self.stand) * self.slack for each in all_of)
+
+    def hang_by(self, all_of: Sequence[Injected], now: float) -> float:
+        latest = max(each.over or now for each in all_of)
+        return latest + ODD * (self.stand_by(all_of, now) - min(each.begun for each in all_of)) + 10.0
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """Of one round."""
+
+    injected: list[Injected]
+    calls: list[Call]  # that were under way at its beginning, or began later
+    deaths: list[Death]
+    stood: float | None = None  # when `status` said so, for good; None: never
+    resumed: float | None = None  # when each client had had a good call that began when all faults were over
+    waiting: str = ""  # what was missing, when waiting was given up
+    quiet: str = ""  # what `status` had left, when all clients held nothing
+    before: Mapping[str, Usage] = {}
+    after: Mapping[str, Usage] = {}
+    ended: float = 0.0  # when the round did
+    islands: Mapping[str, tuple[int, ...]] = {}  # that clients call
+    touched: frozenset[int] = frozenset()  # islands that the faults may be noticed on
+    gone: frozenset[int] = frozenset()  # processes of clients that faults have ended
+
+
+class Verdict(msgspec.Struct, kw_only=True):
+    outcome: str
+    findings: list[str]
+    codes: dict[str, int]
+    to_error: float | None = None  # seconds
+    to_resume: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome in FAILED
+
+
+def judge(seen: Seen, bounds: Bounds, forgiven: Container[str] = ()) -> Verdict:
+    """`forgiven`: outcomes that are told, and that the round does not count as."""
+    begun = min(each.begun for each in seen.injected)
+    errors = [call for call in seen.calls if call.end == "error"]
+    found: list[tuple[str, str]] = []
+    found += [("wrong", f"{_of(call)}: wrong numbers") for call in seen.calls if call.end == "wrong"]
+    found += _hangs(seen, begun)
+    found += [
+        ("died", f"{death.name} (pid {death.pid}) ended by itself with {death.code}"
+         if not death.meant else f"{death.name} (pid {death.pid}), told to end, ended with {death.code}")
+        for death in seen.deaths if death.wrong
+    ]  # fmt: skip
+    found += [
+        ("spread", f"{_of(call)} is not on the island: {_error(call)}")
+        for call in errors
+        if _elsewhere(call, seen)
+    ]
+    found += [("leak", words) for words in leaks(seen.before, seen.after)]
+    found += [("leak", seen.quiet)] if seen.quiet else []
+    found += [
+        ("unnamed", f"{_of(call)}: {words}")
+        for call in errors
+        if (words := unnamed(call) or _another_cause(call, seen))
+    ]
+    if errors and _harmless(seen, bounds):
+        found.append(("needless", f"{_of(errors[0])}: {_error(errors[0])}, in less than half a lease"))
+    found += _late(seen, bounds, begun)
+    codes: dict[str, int] = {}
+    for call in errors:
+        codes[call.code or call.kind] = codes.get(call.code or call.kind, 0) + 1
+    worst = min(
+        (name for name, _ in found if name not in forgiven),
+        key=OUTCOMES.index,
+        default="error" if errors else "ok",
+    )
+    ends = [call.ended - begun for call in errors if call.ended is not None]
+    return Verdict(
+        outcome=worst, findings=[f"{name}: {words}" for name, words in found], codes=codes,
+        to_error=min(ends) if ends else None,
+        to_resume=seen.resumed - begun if seen.resumed is not None else None,
+    )  # fmt: skip
+
+
+def unnamed(call: Call) -> str:
+    """What is wrong with the words of this error; "" if it names its cause."""
+    told = f"{call.kind} [{call.code}] {call.text[:300]}"
+    if not call.ours:
+        return f"no error of Seaway's: {told}"
+    if call.code and call.code not in CODES:
+        return f"code {call.code!r} is no user's: {told}"
+    if not call.code and call.kind not in SESSION:
+        return f"an error without a code: {told}"
+    return f"it does not name the cause: {told}" if INSIDE.search(call.text) else ""
+
+
+def _another_cause(call: Call, seen: Seen) -> str:
+    """An error that names what has not happened."""
+    anew = any(each.fault.role == "controller" and each.fault.ends_process for each in seen.injected)
+    anew |= any(death.name == "controller" for death in seen.deaths)
+    if call.code == "restart" and not anew:
+        return f"no controller was started anew: {_error(call)}"
+    return ""
+
+
+def leaks(before: Mapping[str, Usage], after: Mapping[str, Usage], slack: Usage = SLACK) -> list[str]:
+    """What processes hold more than they did."""
+    found = []
+    for name, was in before.items():
+        now = after.get(name, was)
+        for what in Usage.__struct_fields__:
+            old, new, more = getattr(was, what), getattr(now, what), getattr(slack, what)
+            if new > old + more:
+                found.append(f"{name} has {new} {what}, and had {old}")
+    return found
+
+
+def _hangs(seen: Seen, begun: float) -> list[tuple[str, str]]:
+    if seen.resumed is not None and seen.stood is not None:
+        return []
+    open_calls = [
+        f"{_of(call)} for {seen.ended - call.begun:.1f} s" for call in seen.calls
+        if call.ended is None and call.pid not in seen.gone
+    ]  # fmt: skip
+    failing: dict[str, int] = {}
+    for call in seen.calls:
+        if call.end == "error":
+            words = f"{call.client}: {_error(call)}"
+            failing[words] = failing.get(words, 0) + 1
+    most = sorted(failing.items(), key=lambda item: -item[1])[:4]
+    told = "; ".join([*open_calls, *(f"{count} x {words}" for words, count in most)])
+    return [
+        (
+            "hang",
+            f"not over {seen.ended - begun:.1f} s after it began: {seen.waiting}. Calls: {told or 'none open'}",
+        )
+    ]
+
+
+def _elsewhere(call: Call, seen: Seen) -> bool:
+    return bool(seen.touched) and not seen.touched.intersection(seen.islands.get(call.client, ()))
+
+
+def _harmless(seen: Seen, bounds: Bounds) -> bool:
+    """Faults of which nobody is to notice anything: who stands still for far less than a lease."""
+    return all(
+        each.fault.kind in ("stop", "pulse", "hold", "up", "down", "delay") and each.fault.lasts < bounds.lease / 2
+        for each in seen.injected
+    ) and len(seen.injected) == 1  # fmt: skip
+
+
+def _late(seen: Seen, bounds: Bounds, begun: float) -> list[tuple[str, str]]:
+    error_by = bounds.error_by(seen.injected, seen.ended)
+    stand_by = bounds.stand_by(seen.injected, seen.ended)
+    found = [
+        ("late", f"{_of(call)}: told {call.ended - begun:.1f} s after, bound {error_by - begun:.1f} s")
+        for call in seen.calls
+        if call.begun <= begun and call.ended is not None and call.end == "error" and call.ended > error_by
+    ]
+    if seen.stood is not None and seen.stood > stand_by:
+        found.append(("late", f"all stands {seen.stood - begun:.1f} s after, bound {stand_by - begun:.1f} s"))
+    return found
+
+
+def _of(call: Call) -> str:
+    return f"{call.what!r} of {call.client}"
+
+
+def _error(call: Call) -> str:
+    return f"{call.kind} [{call.code}] {call.text[:160]}"

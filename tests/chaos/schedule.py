@@ -1,0 +1,181 @@
+"""What befalls whom when, as plain data: drawn from one seed, printed as lines, and read back from them.
+
+A fault with a `gap` follows the one before it after so many seconds, whether the cluster stands again or not (a burst);
+one without waits until it does. So any fault of a schedule can be left out, and what remains is a schedule.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+MOMENTS = ("compile", "save", "put", "epoch")  # what is under way when the fault comes
+PROCESS = {"kill": 40, "stop": 35, "terminate": 12, "pulse": 8}
+WIRE = {"cut": 5, "hold": 5, "up": 3, "down": 3, "delay": 3}
+KINDS: dict[str, dict[str, int]] = {
+    "agent": PROCESS | WIRE | {"full": 4},
+    "controller": PROCESS | {"full": 4},
+    "coordination": {"kill": 60, "stop": 20, "terminate": 20},
+    "client": PROCESS | WIRE,
+}
+TARGETS = {"agent": 45, "controller": 28, "coordination": 10, "client": 17}
+LONGEST = 60.0  # seconds that a process stands still, at most
+RARE = 0.04  # of the stops are drawn up to that; all others around the lease
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """The cluster that faults are drawn for. `clients`: by name."""
+
+    islands: int = 2
+    hosts: int = 2  # of each island
+    clients: tuple[str, ...] = ()
+    lease: float = 3.0
+    platform: str = "cpu"
+
+
+class Fault(msgspec.Struct, frozen=True):
+    kind: str
+    target: str  # "agent-3", "controller", "coordination-0" (of an island), "client-NAME"
+    lasts: float = 0.0  # seconds, of what has a length
+    restart: float = 0.0  # seconds after its end in which the supervisor starts a process again
+    port: str = "same"  # that an agent listens on afterwards; or "other"
+    moment: str = ""  # one of MOMENTS
+    gap: float | None = None
+
+    @property
+    def role(self) -> str:
+        return self.target.partition("-")[0]
+
+    @property
+    def number(self) -> int:
+        """Of an agent or a coordination process."""
+        return int(self.target.partition("-")[2])
+
+    @property
+    def ends_process(self) -> bool:
+        return self.kind in ("kill", "terminate")
+
+    def line(self) -> str:
+        words = [self.kind, self.target]
+        for name, default in (
+            ("lasts", 0.0),
+            ("restart", 0.0),
+            ("port", "same"),
+            ("moment", ""),
+            ("gap", None),
+        ):
+            if (value := getattr(self, name)) != default:
+                words.append(f"{name}={value}")
+        return " ".join(words)
+
+
+Schedule = tuple[Fault, ...]
+
+
+def text(schedule: Sequence[Fault]) -> str:
+    return "\n".join(fault.line() for fault in schedule)
+
+
+def parse(lines: str) -> Schedule:
+    """As `text` wrote it; `;` may stand for a new line, and `#` begins a remark."""
+    found = []
+    for raw in lines.replace(";", "\n").splitlines():
+        words = raw.partition("#")[0].split()
+        if words:
+            found.append(_fault(words, raw.strip()))
+    return tuple(found)
+
+
+def _fault(words: list[str], line: str) -> Fault:
+    if len(words) < 2:
+        raise ValueError(f"{line!r}: a fault is a kind, a target and options, as 'kill agent-1 restart=0.3'")
+    kind, target = words[:2]
+    role = target.partition("-")[0]
+    if role not in KINDS or (role != "controller" and not target.partition("-")[2]):
+        raise ValueError(f"{line!r}: a target is controller, agent-N, coordination-ISLAND or client-NAME")
+    if kind not in KINDS[role]:
+        raise ValueError(f"{line!r}: what befalls a {role} is one of {', '.join(KINDS[role])}")
+    options: dict[str, object] = {}
+    for word in words[2:]:
+        name, _, value = word.partition("=")
+        if name in ("lasts", "restart", "gap"):
+            options[name] = float(value)
+        elif (name == "port" and value in ("same", "other")) or (name == "moment" and value in MOMENTS):
+            options[name] = value
+        else:
+            raise ValueError(
+                f"{line!r}: {word!r} is none of lasts=, restart=, gap=, port=same|other, moment=..."
+            )
+    return Fault(kind, target, **options)  # type: ignore[arg-type]
+
+
+def draw(seed: int, shape: Shape) -> Iterator[Fault]:
+    """Without end. The first hundred of a seed are the same however many are taken."""
+    chance = random.Random(f"chaos {seed}")
+    before: Fault | None = None
+    while True:
+        before = _draw(chance, shape, before)
+        yield before
+
+
+def first(count: int, seed: int, shape: Shape) -> Schedule:
+    return tuple(islice(draw(seed, shape), count))
+
+
+def rounds(faults: Iterator[Fault] | Sequence[Fault]) -> Iterator[Schedule]:
+    """Faults that come together: one, and those that follow it after a gap."""
+    together: list[Fault] = []
+    for fault in faults:
+        if together and fault.gap is None:
+            yield tuple(together)
+            together = []
+        together.append(fault)
+    if together:
+        yield tuple(together)
+
+
+def _draw(chance: random.Random, shape: Shape, before: Fault | None) -> Fault:
+    role = _weighted(chance, {name: weight for name, weight in TARGETS.items() if _has(shape, name)})
+    target = _target(chance, shape, role)
+    kind = _weighted(chance, KINDS[role])
+    restart = round(chance.uniform(0.0, 0.5), 2) if chance.random() < 0.6 else 3.0
+    port = "other" if role == "agent" and chance.random() < 0.2 else "same"
+    lasts = _lasts(chance, kind, shape.lease)
+    moment = chance.choice(MOMENTS) if chance.random() < 0.25 else ""
+    gap: float | None = round(chance.uniform(0.0, 2.0 * shape.lease), 2)
+    if before is None or before.gap is not None or chance.random() > 0.3:
+        gap = None  # at most two in a row
+    ends = kind in ("kill", "terminate") and role != "coordination"
+    return Fault(kind, target, lasts, restart if ends else 0.0, port if ends else "same", moment, gap)
+
+
+def _has(shape: Shape, role: str) -> bool:
+    if role == "client":
+        return bool(shape.clients)
+    return role != "coordination" or (shape.platform == "cpu" and shape.hosts > 1)
+
+
+def _target(chance: random.Random, shape: Shape, role: str) -> str:
+    if role == "agent":
+        return f"agent-{chance.randrange(shape.islands * shape.hosts)}"
+    if role == "coordination":
+        return f"coordination-{chance.randrange(shape.islands)}"
+    return f"client-{chance.choice(shape.clients)}" if role == "client" else role
+
+
+def _lasts(chance: random.Random, kind: str, lease: float) -> float:
+    """Around the lease, by the logarithm: most are short, so that many faults fit into minutes."""
+    if kind in ("kill", "terminate", "cut"):
+        return 0.0 if kind != "cut" else round(chance.uniform(0.0, lease), 2)
+    longest = LONGEST if chance.random() < RARE else 4.0 * lease
+    if kind in ("pulse", "delay", "full"):
+        longest = 2.0 * lease
+    return round(math.exp(chance.uniform(math.log(0.5), math.log(max(0.6, longest)))), 2)
+
+
+def _weighted(chance: random.Random, weights: dict[str, int]) -> str:
+    return chance.choices(list(weights), list(weights.values()))[0]

@@ -1,0 +1,377 @@
+"""The program that puts faults on a real cluster: its parts alone, and a short schedule on processes.
+
+Longer: `python -m tests.chaos --minutes 10`. docs/testing.md tells how it works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.chaos import journal
+from tests.chaos.campaign import Round
+from tests.chaos.inject import Injected
+from tests.chaos.journal import Call
+from tests.chaos.judge import FAILED, OUTCOMES, Bounds, Seen, Verdict, judge
+from tests.chaos.processes import Death, Policy, Process, Usage, strays, usage
+from tests.chaos.proxy import Proxy
+from tests.chaos.report import table
+from tests.chaos.schedule import KINDS, Fault, Schedule, Shape, draw, first, parse, rounds, text
+from tests.chaos.shrink import shrink
+from tests.chaos.watching import standing
+
+ROOT = Path(__file__).parent.parent
+SHAPE = Shape(2, 3, ("train-0", "puts-1"), 3.0, "cpu")
+BOUNDS = Bounds(lease=3.0, start=4.0)
+CALM = Usage(40, 30, 1, 3, 200)
+
+# --- schedules ------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_is_one_schedule_however_long_it_is() -> None:
+    assert first(200, 7, SHAPE) == first(200, 7, SHAPE)
+    assert first(50, 7, SHAPE) == first(200, 7, SHAPE)[:50]
+    assert first(50, 7, SHAPE) != first(50, 8, SHAPE)
+
+
+def test_a_schedule_is_text_and_text_is_a_schedule() -> None:
+    drawn = first(300, 3, SHAPE)
+    assert parse(text(drawn)) == drawn
+    assert parse("kill agent-1 restart=0.3; stop controller lasts=15 # a remark") == (
+        Fault("kill", "agent-1", restart=0.3),
+        Fault("stop", "controller", lasts=15.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("kill", "a fault is a kind, a target and options"),
+        ("kill agent", "a target is controller, agent-N"),
+        ("kill driver-1", "a target is controller, agent-N"),
+        ("cut controller", "what befalls a controller is one of kill, stop"),
+        ("kill agent-1 soon=1", "'soon=1' is none of lasts="),
+        ("kill agent-1 moment=noon", "'moment=noon' is none of"),
+    ],
+)
+def test_a_line_that_is_no_fault_is_told_with_what_would_be_one(line: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse(line)
+
+
+def test_all_that_may_befall_is_drawn_and_stops_lie_around_the_lease() -> None:
+    drawn = first(4000, 0, SHAPE)
+    assert {(fault.role, fault.kind) for fault in drawn} == {
+        (role, kind) for role, kinds in KINDS.items() for kind in kinds
+    }
+    assert {fault.moment for fault in drawn} == {"", "compile", "save", "put", "epoch"}
+    assert {fault.port for fault in drawn} == {"same", "other"}
+    stops = sorted(fault.lasts for fault in drawn if fault.kind == "stop")
+    assert 0.5 <= stops[0] < 1
+    assert 30 < stops[-1] <= 60
+    assert SHAPE.lease / 2 < stops[len(stops) // 2] < 2 * SHAPE.lease
+    assert sum(stops) / len(stops) < 2 * SHAPE.lease  # or few would fit into ten minutes
+
+
+def test_only_what_is_there_is_drawn() -> None:
+    alone = first(500, 0, Shape(1, 1, (), 3.0, "timed"))
+    assert {fault.target for fault in alone} == {"agent-0", "controller"}
+
+
+def test_rounds_end_where_the_cluster_is_to_stand_again() -> None:
+    a, b, c = parse("kill agent-0; kill agent-1 gap=2; kill agent-2")
+    assert list(rounds((a, b, c))) == [(a, b), (c,)]
+    assert max(len(each) for each in rounds(first(500, 1, SHAPE))) == 2
+    assert next(rounds(draw(1, SHAPE))) == next(rounds(first(10, 1, SHAPE)))
+
+
+def test_a_schedule_is_shrunk_to_what_makes_it_fail() -> None:
+    whole = first(20, 5, SHAPE)
+    needed = {whole[3], whole[11]}
+
+    def fails(schedule: Schedule) -> bool:
+        return needed <= set(schedule)
+
+    assert shrink(whole, fails, 1.0, now=lambda: 0.0) == (whole[3], whole[11])
+    assert shrink(whole, fails, 0.0, now=lambda: 0.0) == whole  # there is no time
+
+
+# --- the judge ------------------------------------------------------------------------------------------------------
+
+
+def call(end: str = "ok", **options: object) -> Call:
+    whole = {"begun": 99.5, "ended": 102.0, "ours": True, "pid": 7, "client": "train-0"} | options
+    return msgspec.convert({"number": 1, "what": "steps", "end": end} | whole, Call)
+
+
+def error(code: str = "host-lost", **options: object) -> Call:
+    return call("error", **{"kind": "RunError", "code": code, "text": "host 1 was lost"} | options)
+
+
+def seen(*calls: Call, fault: str = "kill agent-1 restart=0.3", **options: object) -> Seen:
+    (made,) = parse(fault)
+    found = Seen(
+        injected=[Injected(made, 100.0, over=100.3)], calls=list(calls), deaths=[], stood=104.0, resumed=104.5,
+        ended=106.0, before={"agent-0": CALM}, after={"agent-0": CALM}, touched=frozenset({0}),
+        islands={"train-0": (0,), "puts-1": (1,)},
+    )  # fmt: skip
+    for name, value in options.items():
+        setattr(found, name, value)
+    return found
+
+
+def of(found: Seen) -> Verdict:
+    return judge(found, BOUNDS)
+
+
+def test_what_was_promised_is_no_failure() -> None:
+    assert of(seen(call())).outcome == "ok"
+    told = of(seen(error(), call(begun=104.0, ended=104.2)))
+    assert (told.outcome, told.failed, told.codes, told.findings) == ("error", False, {"host-lost": 1}, [])
+    assert (told.to_error, told.to_resume) == (2.0, 4.5)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words", "found"),
+    [
+        ("wrong", "'steps' of train-0: wrong numbers", seen(call("wrong"))),
+        ("hang", "'put' of train-0 for 6.5 s",
+         seen(call("", ended=None, what="put"), resumed=None, waiting="no good call of train-0")),
+        ("hang", "2 x train-0: RunError .peer.", seen(error("peer"), error("peer"), resumed=None)),
+        ("hang", "island i0 is forming", seen(stood=None, waiting="island i0 is forming")),
+        ("died", "agent-0 .pid 9. ended by itself with -6", seen(deaths=[Death(101.0, "agent-0", 9, -6, 0)])),
+        ("died", "told to end, ended with 1", seen(deaths=[Death(101.0, "agent-0", 9, 1, signal.SIGTERM)])),
+        ("spread", "of puts-1 is not on the island", seen(error(client="puts-1"))),
+        ("leak", "agent-0 has 171 threads, and had 40",
+         seen(after={"agent-0": msgspec.structs.replace(CALM, threads=171)})),
+        ("leak", "agent-0 has 2 children, and had 1",
+         seen(after={"agent-0": msgspec.structs.replace(CALM, children=2)})),
+        ("leak", "3 buffers, and nobody holds any", seen(quiet="3 buffers, and nobody holds any")),
+        ("unnamed", "code 'peer' is no user's", seen(error("peer"))),
+        ("unnamed", "no error of Seaway's", seen(error("", kind="ValueError", ours=False))),
+        ("unnamed", "does not name the cause", seen(error("user", text="Gloo all-reduce failed"))),
+        ("unnamed", "no controller was started anew", seen(error("restart"))),
+        ("needless", "in less than half a lease", seen(error(), fault="stop agent-1 lasts=0.7")),
+        ("late", "told 60.0 s after, bound 7.3 s", seen(error(ended=160.0))),
+        ("late", "all stands 60.0 s after, bound 9.3 s", seen(call(), stood=160.0)),
+    ],
+)  # fmt: skip
+def test_what_was_not_promised_is(outcome: str, words: str, found: Seen) -> None:
+    told = of(found)
+    assert told.outcome == outcome
+    assert told.failed
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError("\n".join(told.findings))
+
+
+def test_the_worst_counts_and_all_is_told() -> None:
+    told = of(seen(error("peer"), call("wrong")))
+    assert told.outcome == "wrong"
+    assert len(told.findings) == 2
+
+
+def test_a_call_of_a_client_that_was_killed_need_not_end() -> None:
+    found = seen(call("", ended=None, what="put"), resumed=None, gone=frozenset({7}))
+    assert "none open" in of(found).findings[0]
+
+
+def test_a_restart_is_named_where_there_was_one() -> None:
+    assert of(seen(error("restart"), fault="kill controller restart=0.3")).outcome == "error"
+    assert of(seen(error("restart"), deaths=[Death(101.0, "controller", 9, -9, 9)])).outcome == "error"
+
+
+def test_bounds_follow_from_the_lease_and_from_how_long_a_fault_lasts() -> None:
+    def bound(fault: str, over: float, lease: float = 3.0) -> float:
+        return (
+            Bounds(lease, start=4.0).error_by([Injected(parse(fault)[0], 100.0, 100.0 + over)], 200.0) - 100.0
+        )
+
+    assert bound("kill coordination-0", 0.0) == 3.0 + 3.0
+    assert bound("kill coordination-0", 0.0, lease=10.0) == 10.0 + 3.0
+    assert bound("kill agent-0 restart=3", 3.0) == 3.0 + 4.0 + 3.0  # until it is there again
+    assert bound("stop controller lasts=15", 15.0) == 15.0 + 4.0 + 3.0
+    assert bound("terminate agent-0", 5.0) == 3.0 + 20.0 + 3.0  # it is drained
+
+
+def test_a_cluster_that_does_not_stand_says_why() -> None:
+    host = {"host": 0, "connected": True, "member": True}
+    island = {"name": "i0", "phase": "running", "hosts": [host], "stalled": 0, "under_way": 0, "late": []}
+    whole = {"islands": [island], "runs": 0, "buffers": 0}
+    assert standing(whole, quiet=True) == ""
+    assert standing(None) == "the controller does not answer"
+    assert "forming" in standing({**whole, "islands": [{**island, "phase": "forming"}]})
+    assert "hosts 0" in standing({**whole, "islands": [{**island, "hosts": [{**host, "connected": False}]}]})
+    assert "stalled" in standing({**whole, "islands": [{**island, "stalled": 1}]})
+    assert standing({**whole, "buffers": 2}) == ""
+    assert standing({**whole, "buffers": 2}, quiet=True) == "2 buffers, and nobody holds any"
+
+
+def test_the_table_has_a_line_a_kind_and_all_outcomes() -> None:
+    one, two = parse("kill agent-1; stop controller lasts=3 gap=1")
+    good = Verdict(outcome="ok", findings=[], codes={}, to_error=1.0, to_resume=5.0)
+    bad = Verdict(outcome="hang", findings=["hang: ..."], codes={})
+    lines = table([Round((one,), good), Round((one, two), bad)]).splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["fault", "kill agent", "two in a row", "all"]
+    assert set(OUTCOMES) <= set(lines[0].split())
+    assert set(FAILED) == set(OUTCOMES) - {"ok", "error"}
+
+
+# --- the journal, processes and proxies -----------------------------------------------------------------------------
+
+
+def test_a_journal_is_read_as_it_grows_though_its_writer_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    reader, writer = journal.Reader("ann", path), journal.Writer(path, 11)
+    reader.read()
+    writer.begin("put")
+    reader.read()
+    assert [each.what for each in reader.calls] == ["put"]
+    assert reader.open(11) is reader.calls[0]
+    writer.end("error", code="host-lost", ours=True)
+    with path.open("ab") as file:
+        file.write(b'{"at": 1, "pi\n')  # it was killed here
+    again = journal.Writer(path, 12)
+    again.begin("get")
+    again.paused()
+    writer.close()
+    again.close()
+    reader.read()
+    assert [(each.end, each.code) for each in reader.calls] == [("error", "host-lost"), ("", "")]
+    assert reader.open(11) is None
+    assert list(reader.paused) == [12]
+
+
+def ticks(process: Process, over: Callable[[], bool]) -> list[Death]:
+    found = []
+    end = time.monotonic() + 30
+    while not over():
+        assert time.monotonic() < end
+        if (death := process.tick()) is not None:
+            found.append(death)
+    return found
+
+
+def test_a_supervisor_starts_again_what_ends_and_says_who_ended_it(tmp_path: Path) -> None:
+    process = Process(
+        "p", tmp_path / "log", lambda port: ["http.server", "--bind", "127.0.0.1", str(port)], 0
+    )
+    try:
+        process.start()
+        one = process.pid
+        os.kill(one, signal.SIGABRT)
+        (death,) = ticks(process, lambda: process.alive and process.pid != one)
+        assert (death.code, death.meant, death.wrong) == (-signal.SIGABRT, 0, True)
+        two = process.pid
+        assert process.end(signal.SIGKILL, Policy(0.0))
+        (death,) = ticks(process, lambda: process.alive and process.pid != two)
+        assert (death.code, death.meant, death.wrong) == (-signal.SIGKILL, signal.SIGKILL, False)
+        ticks(process, lambda: (held := usage(process.pid)) is not None and held.ports == 1)
+    finally:
+        process.quit()
+    assert usage(process.pid) is None
+    assert not process.alive
+
+
+def test_what_is_left_behind_is_seen_until_it_ends() -> None:
+    known = strays([])
+    left = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert strays(known) == [left.pid]
+        assert strays([*known, left.pid]) == []
+    finally:
+        left.kill()
+        left.wait()
+        assert left.stdin is not None
+        left.stdin.close()
+    assert strays(known) == []
+
+
+def proxied(work: Callable[[Proxy, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> None:
+    """With a connection, through the proxy, to a server that says again what it hears."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            writer.write(data)
+        writer.close()
+
+    async def drive() -> None:
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        proxy = await Proxy(server.sockets[0].getsockname()[:2], delay=0.01).start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        try:
+            async with asyncio.timeout(30):
+                await work(proxy, reader, writer)
+        finally:
+            writer.transport.abort()
+            await proxy.stop()
+            server.close()
+            await asyncio.sleep(0)
+
+    asyncio.run(drive())
+
+
+@pytest.mark.parametrize("mode", ["hold", "up", "down"])
+def test_a_proxy_holds_what_is_said_until_it_goes_on(mode: str) -> None:
+    async def work(proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"one")
+        assert await reader.readexactly(3) == b"one"
+        await proxy.set(mode)
+        writer.write(b"two")
+        answer = asyncio.ensure_future(reader.readexactly(3))
+        done, _ = await asyncio.wait([answer], timeout=0.2)
+        assert not done
+        await proxy.set("")
+        assert await answer == b"two"
+
+    proxied(work)
+
+
+def test_a_proxy_cuts_and_lets_nobody_in_until_it_goes_on() -> None:
+    async def work(proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await proxy.set("delay")
+        writer.write(b"one")
+        assert await reader.readexactly(3) == b"one"
+        await proxy.set("cut")
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        other_reader, other = await asyncio.open_connection("127.0.0.1", proxy.port)
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await other_reader.readexactly(1)
+        other.transport.abort()
+        await proxy.set("")
+        other_reader, other = await asyncio.open_connection("127.0.0.1", proxy.port)
+        other.write(b"two")
+        assert await other_reader.readexactly(3) == b"two"
+        other.transport.abort()
+
+    proxied(work)
+
+
+# --- all of it ------------------------------------------------------------------------------------------------------
+
+
+def chaos(*words: str) -> str:
+    command = [sys.executable, "-m", "tests.chaos", "--slack", "10", *words]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+    return found.stdout
+
+
+def test_a_short_schedule_on_processes_shows_nothing_that_was_not_promised() -> None:
+    said = chaos("--platform", "timed", "--islands", "1", "--lease", "2", "--schedule",
+                 "kill agent-1 restart=0.2; stop agent-0 lasts=3; kill controller restart=0.3")  # fmt: skip
+    assert "kill controller" in said
+
+
+@pytest.mark.full
+def test_ten_minutes_on_cpu_devices_show_nothing_that_was_not_promised() -> None:
+    chaos("--minutes", "10", "--seed", "1")

@@ -37,12 +37,14 @@ from core.endpoint import (
 from core.link import Frame
 from core.peers import CONTROLLER
 
-from . import parcels
+from . import calls, parcels
 from .access import OPTIONS, Access
 from .near import Lane
 from .outbox import Load, Outbox
 from .parcels import Address, Packet
+from .refusals import Door
 from .traffic import Traffic
+from .turns import SLICE, Busy, Gate
 
 STREAM = "/seaway.Node/Stream"
 RETRY = 0.05  # seconds between attempts to reach a peer, at first
@@ -78,7 +80,9 @@ class Node:
     def __init__(
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
         contents: Callable[[Chunk], Load] = lambda chunk: bytes, failed: Callable[[BaseException], None],
+        door: Door | None = None, gate: Gate | None = None,
     ) -> None:  # fmt: skip
+        self.door, self.gate = door or Door(), gate or Gate()
         self.endpoint, self._perform, self._contents = endpoint, perform, contents
         self.names, self.access, self._failed = names, access, failed
         self.lock = threading.RLock()
@@ -126,6 +130,8 @@ class Node:
         await asyncio.gather(*tasks, return_exceptions=True)
         for channel in self._channels.values():
             await channel.close()
+        self.door.close()
+        self.gate.close()
 
     def task(self, work: Any) -> asyncio.Task[Any]:
         task = self.loop.create_task(work)
@@ -164,8 +170,8 @@ class Node:
                     self._write(effect)
                 case Dial(peer):
                     self._in_loop(self._want, peer)
-                case Hang(peer):
-                    self._in_loop(self._hang, peer)
+                case Hang(peer, reason, breach):
+                    self._in_loop(self._hang, peer, reason, breach)
                 case _:
                     self._perform(effect)
         due = self.endpoint.next_wakeup()
@@ -233,29 +239,47 @@ class Node:
         if peer not in self._wanted and not self.stopped:
             self._wanted[peer] = self.loop.create_task(self._dial(peer))
 
-    def _hang(self, peer: int) -> None:
+    def _hang(self, peer: int, reason: str, breach: str) -> None:
         self._wanted.pop(peer, None)
         outbox = self._outboxes.get(peer)
+        if breach:
+            at, called = (
+                (outbox.address, outbox.called) if isinstance(outbox, Outbox) else ("", f"peer {peer}")
+            )
+            large = isinstance(outbox, Outbox) and outbox.oversized
+            self.door.refuse("oversized" if large else breach, at or "this process", called, reason)
         if outbox is not None:
             outbox.hung = True
             outbox.put(None)
             self.loop.call_later(GOODBYE, outbox.over.set)
 
-    async def _accept(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        said = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
-        if not self.access.accepts(said):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong or missing")
-        peer = self.names.peer_of(said.get("name", ""), said.get("proof", ""))
-        if peer is None:
-            await context.abort(
-                grpc.StatusCode.PERMISSION_DENIED, f"nobody here is called {said.get('name', '')!r}"
-            )
+    async def _accept(self, _: object, context: calls.Context) -> None:
+        said, at = calls.shown_in(context), context.peer()
+        called = f"a stream as {said.get('name', '')!r}"
+        known = self.access.accepts(said)
+        try:
+            async with self.gate.turn(at, strange=not known):
+                peer = await self._admitted(said, at, called, known, context)
+        except Busy as busy:
+            await calls.refuse(self.door, context, at, "busy", called, str(busy), calls.FULL)
+        await self._talk(peer, context.read, context.write, GOODBYE, at, called)
+
+    async def _admitted(
+        self, said: dict[str, str], at: str, called: str, known: bool, context: calls.Context
+    ) -> int:
+        """Who comes. Raises, where that cannot be."""
+        name, kind, why = said.get("name", ""), "", ""
+        peer = self.names.peer_of(name, said.get("proof", "")) if known else None
+        if not known:
+            kind, why, code = "token", calls.NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED
+        elif peer is None:
+            kind, why, code = "name", f"nobody here is called {name!r}", grpc.StatusCode.PERMISSION_DENIED
+        elif peer in self._dialled and self.connected(peer) and self.endpoint.keeps_ours(peer):
+            kind, why, code = "duplicate", f"{name!r} has a stream from here", grpc.StatusCode.ALREADY_EXISTS
+        if kind:
+            await calls.refuse(self.door, context, at, kind, called, why, code)
         assert peer is not None
-        if peer in self._dialled and self.connected(peer) and self.endpoint.keeps_ours(peer):
-            await context.abort(
-                grpc.StatusCode.ALREADY_EXISTS, f"{said.get('name')!r} has a stream from here"
-            )
-        await self._talk(peer, context.read, context.write, GOODBYE)
+        return peer
 
     async def _dial(self, peer: int) -> None:
         pause = RETRY
@@ -276,7 +300,7 @@ class Node:
                     await call.wait_for_connection()
                     if not self.connected(peer) or self.endpoint.keeps_ours(peer):
                         self._dialled.add(peer)
-                        await self._talk(peer, call.read, call.write)
+                        await self._talk(peer, call.read, call.write, 0, address, called)
                 except grpc.aio.AioRpcError as error:
                     if peer == CONTROLLER and error.code() in REFUSED:
                         self._failed(PermissionError(f"{address} refuses us: {error.details()}"))
@@ -292,10 +316,13 @@ class Node:
             found = self._channels[address] = self.access.channel(address)
         return found
 
-    async def _talk(self, peer: int, read: Read, put: Put, grace: float = 0) -> None:
-        """The life of one connection, whoever dialled. `grace`: seconds for a message that is half written: a call
+    async def _talk(
+        self, peer: int, read: Read, put: Put, grace: float = 0, at: str = "", called: str = ""
+    ) -> None:
+        """The life of one connection, whoever dialled: `at` what address, as whom. `grace`: seconds for a message that is half written: a call
         that came to us cannot be ended in the middle of one, and who began it would wait for its end for ever."""
         outbox = Outbox(self.loop)
+        outbox.address, outbox.called = at, called
         self._up(peer, outbox)
         ends = [
             asyncio.ensure_future(self._send(put, outbox)),
@@ -374,11 +401,21 @@ class Node:
                 await asyncio.sleep(pause)
 
     async def _read(self, peer: int, read: Read, outbox: Outbox) -> None:
+        """Who says much takes no more of the loop at once than SLICE, or one word: then others have a turn."""
         while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:
             try:
+                if len(data) > parcels.MESSAGE:
+                    outbox.oversized = True
+                    raise wire.Unreadable(calls.too_large(len(data)))
+                begun = time.monotonic_ns()
                 batch = parcels.decode(data)
                 self.traffic.took(len(batch), len(data))
                 for parcel in batch:
+                    if time.monotonic_ns() - begun > SLICE:
+                        await asyncio.sleep(0)
+                        begun = time.monotonic_ns()
+                        if self._outboxes.get(peer) is not outbox:
+                            return
                     self._take(peer, parcel)
             except wire.Unreadable as error:
                 self.feed(e.Malformed(peer, str(error)))
@@ -414,4 +451,6 @@ class Node:
 
 
 def new_server() -> grpc.aio.Server:
-    return grpc.aio.server(options=OPTIONS)
+    return grpc.aio.server(
+        options=[*dict(OPTIONS, **{"grpc.max_receive_message_length": parcels.HARD}).items()]
+    )

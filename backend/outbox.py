@@ -37,6 +37,8 @@ class Outbox:
         self.hung = False  # nothing more is said here
         self.over = asyncio.Event()  # not even what is still to be sent
         self.writing = False  # a message is on its way into gRPC
+        self.address = self.called = ""  # of who is there, and as whom he came
+        self.oversized = False  # he has said more at once than may be
 
     def put(self, parcel: parcels.Any | None, load: Load | None = None) -> None:
         """None: the end."""

@@ -29,6 +29,7 @@ def status_of(server: Server) -> dict[str, Any]:
         "buffers": len(books.buffers),
         "contents_through_controller": sum(server.node.carried),
         "code": {"blobs": len(server.blobs), "bytes": server.blobs.nbytes},
+        "refused": dict(server.door.refusals.totals),
         "said": server.told[-10:],
     }
 

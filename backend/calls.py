@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -30,10 +30,12 @@ from .access import Access
 from .refusals import Door
 from .turns import READING, Busy, Gate, Turn
 
-Context = grpc.aio.ServicerContext[Any, Any]
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 NO_TOKEN = "the token is wrong or missing"
 FULL, INVALID = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT
 SERVICE = "seaway.Cluster"
+# gRPC refuses it by itself and tells us nothing: what we see is an end, as of a call that is cut off.
+LARGE = f"one of more than {parcels.MESSAGE >> 20} MiB, or cut off by its sender"
 MOST = 1 << 62  # of a number on the wire: two of them add up to one that still is
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 
@@ -288,29 +290,23 @@ async def message_of(turn: Turn, door: Door, context: Context, called: str) -> b
             door, context, turn.address, "malformed", called, f"no message came in {READING:g} s", INVALID
         )
     if data is grpc.aio.EOF:
-        why = f"it ended before its message: one of more than {parcels.HARD >> 20} MiB, or cut off by its sender"
+        why = f"it ended before its message: {LARGE}"
         await refuse(door, context, turn.address, "oversized", called, why, FULL)
-    if len(data) > parcels.MESSAGE:
-        await refuse(door, context, turn.address, "oversized", called, too_large(len(data)), FULL)
     return bytes(data)
-
-
-def too_large(nbytes: int) -> str:
-    return f"{nbytes} bytes; {parcels.MESSAGE >> 20} MiB at most"
 
 
 async def refuse(
     door: Door, context: Context, address: str, kind: str, called: str, why: str, code: grpc.StatusCode
 ) -> NoReturn:
-    """`address`: of the caller, asked for when the call began, for gRPC forgets it with the call. `kind`: of `refusals`;
-    "" for an answer that the caller may well have expected."""
+    """`address`: of the caller, asked for when the call began, since gRPC forgets it with the call. `kind`: of
+    `refusals`; "" for an answer that the caller may well have expected."""
     if kind:
         door.refuse(kind, address, called, why)
     await context.abort(code, why)
     raise AssertionError("abort raises")
 
 
-class Unknown(grpc.GenericRpcHandler):
+class Unknown(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types of it
     """Behind all others: a call that nobody answers."""
 
     def __init__(self, door: Door, gate: Gate) -> None:

@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -239,15 +240,14 @@ class Node:
         if peer not in self._wanted and not self.stopped:
             self._wanted[peer] = self.loop.create_task(self._dial(peer))
 
-    def _hang(self, peer: int, reason: str, breach: str) -> None:
+    def _hang(self, peer: int, reason: str = "", breach: str = "") -> None:
         self._wanted.pop(peer, None)
         outbox = self._outboxes.get(peer)
         if breach:
             at, called = (
                 (outbox.address, outbox.called) if isinstance(outbox, Outbox) else ("", f"peer {peer}")
             )
-            large = isinstance(outbox, Outbox) and outbox.oversized
-            self.door.refuse("oversized" if large else breach, at or "this process", called, reason)
+            self.door.refuse(breach, at or "this process", called, reason)
         if outbox is not None:
             outbox.hung = True
             outbox.put(None)
@@ -262,24 +262,31 @@ class Node:
                 peer = await self._admitted(said, at, called, known, context)
         except Busy as busy:
             await calls.refuse(self.door, context, at, "busy", called, str(busy), calls.FULL)
-        await self._talk(peer, context.read, context.write, GOODBYE, at, called)
+        outbox = Outbox(self.loop, at, called)
+        try:
+            await self._talk(peer, context.read, context.write, GOODBYE, outbox)
+        finally:
+            if outbox.silent and said["name"].startswith("who/"):  # all of ours begin with a Hello
+                why = f"it ended before its first message: {calls.LARGE}"
+                self.door.refuse("oversized", at, called, why)
 
     async def _admitted(
         self, said: dict[str, str], at: str, called: str, known: bool, context: calls.Context
     ) -> int:
         """Who comes. Raises, where that cannot be."""
-        name, kind, why = said.get("name", ""), "", ""
+        name, refuse = said.get("name", ""), partial(calls.refuse, self.door, context, at)
         peer = self.names.peer_of(name, said.get("proof", "")) if known else None
         if not known:
-            kind, why, code = "token", calls.NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED
+            await refuse("token", called, calls.NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED)
         elif peer is None:
-            kind, why, code = "name", f"nobody here is called {name!r}", grpc.StatusCode.PERMISSION_DENIED
+            await refuse("name", called, f"nobody here is called {name!r}", grpc.StatusCode.PERMISSION_DENIED)
         elif peer in self._dialled and self.connected(peer) and self.endpoint.keeps_ours(peer):
-            kind, why, code = "duplicate", f"{name!r} has a stream from here", grpc.StatusCode.ALREADY_EXISTS
-        if kind:
-            await calls.refuse(self.door, context, at, kind, called, why, code)
-        assert peer is not None
-        return peer
+            await refuse(
+                "duplicate", called, f"{name!r} has a stream from here", grpc.StatusCode.ALREADY_EXISTS
+            )
+        else:
+            return peer
+        raise AssertionError("refused")
 
     async def _dial(self, peer: int) -> None:
         pause = RETRY
@@ -300,7 +307,7 @@ class Node:
                     await call.wait_for_connection()
                     if not self.connected(peer) or self.endpoint.keeps_ours(peer):
                         self._dialled.add(peer)
-                        await self._talk(peer, call.read, call.write, 0, address, called)
+                        await self._talk(peer, call.read, call.write, 0, Outbox(self.loop, address, called))
                 except grpc.aio.AioRpcError as error:
                     if peer == CONTROLLER and error.code() in REFUSED:
                         self._failed(PermissionError(f"{address} refuses us: {error.details()}"))
@@ -316,13 +323,9 @@ class Node:
             found = self._channels[address] = self.access.channel(address)
         return found
 
-    async def _talk(
-        self, peer: int, read: Read, put: Put, grace: float = 0, at: str = "", called: str = ""
-    ) -> None:
-        """The life of one connection, whoever dialled: `at` what address, as whom. `grace`: seconds for a message that is half written: a call
+    async def _talk(self, peer: int, read: Read, put: Put, grace: float, outbox: Outbox) -> None:
+        """The life of one connection, whoever dialled. `grace`: seconds for a message that is half written: a call
         that came to us cannot be ended in the middle of one, and who began it would wait for its end for ever."""
-        outbox = Outbox(self.loop)
-        outbox.address, outbox.called = at, called
         self._up(peer, outbox)
         ends = [
             asyncio.ensure_future(self._send(put, outbox)),
@@ -404,10 +407,7 @@ class Node:
         """Who says much takes no more of the loop at once than SLICE, or one word: then others have a turn."""
         while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:
             try:
-                if len(data) > parcels.MESSAGE:
-                    outbox.oversized = True
-                    raise wire.Unreadable(calls.too_large(len(data)))
-                begun = time.monotonic_ns()
+                begun, outbox.silent = time.monotonic_ns(), False
                 batch = parcels.decode(data)
                 self.traffic.took(len(batch), len(data))
                 for parcel in batch:
@@ -451,6 +451,4 @@ class Node:
 
 
 def new_server() -> grpc.aio.Server:
-    return grpc.aio.server(
-        options=[*dict(OPTIONS, **{"grpc.max_receive_message_length": parcels.HARD}).items()]
-    )
+    return grpc.aio.server(options=OPTIONS)

@@ -13,9 +13,6 @@ import msgspec
 from core.wire import Unreadable
 
 MESSAGE = 32 << 20  # bytes of a gRPC message, at most: a chunk and then some
-HARD = (
-    2 * MESSAGE
-)  # what a server lets gRPC take: of what is larger gRPC tells nobody, so we refuse what is smaller
 
 
 class Parcel(msgspec.Struct, frozen=True, array_like=True, gc=False):

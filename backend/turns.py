@@ -3,10 +3,10 @@
     handler --turn(address)--> waits in the queue of its connection, among those of its host --> answers --> is charged
 
 All that a controller does for its members runs in the same loop as what strangers ask of it. So calls of all hosts
-together get a part of its time (`SHARE`), by what each has taken of CPU: who has had the least comes next, host by host,
-and of a host connection by connection. As many wait as there is room for (`ROOM`); beyond, of the host with the most
-waiting the last one is refused, and slowly, for who is answered at once asks again at once. A call is read when it is
-its turn, so that what strangers send lies with them until then; who sends slowly holds up those of his own host.
+together get a part of its time (`SHARE`), by what each has taken of CPU: who has had the least comes next, host by
+host, and of a host connection by connection. As many wait as there is room for (`ROOM`); beyond, of the host with the
+most waiting the last one is refused, and slowly, for who is answered at once asks again at once. A call is read when
+it is its turn, so that what strangers send lies with them until then; who sends slowly holds up those of his own host.
 
 `Turns` decides and knows no clock; `Gate` is the same in a loop. Neighbours: `calls`, `health`, `node`.
 """
@@ -44,12 +44,13 @@ class Busy(Exception):
 
 
 class Queue(Generic[T]):
-    """Of one connection, or of one host. taken: nanoseconds, counted from where those who waited then were."""
+    """Of one connection, or of one host. taken: nanoseconds, counted from where those who waited then were. reached:
+    what the connection that was chosen last had taken then."""
 
-    __slots__ = ("taken", "waiting", "within")
+    __slots__ = ("reached", "taken", "waiting", "within")
 
     def __init__(self, taken: int) -> None:
-        self.taken = taken
+        self.taken, self.reached = taken, 0
         self.waiting: deque[T] = deque()  # of a connection
         self.within: dict[str, Queue[T]] = {}  # of a host: its connections
 
@@ -61,7 +62,7 @@ class Turns(Generic[T]):
         self._share, self._burst, self._room = share, burst, room
         self._credit, self._since = float(burst), now
         self._hosts: dict[str, Queue[T]] = {}
-        self._reached = 0  # what the host that was chosen last had taken
+        self._reached = 0  # what the host that was chosen last had taken then
         self._count = 0
 
     def __len__(self) -> int:
@@ -74,8 +75,7 @@ class Turns(Generic[T]):
             queue = self._hosts[host] = Queue(self._reached)
         mine = queue.within.get(address)
         if mine is None:
-            least = min((each.taken for each in queue.within.values()), default=0)
-            mine = queue.within[address] = Queue(least)
+            mine = queue.within[address] = Queue(queue.reached)
         mine.waiting.append(who)
         self._count += 1
         return self._last_of_most() if self._count > self._room else None
@@ -98,10 +98,12 @@ class Turns(Generic[T]):
         host = min(hosts, key=lambda each: self._hosts[each].taken)
         queue = self._hosts[host]
         address = min(queue.within, key=lambda each: queue.within[each].taken)
-        self._reached = queue.taken
-        who = queue.within[address].waiting.popleft()
-        queue.taken += CALL  # until it is known
-        queue.within[address].taken += CALL
+        mine = queue.within[address]
+        who = mine.waiting.popleft()
+        for each in (queue, mine):
+            each.taken += CALL
+        # Who comes later, or comes again, begins behind this turn: else he would stand before all who wait, for ever.
+        self._reached, queue.reached = queue.taken, mine.taken
         self._credit -= CALL
         self._left(host, address)
         return who, host, address

@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import random
-import socket
 import sys
 import threading
 import time

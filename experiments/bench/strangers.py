@@ -1,9 +1,11 @@
 """What one peer can do to the others: a client that calls and waits, alone and beside strangers and greedy clients.
 
-`python -m experiments.bench strangers [--full] [--only NAME ...]`. A controller with a token, agents with timed devices,
-and the attackers (`attacks`) are processes of their own; the client that is measured calls a step of 330 us from this
-one, again and again, with a pause between. "alone" is measured before and after each attack, and a ratio is to these
-two together. "spin" is a process that only takes a core: what the others take of this machine, too.
+`python -m experiments.bench strangers [--full] [--only NAME ...]`. A controller with a token, agents with timed
+devices, and the attackers (`attacks`) are processes of their own; the client that is measured calls a step of 330 us
+from this one, again and again, with a pause between. "alone" is measured before and after each attack, and a ratio is
+to these two together. "health": how long a probe of the controller's health waits, the slowest of a hundred; where the
+attack is no flood of calls, that is how long the controller's loop does something else. "spin" is a process that only
+takes a core: what the others take of this machine, too.
 """
 
 from __future__ import annotations
@@ -12,15 +14,20 @@ import argparse
 import json
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import grpc
 import numpy as np
 
+from backend.access import OPTIONS
 from backend.children import ROOT
+from backend.health import HEALTH
 
 from . import options
 from .attacks import ATTACKS, DURATION, HOSTS
@@ -29,10 +36,11 @@ from .deployed import Deployed, cpu_of, deployed
 FULL = True
 MODULE = "experiments.bench.attacks"
 
+PROBE = 0.03  # seconds between probes
 PAUSE = 0.005  # seconds between the client's calls
 SPELL, LONG = 5.0, 20.0  # seconds of a measurement
 AIM = 5  # times the p99 of alone
-POLICIES = ("fifo", "stride")
+POLICIES = ("fifo", "round-robin")
 BY_POLICY = (
     "greedy",
 )  # attacks of which it matters how runs are chosen; the others are shown with the first
@@ -45,7 +53,8 @@ class Row(NamedTuple):
     p99: float
     calls: int
     cpu: float
-    served: dict[str, float] = {}
+    health: float
+    served: Mapping[str, float] = MappingProxyType({})
 
 
 class Attacker:
@@ -72,6 +81,9 @@ class Attacker:
 
 def measured(cluster: Deployed, step: Any, seconds: float) -> Row:
     zero, took = np.float32(0), []
+    over, probes = threading.Event(), []
+    prober = threading.Thread(target=probed, args=(cluster.address, over, probes))
+    prober.start()
     before, begun = cpu_of(cluster.controller.pid), time.monotonic()
     while time.monotonic() < begun + seconds:
         called = time.perf_counter()
@@ -79,8 +91,24 @@ def measured(cluster: Deployed, step: Any, seconds: float) -> Row:
         took.append((time.perf_counter() - called) * 1e3)
         time.sleep(PAUSE)
     cpu = (cpu_of(cluster.controller.pid) - before) / (time.monotonic() - begun)
+    over.set()
+    prober.join()
     p50, p99 = np.percentile(took, [50, 99])
-    return Row(float(p50), float(p99), len(took), cpu)
+    return Row(float(p50), float(p99), len(took), cpu, float(np.percentile(probes, 99)))
+
+
+def probed(address: str, over: threading.Event, took: list[float]) -> None:
+    """Milliseconds of one probe after another."""
+    with grpc.insecure_channel(address, options=[*OPTIONS, ("grpc.use_local_subchannel_pool", 1)]) as channel:
+        check = channel.unary_unary(f"/{HEALTH}/Check")
+        while not took or not over.wait(PROBE):
+            called = time.perf_counter()
+            try:
+                check(b"", timeout=30, wait_for_ready=True)
+            except grpc.RpcError as error:
+                if error.code() != grpc.StatusCode.RESOURCE_EXHAUSTED:
+                    raise
+            took.append((time.perf_counter() - called) * 1e3)
 
 
 def attacked(cluster: Deployed, step: Any, name: str, token: Path, seconds: float) -> tuple[Row, Row]:
@@ -96,7 +124,7 @@ def attacked(cluster: Deployed, step: Any, name: str, token: Path, seconds: floa
     after = measured(cluster, step, seconds / 2)
     alone = Row(
         (before.p50 + after.p50) / 2, (before.p99 + after.p99) / 2, before.calls + after.calls,
-        (before.cpu + after.cpu) / 2,
+        (before.cpu + after.cpu) / 2, (before.health + after.health) / 2,
     )  # fmt: skip
     return alone, row._replace(served=served)
 
@@ -107,7 +135,7 @@ def show(name: str, alone: Row, row: Row) -> None:
     missed = "" if ratio <= AIM else "  MISSED"
     print(
         f"{name:<18}{alone.p50:>7.1f}{alone.p99:>8.1f}{row.p50:>9.1f}{row.p99:>9.1f}{ratio:>8.1f}{row.calls:>7}"
-        f"{row.cpu:>6.0%}   {served}{missed}",
+        f"{row.cpu:>6.0%}{alone.health:>8.1f}{row.health:>8.1f}   {served}{missed}",
         flush=True,
     )
 
@@ -150,8 +178,8 @@ def main(arguments: Sequence[str] = ()) -> None:
                 f"--policy {policy}; a step of {DURATION} on {HOSTS} hosts, called every {PAUSE * 1e3:g} ms"
             )
             print(f"{'':<18}{'alone, ms':^15}{'beside it, ms':^18}")
-            print(f"{'attack':<18}{'p50':>7}{'p99':>8}{'p50':>9}{'p99':>9}{'x p99':>8}{'calls':>7}{'CPU':>6}"
-                  "   attacks a second, by answer")  # fmt: skip
+            head = f"{'attack':<18}{'p50':>7}{'p99':>8}{'p50':>9}{'p99':>9}{'x p99':>8}{'calls':>7}{'CPU':>6}"
+            print(f"{head}{'health, ms':>16}   attacks a second, by answer")
             under(policy, names, seconds)
 
 

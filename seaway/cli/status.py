@@ -120,7 +120,7 @@ def table(found: dict[str, Any]) -> str:
     lines.append(
         f"{found['buffers']} buffers; {through} bytes of contents have passed through the controller"
     )
-    refused = ", ".join(f"{count} ({kind})" for kind, count in found["refused"].items() if count)
+    refused = ", ".join(f"{count} ({kind})" for kind, count in found.get("refused", {}).items() if count)
     if refused:
         lines.append(f"refused: {refused}; the controller's log says whom")
     return "\n".join([*lines, *(f"  {text}" for text in found["said"][-3:])])

@@ -116,7 +116,7 @@ def attacked(cluster: Deployed, step: Any, name: str, token: Path, seconds: floa
     before = measured(cluster, step, seconds / 2)
     attacker = Attacker(name, cluster.address, token)
     try:
-        time.sleep(1)  # until it is at its height
+        time.sleep(2)  # until it is at its height
         row = measured(cluster, step, seconds)
     finally:
         served = attacker.end()

@@ -135,7 +135,7 @@ async def streams(address: str, shown: Metadata) -> None:
     await channel.close()
 
 
-async def slowly(address: str, _: Metadata) -> None:
+async def slowly(address: str, shown: Metadata) -> None:
     """Connections that begin HTTP/2, say one byte of a frame now and then, and begin anew when they are cut off."""
     host, _, port = address.rpartition(":")
 
@@ -156,7 +156,7 @@ async def slowly(address: str, _: Metadata) -> None:
     await asyncio.gather(*(one() for _ in range(HALF_OPEN)))
 
 
-async def connections(address: str, _: Metadata) -> None:
+async def connections(address: str, shown: Metadata) -> None:
     """Connections that say nothing, or what is no HTTP/2, and go."""
     host, _, port = address.rpartition(":")
 

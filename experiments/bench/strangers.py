@@ -81,7 +81,8 @@ class Attacker:
 
 def measured(cluster: Deployed, step: Any, seconds: float) -> Row:
     zero, took = np.float32(0), []
-    over, probes = threading.Event(), []
+    over = threading.Event()
+    probes: list[float] = []
     prober = threading.Thread(target=probed, args=(cluster.address, over, probes))
     prober.start()
     before, begun = cpu_of(cluster.controller.pid), time.monotonic()

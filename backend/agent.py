@@ -156,7 +156,10 @@ class Agent:
         )  # fmt: skip
         self.node.directory["controller"] = self.controller
         self.node.serve(self._grpc)
-        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, {calls.Stamps: self._stamps}))
+        door, gate = self.node.door, self.node.gate
+        answers: dict[type[msgspec.Struct], calls.Answer] = {calls.Stamps: self._stamps}
+        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, door, gate))
+        self._grpc.add_generic_rpc_handlers([calls.Unknown(door, gate)])
         self.devices.post, self.devices.hosts = Ends(self.node).post, said.cluster
         self.devices.failed = self._devices_failed
         self._secret = said.secret

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
 
 import grpc
 import grpc.aio
 
-from .calls import SERVICE
+from .calls import FULL, INVALID, SERVICE, Context, message_of, refuse
+from .refusals import Door
+from .turns import Busy, Gate
 
 HEALTH = "grpc.health.v1.Health"
 SERVING, NOT_SERVING, UNKNOWN = 1, 2, 3
@@ -37,29 +38,32 @@ def encoded(status: int) -> bytes:
     return bytes((0x08, status))
 
 
-def handlers(serves: Serves) -> Sequence[grpc.GenericRpcHandler]:
+def handlers(serves: Serves, door: Door, gate: Gate) -> Sequence[grpc.GenericRpcHandler]:
     """`serves(service)`, called in the loop."""
     watchers = 0
 
-    async def asked(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> str:
+    async def asked(context: Context, address: str, called: str) -> str:
         try:
-            return decoded(data)
+            async with gate.turn(address) as turn:
+                return turn.step(decoded, await message_of(turn, door, context, called))
+        except Busy as busy:
+            await refuse(door, context, address, "busy", called, str(busy), FULL)
         except ValueError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        raise AssertionError("abort raises")
+            await refuse(door, context, address, "malformed", called, str(error), INVALID)
 
-    async def check(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
-        service = await asked(data, context)
+    async def check(_: object, context: Context) -> bytes:
+        service = await asked(context, context.peer(), "health Check")
         found = serves(service)
         if found is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"nothing here is called {service!r}")
         return encoded(SERVING if found else NOT_SERVING)
 
-    async def watch(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
+    async def watch(_: object, context: Context) -> AsyncIterator[bytes]:
         nonlocal watchers
-        service = await asked(data, context)
+        address = context.peer()
+        service = await asked(context, address, "health Watch")
         if watchers >= WATCHERS:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{watchers} watch already")
+            await refuse(door, context, address, "busy", "health Watch", f"{watchers} watch already", FULL)
         watchers += 1
         last = -1
         try:
@@ -74,8 +78,8 @@ def handlers(serves: Serves) -> Sequence[grpc.GenericRpcHandler]:
             watchers -= 1
 
     methods = {
-        "Check": grpc.unary_unary_rpc_method_handler(check),
-        "Watch": grpc.unary_stream_rpc_method_handler(watch),
+        "Check": grpc.stream_unary_rpc_method_handler(check),
+        "Watch": grpc.stream_stream_rpc_method_handler(watch),
     }
     return [grpc.method_handlers_generic_handler(HEALTH, methods)]
 

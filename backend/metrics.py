@@ -75,6 +75,10 @@ def text_of(found: dict[str, Any]) -> str:
         "contents_through_controller_bytes_total", "counter", "Bytes of contents; 0, or something is wrong.",
         [({}, found["contents_through_controller"])],
     )  # fmt: skip
+    say(
+        "refused_total", "counter", "Calls and streams that were refused, by what was wrong with them.",
+        [({"kind": kind}, count) for kind, count in found["refusals"].items()],
+    )  # fmt: skip
     return "\n".join([*lines, ""])
 
 

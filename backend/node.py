@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -37,12 +38,14 @@ from core.endpoint import (
 from core.link import Frame
 from core.peers import CONTROLLER
 
-from . import parcels, versions
+from . import calls, parcels, versions
 from .access import OPTIONS, Access
 from .near import Lane
 from .outbox import Load, Outbox
 from .parcels import Address, Packet
+from .refusals import Door
 from .traffic import Traffic
+from .turns import SLICE, Busy, Gate
 
 STREAM = "/seaway.Node/Stream"
 RETRY = 0.05  # seconds between attempts to reach a peer, at first
@@ -78,7 +81,9 @@ class Node:
     def __init__(
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
         contents: Callable[[Chunk], Load] = lambda chunk: bytes, failed: Callable[[BaseException], None],
+        door: Door | None = None, gate: Gate | None = None,
     ) -> None:  # fmt: skip
+        self.door, self.gate = door or Door(), gate or Gate()
         self.endpoint, self._perform, self._contents = endpoint, perform, contents
         self.names, self.access, self._failed = names, access, failed
         self.lock = threading.RLock()
@@ -126,6 +131,8 @@ class Node:
         await asyncio.gather(*tasks, return_exceptions=True)
         for channel in self._channels.values():
             await channel.close()
+        self.door.close()
+        self.gate.close()
 
     def task(self, work: Any) -> asyncio.Task[Any]:
         task = self.loop.create_task(work)
@@ -164,8 +171,8 @@ class Node:
                     self._write(effect)
                 case Dial(peer):
                     self._in_loop(self._want, peer)
-                case Hang(peer):
-                    self._in_loop(self._hang, peer)
+                case Hang(peer, reason, breach):
+                    self._in_loop(self._hang, peer, reason, breach)
                 case _:
                     self._perform(effect)
         due = self.endpoint.next_wakeup()
@@ -233,31 +240,55 @@ class Node:
         if peer not in self._wanted and not self.stopped:
             self._wanted[peer] = self.loop.create_task(self._dial(peer))
 
-    def _hang(self, peer: int) -> None:
+    def _hang(self, peer: int, reason: str = "", breach: str = "") -> None:
         self._wanted.pop(peer, None)
         outbox = self._outboxes.get(peer)
+        if breach:
+            at, called = (
+                (outbox.address, outbox.called) if isinstance(outbox, Outbox) else ("", f"peer {peer}")
+            )
+            self.door.refuse(breach, at or "this process", called, reason)
         if outbox is not None:
             outbox.hung = True
             outbox.put(None)
             self.loop.call_later(GOODBYE, outbox.over.set)
 
-    async def _accept(self, _: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        said = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
-        if not self.access.accepts(said):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is wrong or missing")
-        peer = self.names.peer_of(said.get("name", ""), said.get("proof", ""))
-        if peer is None:
-            await context.abort(
-                grpc.StatusCode.PERMISSION_DENIED, f"nobody here is called {said.get('name', '')!r}"
+    async def _accept(self, _: object, context: calls.Context) -> None:
+        said, at = calls.shown_in(context), context.peer()
+        called = f"a stream as {said.get('name', '')!r}"
+        known = self.access.accepts(said)
+        try:
+            async with self.gate.turn(at, strange=not known):
+                peer = await self._admitted(said, at, called, known, context)
+        except Busy as busy:
+            await calls.refuse(self.door, context, at, "busy", called, str(busy), calls.FULL)
+        outbox = Outbox(self.loop, at, called)
+        try:
+            await self._talk(peer, context.read, context.write, GOODBYE, outbox)
+        finally:
+            if outbox.silent and said["name"].startswith("who/"):  # all of ours begin with a Hello
+                why = f"it ended before its first message: {calls.LARGE}"
+                self.door.refuse("oversized", at, called, why)
+
+    async def _admitted(
+        self, said: dict[str, str], at: str, called: str, known: bool, context: calls.Context
+    ) -> int:
+        """Who comes. Raises, where that cannot be."""
+        name, refuse = said.get("name", ""), partial(calls.refuse, self.door, context, at)
+        peer = self.names.peer_of(name, said.get("proof", "")) if known else None
+        if not known:
+            await refuse("token", called, calls.NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED)
+        elif peer is None:
+            await refuse("name", called, f"nobody here is called {name!r}", grpc.StatusCode.PERMISSION_DENIED)
+        elif other := versions.refusal(said):
+            await refuse("version", called, other, versions.OTHER)
+        elif peer in self._dialled and self.connected(peer) and self.endpoint.keeps_ours(peer):
+            await refuse(
+                "duplicate", called, f"{name!r} has a stream from here", grpc.StatusCode.ALREADY_EXISTS
             )
-        assert peer is not None
-        if other := versions.refusal(said):
-            await context.abort(versions.OTHER, other)
-        if peer in self._dialled and self.connected(peer) and self.endpoint.keeps_ours(peer):
-            await context.abort(
-                grpc.StatusCode.ALREADY_EXISTS, f"{said.get('name')!r} has a stream from here"
-            )
-        await self._talk(peer, context.read, context.write, GOODBYE)
+        else:
+            return peer
+        raise AssertionError("refused")
 
     async def _dial(self, peer: int) -> None:
         pause = RETRY
@@ -278,7 +309,7 @@ class Node:
                     await call.wait_for_connection()
                     if not self.connected(peer) or self.endpoint.keeps_ours(peer):
                         self._dialled.add(peer)
-                        await self._talk(peer, call.read, call.write)
+                        await self._talk(peer, call.read, call.write, 0, Outbox(self.loop, address, called))
                 except grpc.aio.AioRpcError as error:
                     if peer == CONTROLLER and error.code() in REFUSED:
                         self._failed(PermissionError(f"{address} refuses us: {error.details()}"))
@@ -294,10 +325,9 @@ class Node:
             found = self._channels[address] = self.access.channel(address)
         return found
 
-    async def _talk(self, peer: int, read: Read, put: Put, grace: float = 0) -> None:
+    async def _talk(self, peer: int, read: Read, put: Put, grace: float, outbox: Outbox) -> None:
         """The life of one connection, whoever dialled. `grace`: seconds for a message that is half written: a call
         that came to us cannot be ended in the middle of one, and who began it would wait for its end for ever."""
-        outbox = Outbox(self.loop)
         self._up(peer, outbox)
         ends = [
             asyncio.ensure_future(self._send(put, outbox)),
@@ -376,11 +406,18 @@ class Node:
                 await asyncio.sleep(pause)
 
     async def _read(self, peer: int, read: Read, outbox: Outbox) -> None:
+        """Who says much takes no more of the loop at once than SLICE, or one word: then others have a turn."""
         while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:
             try:
+                begun, outbox.silent = time.monotonic_ns(), False
                 batch = parcels.decode(data)
                 self.traffic.took(len(batch), len(data))
                 for parcel in batch:
+                    if time.monotonic_ns() - begun > SLICE:
+                        await asyncio.sleep(0)
+                        begun = time.monotonic_ns()
+                        if self._outboxes.get(peer) is not outbox:
+                            return
                     self._take(peer, parcel)
             except wire.Unreadable as error:
                 self.feed(e.Malformed(peer, str(error)))

@@ -28,7 +28,8 @@ Load = Callable[[], bytes]
 class Outbox:
     """What one connection has still to carry. Filled from any thread, emptied by its sender in the loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str = "", called: str = "") -> None:
+        self.address, self.called = address, called  # of who is at the other end, and as whom he came
         self._loop = loop
         self._items: deque[tuple[parcels.Any, Load | None] | None] = deque()
         self._filled = asyncio.Event()
@@ -37,6 +38,7 @@ class Outbox:
         self.hung = False  # nothing more is said here
         self.over = asyncio.Event()  # not even what is still to be sent
         self.writing = False  # a message is on its way into gRPC
+        self.silent = True  # nothing has come
 
     def put(self, parcel: parcels.Any | None, load: Load | None = None) -> None:
         """None: the end."""

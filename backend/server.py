@@ -39,7 +39,9 @@ from .eventlogs import Recording
 from .keeping import CodeFolder, Known
 from .node import Node, new_server
 from .recording import Shelf, Snapshot
+from .refusals import Door
 from .status import status_of
+from .turns import Gate
 from .worlds import Worlds
 
 S = 1_000_000_000
@@ -115,7 +117,16 @@ class Server:
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.log or self.controller, identity, lease)
         names = Names(cluster.hosts, self.secret, endpoint.linked)
-        self.node = Node(endpoint, self._perform, names, access=self.access, failed=self._fail)
+        self.door, self.gate = Door(), Gate()
+        self.node = Node(
+            endpoint,
+            self._perform,
+            names,
+            access=self.access,
+            failed=self._fail,
+            door=self.door,
+            gate=self.gate,
+        )
         self.children = Children(folder)
         self.worlds = Worlds(
             self.children, bind.rpartition(":")[0] or "127.0.0.1",
@@ -142,8 +153,9 @@ class Server:
             calls.Status: self._status, calls.Recorded: self._recorded, calls.Cancel: self._cancel,
             calls.Seen: self._seen, calls.Tick: self.clocks.answer, calls.Permit: self._permit,
         }  # fmt: skip
-        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers))
-        self._grpc.add_generic_rpc_handlers(health.handlers(self.serves))
+        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, self.door, self.gate))
+        self._grpc.add_generic_rpc_handlers(health.handlers(self.serves, self.door, self.gate))
+        self._grpc.add_generic_rpc_handlers([calls.Unknown(self.door, self.gate)])
         port = self.access.bind(self._grpc, self._bind)
         await self._grpc.start()
         self.address = f"{self._bind.rpartition(':')[0]}:{port}"

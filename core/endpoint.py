@@ -89,10 +89,12 @@ class Write(Effect, frozen=True):
 
 
 class Hang(Effect, frozen=True):
-    """Done with this peer: end its connection behind what has been written, and dial it no more."""
+    """Done with this peer: end its connection behind what has been written, and dial it no more. `breach`: what it has
+    done wrong, if that is why: "malformed" or "protocol"."""
 
     peer: int
     reason: str
+    breach: str = ""
 
 
 Reach = Literal["dial", "await", "drop"]
@@ -156,7 +158,7 @@ class Endpoint:
             case Elsewhere():
                 self._end(event.peer, "it began anew elsewhere", now, anew=True)
             case Malformed():
-                self._end(event.peer, event.reason, now)
+                self._end(event.peer, event.reason, now, "malformed")
             case _:
                 self._events.append(event)
         self._run(now)
@@ -187,7 +189,7 @@ class Endpoint:
                     for peer in effect.peers:
                         self._send(peer, effect.message, now)
                 elif isinstance(effect, Close):
-                    self._drop(effect.peer, effect.reason)
+                    self._drop(effect.peer, effect.reason, "protocol")
                     if effect.peer in self._homes:
                         self._begin(effect.peer, now)
                 else:
@@ -260,17 +262,17 @@ class Endpoint:
             self._out.append(Dial(number))
         return peer
 
-    def _end(self, number: int, reason: str, now: int, anew: bool = False) -> None:
+    def _end(self, number: int, reason: str, now: int, breach: str = "", anew: bool = False) -> None:
         """This link will never work again."""
         if number in self._peers:
-            self._drop(number, reason)
+            self._drop(number, reason, breach)
             self._events.append(Disconnected(number, reason, anew))
             if number in self._homes:
                 self._begin(number, now)
 
-    def _drop(self, number: int, reason: str) -> None:
+    def _drop(self, number: int, reason: str, breach: str) -> None:
         if self._peers.pop(number, None) is not None:
-            self._out.append(Hang(number, reason))
+            self._out.append(Hang(number, reason, breach))
 
     # --- links ------------------------------------------------------------------------------------------
 
@@ -289,7 +291,7 @@ class Endpoint:
             elif isinstance(command, Deliver):
                 self._events.append(Came(number, command.message))
             else:
-                self._end(number, command.reason, now)
+                self._end(number, command.reason, now, "protocol" if command.violation else "")
                 return
         self._schedule(number, peer)
 

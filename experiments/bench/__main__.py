@@ -30,6 +30,7 @@ BENCHES = {
     "pages": "memory that agents keep, against giving it back: computations on CPU devices, contents between hosts",
     "prediction": "what the simulator, once calibrated, predicts of real runs that it has not seen",
     "whatif": "what a what-if of one recorded session says, against real runs under those settings",
+    "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone",
     "agents": "an agent's memory, its start, and how soon sw.local() is ready",
     "fuzzing": "fuzz seeds per minute",
 }

@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 import msgspec
 
+from backend.access import Access
 from backend.calls import SERVICE, Report, Status
 from backend.children import Child, Children
 from backend.threads import threads_of
@@ -35,8 +36,10 @@ def cpu_of(pid: int) -> float:
 class Deployed:
     """`hosts` hosts of so many devices, each island; `timed` ones may be many in a process."""
 
-    def __init__(self, folder: Path, hosts: int, devices: int = 1, options: Sequence[str] = ()) -> None:
-        self.hosts, self.devices = hosts, devices
+    def __init__(
+        self, folder: Path, hosts: int, devices: int = 1, options: Sequence[str] = (), token: str = ""
+    ) -> None:
+        self.hosts, self.devices, self._shown = hosts, devices, Access(token).shown()
         self.children = Children(folder)
         self.agents: list[Child] = []
         words = ["--bind", "127.0.0.1:0", "--hosts", str(hosts), "--devices-per-host", str(devices)]
@@ -75,7 +78,8 @@ class Deployed:
         """In this thread, without a loop: those of asyncio are the sessions'."""
         with grpc.insecure_channel(self.address, options=[("grpc.enable_http_proxy", 0)]) as channel:
             call = channel.unary_unary(f"/{SERVICE}/{Status.__name__}")
-            answer = call(msgspec.msgpack.encode(Status()), timeout=PATIENCE, wait_for_ready=True)
+            asked = msgspec.msgpack.encode(Status())
+            answer = call(asked, metadata=self._shown, timeout=PATIENCE, wait_for_ready=True)
         found: dict[str, Any] = json.loads(msgspec.msgpack.decode(answer, type=Report).json)
         return found
 
@@ -104,10 +108,12 @@ def _whole(island: dict[str, Any]) -> bool:
 def deployed(
     hosts: int, devices: int = 1, *, platform: str = "timed", processes: int = 0, env: Mapping[str, str] | None = None,
     controller: Sequence[str] = (), module: str = AGENT, options: Sequence[str] = (),
+    token: str = "",
 ) -> Iterator[Deployed]:  # fmt: skip
-    """processes: that play the hosts; 0: one each. controller, options: further words for it, and for the agents."""
+    """processes: that play the hosts; 0: one each. controller, options: further words for it, and for the agents.
+    token: which these words name a file of."""
     with TemporaryDirectory() as folder:
-        cluster = Deployed(Path(folder), hosts, devices, controller)
+        cluster = Deployed(Path(folder), hosts, devices, controller, token)
         try:
             cluster.start_agents(platform, processes or hosts, env, module=module, options=options)
             cluster.wait()

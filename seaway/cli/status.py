@@ -125,6 +125,9 @@ def table(found: dict[str, Any]) -> str:
     )
     lost = (found.get("record") or {}).get("lost")
     lines += [f"NOT RECORDED: {lost}"] if lost else []
+    refused = ", ".join(f"{count} ({kind})" for kind, count in found.get("refusals", {}).items() if count)
+    if refused:
+        lines.append(f"refused: {refused}; the controller's log says whom")
     return "\n".join([*lines, *(f"  {text}" for text in found["said"][-3:])])
 
 

@@ -11,6 +11,7 @@ import grpc.aio
 import pytest
 
 from backend.node import GOODBYE, STREAM, Node
+from backend.outbox import Outbox
 from backend.parcels import Address
 from core.peers import CONTROLLER
 
@@ -41,7 +42,7 @@ class Stuck:
 
 
 def talk(node: Node, stream: Stuck) -> asyncio.Task[None]:
-    return asyncio.ensure_future(node._talk(HOST, stream.read, stream.write))
+    return asyncio.ensure_future(node._talk(HOST, stream.read, stream.write, 0, Outbox(node.loop)))
 
 
 def test_a_connection_whose_end_is_cut_short_again_is_over_all_the_same(tmp_path: Path) -> None:

@@ -137,7 +137,9 @@ def test_a_message_that_is_too_large_is_refused_and_harms_nobody(tmp_path: Path)
             async with grpc.aio.insecure_channel(found.server.address, options=options) as channel:
                 for kind in PAIRS:
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await channel.unary_unary(f"/{SERVICE}/{kind.__name__}")(large, timeout=30)
+                        await channel.unary_unary(f"/{SERVICE}/{kind.__name__}")(
+                            large, timeout=30, metadata=versions.shown()
+                        )
                     assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
                 call = channel.stream_stream(STREAM)(
                     metadata=(("name", "who/" + "7" * 32), ("proof", ""), *versions.shown())

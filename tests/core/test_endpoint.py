@@ -279,7 +279,7 @@ def test_a_home_is_always_linked() -> None:
     end = Endpoint(mouth, 0, 1, LEASE, homes=(1,))
     assert end.start(0) == [Dial(1)]
     assert end.handle(Wakeup(), LEASE) == [Hang(1, SILENCE), Dial(1)]
-    assert end.handle(Say((Close(1, "enough"),)), LEASE) == [Hang(1, "enough"), Dial(1)]
+    assert end.handle(Say((Close(1, "enough"),)), LEASE) == [Hang(1, "enough", "protocol"), Dial(1)]
 
 
 def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:

@@ -11,7 +11,7 @@ from core.messages import Blame, Ended, Notes, Open, Opened, Ready, Register, Su
 from core.retries import infrastructure
 from tests.golden.failing import _steps
 from tests.golden.running import _good, _world, _zeros
-from tests.world.world import S
+from tests.world.timing import S
 
 from .build import Build
 from .test_controller import CLIENT, Rig

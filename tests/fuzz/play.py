@@ -19,12 +19,14 @@ from core.errors import Illegal
 from core.invariants import BooksAddUp, Checks, Violation, everything
 from core.topology import Cluster
 from tests.world.script import Fetch, Handle, RunHandle, Script
-from tests.world.world import Timing, World
+from tests.world.timing import Timing
+from tests.world.world import World
 
 from . import case as c
 from .case import ALL, LITERAL, MS, Case, S, Setup
 from .checks import Windows
 from .policies import maker
+from .waiting import who_waits
 
 LEASE = 80 * MS
 EVENTS = 120_000  # more than any case needs
@@ -162,7 +164,7 @@ class Game:
     def _step(self) -> None:
         self.events += 1
         if self.events > EVENTS:
-            raise Failed("too many events", self._who_waits())
+            raise Failed("too many events", who_waits(self.world, self._living(), self.events))
         self.world._step()
 
     def _until(self, at: int) -> None:
@@ -360,7 +362,7 @@ class Game:
             if not self._for_slices() or len(living) == 1:
                 if self._while(self._open, PATIENCE):
                     return
-                raise Failed("hang", self._who_waits())
+                raise Failed("hang", who_waits(self.world, self._living(), self.events))
             idle = [script for script in living if not script.outstanding()]
             first = (idle or living)[0]
             first.close()
@@ -371,40 +373,6 @@ class Game:
         resources = self.world.books.resources
         exclusive = any(binding.spec.exclusive for binding in resources.bindings())
         return exclusive and bool(resources.waiting())
-
-    def _who_waits(self) -> str:
-        world, books = self.world, self.world.books
-        lines = [f"now {world.now / MS:.3f} ms, {self.events} events"]
-        for book in books.islands:
-            lines.append(
-                f"island {book.island.name}: {book.phase}, epoch {book.epoch}, members {book.members},"
-                f" missing {book.stream.missing}, coming {sorted(book.coming)}"
-            )
-            lines += [
-                f"    offered: {wait.ticket.run}.{wait.ticket.step}: {wait.text}"
-                for wait in book.scheduler.waiting()
-            ]
-        for run in list(books.runs.values())[:12]:
-            lines.append(
-                f"run {run.id} of {run.session.name}/{run.program.ir.name} is {run.state}, waits for {run.waits!r}"
-            )
-        for flight in books.flights.all()[:12]:
-            lines.append(
-                f"flight {flight.seq} {flight.kind} step {flight.step} left {flight.left} transfer {flight.transfer}"
-            )
-        lines += [f"stuck: {text}" for text in world.fabric.stuck()]
-        for script in self._living():
-            waits = [run.name for run in script.runs.values() if not run.ends]
-            gets = [(fetch.request, fetch.handle.name) for fetch in script.fetches.values() if not fetch.over]
-            puts = [
-                h.name for h in script.buffers.values() if h.is_put and not (h.ready or h.blame or h.released)
-            ]
-            if waits or gets or puts:
-                state = f"{script.machine.state}, {'alive' if script.actor.alive else 'dead'}"
-                lines.append(
-                    f"client {script.name} ({state}) waits for runs {waits}, gets {gets}, puts {puts}"
-                )
-        return "\n  ".join(lines)
 
     # --- the judgement --------------------------------------------------------------------------------------------
 
@@ -422,7 +390,7 @@ class Game:
             if handle.blame is None and script.machine.state == "open":
                 fetches.append(script.get(handle))
         if not self._while(self._open, PATIENCE):
-            raise Failed("hang", f"gets do not end\n  {self._who_waits()}")
+            raise Failed("hang", f"gets do not end\n  {who_waits(self.world, self._living(), self.events)}")
         for script in self._living():
             for fetch in script.fetches.values():
                 self._judge_fetch(script, fetch)
@@ -485,9 +453,13 @@ class Game:
             world.checks.at_rest(world.now)
         for what, left in self._left():
             if left:
-                raise Failed("left over", f"{what}: {left}\n  {self._who_waits()}")
+                raise Failed(
+                    "left over", f"{what}: {left}\n  {who_waits(self.world, self._living(), self.events)}"
+                )
         for phase in (f"{b.island.name} {b.phase}" for b in world.books.islands if b.phase != "running"):
-            raise Failed("hang", f"island {phase} does not run\n  {self._who_waits()}")
+            raise Failed(
+                "hang", f"island {phase} does not run\n  {who_waits(self.world, self._living(), self.events)}"
+            )
 
     def _left(self) -> list[tuple[str, Any]]:
         world, books = self.world, self.world.books

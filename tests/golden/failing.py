@@ -7,7 +7,8 @@ from core.presets import small
 from core.program import Program
 from core.topology import Cluster, Island
 from tests.core.build import Build, chain
-from tests.world.world import MS, S, World
+from tests.world.timing import MS, S
+from tests.world.world import World
 
 from .running import _good, _world, _zeros
 

@@ -9,7 +9,8 @@ from core.program import Program, SliceSpec
 from core.topology import Cluster, Island
 from tests.core.build import Build, chain, moe
 from tests.world.script import RunHandle, Script
-from tests.world.world import MS, US, World
+from tests.world.timing import MS, US
+from tests.world.world import World
 
 KIB = 1024
 

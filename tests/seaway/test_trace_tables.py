@@ -18,7 +18,8 @@ from core.trace import Trace as CoreTrace
 from seaway.trace import Trace, arrivals, machines
 from tests.core.build import chain
 from tests.seaway import traces
-from tests.world.world import MS, World
+from tests.world.timing import MS
+from tests.world.world import World
 
 # --- utilisation, against a loop over every nanosecond ----------------------------------------------------
 

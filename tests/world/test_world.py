@@ -10,7 +10,8 @@ from core.topology import Cluster, Island
 from tests.core.build import Build, chain, fan_out, hop, moe, pipeline
 from tests.core.build import sharding as split
 
-from .world import MS, S, Timing, World
+from .timing import MS, S, Timing
+from .world import World
 
 TWO = Cluster((Island(name="i", hosts=2, per_host=2),))
 ISLANDS = Cluster((Island(name="i", hosts=3, per_host=4), Island(name="j", hosts=3, per_host=4)))

@@ -1,0 +1,43 @@
+"""Who waits for what, when a case does not end: for the report of a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.world.script import Script
+from tests.world.world import World
+
+from .case import MS
+
+
+def who_waits(world: World, living: Sequence[Script], events: int) -> str:
+    books = world.books
+    lines = [f"now {world.now / MS:.3f} ms, {events} events"]
+    for book in books.islands:
+        lines.append(
+            f"island {book.island.name}: {book.phase}, epoch {book.epoch}, members {book.members},"
+            f" missing {book.stream.missing}, coming {sorted(book.coming)}"
+        )
+        lines += [
+            f"    offered: {wait.ticket.run}.{wait.ticket.step}: {wait.text}"
+            for wait in book.scheduler.waiting()
+        ]
+    for run in list(books.runs.values())[:12]:
+        lines.append(
+            f"run {run.id} of {run.session.name}/{run.program.ir.name} is {run.state}, waits for {run.waits!r}"
+        )
+    for flight in books.flights.all()[:12]:
+        lines.append(
+            f"flight {flight.seq} {flight.kind} step {flight.step} left {flight.left} transfer {flight.transfer}"
+        )
+    lines += [f"stuck: {text}" for text in world.fabric.stuck()]
+    for script in living:
+        waits = [run.name for run in script.runs.values() if not run.ends]
+        gets = [(fetch.request, fetch.handle.name) for fetch in script.fetches.values() if not fetch.over]
+        puts = [
+            h.name for h in script.buffers.values() if h.is_put and not (h.ready or h.blame or h.released)
+        ]
+        if waits or gets or puts:
+            state = f"{script.machine.state}, {'alive' if script.actor.alive else 'dead'}"
+            lines.append(f"client {script.name} ({state}) waits for runs {waits}, gets {gets}, puts {puts}")
+    return "\n  ".join(lines)

@@ -33,7 +33,8 @@ class Campaign:
     """On one cluster, which ends with `close`. `tell`: hears of each round."""
 
     def __init__(
-        self, folder: Path, shape: Shape, clients: dict[str, Named], *, slack: float = 1.0, forgiven: Container[str] = (), devices: int = 2,
+        self, folder: Path, shape: Shape, clients: dict[str, Named], *, slack: float = 1.0,
+        forgiven: Container[str] = (), devices: int = 2,
         tell: Callable[[str], None] = lambda words: None,
     ) -> None:  # fmt: skip
         self.shape, self.slack, self.forgiven, self.tell = shape, slack, forgiven, tell

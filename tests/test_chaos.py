@@ -179,6 +179,14 @@ def test_the_worst_counts_and_all_is_told() -> None:
     assert len(told.findings) == 2
 
 
+def test_what_is_forgiven_hides_nothing_else() -> None:
+    found = seen(error("peer"), quiet="3 buffers, and nobody holds any")
+    assert judge(found, BOUNDS).outcome == "leak"
+    told = judge(found, BOUNDS, ("leak",))
+    assert (told.outcome, len(told.findings)) == ("unnamed", 2)
+    assert judge(found, BOUNDS, ("leak", "unnamed")).outcome == "error"
+
+
 def test_a_call_of_a_client_that_was_killed_need_not_end() -> None:
     found = seen(call("", ended=None, what="put"), resumed=None, gone=frozenset({7}))
     assert "none open" in of(found).findings[0]

@@ -105,6 +105,7 @@ class Run:
                 self.clients,
                 slack=self.chosen.slack,
                 devices=self.chosen.devices,
+                forgiven=self.chosen.forgive.split(","),
                 tell=self.tell,
             )
             self._campaign.open()
@@ -126,7 +127,7 @@ class Run:
         self.tell(f"    {verdict.outcome}  {', '.join([*times, *codes])}")
         for words in verdict.findings[:12]:
             self.tell(f"    {words}")
-        if not verdict.failed or verdict.outcome in self.chosen.forgive.split(","):
+        if not verdict.failed:
             return True
         self.failed += 1
         if verdict.outcome == "hang":

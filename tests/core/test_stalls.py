@@ -72,6 +72,8 @@ class Rig:
                         self.told.append(effect)
                     case Send():
                         work += [each for to in effect.peers for each in self._heard(to, effect.message)]
+                    case _:
+                        pass
 
     def _heard(self, peer: int, message: msgspec.Struct) -> list[Effect]:
         match message:

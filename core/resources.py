@@ -115,6 +115,10 @@ class Resources:
             )
         return Bound(known.place) if known.place else Waits(known.reason, known.claim is None)
 
+    def knows(self, session: int, name: str) -> bool:
+        """Whether there is such a slice, bound or waiting."""
+        return (session, name) in self._bindings
+
     def lacks_hosts(self, session: int, name: str) -> bool:
         """Whether this slice waits for hosts that are not there, whoever has the devices of the others."""
         known = self._bindings.get((session, name))

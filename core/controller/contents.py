@@ -40,7 +40,8 @@ class Contents:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._waiting: dict[tuple[int, str], list[tuple[Named, Put]]] = {}  # (session, slice) -> puts
-        self._lines: dict[Named, int] = {}  # puts in the line for memory
+        self._lines: dict[Named, tuple[int, Put]] = {}  # puts in the line for memory
+        self._moved: list[tuple[Named, Put]] = []  # taken out of it, to be bound anew
 
     # --- put -----------------------------------------------------------------------------------------------------
 
@@ -126,8 +127,32 @@ class Contents:
         waiter.session = named.session
         waiter.admitted = lambda at: self._admitted(named, ident, layout, key, at)
         waiter.refused = lambda blame, at: self._never(named, ident, blame)
-        self._lines[named] = books.admission.enter_put(waiter)
+        self._lines[named] = books.admission.enter_put(waiter), call
         books.holdings.promise(named, ident, Slot(layout, nbytes, -1))
+
+    def take_back(self) -> None:
+        """The device map has changed. Puts that wait for memory on devices that their slices have left are bound anew:
+        the hosts of the old ones may be gone."""
+        resources, holdings = self._books.resources, self._books.holdings
+        for named, (number, call) in reversed(self._lines.copy().items()):
+            session, old = named.session.number, holdings.layout(named.buffer).place
+            if resources.place(session, call.slice.name) == old:
+                continue
+            if not resources.knows(session, call.slice.name) and all(map(resources.usable, old.devices())):
+                continue  # the client has released the slice, and the devices are there
+            self._books.admission.leave(number)
+            del self._lines[named]
+            holdings.take_back(named)
+            self._moved.insert(0, (named, call))
+
+    def bind_again(self, now: int) -> None:
+        moved, self._moved = self._moved, []
+        for named, call in moved:
+            if self._books.resources.knows(named.session.number, call.slice.name):
+                self._bind(named, call, now)
+            else:
+                gone = f"slice {call.slice.name!r} was released, and its devices were lost before the put"
+                self._refuse(named, Blame("host-lost", gone))
 
     def _never(self, named: Named, ident: int, blame: Blame) -> None:
         self._lines.pop(named, None)
@@ -236,7 +261,7 @@ class Contents:
             if flight.session is session and flight.kind in ("put", "get"):
                 self._books.outbox.step(flight.island, PoisonStep(flight.transfer, blame), flight.hosts)
         for named in [named for named in self._lines if named.session is session]:
-            self._books.admission.leave(self._lines.pop(named))
+            self._books.admission.leave(self._lines.pop(named)[0])
             self._books.holdings.never(named.buffer, blame)
         for named in session.names.values():
             named.gets.clear()

@@ -308,6 +308,8 @@ class Runs:
         waiting = [run for run in self._books.runs.values() if run.state in ("planned", "compiled")]
         for run in reversed(waiting):
             self._take_back(run)
+        self._books.contents.take_back()
+        self._books.contents.bind_again(now)
         for run in waiting:
             self.advance(run, now)
 

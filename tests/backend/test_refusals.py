@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend import metrics, parcels, versions
-from backend.access import Access
+from backend import metrics, parcels
+from backend.access import HEADER, Access
 from backend.calls import SERVICE, Cancel, Enrol, Find, Permit, Report, Status, Wrong, ask
 from backend.node import STREAM
 from backend.refusals import ELSEWHERE, EVERY, KINDS, SOURCES, Refusals, host_of, plain
@@ -127,21 +127,19 @@ def test_what_a_stranger_calls_himself_stays_on_one_short_line() -> None:
 
 
 Shown = tuple[tuple[str, str], ...]
-OURS: Shown = versions.shown()
+SESAME: Shown = ((HEADER, "Bearer sesame"),)  # and no version
 
 
 async def refused(
-    channel: grpc.aio.Channel, method: str, data: bytes, token: str = "sesame", version: Shown = OURS
+    channel: grpc.aio.Channel, method: str, data: bytes, token: str = "sesame", shown: Shown = ()
 ) -> grpc.StatusCode:
     with pytest.raises(grpc.aio.AioRpcError) as error:
-        await channel.unary_unary(method)(data, metadata=(*Access(token).shown(), *version), timeout=30)
+        await channel.unary_unary(method)(data, metadata=shown or Access(token).shown(), timeout=30)
     return error.value.code()
 
 
 async def stream(channel: grpc.aio.Channel, name: str, data: bytes | None, token: str = "sesame") -> None:
-    call = channel.stream_stream(STREAM)(
-        metadata=(("name", name), ("proof", "0"), *Access(token).shown(), *OURS)
-    )
+    call = channel.stream_stream(STREAM)(metadata=(("name", name), ("proof", "0"), *Access(token).shown()))
     try:
         async with asyncio.timeout(20):
             if data is not None:
@@ -170,7 +168,7 @@ KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "agent": lambda channel: refused(
         channel, method(Enrol), msgspec.msgpack.encode(Enrol("x", 1, "a", "timed", "", 99, 0))
     ),
-    "version": lambda channel: refused(channel, method(Enrol), b"", version=()),
+    "version": lambda channel: refused(channel, method(Enrol), b"", shown=SESAME),
     "name": lambda channel: stream(channel, "host/0", None),
 }
 # the same kinds, on streams, and at calls without a message, or without a token's need

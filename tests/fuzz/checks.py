@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from core import spans
-from core.invariants import Checker, Entered, Observation
+from core.invariants import Checker, Entered, EpochFormed, Observation
 from core.place import device_spans
 from core.plan import Gang
 
@@ -34,3 +34,26 @@ class Windows(Checker):
                     f"device {device} has {ahead} gangs in the order that take {sum(costs)} ns, and the window is "
                     f"{config.window}, or {config.window_most} within {config.window_span} ns"
                 )
+
+
+class Members(Checker):
+    """What is in an island's order waits for its members alone: nobody else will ever say that it is over."""
+
+    name = "members"
+    sees = (EpochFormed,)
+
+    def __init__(self, books: Any) -> None:
+        self._books = books
+
+    def saw(self, seen: Observation, now: int) -> None:
+        """`look` judges."""
+
+    def look(self, now: int) -> None:
+        for book in self._books.islands:
+            if book.phase == "running":
+                for flight in self._books.flights.on(book.island.index):
+                    strangers = spans.minus(flight.left, book.members)
+                    if strangers:
+                        self.fail(
+                            f"{flight.kind} {flight.seq} waits for hosts {spans.text(strangers)}, no members"
+                        )

@@ -61,7 +61,7 @@ SPANS = 200_000  # from this seed on a window has a span too; what seeds before 
 
 
 ANEW = 400_000  # from this seed on processes stand still, and are not found again at once when they have begun anew
-LATER = {"stand still": 0.25, "break world": 0.1}  # troubles of these seeds alone
+LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles of these seeds alone
 
 
 def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
@@ -274,6 +274,12 @@ class Drawing:
             who = rng.choice(("controller", rng.choice(clients), f"host {rng.randrange(hosts)}"))
             length = rng.choice((1 * MS, 70 * MS, 90 * MS, 200 * MS, 400 * MS))
             self._befalls(StandStill, who=who, length=length)
+        if has.get("leave among puts"):
+            at = rng.randrange(self.end)
+            self.actions.append(LeaveHost(at=at, host=rng.randrange(hosts)))
+            for _ in range(4):
+                self.now = at + rng.randrange(2 * MS)
+                self._put(rng.randrange(len(self.known)))
         if has.get("break world"):
             self._befalls(BreakWorld, island=rng.randrange(len(self.islands)))
 

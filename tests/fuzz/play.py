@@ -24,7 +24,7 @@ from tests.world.world import World
 
 from . import case as c
 from .case import ALL, LITERAL, MS, Case, S, Setup
-from .checks import Windows
+from .checks import Members, Windows
 from .policies import maker
 from .waiting import who_waits
 
@@ -108,7 +108,7 @@ class Game:
         )  # fmt: skip
         if check:
             books = Live(world)
-            checkers = [*everything(pool=setup.pool), BooksAddUp(books), Windows(books)]
+            checkers = [*everything(pool=setup.pool), BooksAddUp(books), Windows(books), Members(books)]
             world.checks = Checks(checkers)
         world.restart_controller()
         for host in range(world.cluster.hosts):

@@ -164,6 +164,10 @@ class Completions:
                 self._lock.notify_all()
                 if told:
                     self._tell(flight, outcome, ended)
+            del (
+                flight,
+                outcome,
+            )  # while it waits for the next, nothing of a world that may be over is kept alive
 
     def _tell(self, flight: Flight, outcome: e.Finished, ended: int) -> None:
         """Whoever reads what it made is told behind this."""

@@ -12,6 +12,7 @@ Every method returns at once; what is said in the enqueueing thread happens in t
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -181,6 +182,7 @@ class PjrtDevices:
         self._checkpoints.abandon(command.abandon)
         self._world.interrupt()
         self._line.do(self._reform, command, world)
+        self._line.do(gc.collect)  # what its calls have held of the old world was still in use before
 
     def _reform(self, command: e.Reform, world: World) -> None:
         with self._world.lock:

@@ -17,6 +17,8 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
+import msgspec
+
 from .campaign import Campaign, NotStanding, Round, last_words
 from .cluster import clients_of
 from .processes import adopt_orphans
@@ -76,6 +78,7 @@ class Run:
                 continue
             if not chosen.go_on:
                 break
+        self.look_at_the_end()
         self.print_table()
         if self.failed and chosen.shrink and not chosen.go_on:
             self.make_shorter()
@@ -118,6 +121,9 @@ class Run:
         self.played += faults
         verdict = campaign.round(faults)
         self.rounds.append(Round(faults, verdict))
+        if self.chosen.append:
+            with Path(self.chosen.append).open("ab") as rounds_so_far:
+                rounds_so_far.write(msgspec.json.encode(self.rounds[-1]) + b"\n")
         times = [
             f"{name} {value:.1f} s"
             for name, value in (("error", verdict.to_error), ("resumed", verdict.to_resume))
@@ -137,6 +143,16 @@ class Run:
         if verdict.outcome == "hang" or not self.chosen.go_on:
             self.close()
         return False
+
+    def look_at_the_end(self) -> None:
+        """On the last cluster, if it stands: what has been left behind for good."""
+        if self._campaign is None:
+            return
+        left = self._campaign.at_the_end()
+        for words in left:
+            self.tell(f"leak, for good: {words}")
+        self.failed += bool(left)
+        self.tell("at the end no process holds more than at first" if not left else "at the end")
 
     def make_shorter(self) -> None:
         kind, whole = self.rounds[-1].verdict.outcome, tuple(self.played)
@@ -199,6 +215,7 @@ def _options() -> argparse.ArgumentParser:
     add("--slack", type=float, default=1.0, help="all bounds are multiplied by it")
     add("--forgive", default="", help="outcomes that are told and fail nothing, as leak,late")
     add("--go-on", action="store_true", help="after a failure, on another cluster")
+    add("--append", default="", help="a file for each round's verdict, a line each: see tests.chaos.report")
     add("--shrink", type=float, default=0.0, help="minutes")
     add("--keep", action="store_true", help="the logs, also when nothing failed")
     return parser

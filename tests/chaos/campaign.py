@@ -10,13 +10,14 @@ import msgspec
 
 from .cluster import Cluster, Named
 from .inject import Injected, await_moment, inject, settle
-from .judge import Bounds, Seen, Verdict, judge, leaks
+from .judge import STUCK, Bounds, Seen, Verdict, judge, leaks
 from .processes import Usage
 from .schedule import Fault, Schedule, Shape
 from .watching import standing
 
 START = 120.0  # seconds for all of it to stand at first
 STEADY = 0.5  # seconds that it must stand to be held to stand
+OVER = 150.0  # seconds for the last gang that is stuck in a world that is over
 QUIET = 10.0  # seconds for what clients have let go of to be gone
 
 
@@ -41,6 +42,7 @@ class Campaign:
         self.cluster = Cluster(folder, shape, clients, devices)
         self.bounds = Bounds(shape.lease, 0.0, slack)
         self.baseline: dict[str, Usage] = {}
+        self.first: dict[str, Usage] = {}
         self._deaths = 0
 
     def open(self) -> None:
@@ -55,7 +57,7 @@ class Campaign:
         quiet = self._rest()
         if quiet:
             raise NotStanding(f"before any fault: {quiet}")
-        self.baseline = self.cluster.usages()
+        self.baseline = self.first = self.cluster.usages()
         bad = [
             call
             for reader in self.cluster.readers.values()
@@ -102,7 +104,9 @@ class Campaign:
         seen.gone = frozenset(gone)
         verdict = judge(seen, self.bounds, self.forgiven)
         self.baseline |= {
-            name: now for name, now in seen.after.items() if leaks({name: self.baseline[name]}, {name: now})
+            name: now
+            for name, now in seen.after.items()
+            if leaks({name: self.baseline[name]}, {name: now}, STUCK)
         }
         return verdict
 
@@ -149,6 +153,11 @@ class Campaign:
         seen.after = cluster.usages()
         seen.ended = time.monotonic()
         return seen
+
+    def at_the_end(self) -> list[str]:
+        """Faults are over for good: what processes still hold more than they did, when nothing is stuck any more."""
+        self.cluster.until(lambda: not leaks(self.first, self.cluster.usages()), OVER)
+        return leaks(self.first, self.cluster.usages())
 
     def _rest(self) -> str:
         """All clients pause: what is left over then? They go on afterwards."""

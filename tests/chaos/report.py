@@ -1,9 +1,16 @@
-"""The table: of each kind of fault how often it was tried, what came of it, and how long that took."""
+"""The table: of each kind of fault how often it was tried, what came of it, and how long that took.
+
+`python -m tests.chaos.report FILE...` prints one of several runs, from what `--append` wrote.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
+
+import msgspec
 
 from .campaign import Round, touches
 from .judge import OUTCOMES
@@ -44,3 +51,12 @@ def _row(name: str, rounds: Sequence[Round]) -> list[str]:
 
 def _times(seconds: Sequence[float]) -> list[str]:
     return [f"{median(seconds):.1f} s", f"{max(seconds):.1f} s"] if seconds else ["", ""]
+
+
+def main() -> None:
+    lines = [line for name in sys.argv[1:] for line in Path(name).read_bytes().splitlines()]
+    print(table([msgspec.json.decode(line, type=Round) for line in lines]))
+
+
+if __name__ == "__main__":
+    main()

@@ -150,13 +150,16 @@ class Host:
             self._cut_off = True
         else:
             if event.anew and self.relay.beside(event.peer):
-                # What went up or down the old link may be lost, and the peer may be another process, which does not
-                # know: so the controller is asked to seat the island again, after which all that is not settled is
-                # said again. The path itself is good, for there is a new link.
-                self._present()
+                self._present_beside()
             else:
                 self.relay.child_lost(event.peer)
             self._to_transfer(Disconnected(end_of(event.peer), event.reason, event.anew), now)
+
+    def _present_beside(self) -> None:
+        """What went up or down the link to a neighbour in the tree may be lost, and that one may be another process,
+        which does not know. So the controller is asked to seat the island again, after which all that is not settled
+        is said again. The path itself is good, for there is a new link."""
+        self._present()
 
     def _leave(self, event: LeaveRequested, now: int) -> None:
         self._leaving = event.reason

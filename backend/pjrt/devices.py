@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ from .launcher import Launcher
 from .line import Line
 from .store import Gone, Store, ready
 from .world import Membership, Overtaken
+
+OVERTAKEN_S = 5.0  # to get out of joining a world that is over, before the process begins anew
 
 log = logging.getLogger("seaway.pjrt")
 
@@ -181,8 +184,21 @@ class PjrtDevices:
         self._completions.abandon(command.abandon)
         self._checkpoints.abandon(command.abandon)
         self._world.interrupt()
+        if self._world.joining is not None:
+            overtaken = threading.Timer(OVERTAKEN_S, self._still_joins, (self._world.joining,))
+            overtaken.daemon = True
+            overtaken.start()
         self._line.do(self._reform, command, world)
         self._line.do(gc.collect)  # what its calls have held of the old world was still in use before
+
+    def _still_joins(self, world: World) -> None:
+        """JAX waits in there for a coordination service, or for members, that may be gone: nothing gets it out."""
+        if self._world.joining is world:
+            self._fail(
+                RuntimeError(
+                    f"the world of epoch {world.epoch} is over and cannot be left while it is joined"
+                )
+            )
 
     def _reform(self, command: e.Reform, world: World) -> None:
         with self._world.lock:

@@ -32,7 +32,7 @@ from .shield import FOREVER_S, Shield
 log = logging.getLogger("seaway.pjrt")
 Device = Any  # jax.Device, which has no types
 
-LEFT = {"worlds": 4, "meetings": 50}  # that something is stuck in, until the process had better begin anew
+LEFT = {"worlds": 4, "meetings": 8}  # that something is stuck in, until the process had better begin anew
 JOIN_S = 120  # until all members have come
 LEAVE_S = 2
 
@@ -51,6 +51,7 @@ class Membership:
         self.generation = 0  # of the backend: what was compiled under another is void
         self.ready = False
         self.world: World | None = None
+        self.joining: World | None = None  # while JAX is in there
         self.devices: dict[int, Device] = {}  # of all members, by their numbers in the cluster
         self.mine: tuple[int, ...] = ()  # this host's
         self._numbers: dict[Device, int] = {}
@@ -113,6 +114,16 @@ class Membership:
 
     def join(self, world: World) -> None:
         """Blocks until all members have. Raises TimeoutError if they do not come, Overtaken after `interrupt`."""
+        self.joining = world
+        try:
+            self._join(world)
+        finally:
+            self.joining = None
+        self.mine = tuple(world.devices[world.me])
+        self.world, self.ready = world, True
+        self.changed.notify_all()
+
+    def _join(self, world: World) -> None:
         if world.address:
             self._shield = Shield(world.address)
             self._meeting = _Meeting(self._shield.address, world.hosts.index(world.me), len(world.hosts))
@@ -120,9 +131,6 @@ class Membership:
         self.devices = _by_number(world) if world.address else _alone(world)
         self._numbers = {device: number for number, device in self.devices.items()}
         self._shardings, self._here = {}, {}
-        self.mine = tuple(world.devices[world.me])
-        self.world, self.ready = world, True
-        self.changed.notify_all()
 
     def interrupt(self) -> None:
         """Any thread: whoever waits for members of a world that is already over need not wait on."""

@@ -10,7 +10,7 @@ import argparse
 import sys
 from time import process_time
 
-from . import planted  # noqa: F401 - it registers the bugs
+from . import planted, planted_anew  # noqa: F401 - they register the bugs
 from .case import Case, describe
 from .draw import draw
 from .planting import table

@@ -21,6 +21,7 @@ class Bug(NamedTuple):
     name: str
     sentence: str
     into: Callable[[Patch], None]
+    first: int = 0  # the seed from which on it is looked for
 
 
 BUGS: dict[str, Bug] = {}  # the fuzzer finds each within 600 seeds
@@ -28,10 +29,10 @@ MASKED: dict[str, Bug] = {}  # and not these: another guard stands before them; 
 
 
 def bug(
-    name: str, sentence: str, masked: bool = False
+    name: str, sentence: str, masked: bool = False, first: int = 0
 ) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
     def keep(into: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        (MASKED if masked else BUGS)[name] = Bug(name, sentence, into)
+        (MASKED if masked else BUGS)[name] = Bug(name, sentence, into, first)
         return into
 
     return keep
@@ -46,8 +47,9 @@ def plant(name: str) -> Iterator[None]:
         yield
 
 
-def search(name: str, seeds: int = 500, first: int = 0) -> tuple[int, str]:
+def search(name: str, seeds: int = 500) -> tuple[int, str]:
     """(seeds needed, what found it); (0, "") if so many seeds do not find it."""
+    first = (BUGS | MASKED)[name].first
     for number in range(seeds):
         case = draw(first + number)
         with plant(name):

@@ -1,0 +1,75 @@
+"""Bugs that faults on real processes have shown, planted again: peers that begin anew, stand still, or leave.
+
+Looked for from seed `ANEW` on, where processes are stopped and are not found again at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.controller.contents import Contents
+from core.controller.failures import Failures
+from core.host import Host
+from core.messages import Blame
+from core.sending import Sending
+from core.stream import Inlet
+
+from .draw import ANEW
+from .planting import Patch, bug, nothing
+
+
+@bug(
+    "given up with its link",
+    "a sender forgets what it was to send when a peer begins anew, and says nothing",
+    first=ANEW,
+)
+def _(put: Patch) -> None:
+    def lost(self: Sending, peer: int, blame: Blame, anew: bool) -> list[Any]:
+        self._early.forget(peer)
+        effects: list[Any] = []
+        for transfer in [transfer for transfer, outs in self._open.items() if peer in outs]:
+            del self._open[transfer][peer]
+            effects += self._end_if_landed(transfer)
+        return effects
+
+    put(Sending, "lost", lost)
+
+
+@bug(
+    "orders behind the join",
+    "a host that has said what it has goes on to take the old controller's orders",
+    first=ANEW,
+)
+def _(put: Patch) -> None:
+    put(Inlet, "hold", nothing)
+
+
+@bug(
+    "a neighbour's new start",
+    "a host does not ask for a seat when the host above or below it begins anew",
+    first=ANEW,
+)
+def _(put: Patch) -> None:
+    put(Host, "_present_beside", nothing)
+
+
+@bug(
+    "a put to who has left",
+    "a put that waits for memory keeps the devices that its slice has left",
+    first=ANEW,
+)
+def _(put: Patch) -> None:
+    put(Contents, "take_back", nothing)
+
+
+@bug(
+    "a broken world goes on",
+    "a collective that fails because of a peer fails its run, and nothing else",
+    first=ANEW,
+)
+def _(put: Patch) -> None:
+    def failed(self: Failures, flight: Any, now: int) -> None:
+        if not flight.left:
+            self._books.dispatch.end_flight(flight, now)
+
+    put(Failures, "peer_failed", failed)

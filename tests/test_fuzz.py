@@ -36,7 +36,7 @@ def judge(case: Case) -> Result:
     return result
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("first", [*range(0, SEEDS, CHUNK), *range(ANEW, ANEW + SEEDS // 2, CHUNK)])
 def test_no_seed_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + CHUNK):
         judge(draw(seed))
@@ -48,7 +48,7 @@ def test_what_was_found_once_stays_mended(seed: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("first", range(10_000, 14_000, 100))
+@pytest.mark.parametrize("first", [*range(10_000, 14_000, 100), *range(ANEW, ANEW + 4_000, 100)])
 def test_no_seed_of_many_breaks_a_promise(first: int) -> None:
     for seed in range(first, first + 100):
         judge(draw(seed))

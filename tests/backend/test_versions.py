@@ -21,7 +21,7 @@ from backend.versions import HEADER, OTHER, mine
 from core.eventcodec import fingerprint
 from core.presets import small
 
-from .cluster import cluster
+from .cluster import cluster, until
 from .real import Program, Real, real
 from .test_faults import register, runs
 
@@ -86,6 +86,7 @@ def test_agents_and_clients_do_not_go_on_with_a_controller_of_another_version(tm
                 assert agent.said().splitlines()[-1] == f"seaway agent: {there}"
                 assert agent.said().count("beginning anew") == 1
                 assert "Traceback" not in agent.said()
+            await until(lambda: user.failures)
             (failure,) = [str(each) for each in user.failures[:1]]
             assert failure == f"{found.address} refuses us: {there}"
         finally:

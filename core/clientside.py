@@ -153,7 +153,7 @@ class ClientSide:
         be taken for its own, so these end, and the next word begins others."""
         if self._transfer is not None:
             self._said += self._transfer.end()
-        self._said += [Close(host, "this client has another number now") for host in self._hosts_met]
+        self._said += [Close(host, "this client has another number now", "") for host in self._hosts_met]
         self._transfer, self._number = None, 0
         self._hosts_met, self._puts = {}, {}
 

@@ -41,6 +41,7 @@ class Close(Effect, frozen=True):
 
     peer: int
     reason: str
+    breach: str = "protocol"  # what it has done wrong; "" if nothing
 
 
 # --- executor -> devices of its host -----------------------------------------------------------------------------
@@ -284,8 +285,8 @@ class LeaveRequested(Effect, frozen=True):
 
 
 class FormWorld(Effect, frozen=True):
-    """Set up what the members of this epoch need before they can form (a coordination service, addresses); end
-    the old epoch's. Answer: WorldUp or WorldFailed."""
+    """Set up what the members of this epoch need before they can form (a coordination service, addresses). What was
+    set up for earlier epochs stays until DropWorlds. Answer: WorldUp or WorldFailed."""
 
     island: int
     epoch: int

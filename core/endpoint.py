@@ -189,7 +189,7 @@ class Endpoint:
                     for peer in effect.peers:
                         self._send(peer, effect.message, now)
                 elif isinstance(effect, Close):
-                    self._drop(effect.peer, effect.reason, "protocol")
+                    self._drop(effect.peer, effect.reason, effect.breach)
                     if effect.peer in self._homes:
                         self._begin(effect.peer, now)
                 else:

@@ -93,7 +93,7 @@ def test_hosts_that_know_a_client_by_another_number_are_told_the_new_one_by_anot
     side.handle(Disconnected(CONTROLLER, "nothing heard"), 0)
     side.handle(Connected(CONTROLLER), 0)
     said = side.handle(Came(CONTROLLER, Opened(4, 0)), 0)
-    assert [each.peer for each in said if isinstance(each, Close)] == [0, 1]
+    assert [(each.peer, each.breach) for each in said if isinstance(each, Close)] == [(0, ""), (1, "")]
     assert Sent(9) in said
     again = side.handle(Came(CONTROLLER, Opened(4, 0)), 0)
     assert not any(isinstance(each, Close) for each in again)

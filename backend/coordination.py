@@ -1,22 +1,26 @@
 """JAX's coordination service as a process of its own, so that no host's death takes the others of its island along.
 
-`python -m backend.coordination --members N` prints its port and serves until its standard input closes. JAX offers no
-public way to run the service apart from member 0; what is used of its inside is in `serve`, and nowhere else.
+`python -m backend.coordination --members N` prints the port where members meet (`meeting`) and serves until its
+standard input closes. JAX offers no public way to run the service apart from member 0; what is used of its inside is in
+`serve`, and nowhere else.
 
-The service speaks plain gRPC and knows no tokens (see docs/security.md): bind it to an address that only members reach.
+Neither port knows tokens, and the service speaks plain gRPC (see docs/security.md): bind them to an address that only
+members reach.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib
 import os
 import socket
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
+
+from .meeting import Meeting
 
 FOREVER_S = 10**8  # heartbeats are off: who is alive, core's leases tell; see `pjrt.shield`
 SHUTDOWN_S = 1  # members leave when they like: nobody waits for the others
@@ -34,16 +38,19 @@ def options() -> argparse.ArgumentParser:
     return found
 
 
-def hold_port(bind: str) -> tuple[socket.socket, str, int]:
-    """The service cannot say which port it was given: so hold one, which both may bind."""
+def address_and_port(bind: str) -> tuple[str, int]:
     address, colon, port = bind.rpartition(":")
     if not colon or bind.endswith("]"):
         address, port = bind, "0"
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    held = socket.socket(family)
+    return address, int(port)
+
+
+def hold_port(address: str) -> socket.socket:
+    """JAX's service cannot say which port it was given: so hold one, which both may bind."""
+    held = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    held.bind((address.strip("[]"), int(port)))
-    return held, address, held.getsockname()[1]
+    held.bind((address.strip("[]"), 0))
+    return held
 
 
 def serve(address: str, members: int) -> Any:
@@ -60,25 +67,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"coordination: --members {chosen.members}: a world has at least one", file=sys.stderr)
         return 2
     try:
-        held, address, port = hold_port(chosen.bind)
+        address, port = address_and_port(chosen.bind)
+        held = hold_port(address)
+        service_port = held.getsockname()[1]
+        service = serve(f"{address}:{service_port}", chosen.members)  # noqa: F841 - serves as long as somebody holds it
+        held.close()
+        with suppress(
+            KeyboardInterrupt
+        ):  # a terminal's Ctrl-C reaches the whole family; who started us ends us
+            asyncio.run(meet(address, port, Meeting(chosen.members, service_port)))
     except (OSError, ValueError) as error:
         print(f"coordination: --bind {chosen.bind}: {error}", file=sys.stderr)
         return 2
-    service = serve(f"{address}:{port}", chosen.members)  # noqa: F841 - it serves as long as somebody holds it
-    held.close()
-    print(port, flush=True)
-    ended = threading.Event()
-    threading.Thread(target=_wait_for_parent, args=(ended,), daemon=True).start()
-    with suppress(KeyboardInterrupt):  # a terminal's Ctrl-C reaches the whole family; who started us ends us
-        ended.wait()
-    os._exit(
-        0
-    )  # at once, with `service` as it is: one that shuts down in order tells its members, and JAX aborts them
+    # At once, with `service` as it is: one that shuts down in order tells its members, and JAX aborts them.
+    os._exit(0)
 
 
-def _wait_for_parent(ended: threading.Event) -> None:
-    sys.stdin.buffer.read()
-    ended.set()
+async def meet(address: str, port: int, meeting: Meeting) -> None:
+    """Until standard input closes."""
+    server = await asyncio.start_server(meeting.come, address.strip("[]"), port)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.buffer.read)
 
 
 if __name__ == "__main__":

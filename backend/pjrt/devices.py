@@ -27,6 +27,7 @@ from core.plan import Layout, Plan
 from core.resharding import Hosts
 
 from ..devices import About, Array, Index, Post, World
+from ..meeting import Overtaken
 from ..stamps import Stamps
 from . import arrays, blames, rows
 from .checkpoints import Checkpoints
@@ -35,7 +36,7 @@ from .completions import Completions
 from .launcher import Launcher
 from .line import Line
 from .store import Gone, Store, ready
-from .world import Membership, Overtaken
+from .world import Membership
 
 OVERTAKEN_S = 5.0  # to get out of joining a world that is over, before the process begins anew
 
@@ -55,7 +56,6 @@ class PjrtDevices:
         self.hosts: Hosts | None = None  # the cluster's: to whom rows of a sparse exchange go
         # What is traced elsewhere has the types it has, also those of 64 bits.
         jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
-        self._wanted = -1  # the newest epoch
         self._world = Membership()
         self._about = self._world.about(memory)
         self._line, self._compiling, self._copying = (
@@ -180,10 +180,9 @@ class PjrtDevices:
         self._copying.do(self._restored, command, array)
 
     def reform(self, command: e.Reform, world: World) -> None:
-        self._wanted = command.epoch
         self._completions.abandon(command.abandon)
         self._checkpoints.abandon(command.abandon)
-        self._world.interrupt()
+        self._world.want(command.epoch)
         if self._world.joining is not None:
             overtaken = threading.Timer(OVERTAKEN_S, self._still_joins, (self._world.joining,))
             overtaken.daemon = True
@@ -201,32 +200,25 @@ class PjrtDevices:
             )
 
     def _reform(self, command: e.Reform, world: World) -> None:
-        with self._world.lock:
-            if self._world.same_backend(world):
-                self._world.join(world)
-            elif not self._change(world):
-                return  # overtaken by a newer epoch
+        try:
+            with self._world.lock:
+                if self._world.same_backend(world):
+                    self._world.join(world)
+                else:
+                    self._change(world)
+        except Overtaken:
+            return
         self._launcher.abandon(command.abandon)
         self._say(e.Reformed(command.epoch))
 
-    def _change(self, world: World) -> bool:
+    def _change(self, world: World) -> None:
         """To another world, with all that is still worth something."""
         stuck = self._completions.clear() + self._checkpoints.leave()
         self._store.to_host()
         self._codes.void()
-        if not self._world.leave(stuck):
-            self._fail(
-                RuntimeError("too many worlds are left behind with gangs that do not end; it begins anew")
-            )
-            return False
-        if self._wanted > world.epoch:
-            return False
-        try:
-            self._world.join(world)
-        except Overtaken:
-            return False
+        self._world.leave(stuck)
+        self._world.join(world)
         self._store.to_devices()
-        return True
 
     # --- in the copying thread --------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -27,18 +27,16 @@ from core.plan import Layout
 from core.resharding import canonical, virtual_index
 
 from ..devices import About, World
+from ..meeting import Arrival, Overtaken
 from .shield import FOREVER_S, Shield
 
 log = logging.getLogger("seaway.pjrt")
 Device = Any  # jax.Device, which has no types
+Wait = TypeVar("Wait", "Arrival", "_Meeting")
 
 LEFT = {"worlds": 4, "meetings": 8}  # that something is stuck in, until the process had better begin anew
 JOIN_S = 120  # until all members have come
 LEAVE_S = 2
-
-
-class Overtaken(Exception):
-    """Nobody needs the world any more that was to be joined."""
 
 
 class Membership:
@@ -51,7 +49,7 @@ class Membership:
         self.generation = 0  # of the backend: what was compiled under another is void
         self.ready = False
         self.world: World | None = None
-        self.joining: World | None = None  # while JAX is in there
+        self.joining: World | None = None
         self.devices: dict[int, Device] = {}  # of all members, by their numbers in the cluster
         self.mine: tuple[int, ...] = ()  # this host's
         self._numbers: dict[Device, int] = {}
@@ -59,6 +57,9 @@ class Membership:
         self._here: dict[Place, tuple[int, ...]] = {}
         self._shield: Shield | None = None  # of the collective world of which this process is a member
         self._meeting: _Meeting | None = None
+        self._wanted = -1  # the newest epoch
+        self._wait: Arrival | _Meeting | None = None  # what a join is in, and can be got out of
+        self._waiting = threading.Lock()
         self._left = dict.fromkeys(LEFT, 0)  # what something is still stuck in
 
     # --- who we are -----------------------------------------------------------------------------------------
@@ -74,12 +75,12 @@ class Membership:
         return About(platform, first.device_kind, len(local), memory)
 
     def same_backend(self, world: World) -> bool:
-        """Whether nothing has to be given up for this world."""
-        return not world.address and self._shield is None
+        """Whether nothing has to be given up for this world, nor has been for one that did not come about."""
+        return not world.address and self._shield is None and (self.ready or not self.generation)
 
-    def leave(self, stuck: Sequence[Any]) -> bool:
+    def leave(self, stuck: Sequence[Any]) -> None:
         """Give up the backend. Nobody else may keep an array of it. `stuck`: arrays that something still makes on it,
-        so it is left behind until they are there: to take it down would wait for them. False: too many are left."""
+        so it is left behind until they are there: to take it down would wait for them."""
         self.ready = False
         self.generation += 1
         if stuck:
@@ -96,7 +97,8 @@ class Membership:
         jax.clear_caches()  # type: ignore[no-untyped-call]
         clear_backends()  # type: ignore[no-untyped-call]
         gc.collect()
-        return all(self._left[kind] < most for kind, most in LEFT.items())
+        if any(self._left[kind] >= most for kind, most in LEFT.items()):
+            raise RuntimeError("too many worlds are left behind with gangs that do not end; it begins anew")
 
     def _leave_behind(self, kind: str, wait: Callable[..., object], *arguments: Any) -> None:
         """What it needs lives until then, and no longer: each backend has some 130 threads."""
@@ -112,31 +114,43 @@ class Membership:
             self._left[kind] += 1
         threading.Thread(target=run, args=arguments, name="left behind", daemon=True).start()
 
+    def want(self, epoch: int) -> None:
+        """Any thread: whoever waits for members of another world need not wait on."""
+        with self._waiting:
+            self._wanted, wait = epoch, self._wait
+        if wait is not None:
+            wait.leave()
+
     def join(self, world: World) -> None:
-        """Blocks until all members have. Raises TimeoutError if they do not come, Overtaken after `interrupt`."""
+        """Blocks until all members have. Raises TimeoutError if they do not come, Overtaken if another is wanted."""
+        if self._wanted not in (-1, world.epoch):
+            raise Overtaken
         self.joining = world
         try:
             self._join(world)
         finally:
-            self.joining = None
+            self.joining = self._wait = None
         self.mine = tuple(world.devices[world.me])
         self.world, self.ready = world, True
         self.changed.notify_all()
 
     def _join(self, world: World) -> None:
         if world.address:
-            self._shield = Shield(world.address)
-            self._meeting = _Meeting(self._shield.address, world.hosts.index(world.me), len(world.hosts))
-            self._meeting.wait()
+            rank = world.hosts.index(world.me)
+            service = self._may_wait(world, Arrival(world.address, rank)).wait(JOIN_S)
+            self._shield = Shield(service)
+            self._meeting = _Meeting(self._shield.address, rank, len(world.hosts))
+            self._may_wait(world, self._meeting).wait(JOIN_S)
         self.devices = _by_number(world) if world.address else _alone(world)
         self._numbers = {device: number for number, device in self.devices.items()}
         self._shardings, self._here = {}, {}
 
-    def interrupt(self) -> None:
-        """Any thread: whoever waits for members of a world that is already over need not wait on."""
-        meeting = self._meeting
-        if meeting is not None:
-            meeting.leave()
+    def _may_wait(self, world: World, wait: Wait) -> Wait:
+        with self._waiting:
+            self._wait = wait
+            if self._wanted not in (-1, world.epoch):
+                wait.leave()
+        return wait
 
     # --- which device is which ------------------------------------------------------------------------------
 
@@ -248,8 +262,9 @@ def _state() -> Any:
 
 
 class _Meeting:
-    """The wait for all members, in a thread that can be left behind: JAX ends the process when it has waited for long
-    enough, so it waits for ever, behind a shield that stays open."""
+    """JAX's own wait for all members, who are all there: it is short, unless one of them or the service has just died.
+    In a thread that can be left behind, for JAX ends the process when it has waited for long enough: so it waits for
+    ever, behind a shield that stays open."""
 
     def __init__(self, address: str, rank: int, members: int) -> None:
         self._address, self._rank, self._members = address, rank, members
@@ -260,15 +275,15 @@ class _Meeting:
         self.over = threading.Event()  # the thread has ended
         threading.Thread(target=self._connect, name="meeting", daemon=True).start()
 
-    def wait(self) -> None:
+    def wait(self, seconds: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._client or self._error or self._left, JOIN_S)
+            self._changed.wait_for(lambda: self._client or self._error or self._left, seconds)
             if self._client is None:
                 overtaken, self._left = self._left, True
                 if overtaken:
                     raise Overtaken("a newer epoch has begun")
                 raise self._error or TimeoutError(
-                    f"not all {self._members} members of the world at {self._address} came within {JOIN_S} s"
+                    f"not all {self._members} members of the world at {self._address} came within {seconds:g} s"
                 )
             state = _state()
             state.client, state.process_id, state.num_processes = self._client, self._rank, self._members

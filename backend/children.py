@@ -13,8 +13,9 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 ROOT = Path(__file__).parents[1]
 TAIL = 2000  # bytes of a dead child's words that are shown
@@ -129,6 +130,17 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     path = found.get("PYTHONPATH")
     found["PYTHONPATH"] = str(ROOT) if not path else f"{path}{os.pathsep}{ROOT}"
     return found | dict(more)
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """This process goes on as another program. All but the standard streams closes: Gloo's sockets would stay open."""
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2:
+            with suppress(OSError):  # the folder's own
+                os.set_inheritable(int(name), False)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(command[0], command)
 
 
 def end_with_parent(*, in_order: float = 0.0) -> None:

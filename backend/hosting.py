@@ -24,7 +24,7 @@ from core.peers import CONTROLLER
 from .access import Access, Refused, read
 from .agent import Agent
 from .calls import Wrong
-from .children import end_with_parent
+from .children import become, end_with_parent
 from .clocks import HostClock, shifted
 from .devices import Devices
 from .malloc import keep_what_is_freed
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = 130
     if code == AGAIN:
-        os.execv(sys.executable, [sys.executable, "-m", "backend.hosting", *words])
+        become([sys.executable, "-m", "backend.hosting", *words])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # a member of a collective world that exits in order would wait for the others

@@ -383,3 +383,9 @@ def test_a_short_schedule_on_processes_shows_nothing_that_was_not_promised() -> 
 @pytest.mark.full
 def test_ten_minutes_on_cpu_devices_show_nothing_that_was_not_promised() -> None:
     chaos("--minutes", "10", "--seed", "1")
+
+
+@pytest.mark.full
+def test_after_fifty_epochs_no_process_holds_more_than_after_the_first() -> None:
+    """One thread or file more for each epoch would be told."""
+    chaos("--islands", "1", "--minutes", "15", "--schedule", "kill coordination-0", "--repeat", "50")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from backend.children import Child, Children
+from backend.children import ROOT, Child, Children
 from backend.supervising import MOST, SOON, VAINLY, Supervisor, came_up, pause
 
 from .real import children_of
@@ -220,3 +220,19 @@ def test_what_is_in_use_by_another_up_is_refused(tmp_path: Path, second: tuple[s
         assert f"--state {tmp_path} is in use by process {process.pid}: end that one first" in done.stderr
         assert process.poll() is None
         assert len(children_of(process.pid, "backend.controlling")) == 1
+
+
+def test_a_process_that_becomes_another_takes_no_open_socket_along() -> None:
+    """Those of libraries in C++ are not closed by themselves: each time that an agent begins anew were a port more."""
+    lists = (
+        "import os; print(sorted(int(fd) for fd in os.listdir('/dev/fd'))[:-1])"  # the last: the folder's own
+    )
+    script = (
+        "import socket, sys; from backend.children import become; "
+        "held = socket.create_server(('127.0.0.1', 0)); held.set_inheritable(True); "
+        f"become([sys.executable, '-c', {lists!r}])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30
+    )
+    assert ran.stdout.strip() == "[0, 1, 2]"

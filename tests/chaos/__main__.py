@@ -152,6 +152,7 @@ class Run:
         for words in left:
             self.tell(f"leak, for good: {words}")
         self.failed += bool(left)
+        self.tell(f"what was held before any fault, and is at the end: {self._campaign.held()}")
         self.tell("at the end no process holds more than at first" if not left else "at the end")
 
     def make_shorter(self) -> None:

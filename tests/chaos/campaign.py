@@ -159,6 +159,18 @@ class Campaign:
         self.cluster.until(lambda: not leaks(self.first, self.cluster.usages()), OVER)
         return leaks(self.first, self.cluster.usages())
 
+    def held(self) -> str:
+        """By each process, before any fault and now."""
+        now = self.cluster.usages()
+        return "; ".join(
+            f"{name}: "
+            + ", ".join(
+                f"{what} {getattr(was, what)} and {getattr(now.get(name, was), what)}"
+                for what in Usage.__struct_fields__
+            )
+            for name, was in self.first.items()
+        )
+
     def _rest(self) -> str:
         """All clients pause: what is left over then? They go on afterwards."""
         cluster = self.cluster

@@ -44,6 +44,7 @@ SCHEME = "grpc://"
 PORT = 29000
 HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:\[\]]+")
 PORTS = re.compile(r"[0-9]{1,5}")
+ANY = ("0.0.0.0", "[::]")  # all addresses of a machine: to listen at, not to dial
 
 
 class Refused(Exception):
@@ -142,6 +143,29 @@ def checked(address: str) -> str:
             f"cannot listen on {address!r}: an address is like 127.0.0.1:29000; port 0 takes any that is free"
         )
     return address
+
+
+def advertised(bind: str, said: str) -> tuple[str, int]:
+    """Host and port at which others reach who listens at `bind`; port 0: that which was opened. Raises Refused for what
+    nobody could dial."""
+    host, _, port = checked(bind).rpartition(":")
+    if said:
+        whole = said if is_address(said) else f"{said}:0"
+        if not is_address(whole) or said.startswith("unix:"):
+            raise Refused(f"--advertise {said}: it is like 10.0.0.10 or 10.0.0.10:29001")
+        host, _, port = whole.rpartition(":")
+    if host in ANY:
+        raise Refused(
+            f"nobody can dial {said or bind}: say at which address other hosts and clients reach this one, "
+            "with --bind, or with --advertise ADDRESS"
+        )
+    return host, int(port)
+
+
+def reached(address: str, controller: str) -> str:
+    """What the controller's machine listens at, as we dial it: all its addresses are the one by which we know it."""
+    host, _, port = address.rpartition(":")
+    return f"{controller.rpartition(':')[0]}:{port}" if host in ANY else address
 
 
 def place_of(address: object) -> str:

@@ -31,7 +31,7 @@ from core.peers import CONTROLLER
 from core.plan import Plan
 
 from . import access, calls, parcels, stamps
-from .access import Access
+from .access import Access, advertised, reached
 from .blobs import Blobs
 from .calls import Wrong
 from .cargo import Misfit, Overflow, Sink, Source
@@ -107,17 +107,18 @@ class Ends:
 
 
 class Agent:
-    """`controller`: its address. `over`: told once when this host is to end, and why. `clock`: of this process, which
-    several hosts may have in common."""
+    """`controller`: its address. `advertise`: where others reach us, if not at `bind`. `over`: told once when this host
+    is to end, and why. `clock`: of this process, which several hosts may have in common."""
 
     def __init__(
         self, controller: str, devices: Devices, *, name: str = "", island: str = "", host: int = -1,
         rank: int = -1,
-        access: Access | None = None, bind: str = "127.0.0.1:0", over: Callable[[str], None] = lambda reason: None,
-        clock: HostClock | None = None,
+        access: Access | None = None, bind: str = "127.0.0.1:0", advertise: str = "",
+        over: Callable[[str], None] = lambda reason: None, clock: HostClock | None = None,
     ) -> None:  # fmt: skip
         self.controller, self.devices, self.access = controller, devices, access or Access()
         self.access.may_bind(bind)
+        self._advertise = advertised(bind, advertise)
         self.name = name or f"{socket.gethostname()}/{secrets.token_hex(3)}"
         self._island, self._wanted, self._rank, self._bind, self._over = island, host, rank, bind, over
         self.start_id = secrets.randbits(30) + 1
@@ -139,7 +140,8 @@ class Agent:
     async def start(self) -> int:
         """Our number. Raises Wrong where the controller will not have us."""
         port = self.access.bind(self._grpc, self._bind)
-        self.address = f"{self._bind.rpartition(':')[0]}:{port}"
+        where, at = self._advertise
+        self.address = f"{where}:{at or port}"
         about = self.devices.about()
         request = calls.Enrol(
             self.name, self.start_id, self.address, about.platform, about.kind, about.devices, about.memory,
@@ -233,7 +235,9 @@ class Agent:
 
     def _world(self, command: e.Reform) -> World:
         island = self.cluster.island_of_host(self.host.host)
-        address = self.node.directory.get(world_name(island.index, command.epoch), "")
+        address = reached(
+            self.node.directory.get(world_name(island.index, command.epoch), ""), self.controller
+        )
         members = list(spans.items(command.members))
         devices = {host: tuple(self.cluster.devices_of(host)) for host in members}
         return World(command.epoch, address, members, self.host.host, devices)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from .meeting import Meeting
+from .meeting import LONGEST, Meeting
 
 FOREVER_S = 10**8  # heartbeats are off: who is alive, core's leases tell; see `pjrt.shield`
 SHUTDOWN_S = 1  # members leave when they like: nobody waits for the others
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def meet(address: str, port: int, meeting: Meeting) -> None:
     """Until standard input closes."""
-    server = await asyncio.start_server(meeting.come, address.strip("[]"), port)
+    server = await asyncio.start_server(meeting.come, address.strip("[]"), port, limit=LONGEST)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.buffer.read)
 

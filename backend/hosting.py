@@ -59,6 +59,12 @@ def options() -> argparse.ArgumentParser:
         "--bind", default="127.0.0.1:0", metavar="ADDRESS:PORT", help="where other hosts and clients reach it"
     )
     add(
+        "--advertise",
+        default="",
+        metavar="ADDRESS[:PORT]",
+        help="... if that is not where it listens, as in a container, or with --bind 0.0.0.0:PORT",
+    )
+    add(
         "--platform",
         default="auto",
         choices=PLATFORMS,
@@ -231,7 +237,7 @@ def _agent(
     host = chosen.host if chosen.host < 0 or number < 0 else chosen.host + number
     made = Agent(
         chosen.controller, devices_of(chosen), name=name, island=chosen.island or place.island, host=host, rank=rank,
-        access=access, bind=chosen.bind, over=ended, clock=clock,
+        access=access, bind=chosen.bind, advertise=chosen.advertise, over=ended, clock=clock,
     )  # fmt: skip
     if chosen.witness:
         Witness(chosen.witness).attach(made)

@@ -15,6 +15,8 @@ from contextlib import suppress
 
 SAY_S = 10.0  # for a member to say its rank, and for it to reach the port
 LONGEST = 16  # bytes of a line
+# What a connection may do that is no member's, or goes.
+STRANGE = (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 
 
 class Overtaken(Exception):
@@ -31,7 +33,7 @@ class Meeting:
 
     async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its beginning to its end."""
-        with suppress(OSError, ValueError, TimeoutError):
+        with suppress(*STRANGE):
             rank = int(await asyncio.wait_for(reader.readuntil(b"\n"), SAY_S))
             if 0 <= rank < self._members:
                 await self._wait(rank, reader, writer)

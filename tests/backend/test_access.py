@@ -121,3 +121,52 @@ def test_a_pass_is_for_one_name_of_one_cluster() -> None:
     assert not access.proves(b"secret", "client/2", proof)
     assert not access.proves(b"another", "client/1", proof)
     assert not access.proves(b"secret", "client/1", "")
+
+
+@pytest.mark.parametrize(
+    ("bind", "said", "place"),
+    [
+        ("10.0.0.1:29001", "", ("10.0.0.1", 29001)),
+        ("127.0.0.1:0", "", ("127.0.0.1", 0)),
+        ("0.0.0.0:29001", "10.0.0.1", ("10.0.0.1", 0)),
+        ("0.0.0.0:29001", "node-7.example:30001", ("node-7.example", 30001)),
+        ("[::]:29001", "[fe80::1]:30001", ("[fe80::1]", 30001)),
+        ("[::1]:29001", "[fe80::1]", ("[fe80::1]", 0)),
+    ],
+)
+def test_others_reach_a_host_where_it_listens_or_where_it_says(
+    bind: str, said: str, place: tuple[str, int]
+) -> None:
+    assert access.advertised(bind, said) == place
+
+
+@pytest.mark.parametrize(
+    ("bind", "said", "words"),
+    [
+        ("0.0.0.0:29001", "", r"nobody can dial 0\.0\.0\.0:29001: .*--advertise ADDRESS"),
+        ("[::]:29001", "", r"nobody can dial \[::\]:29001: .*--advertise ADDRESS"),
+        ("127.0.0.1:0", "0.0.0.0:29001", r"nobody can dial 0\.0\.0\.0:29001"),
+        ("127.0.0.1:0", "a b", r"--advertise a b: it is like 10\.0\.0\.10 or 10\.0\.0\.10:29001"),
+        ("127.0.0.1:0", "host:port", r"--advertise host:port: it is like"),
+        ("127.0.0.1:0", "fe80::1", r"--advertise fe80::1: it is like"),
+    ],
+)
+def test_an_address_that_nobody_can_dial_is_refused(bind: str, said: str, words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        access.advertised(bind, said)
+
+
+@pytest.mark.parametrize(
+    ("address", "controller", "dialled"),
+    [
+        ("0.0.0.0:4711", "head:29000", "head:4711"),
+        ("[::]:4711", "[fe80::1]:29000", "[fe80::1]:4711"),
+        ("10.0.0.1:4711", "head:29000", "10.0.0.1:4711"),
+        ("", "head:29000", ""),
+    ],
+)
+def test_what_the_controller_listens_at_is_dialled_as_the_controller_is(
+    address: str, controller: str, dialled: str
+) -> None:
+    """A world's service on another machine that listens at all addresses."""
+    assert access.reached(address, controller) == dialled

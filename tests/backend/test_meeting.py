@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
-from backend.meeting import Arrival, Overtaken
+from backend.meeting import LONGEST, Arrival, Meeting, Overtaken
 
 from .test_pjrt_worlds import Process
 
@@ -80,7 +81,10 @@ def test_one_that_comes_twice_counts_once(waiting: ThreadPoolExecutor) -> None:
         two.leave()
 
 
-@pytest.mark.parametrize("said", [b"", b"2\n", b"-1\n", b"one\n", b"\xff" * 40, b"0" * 100_000, b"0"])
+NONSENSE = [b"", b"2\n", b"-1\n", b"one\n", b"\xff" * 40, b"0" * 100_000, b"0"]
+
+
+@pytest.mark.parametrize("said", NONSENSE)
 def test_who_is_no_member_changes_nothing(waiting: ThreadPoolExecutor, said: bytes) -> None:
     with coordination(2) as (_, address):
         _, first = arrive(waiting, address, 0)
@@ -88,8 +92,26 @@ def test_who_is_no_member_changes_nothing(waiting: ThreadPoolExecutor, said: byt
         with socket.create_connection((host, int(port)), 5) as stranger:
             stranger.sendall(said)
             assert still_waits(first)
-            _, second = arrive(waiting, address, 1)
-            assert first.result(10) == second.result(10)
+        _, second = arrive(waiting, address, 1)
+        assert first.result(10) == second.result(10)
+
+
+def test_what_strangers_say_is_no_error_of_ours() -> None:
+    async def meet() -> None:
+        troubles: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: troubles.append(context))
+        server = await asyncio.start_server(Meeting(2, 1).come, "127.0.0.1", 0, limit=LONGEST)
+        for said in NONSENSE:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(said)
+            writer.write_eof()
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+        server.close()
+        assert not troubles
+
+    asyncio.run(meet())
 
 
 @pytest.mark.parametrize("dies", ["before", "while it waits"])

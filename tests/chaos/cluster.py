@@ -1,6 +1,7 @@
 """Controller, agents and clients as docs/deployment.md starts them, each under a supervisor, on ports that stay.
 
-Clients and agents reach the controller through proxies, one each. Contents go straight from process to process.
+Clients and agents reach the controller through proxies, one each; each agent is reached by clients and other agents
+through another (`--advertise`). What hosts compute together goes straight.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class Cluster:
     def _agent(self, number: int, through: int) -> Callable[[int], list[str]]:
         return lambda port: [
             "seaway", "agent", "--controller", f"127.0.0.1:{through}", "--bind", f"127.0.0.1:{port}",
+            "--advertise", f"127.0.0.1:{self.watch.proxy(f'peers-{number}', port)}",
             "--host", str(number), "--name", f"host-{number}", "--platform", self.shape.platform,
             "--devices", str(self.devices), "--cache", str(self.folder / "cache"),
             "--checkpoints", str(self.folder / "saved"), "--trust-clients", "--verbose",
@@ -122,7 +124,7 @@ class Cluster:
     def islands_of(self, target: str) -> set[int]:
         """That what befalls this process may be noticed by."""
         role, _, rest = target.partition("-")
-        if role == "agent":
+        if role in ("agent", "peers"):
             return {int(rest) // self.shape.hosts}
         if role == "coordination":
             return {int(rest)}

@@ -21,8 +21,9 @@ KINDS: dict[str, dict[str, int]] = {
     "controller": PROCESS | {"full": 4},
     "coordination": {"kill": 60, "stop": 20, "terminate": 20},
     "client": PROCESS | WIRE,
+    "peers": WIRE,
 }
-TARGETS = {"agent": 45, "controller": 28, "coordination": 10, "client": 17}
+TARGETS = {"agent": 45, "controller": 28, "coordination": 10, "client": 17, "peers": 8}
 LONGEST = 60.0  # seconds that a process stands still, at most
 RARE = 0.04  # of the stops are drawn up to that; all others around the lease
 
@@ -39,7 +40,8 @@ class Shape(msgspec.Struct, frozen=True):
 
 class Fault(msgspec.Struct, frozen=True):
     kind: str
-    target: str  # "agent-3", "controller", "coordination-0" (of an island), "client-NAME"
+    # "agent-3", "controller", "coordination-0" (of an island), "client-NAME", "peers-3" (who dials that agent)
+    target: str
     lasts: float = 0.0  # seconds, of what has a length
     restart: float = 0.0  # seconds after its end in which the supervisor starts a process again
     port: str = "same"  # that an agent listens on afterwards; or "other"
@@ -96,7 +98,9 @@ def _fault(words: list[str], line: str) -> Fault:
     kind, target = words[:2]
     role = target.partition("-")[0]
     if role not in KINDS or (role != "controller" and not target.partition("-")[2]):
-        raise ValueError(f"{line!r}: a target is controller, agent-N, coordination-ISLAND or client-NAME")
+        raise ValueError(
+            f"{line!r}: a target is controller, agent-N, peers-N, coordination-ISLAND or client-NAME"
+        )
     if kind not in KINDS[role]:
         raise ValueError(f"{line!r}: what befalls a {role} is one of {', '.join(KINDS[role])}")
     options: dict[str, object] = {}
@@ -156,12 +160,14 @@ def _draw(chance: random.Random, shape: Shape, before: Fault | None) -> Fault:
 def _has(shape: Shape, role: str) -> bool:
     if role == "client":
         return bool(shape.clients)
+    if role == "peers":
+        return bool(shape.clients) or shape.hosts > 1
     return role != "coordination" or (shape.platform == "cpu" and shape.hosts > 1)
 
 
 def _target(chance: random.Random, shape: Shape, role: str) -> str:
-    if role == "agent":
-        return f"agent-{chance.randrange(shape.islands * shape.hosts)}"
+    if role in ("agent", "peers"):
+        return f"{role}-{chance.randrange(shape.islands * shape.hosts)}"
     if role == "coordination":
         return f"coordination-{chance.randrange(shape.islands)}"
     return f"client-{chance.choice(shape.clients)}" if role == "client" else role

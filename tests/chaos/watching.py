@@ -40,9 +40,14 @@ class Watch:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
 
     def proxy(self, name: str, port: int) -> int:
-        """The port of one that leads to this port of ours."""
-        self.proxies[name] = self.do(Proxy(("127.0.0.1", port)).start())
-        return self.proxies[name].port
+        """The port of the one of this name, which leads to this port of ours."""
+        found = self.proxies.get(name)
+        if found is not None and found.to[1] != port:
+            self.do(found.stop())
+            found = None
+        if found is None:
+            found = self.proxies[name] = self.do(Proxy(("127.0.0.1", port)).start())
+        return found.port
 
     async def _ask(self, address: str) -> None:
         access = Access()

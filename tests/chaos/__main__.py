@@ -7,6 +7,7 @@ fails is made shorter for `--shrink` minutes and printed. Ends with 1 if anythin
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -29,9 +30,14 @@ from .shrink import shrink
 
 def main() -> int:
     chosen = _options().parse_args()
+    try:
+        schedule = _schedule(chosen.schedule)
+    except ValueError as error:
+        print(f"--schedule: {error}", file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, _interrupted)
     folder = Path(tempfile.mkdtemp(prefix="seaway-chaos-"))
-    run = Run(chosen, folder)
+    run = Run(chosen, schedule, folder)
     adopt_orphans()
     try:
         return run.whole()
@@ -53,8 +59,8 @@ def main() -> int:
 
 
 class Run:
-    def __init__(self, chosen: argparse.Namespace, folder: Path) -> None:
-        self.chosen, self.folder = chosen, folder
+    def __init__(self, chosen: argparse.Namespace, schedule: Schedule, folder: Path) -> None:
+        self.chosen, self.schedule, self.folder = chosen, schedule, folder
         self.clients = clients_of(chosen.islands, tuple(chosen.roles.split(",")))
         self.shape = Shape(chosen.islands, chosen.hosts, tuple(self.clients), chosen.lease, chosen.platform)
         self.rounds: list[Round] = []
@@ -86,13 +92,9 @@ class Run:
 
     def faults(self) -> Iterator[Fault]:
         chosen = self.chosen
-        if chosen.schedule:
-            path = Path(chosen.schedule)
-            found = parse(
-                path.read_text() if "\n" not in chosen.schedule and path.exists() else chosen.schedule
-            )
+        if self.schedule:
             for _ in range(chosen.repeat):
-                yield from found
+                yield from self.schedule
         else:
             yield from islice(draw(chosen.seed, self.shape), chosen.faults or None)
 
@@ -193,6 +195,10 @@ class Run:
         if self._campaign is not None:
             campaign, self._campaign = self._campaign, None
             campaign.close()
+
+
+def _schedule(given: str) -> Schedule:
+    return parse(Path(given).read_text() if os.path.isfile(given) else given)
 
 
 def _interrupted(number: int, frame: FrameType | None) -> None:

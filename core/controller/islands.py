@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import spans
-from ..effects import DropWorlds, FormWorld, Send, Tell
+from ..effects import Close, DropWorlds, FormWorld, Send, Tell
 from ..messages import Dismiss, Join, Ordered
 from ..scheduler import Scheduler
 from ..spans import Spans
@@ -106,22 +106,17 @@ class Islands:
         book = books.islands[books.cluster.island_of_host(join.host).index]
         known = book.incarnations.get(join.host, -1)
         if join.incarnation < known:
-            books.outbox.effect(Send((peer,), Dismiss(join.host, f"incarnation {join.incarnation} is older")))
-            return f"host {join.host}: incarnation {join.incarnation} is older than {known}"
+            return self._turn_away(peer, join, f"incarnation {join.incarnation} is older than {known}")
         if join.incarnation <= book.dismissed.get(join.host, -1):
             # It was cut off and has not heard that it was given up: what it still has belongs to nobody.
-            books.outbox.effect(
-                Send((peer,), Dismiss(join.host, f"incarnation {join.incarnation} was given up"))
-            )
-            return f"host {join.host}: incarnation {join.incarnation} was given up"
+            return self._turn_away(peer, join, f"incarnation {join.incarnation} was given up")
         wrong = books.recovery.nonsense(join)
         if wrong:
             return f"host {join.host} {wrong}"
         if books.host_peers.get(peer, join.host) != join.host:
             return f"host {books.host_peers[peer]} joins as host {join.host}"
         if join.epoch >= 0 and not books.recovery.under_way and not spans.contains(book.members, join.host):
-            books.outbox.effect(Send((peer,), Dismiss(join.host, "it was not waited for any longer")))
-            return f"host {join.host} has a seat of another time"
+            return self._turn_away(peer, join, "it was not waited for any longer")
         returned = join.incarnation > known and spans.contains(book.members, join.host)
         old_peer = book.peers.get(join.host)
         book.rewired()
@@ -142,6 +137,17 @@ class Islands:
             self._form_if_complete(book, now)
         elif book.phase == "running":
             self._change(book, now)
+        return None
+
+    def _turn_away(self, peer: int, join: Join, reason: str) -> str | None:
+        """It is to begin anew. To have stood still is no breach of the protocol; to join where it has joined is one."""
+        books = self._books
+        books.outbox.effect(Send((peer,), Dismiss(join.host, reason)))
+        text = f"host {join.host}: {reason}"
+        if peer in books.host_peers:
+            return text
+        books.recovery.forget(peer)
+        books.outbox.close(Close(peer, text, breach=""))
         return None
 
     def _form_if_complete(self, book: IslandBook, now: int) -> None:

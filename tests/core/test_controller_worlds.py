@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from core.effects import (
     Came,
+    Close,
     Disconnected,
     Effect,
     FormWorld,
@@ -13,7 +14,7 @@ from core.effects import (
     WorldFailed,
     WorldUp,
 )
-from core.messages import Blame, Done, GangStep, Open, Register, Submit
+from core.messages import Blame, Dismiss, Done, GangStep, Join, Open, Register, Submit
 from core.spans import one
 
 from .build import Build
@@ -139,3 +140,26 @@ def test_a_peer_that_is_blamed_and_neither_dies_nor_speaks_ends_the_epoch_after_
     blame = world.ended[1]
     assert blame is not None
     assert blame.code == "world"
+
+
+# --- a host that comes too late -----------------------------------------------------------------------------------
+
+
+def test_a_host_that_stood_still_too_long_is_turned_away_and_accused_of_nothing() -> None:
+    world = World(2)
+    world.controller.handle(Disconnected(HOST + 0, "nothing heard for 10 s"), 0)
+    again = HOST + 50  # its next connection
+    effects = world.controller.handle(Came(again, Join(0, 0, epoch=1)), 0)
+    assert [each for each in effects if isinstance(each, Send | Close)] == [
+        Send((again,), Dismiss(0, "incarnation 0 was given up")),
+        Close(again, "host 0: incarnation 0 was given up", breach=""),
+    ]
+
+
+def test_a_host_that_joins_where_it_has_joined_as_an_older_one_breaks_the_protocol() -> None:
+    world = World(2)
+    world.controller.handle(Came(HOST + 0, Join(0, 5)), 0)
+    (closed,) = [
+        each for each in world.controller.handle(Came(HOST + 0, Join(0, 4)), 0) if isinstance(each, Close)
+    ]
+    assert closed == Close(HOST + 0, "host 0: incarnation 4 is older than 5", breach="protocol")

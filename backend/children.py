@@ -140,7 +140,7 @@ def become(command: Sequence[str]) -> NoReturn:
                 os.set_inheritable(int(name), False)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(command[0], command)
+    os.execv(command[0], list(command))
 
 
 def end_with_parent(*, in_order: float = 0.0) -> None:

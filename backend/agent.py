@@ -8,6 +8,7 @@ Several agents may live in one process and loop (`timed` devices); one with real
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import socket
@@ -42,6 +43,7 @@ from .outbox import Load, loaded
 from .worlds import world_name
 
 log = logging.getLogger("seaway.agent")
+FETCHING_S = 10.0  # that code which the controller lacks is asked for again
 
 
 class Names:
@@ -258,13 +260,25 @@ class Agent:
     async def _find(self, name: str) -> bytes:
         known = self._code.find(name)
         if known is None:
-            found: calls.Found = await calls.ask(self._channel, self.access, calls.Find(name))
+            found = await self._fetched(name)
             if self._code.keep(found.code) != name:
                 raise Wrong(
                     f"what the controller keeps as code {name[:12]} is not that", grpc.StatusCode.DATA_LOSS
                 )
             known = found.code
         return known
+
+    async def _fetched(self, name: str) -> calls.Found:
+        """A controller that has been started again may get it from its clients only now."""
+        until = time.monotonic() + FETCHING_S
+        while True:
+            try:
+                found: calls.Found = await calls.ask(self._channel, self.access, calls.Find(name))
+                return found
+            except Wrong as wrong:
+                if wrong.code != grpc.StatusCode.NOT_FOUND or time.monotonic() > until:
+                    raise
+            await asyncio.sleep(FETCHING_S / 20)
 
     # --- contents -----------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ Enrol    a host asks for its number, and shows what it has
 About    a client asks what the cluster is
 Keep     a client leaves code with the controller's process, before the message that names it
 Find     a host fetches it there, by the hash of its contents
+Lacks    a client that has found a controller again asks which of its code that one does not have
 Status   anybody who may come asks how things are
 Recorded ... or what happened: the controller's trace, page by page
 Seen     ... or how long computations took lately
@@ -37,6 +38,8 @@ SERVICE = "seaway.Cluster"
 # gRPC refuses it by itself and tells us nothing: what we see is an end, as of a call that is cut off.
 LARGE = f"one of more than {parcels.MESSAGE >> 20} MiB, or cut off by its sender"
 MOST = 1 << 62  # of a number on the wire: two of them add up to one that still is
+MOST_HASHES = 4096  # in one question
+Name = Annotated[str, msgspec.Meta(max_length=64)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 
 
@@ -89,6 +92,14 @@ class Kept(msgspec.Struct, frozen=True):
 
 class Find(msgspec.Struct, frozen=True):
     hash: str
+
+
+class Lacks(msgspec.Struct, frozen=True):
+    hashes: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MOST_HASHES)]
+
+
+class Lacking(msgspec.Struct, frozen=True):
+    hashes: tuple[str, ...]
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -202,7 +213,7 @@ class Wrong(Exception):
 
 
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
-    Enrol: Enrolled, About: Described, Keep: Kept, Find: Found, Status: Report,
+    Enrol: Enrolled, About: Described, Keep: Kept, Find: Found, Lacks: Lacking, Status: Report,
     Recorded: RecordedPage, Seen: Times, Cancel: Cancelled, Tick: Tock, Permit: Permitted,
 }  # fmt: skip
 # Those that hosts answer; the others are the controller's.

@@ -14,7 +14,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -145,6 +145,9 @@ class CodeFolder:
                 if left < before and (unfinished or (self._nbytes > self._limit and path.name not in used)):
                     path.unlink(missing_ok=True)
                     self._nbytes -= nbytes
+
+    def lacks(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if not NAME.fullmatch(name) or not (self._folder / name).exists()]
 
     def find(self, name: str) -> bytes | None:
         if not NAME.fullmatch(name):

@@ -76,16 +76,16 @@ class Names(Protocol):
 
 class Node:
     """`perform` carries out what is no affair of connections, under the lock. `contents`: how to get the bytes of a
-    chunk that leaves; it is called in a copying thread."""
+    chunk that leaves; it is called in a copying thread. `found`: hears of each connection that has come about."""
 
     def __init__(
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
         contents: Callable[[Chunk], Load] = lambda chunk: bytes, failed: Callable[[BaseException], None],
-        door: Door | None = None, gate: Gate | None = None,
+        door: Door | None = None, gate: Gate | None = None, found: Callable[[int], None] = lambda peer: None,
     ) -> None:  # fmt: skip
         self.door, self.gate = door or Door(), gate or Gate()
         self.endpoint, self._perform, self._contents = endpoint, perform, contents
-        self.names, self.access, self._failed = names, access, failed
+        self.names, self.access, self._failed, self._found = names, access, failed, found
         self.lock = threading.RLock()
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -376,6 +376,7 @@ class Node:
             for name, address in self._announced.items():
                 outbox.put(Address(name, address))
         self.feed(ConnectionUp(peer))
+        self._found(peer)
 
     def _down(self, peer: int, outbox: Outbox | Lane) -> None:
         with self.lock:

@@ -9,6 +9,8 @@ Neighbours: `node`, `cargo`; `calls`, for what is asked of the controller's proc
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterable
@@ -32,10 +34,12 @@ from .cargo import Array, ArraySink, ArraySource
 from .node import Node
 from .outbox import Load
 
+log = logging.getLogger("seaway.remote")
 T = TypeVar("T")
 NAMELESS = -(1 << 40)  # what a client's machine calls itself: nobody else does
 COPYING = 600.0  # seconds that contents wait for whoever offered them to copy them
 ROOM = 1 << 20  # bytes of a message that are not code
+TRIES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds after a call that failed
 
 
 class Offer:
@@ -87,7 +91,10 @@ class Head:
     def __init__(self, address: str, access: Access) -> None:
         self.address, self.access = address, access
         self._channel = access.channel(address)
-        self._kept: set[str] = set()
+        self._kept: dict[
+            str, bytes
+        ] = {}  # code by its hash; a controller that is started again may not have it
+        self._checking = False
 
     async def about(self, version: str, timeout: float) -> calls.Described:
         found: calls.Described = await calls.ask(self._channel, self.access, calls.About(version), timeout)
@@ -107,7 +114,30 @@ class Head:
             kept: calls.Kept = await calls.ask(self._channel, self.access, calls.Keep(blob))
             if kept.hash != name:
                 raise calls.Wrong(f"the controller kept code {name[:12]} as {kept.hash[:12]}")
-            self._kept.add(name)
+            self._kept[name] = blob
+
+    async def keep_again(self) -> None:
+        """The controller has been found again: it may be another process, without what the one before was left."""
+        if self._checking or not self._kept:
+            return
+        self._checking = True
+        try:
+            for pause in TRIES_S:
+                try:
+                    await self._keep_missing(list(self._kept))
+                    return
+                except calls.Wrong as wrong:
+                    log.info("what code the controller lacks is not known: %s", wrong)
+                    await asyncio.sleep(pause)
+        finally:
+            self._checking = False
+
+    async def _keep_missing(self, names: list[str]) -> None:
+        for first in range(0, len(names), calls.MOST_HASHES):
+            request = calls.Lacks(tuple(names[first : first + calls.MOST_HASHES]))
+            found: calls.Lacking = await calls.ask(self._channel, self.access, request)
+            for name in found.hashes:
+                await calls.ask(self._channel, self.access, calls.Keep(self._kept[name]))
 
     async def status(self) -> bytes:
         found: calls.Report = await calls.ask(self._channel, self.access, calls.Status())
@@ -142,8 +172,9 @@ class Remote:
         self._side = ClientSide(client, hosts)
         endpoint = for_client(self._side, NAMELESS, 1, lease)
         self.node = Node(
-            endpoint, self._perform, self, access=head.access, contents=self._contents, failed=failed
-        )
+            endpoint, self._perform, self, access=head.access, contents=self._contents, failed=failed,
+            found=lambda peer: self._found(peer, head),
+        )  # fmt: skip
         self.node.directory["controller"] = head.address
         self._title = f"who/{secrets.token_hex(16)}"  # until the controller has given us a number
         self._offered: dict[int, Offer] = {}  # by buffer
@@ -197,6 +228,10 @@ class Remote:
 
     def beside(self, peer: int, message: msgspec.Struct) -> list[parcels.Any]:
         return []
+
+    def _found(self, peer: int, head: Head) -> None:
+        if peer == CONTROLLER:
+            self.node.task(head.keep_again())
 
     # --- what the machine says, under the lock ----------------------------------------------------------------
 

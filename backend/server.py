@@ -150,6 +150,7 @@ class Server:
         self.node.serve(self._grpc)
         answers: dict[type[msgspec.Struct], calls.Answer] = {
             calls.Enrol: self._enrol, calls.About: self._about, calls.Keep: self._keep, calls.Find: self._find,
+            calls.Lacks: self._lacks,
             calls.Status: self._status, calls.Recorded: self._recorded, calls.Cancel: self._cancel,
             calls.Seen: self._seen, calls.Tick: self.clocks.answer, calls.Permit: self._permit,
         }  # fmt: skip
@@ -237,6 +238,12 @@ class Server:
                 record for session in self.controller.books.sessions.values() for record in session.programs.values()
             ]  # fmt: skip
             return {each.code for record in records for each in record.ir.computations if each.code}
+
+    async def _lacks(self, request: calls.Lacks) -> calls.Lacking:
+        missing = [name for name in request.hashes if self.blobs.find(name) is None]
+        if missing and self._code is not None:
+            missing = await asyncio.to_thread(self._code.lacks, missing)
+        return calls.Lacking(tuple(missing))
 
     async def _find(self, request: calls.Find) -> calls.Found:
         code = self.blobs.find(request.hash)

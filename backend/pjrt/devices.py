@@ -12,7 +12,6 @@ Every method returns at once; what is said in the enqueueing thread happens in t
 
 from __future__ import annotations
 
-import gc
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -188,7 +187,6 @@ class PjrtDevices:
             overtaken.daemon = True
             overtaken.start()
         self._line.do(self._reform, command, world)
-        self._line.do(gc.collect)  # what its calls have held of the old world was still in use before
 
     def _still_joins(self, world: World) -> None:
         """JAX waits in there for a coordination service, or for members, that may be gone: nothing gets it out."""

@@ -13,6 +13,8 @@ import gc
 import importlib
 import logging
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -37,6 +39,7 @@ Wait = TypeVar("Wait", "Arrival", "_Meeting")
 LEFT = {"worlds": 4, "meetings": 8}  # that something is stuck in, until the process had better begin anew
 JOIN_S = 120  # until all members have come
 LEAVE_S = 2
+SWEEPS_S = (1, 2, 4, 8, 15, 30, 60, 120, 240, 480)  # after each of them: is a backend that was given up gone?
 
 
 class Membership:
@@ -83,10 +86,12 @@ class Membership:
         so it is left behind until they are there: to take it down would wait for them."""
         self.ready = False
         self.generation += 1
+        backends = list({id(each.client): each.client for each in self.devices.values()}.values())
+        for each in backends:
+            self._watch(weakref.ref(each))
         if stuck:
-            backends = list({id(each.client): each.client for each in self.devices.values()}.values())
             self._leave_behind("worlds", _until_there, list(stuck), backends)
-            del backends
+        del backends
         self.devices, self._numbers, self._shardings = {}, {}, {}
         if self._shield is not None:
             if _disconnect():
@@ -94,9 +99,8 @@ class Membership:
             elif self._meeting is not None:
                 self._leave_behind("meetings", self._meeting.over.wait)
             self._shield = self._meeting = None
-        jax.clear_caches()  # type: ignore[no-untyped-call]
         clear_backends()  # type: ignore[no-untyped-call]
-        gc.collect()
+        self._sweep()
         if any(self._left[kind] >= most for kind, most in LEFT.items()):
             raise RuntimeError("too many worlds are left behind with gangs that do not end; it begins anew")
 
@@ -108,11 +112,30 @@ class Membership:
             del given
             with self.lock:
                 self._left[kind] -= 1
-            gc.collect()
+                self._sweep()
 
         with self.lock:
             self._left[kind] += 1
         threading.Thread(target=run, args=arguments, name="left behind", daemon=True).start()
+
+    def _watch(self, backend: weakref.ref[Any]) -> None:
+        """Until it is gone. What is compiled, copied or saved while a world ends puts it into JAX's caches again."""
+
+        def run() -> None:
+            for pause in SWEEPS_S:
+                time.sleep(pause)
+                if backend() is None:
+                    return
+                with self.lock:
+                    self._sweep()
+            log.warning("a world that is over is still in memory after %d s, with its threads", sum(SWEEPS_S))
+
+        threading.Thread(target=run, name="sweep", daemon=True).start()
+
+    @staticmethod
+    def _sweep() -> None:
+        jax.clear_caches()  # type: ignore[no-untyped-call]
+        gc.collect()
 
     def want(self, epoch: int) -> None:
         """Any thread: whoever waits for members of another world need not wait on."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
+import time
 from typing import Any
 
 import jax
@@ -81,6 +83,40 @@ class Member:
         (said,) = self.rig.compile(plan, work.blobs)
         assert said.blame is None, said
         return plan
+
+    def compile_long(self, hosts: list[int]) -> None:
+        """Begin it: it takes a second or two."""
+        where = self.layout(hosts, 8 * len(hosts))
+        mesh = AbstractMesh((where.place.size,), ("x",), axis_types=(AxisType.Auto,))
+        split = value(where.shape, ("x",))
+
+        def body(x: Any) -> Any:
+            for number in range(200):
+                x = jax.lax.sort(x * number) + jax.lax.psum(x, "x")  # type: ignore[no-untyped-call]
+            return x
+
+        work = Work((where.place.size,), split)
+        work.call(
+            "long",
+            jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")),
+            [Arg(0)],
+            [split],
+            [split],
+        )
+        self.plans += 1
+        plan = work.plan(where.place, Out(0), ident=self.plans)
+        self.rig.devices.compile(e.CompileCode(plan.id, 0, ()), plan, work.blobs)
+
+    def compiled_long(self) -> float:
+        self.rig.wait(e.CodeReady, patience=60)
+        return time.monotonic()
+
+    def backends(self) -> int:
+        """That are alive in this process, however they are held."""
+        return sum(type(each).__name__ == "Client" for each in gc.get_objects())
+
+    def threads(self) -> int:
+        return len(os.listdir("/proc/self/task"))
 
     def read(self, name: str) -> dict[str, list[float]]:
         number, where = self.buffers[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -470,3 +471,24 @@ def test_real_devices_keep_what_lies_on_them_while_their_controller_is_started_a
         assert [agent.process.poll() for agent in found.agents.values()] == [None, None]
 
     driven(tmp_path, work, per_host=1, platform="cpu", lease=30.0)
+
+
+def test_code_that_a_controller_has_lost_is_left_with_it_again(tmp_path: Path) -> None:
+    """Its disk was full, and then it was started again; and a host that has the code no more asks for it."""
+
+    async def work(found: Real) -> None:
+        def program() -> None:
+            with sw.connect(f"grpc://{found.address}", retries=4):
+                double = sw.jit(lambda x: x * 2, devices=1)
+                assert np.asarray(double(np.arange(3.0))).tolist() == [0.0, 2.0, 4.0]
+                found.controller.kill()
+                shutil.rmtree(tmp_path / "state" / "code")
+                found.start_controller()
+                found.agents[0].kill()
+                found.agent(0)
+                asyncio.run(found.ready(epoch=1))
+                assert np.asarray(double(np.arange(3.0))).tolist() == [0.0, 2.0, 4.0]
+
+        await asyncio.to_thread(program)
+
+    driven(tmp_path, work, hosts=1, per_host=1, platform="cpu", lease=2.0)

@@ -185,3 +185,22 @@ def test_a_world_that_never_forms_is_left_for_the_next(stage: Stage) -> None:
     assert all_of(members, "psum", "mine", "own", [0]) == [[]]
     assert all_of(members, "read", "own") == [{"0": [31, 32, 33, 34]}]
     assert first.end() == 0
+
+
+def test_a_world_that_changes_while_code_is_compiled_leaves_no_backend_behind(stage: Stage) -> None:
+    (member,) = members = [stage.member(0)]
+    all_of(members, "reform", 0, stage.coordination(1)[1], [0])
+    (before,) = all_of(members, "threads")
+    _, address = stage.coordination(1)
+    member.ask("compile_long", [0])
+    member.answer()
+    time.sleep(0.5)
+    all_of(members, "reform", 1, address, [0])
+    formed = time.monotonic()
+    (ready,) = all_of(members, "compiled_long")
+    assert formed < ready, "it was to be compiled meanwhile"
+    deadline = time.monotonic() + 20
+    while all_of(members, "backends") != [1] and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert all_of(members, "backends") == [1]
+    assert all_of(members, "threads")[0] < before + 20

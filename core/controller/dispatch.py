@@ -37,6 +37,9 @@ class Dispatch:
         self._parked: dict[
             int, list[tuple[Run, int]]
         ] = {}  # plan -> steps that wait for its code (new epoch)
+        self._unexplained: dict[
+            int, dict[int, Flight]
+        ] = {}  # run -> steps that are over for a reason which another one has still to tell
 
     # --- in -------------------------------------------------------------------------------------------------
 
@@ -295,11 +298,32 @@ class Dispatch:
             )
         flight.left = spans.minus(flight.left, report.hosts)
         if flight.blame is not None and flight.blame.code == "peer":
-            self._books.failures.peer_failed(flight, now)
+            if _of_its_own(flight, flight.blame):
+                self._books.failures.peer_failed(flight, now)
+            elif not flight.left:
+                self._end_unexplained(flight, now)
         elif not flight.left:
             self.end_flight(flight, now)
         elif flight.blame is not None and flight.run is not None and flight.blame.code not in OF_ANOTHER:
             self._books.runs_room.fail(flight.run, flight.blame, now)  # of another's failure that one tells
+
+    def _end_unexplained(self, flight: Flight, now: int) -> None:
+        """What it reads was to be made by a gang that lost a peer. That gang says why; a run waits for it."""
+        run = flight.run
+        if run is not None and run.blame is None:
+            self._unexplained.setdefault(run.id, {})[flight.seq] = flight
+            return
+        assert flight.blame is not None
+        flight.blame = run.blame if run is not None else Blame(
+            "world", f"connections broke while this was made: {flight.blame.cause.partition(chr(10))[0]}"
+        )  # fmt: skip
+        self.end_flight(flight, now)
+
+    def explained(self, run: Run, now: int) -> None:
+        """The run has failed, for a reason of its own."""
+        for flight in self._unexplained.pop(run.id, {}).values():
+            if self._books.flights.get(flight.seq) is flight:
+                self._end_unexplained(flight, now)
 
     def named(self, flight: Flight, blame: Blame) -> Blame:
         if flight.run is None or blame.program:
@@ -459,3 +483,9 @@ class Dispatch:
         parked = [each for each in self._parked.pop(run.plan.id, ()) if each[0] is not run]
         if parked:
             self._parked[run.plan.id] = parked
+
+
+def _of_its_own(flight: Flight, blame: Blame) -> bool:
+    """Whether its own hosts lost each other, and not those of a gang that was to make what it reads."""
+    together = flight.kind == "gang" and spans.count(flight.hosts) > 1
+    return together and (blame.host < 0 or spans.contains(flight.hosts, blame.host))

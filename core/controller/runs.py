@@ -364,7 +364,8 @@ class Runs:
         run.turn("failed")
         self._tell_end(run)
         self._books.holdings.spoil_results(run, run.blame)
-        if not started or not run.open_steps:
+        self._books.dispatch.explained(run, now)
+        if run.id in self._books.runs and (not started or not run.open_steps):
             self.over(run, now)
 
     def _stop_waiting(self, run: Run) -> None:
@@ -391,6 +392,7 @@ class Runs:
         if run.state != "over":
             run.turn("settled")
         self._tell_end(run)
+        books.dispatch.explained(run, now)
         books.runs.pop(run.id, None)
         if run.using:
             self._give_back(run)

@@ -231,6 +231,14 @@ class PeerLost(Observation, frozen=True):
     sender: int
 
 
+class SpoiltCame(Observation, frozen=True):
+    """The receiver has heard that a sender will send no more: what it had promised to it is free for others."""
+
+    transfer: int
+    sender: int
+    receiver: int
+
+
 class ChunkSent(Observation, frozen=True):
     transfer: int
     sender: int

@@ -10,6 +10,7 @@ from .observations import (
     HostLost,
     Observation,
     PeerLost,
+    SpoiltCame,
     TransferOpened,
     TransferOver,
 )
@@ -20,7 +21,7 @@ Lane = tuple[int, int, int]  # (transfer, sender, receiver)
 
 class Transfers(Checker):
     name = "transfers"
-    sees = (TransferOpened, Granted, ChunkSent, ChunkArrived, TransferOver, HostLost, PeerLost)
+    sees = (TransferOpened, Granted, ChunkSent, ChunkArrived, TransferOver, HostLost, PeerLost, SpoiltCame)
 
     def __init__(self, pool: int = 0) -> None:
         """`pool`: bytes that one receiver may have promised at a time; 0: not checked."""
@@ -41,10 +42,7 @@ class Transfers(Checker):
             case Granted():
                 self._grant(seen)
             case ChunkSent():
-                lane = (seen.transfer, seen.sender, seen.receiver)
-                self._credit[lane] = self._credit.get(lane, 0) - seen.nbytes
-                if self._credit[lane] < 0:
-                    self.fail(f"{seen} was sent {-self._credit[lane]} bytes beyond its credit")
+                self._sent(seen)
             case ChunkArrived():
                 self._arrived(seen)
             case TransferOver():
@@ -57,6 +55,8 @@ class Transfers(Checker):
                 promised = self._promised.get(receiver, {})
                 for lane in [lane for lane in promised if lane[1] == sender]:
                     del promised[lane]
+            case SpoiltCame(transfer=transfer, sender=sender, receiver=receiver):
+                self._promised.get(receiver, {}).pop((transfer, sender, receiver), None)
             case _:
                 pass
 
@@ -69,6 +69,12 @@ class Transfers(Checker):
             self.fail(
                 f"{seen.receiver} has promised {sum(promised.values())} bytes of a pool of {self._pool}"
             )
+
+    def _sent(self, seen: ChunkSent) -> None:
+        lane = (seen.transfer, seen.sender, seen.receiver)
+        self._credit[lane] = self._credit.get(lane, 0) - seen.nbytes
+        if self._credit[lane] < 0:
+            self.fail(f"{seen} was sent {-self._credit[lane]} bytes beyond its credit")
 
     def _arrived(self, seen: ChunkArrived) -> None:
         side, key = (seen.transfer, seen.receiver), (seen.sender, seen.piece)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from core.controller.records import Flight
 from core.effects import (
     Came,
     Close,
@@ -15,7 +18,7 @@ from core.effects import (
     WorldUp,
 )
 from core.messages import Blame, Dismiss, Done, GangStep, Join, Open, Register, Submit
-from core.spans import one
+from core.spans import items, one
 
 from .build import Build
 from .test_controller import CLIENT, HOST, Rig
@@ -140,6 +143,40 @@ def test_a_peer_that_is_blamed_and_neither_dies_nor_speaks_ends_the_epoch_after_
     blame = world.ended[1]
     assert blame is not None
     assert blame.code == "world"
+
+
+def _all_say(world: World, flight: Flight, blame: Blame) -> None:
+    for host in items(flight.hosts):
+        report = world.reports(Done(flight.seq, one(host), blame))
+        world._do(world.controller.handle(Came(HOST + host, report), 0))
+
+
+def test_what_was_to_read_its_results_waits_for_its_reason_and_ends_no_epoch_by_itself() -> None:
+    """Transfers and gangs behind it are over at once, poisoned; hosts say so again each time they take a seat."""
+    world = World(2)
+    _, epoch = world.state
+    build = Build("work", s=2, one=1)
+    made = build.call("make", "s", [build.arg("s", 4, split="0")])
+    read = build.call("read", "one", [made])
+    world.say(CLIENT, Open("client"))
+    world.say(CLIENT, Register(1, build.program(read)))
+    world.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
+    flights = world.controller.books.flights
+    first, *behind = [flight for flight in flights.all() if flight.kind != "put"]
+    assert {flight.kind for flight in behind} == {"send", "recv", "gang"}
+    poisoned = msgspec.structs.replace(PEER, program="work", node="make", host=1)
+    for _ in range(2):
+        for flight in behind:
+            _all_say(world, flight, poisoned)
+    assert world.state == ("running", epoch)
+    assert not world.ended
+    own = msgspec.structs.replace(PEER, program="work", node="make", host=0)
+    _all_say(world, first, own)
+    assert world.state == ("running", epoch + 1)
+    assert world.ended[1] is not None
+    assert world.ended[1].code == "world"
+    assert not len(flights)
+    assert not world.controller.books.runs
 
 
 # --- a host that comes too late -----------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from core.invariants import (
     RunEnded,
     RunsEnd,
     RunSubmitted,
+    SpoiltCame,
     Started,
     TransferOpened,
     TransferOver,
@@ -344,6 +345,7 @@ def test_a_spoilt_transfer_gives_its_credit_back() -> None:
 def test_what_was_promised_to_a_sender_that_is_gone_may_be_promised_to_another() -> None:
     promised = [OPEN, Granted(7, 0, 1, 40), TransferOpened(8, 1, ((2, 0, 40),))]
     check([Transfers(pool=64)], [*promised, PeerLost(1, 0), Granted(8, 2, 1, 40)], rest=False)
+    check([Transfers(pool=64)], [*promised, SpoiltCame(7, 0, 1), Granted(8, 2, 1, 40)], rest=False)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from core import messages as m
 from core.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, Hang, Machine, PacketCame, Write
 from core.invariants import observations as o
 from core.link import Frame
-from core.peers import CONTROLLER, end_of
 from core.plan import Gang
 
 if TYPE_CHECKING:
@@ -323,8 +322,7 @@ class HostActor(Actor):
             if self.world.observe:
                 island = self.world.cluster.island_of_host(self.host).index
                 self.world.observe(o.HostSeated(self.host, island, event.epoch))
-        elif isinstance(event, e.Disconnected) and event.peer != CONTROLLER:
-            self.world.plane.see(o.PeerLost(self.host, end_of(event.peer)))
+        self.world.plane.heard(self.host, event)
 
     def says(self, send: e.Send) -> None:
         self.world.plane.said(send.message, self.host)

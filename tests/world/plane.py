@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from core import effects
-from core.dataplane import Chunk, Grant
+from core.dataplane import Chunk, Grant, Spoilt
 from core.invariants import observations as o
 from core.messages import Blame
+from core.peers import CONTROLLER, end_of
 
 from . import contents
 from .devices import Buffer, Fabric
@@ -93,6 +95,13 @@ class Plane:
             self.see(o.ChunkSent(message.transfer, message.sender, message.receiver, message.nbytes))
             if host >= 0:
                 self.load(message, self._take(host, message))
+
+    def heard(self, receiver: int, event: Any) -> None:
+        """A machine was told this."""
+        if isinstance(event, effects.Came) and isinstance(event.message, Spoilt):
+            self.see(o.SpoiltCame(event.message.transfer, event.message.sender, receiver))
+        elif isinstance(event, effects.Disconnected) and event.peer != CONTROLLER:
+            self.see(o.PeerLost(receiver, end_of(event.peer)))
 
     def load(self, chunk: Chunk, content: Content) -> None:
         """Contents travel beside their chunk, and only those of chunks that are wanted are ever unloaded."""

@@ -110,6 +110,9 @@ class ClientActor(Actor):
         self.script.transfers.clear()
         super().die()
 
+    def told(self, event: Any) -> None:
+        self.world.plane.heard(-self.number, event)
+
     def says(self, send: e.Send) -> None:
         said = send.message
         self.world.plane.said(said)

@@ -120,6 +120,9 @@ class Fabric:
         self.copy_time = 1_000
         self.failures: dict[tuple[int, str], str] = {}  # (host, gang's name) -> "launch" or "run": once
         self.finished = 0
+        self._ending: list[Job] | None = (
+            None  # gangs that may start once all hosts of one have heard that it is over
+        )
 
     def boot(self, host: int) -> None:
         """A fresh process: nothing on its devices."""
@@ -211,6 +214,9 @@ class Fabric:
     def _start(self, job: Job) -> None:
         if job.running or job.broken:
             return
+        if self._ending is not None:
+            self._ending.append(job)
+            return
         job.running = True
         gang, slow = job.gang, 1.0
         for host, part in job.parts.items():
@@ -254,8 +260,11 @@ class Fabric:
                 for buffer in part.outputs:
                     buffer.digest = contents.SPOILT
             events.append((host, effects.Finished(job.seq, blame, tuple(sizes))))
+        # No gang starts before all hosts have heard: what they free then is to be free.
+        self._ending = heads
         for host, event in events:
             self.tell(host, event)
+        self._ending = None
         for head in heads:
             if not head.missing:
                 self._start(head)

@@ -1,6 +1,6 @@
 """A host as a process: core's host machine on a node; what it commands is carried to devices, contents to their places.
 
-    controller --Enrol--> who we are     Node <--> core.host --Launch ...--> Devices --Finished ...--> Node
+    controller --Enrol--> who we are     Node <--> core.host.machine --Launch ...--> Devices --Finished ...--> Node
                                                         `--OpenSend, OpenRecv, Fill--> cargo
 
 Several agents may live in one process and loop (`timed` devices); one with real devices has a process of its own.
@@ -21,15 +21,11 @@ from typing import Any, cast
 import grpc
 import msgspec
 
-from core import effects as e
-from core import peers, spans
-from core.dataplane import Chunk
-from core.endpoint import for_host
-from core.gathering import Gathering
 from core.host import Host
-from core.messages import Blame
-from core.peers import CONTROLLER
-from core.plan import Plan
+from core.link import Gathering, for_host
+from core.model import Plan, spans
+from core.protocol import CONTROLLER, Blame, Chunk, peers
+from core.protocol import effects as e
 
 from . import access, calls, parcels, stamps
 from .access import Access, advertised, reached

@@ -24,7 +24,7 @@ import grpc
 import grpc.aio
 import msgspec
 
-from core.topology import Cluster
+from core.model import Cluster
 
 from . import parcels, versions
 from .access import Access

@@ -1,7 +1,7 @@
 """Contents of transfers: pieces cut out of shards where they leave, and put together to shards where they arrive.
 
 A host uses `Source` and `Sink`, one for each half of a transfer that core opens; pieces are those of
-`core.resharding` where both layouts are known, else whole shards, numbered row-major. A client, which has whole
+`core.model.resharding` where both layouts are known, else whole shards, numbered row-major. A client, which has whole
 arrays, uses `ArraySource` and `ArraySink`. Here is numpy and no device; contents are bytes in C order.
 
 Of a sparse exchange, shards are rows of whole words: the first says which shard of the target a row goes to, the
@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from core import effects as e
-from core.dataplane import Chunk
-from core.plan import Layout
-from core.resharding import Hosts, Index, Piece, Shards, receives, sends, virtual_index
+from core.model import Hosts, Index, Layout, Piece, Shards, receives, sends, virtual_index
+from core.protocol import Chunk
+from core.protocol import effects as e
 
 Array = np.ndarray[Any, Any]
 Shelf = Mapping[Index, Array]  # shards of one layout

@@ -1,13 +1,13 @@
 """How far hosts' clocks are from the controller's: measured by each process of hosts, and told to the controller.
 
     HostClock (one a process of hosts)  --Tick: what is known so far-->  Clocks (of the controller)
-              core.clocks               <--Tock: when it came, when this left; when to ask again--
+              core.record.clocks               <--Tock: when it came, when this left; when to ask again--
 
 One exchange soon after another when a host joins, then fewer and fewer, at last one every few seconds. It is a unary
 call beside the streams, so that no gang waits behind it and it waits behind none. Core's controller hears nothing of
 it, and no event log has it: no decision depends on what time it is anywhere else. All clocks are monotonic ones:
-between machines the offset is mostly how much later one of them was started. Neighbours: `core.clocks`, the arithmetic;
-`stamps`, which needs it; `status`, `metrics`.
+between machines the offset is mostly how much later one of them was started. Neighbours: `core.record.clocks`, the
+arithmetic; `stamps`, which needs it; `status`, `metrics`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import grpc
 import grpc.aio
 import msgspec
 
-from core.clocks import MILLION, RATE, Clock, Estimate, Exchange, drift
+from core.record import MILLION, RATE, Clock, Estimate, Exchange, drift
 
 from . import access, calls
 from .access import Access

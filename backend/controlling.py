@@ -25,10 +25,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from core.controller import ON_DEVICES, Bounds, Config
-from core.errors import Impossible
-from core.presets import small
-from core.topology import SIMULATED_KEYS, Cluster
-from core.trace import Trace
+from core.model import SIMULATED_KEYS, Cluster, Impossible, small
+from core.record import Trace
 
 from . import metrics
 from .access import Refused, read

@@ -17,9 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from core import effects as e
-from core.plan import Layout, Plan
-from core.resharding import Hosts
+from core.model import Hosts, Layout, Plan
+from core.protocol import effects as e
 
 from .stamps import Stamps
 

@@ -1,6 +1,6 @@
 """How long computations take, as far as the controller's trace shows it: better than any estimate of the next.
 
-Which gangs show it, and how: `core.spacing`. The median counts, by a computation's name.
+Which gangs show it, and how: `core.record.durations`. The median counts, by a computation's name.
 
 Neighbours: `server` tells it to sessions elsewhere; `seaway.connected` prices by it.
 """
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from core.spacing import Over, taken
-from core.trace import FAILED, PLACEHOLDER, Trace
+from core.record import FAILED, PLACEHOLDER, Over, Trace, taken
 
 LAST = 1000  # gangs that are looked at
 

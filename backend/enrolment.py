@@ -14,7 +14,7 @@ from difflib import get_close_matches
 import grpc
 import msgspec
 
-from core.topology import GIB, Cluster, Island
+from core.model import GIB, Cluster, Island
 
 from .calls import Enrol, Wrong
 from .keeping import Known

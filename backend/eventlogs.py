@@ -1,10 +1,10 @@
 """The event log of a controller, in a file: all that it was told since its start, so that it can be run again.
 
     controller --Recorder--> LogFile --a thread, twice a second--> FILE (gzip)
-    FILE --read--> core.eventlog.Log --machine_of--> a controller, told the same
+    FILE --read--> core.record.eventlog.Log --machine_of--> a controller, told the same
 
 A process that is killed leaves what it had written until half a second before; that is read with `partial`.
-Neighbours: `server`, which records; `core.eventlog`, which has the format.
+Neighbours: `server`, which records; `core.record.eventlog`, which has the format.
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ from typing import Any
 import msgspec
 
 from core.controller import Config, Controller
-from core.errors import Impossible
-from core.eventlog import About, Log, LogError, Recorder, decode
-from core.policy import Policy
-from core.topology import Cluster
-from core.trace import Trace
+from core.model import Cluster, Impossible
+from core.record import About, Log, LogError, Recorder, Trace, decode
+from core.schedule.policy import Policy
 
 EVERY = 0.5  # seconds between writes
 LEVEL = 1  # of gzip: it shrinks a log five times; more effort gains little

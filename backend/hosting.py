@@ -19,7 +19,7 @@ from pathlib import Path
 
 import grpc
 
-from core.peers import CONTROLLER
+from core.protocol import CONTROLLER
 
 from .access import Access, Refused, read
 from .agent import Agent

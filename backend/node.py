@@ -21,22 +21,21 @@ import grpc
 import grpc.aio
 import msgspec
 
-from core import effects as e
-from core import wire
-from core.dataplane import Chunk
-from core.endpoint import (
+from core.link import (
     ConnectionDown,
     ConnectionUp,
     Dial,
     Elsewhere,
     Endpoint,
+    Frame,
     Hang,
     Hello,
     PacketCame,
     Write,
 )
-from core.link import Frame
-from core.peers import CONTROLLER
+from core.link import codec as wire
+from core.protocol import CONTROLLER, Chunk
+from core.protocol import effects as e
 
 from . import calls, parcels, versions
 from .access import OPTIONS, Access

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from core import gathering
+from core.link import batching as gathering
 
 from . import parcels
 from .parcels import Packet

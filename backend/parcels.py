@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from core.wire import Unreadable
+from core.link import Unreadable
 
 MESSAGE = 32 << 20  # bytes of a gRPC message, at most: a chunk and then some
 

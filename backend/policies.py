@@ -20,8 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from core.errors import Impossible
-from core.policy import POLICIES, Policy, named
+from core.model import Impossible
+from core.schedule.policy import POLICIES, Policy, named
 
 Make = Callable[[], Policy]
 OWN = "one of your own is module:Class, or FILE.py:NAME"

@@ -12,7 +12,7 @@ import zlib
 import grpc
 import msgspec
 
-from core.trace import Trace, TracedPlace
+from core.record import Trace, TracedPlace
 
 from . import calls
 from .access import Access

@@ -1,6 +1,6 @@
 """One client's machine in a user's process: core's client and its share of the data plane, on a node of its own.
 
-    user's threads --act--> core.clientside --> Node --> controller, hosts
+    user's threads --act--> core.client.clientside --> Node --> controller, hosts
     user's threads <--heard-- (effects, under the node's lock; in whichever thread fed the machine)
 
 Contents of puts are kept from `offer` until the hosts have them; those of gets from their first chunk until `taken`.
@@ -18,14 +18,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from core import effects as e
-from core.client import Client
-from core.clientside import ClientSide
-from core.dataplane import Chunk
-from core.endpoint import for_client
-from core.peers import CONTROLLER
-from core.plan import Layout
-from core.resharding import Hosts
+from core.client import Client, ClientSide
+from core.link import for_client
+from core.model import Hosts, Layout
+from core.protocol import CONTROLLER, Chunk
+from core.protocol import effects as e
 
 from . import calls, parcels
 from .access import Access

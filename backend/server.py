@@ -18,14 +18,14 @@ from typing import Any
 import grpc
 import msgspec
 
-from core import effects as e
-from core import messages as m
-from core import peers
 from core.controller import ON_DEVICES, Config, Controller
-from core.endpoint import for_controller
-from core.policy import Fifo, Policy
-from core.topology import Cluster
-from core.trace import Trace
+from core.link import for_controller
+from core.model import Cluster
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.protocol import peers
+from core.record import Trace
+from core.schedule.policy import Fifo, Policy
 
 from . import access, calls, health, parcels, stamps, versions
 from .access import Access

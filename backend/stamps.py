@@ -5,7 +5,7 @@
 Nobody is told of them unasked: what is reported up the tree stays as it is. A client gets those of its own runs: the
 controller signs which runs these are (`permitted`), and hosts, who have the same secret, answer to what is signed. What
 travels are the host's own times, and what it knows of the controller's clock; whoever asks does the arithmetic.
-Neighbours: `clocks`; `timed`, `pjrt.completions`, which stamp; `agent`, which answers; `core.clocks`.
+Neighbours: `clocks`; `timed`, `pjrt.completions`, which stamp; `agent`, which answers; `core.record.clocks`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import grpc
 import msgspec
 import numpy as np
 
-from core.clocks import Clock, Reading
+from core.record import Clock, Reading
 
 from . import access, calls
 from .access import Access

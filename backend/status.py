@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from core import spans
-from core.controller.stalls import Stall
+from core.controller import Stall
+from core.model import spans
 
 if TYPE_CHECKING:
-    from core.controller.islands import IslandBook
+    from core.controller import IslandBook
 
     from .server import Server
 

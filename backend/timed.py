@@ -14,12 +14,9 @@ from functools import partial
 
 import numpy as np
 
-from core import effects as e
-from core import spans
-from core.messages import Blame
-from core.place import device_spans
-from core.plan import Gang, Layout, Plan
-from core.resharding import Hosts, Shards, virtual_index
+from core.model import Gang, Hosts, Layout, Plan, Shards, device_spans, spans, virtual_index
+from core.protocol import Blame
+from core.protocol import effects as e
 
 from .alarms import ALARMS
 from .devices import About, Array, Index, Post, World

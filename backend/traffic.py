@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from core.messages import Done, Notes, Ordered, Reports
+from core.protocol import Done, Notes, Ordered, Reports
 
 
 class Traffic:

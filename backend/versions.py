@@ -17,8 +17,11 @@ from types import ModuleType
 
 import grpc
 
-from core import dataplane, endpoint, link, messages, packing, place, plan, program, topology, wire
-from core.eventcodec import fingerprint
+from core.link import codec as wire
+from core.link import endpoint, link, packing
+from core.model import place, plan, program, topology
+from core.protocol import dataplane, messages
+from core.record import fingerprint
 
 HEADER = "seaway-version"
 UNKNOWN = "of an older version, which does not say which,"

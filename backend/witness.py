@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from core import effects as e
-from core.dataplane import Chunk
-from core.endpoint import Write
-from core.link import Frame
-from core.plan import Plan
+from core.link import Frame, Write
+from core.model import Plan
+from core.protocol import Chunk
+from core.protocol import effects as e
 
 from .agent import Agent
 from .outbox import Load

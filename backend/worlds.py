@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from core import effects as e
-from core import spans
-from core.messages import Blame
+from core.model import spans
+from core.protocol import Blame
+from core.protocol import effects as e
 
 from .children import Child, Children
 

@@ -14,9 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.plan import Layout
-from core.program import Arg, Computation, Exchange, Node, Out, Program, Ref, Sharding, SliceSpec, Value
-from core.resharding import Hosts
+from core.model import (
+    Arg,
+    Computation,
+    Exchange,
+    Hosts,
+    Layout,
+    Node,
+    Out,
+    Program,
+    Ref,
+    Sharding,
+    SliceSpec,
+    Value,
+)
 from sim.kernels import Kernel
 
 from .framework import Option, Point, Values, grid

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.policy import POLICIES
+from core.schedule.policy import POLICIES
 
 from .framework import Option, Point, Values, grid
 from .framework.figures import beside, doublings, line
@@ -61,7 +61,7 @@ KINDS = (
 
 
 def points(options: dict[str, Values]) -> list[Point]:
-    from core.policy import named
+    from core.schedule.policy import named
 
     for policy in options["policy"]:
         named(str(policy))

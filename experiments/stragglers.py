@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.trace import FAILED
+from core.record import FAILED
 from sim.faults import Fault
 from sim.hardware import load
 from sim.noise import Noise

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from core.errors import Impossible, ProgramError
-    from core.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
+    from core.model import Impossible, ProgramError
+    from core.schedule.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
     from sim.noise import Noise
 
     from .arrays import Array, Run, block_until_ready, get
@@ -66,7 +66,7 @@ _PUBLIC = {
     "slices": ("Slice", "slice"),
     "synthetics": ("synthetic",),
     "trace": ("Trace",),
-    "core.policy": ("Deadline", "Fifo", "Policy", "Priority", "RoundRobin", "Shortest", "Stride"),
+    "core.schedule.policy": ("Deadline", "Fifo", "Policy", "Priority", "RoundRobin", "Shortest", "Stride"),
     "sim.noise": ("Noise",),
 }  # fmt: skip
 _HOME = {name: room for room, names in _PUBLIC.items() for name in names}
@@ -89,7 +89,7 @@ def __getattr__(name: str) -> Any:
         close = get_close_matches(name, _HOME, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise AttributeError(f"module 'seaway' has no attribute {name!r}{hint}")
-    if room not in ("core.policy", "errors", "slices"):
+    if room not in ("core.schedule.policy", "errors", "slices"):
         _house.check("sim")  # which all the others need
     if room.startswith("connected."):
         _house.check("backend")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.program import Program
+from core.model import Program
 
 from . import avals
 from .arrays import Array, Buffer

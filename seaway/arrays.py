@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from core.messages import Blame
-from core.program import Sharding
+from core.model import Sharding
+from core.protocol import Blame
 
 from . import trees
 from .avals import Aval

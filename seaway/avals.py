@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from core.program import ITEM_BYTES
+from core.model import ITEM_BYTES
 
 KEY = "key<fry>"
 KEY_WORDS = (2,)  # of uint32: what a key is made of

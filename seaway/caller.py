@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.effects import (
+from core.client import Blocked, Limits, Persistent, Submitted
+from core.model import Value
+from core.protocol import (
+    Blame,
     BuffersReady,
     CallRefused,
     GetAgain,
@@ -24,10 +27,6 @@ from core.effects import (
     RunEnded,
     Tell,
 )
-from core.messages import Blame
-from core.persistent import Persistent
-from core.program import Value
-from core.session import Blocked, Limits, Submitted
 
 from . import ambient
 from .arguments import Bound, arguments_of

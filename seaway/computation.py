@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from core.program import Sharding
+from core.model import Sharding
 from sim.kernels import Kernel
 
 from . import ambient, avals, trees

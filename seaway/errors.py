@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from core.errors import Impossible, ProgramError
-from core.messages import Blame
+from core.model import Impossible, ProgramError
+from core.protocol import Blame
 
 __all__ = [
     "Cancelled", "Impossible", "NoContents", "NoSession", "NotNow", "ProgramError", "RunError", "SeawayError",

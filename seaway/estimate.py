@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from core.program import ITEM_BYTES, Sharding
+from core.model import ITEM_BYTES, Sharding
 
 from .avals import dtype_name
 

@@ -9,8 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from core.program import Arg, Computation, Exchange, Node, Out, Program, Ref, Sharding, SliceSpec, Value
-from core.validate import validate
+from core.model import (
+    Arg,
+    Computation,
+    Exchange,
+    Node,
+    Out,
+    Program,
+    Ref,
+    Sharding,
+    SliceSpec,
+    Value,
+    validate,
+)
 
 from .avals import Aval
 from .computation import Signature

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from core.program import Sharding
+from core.model import Sharding
 from sim.kernels import Kernel
 
 from . import avals, shardings, trees

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from math import prod
 from typing import Any
 
-from core.program import Sharding
+from core.model import Sharding
 
 from . import shardings
 from .avals import Aval, jax_dtype

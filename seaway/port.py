@@ -1,6 +1,6 @@
 """What a session needs from whoever drives its clients' machines: the one seam between this library and a backend.
 
-    the user --> Array, jit, program ... --> Caller (one a client) --> Port (one a client) --> core.persistent
+    the user --> Array, jit, program ... --> Caller (one a client) --> Port (one a client) --> core.client.persistent
                                              Session --> Driver (one a session)
 
 All else in this package is the same, simulated or real.
@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from core.effects import Effect
-from core.persistent import Persistent
-from core.program import Computation
-from core.session import Blocked
+from core.client import Blocked, Persistent
+from core.model import Computation
+from core.protocol import Effect
 
 if TYPE_CHECKING:
     from .arrays import Buffer

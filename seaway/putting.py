@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.program import Sharding
+from core.model import Sharding
 from sim.kernels import Kernel
 
 from . import ambient, trees

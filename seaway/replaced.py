@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from core.effects import PolicyReplaced
+from core.protocol import PolicyReplaced
 
 from .wording import duration, plural
 

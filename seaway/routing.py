@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from core.program import Sharding
+from core.model import Sharding
 from sim.kernels import Kernel
 
 from . import ambient, packing, shardings, trees

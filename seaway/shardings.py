@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from core.program import Sharding
+from core.model import Sharding
 
 from .avals import Aval
 from .errors import nearest

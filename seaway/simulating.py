@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from core import policy as policies
 from core.controller import ON_DEVICES, Config
-from core.policy import Fifo, Policy
+from core.schedule import policy as policies
+from core.schedule.policy import Fifo, Policy
 from core.transfer import CHUNK
 from sim import hardware
 from sim.faults import Fault

@@ -7,7 +7,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
-from core.program import SliceSpec
+from core.model import SliceSpec
 
 AXES = ("x", "y", "z")
 Mesh = Mapping[str, int] | Sequence[int] | Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from core.program import Arg, Out, Ref, Sharding
+from core.model import Arg, Out, Ref, Sharding
 
 from . import ambient
 from .avals import Aval

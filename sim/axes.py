@@ -25,10 +25,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from core.errors import Impossible
-from core.place import Place
-from core.topology import Island
-from core.torus import offsets
+from core.model import Impossible, Island, Place, offsets
 
 from .chips import Chip
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from core import effects as e
-from core import messages as m
-from core import spans
+from core.model import spans
+from core.protocol import effects as e
+from core.protocol import messages as m
 
 from .network import CONTROLLER
 from .processes import Process

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from core.dataplane import Chunk, Offer
-from core.topology import Cluster
-from core.trace import Trace
+from core.model import Cluster
+from core.protocol import Chunk, Offer
+from core.record import Trace
 
 from .clock import Clock
 from .lanes import Port

@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from core.errors import Impossible
+from core.model import Impossible
 
 from .reading import Table, figure, known_keys, nearest, packaged, subtable
 

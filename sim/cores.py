@@ -20,7 +20,7 @@ from collections.abc import Callable
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from core.peers import is_client
+from core.protocol import is_client
 
 from . import noise as chance
 from .clock import LATE, Clock

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from core import effects as e
-from core import messages as m
 from core.host import Host
-from core.plan import Gang, Plan
+from core.model import Gang, Plan
+from core.protocol import effects as e
+from core.protocol import messages as m
 
 from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS, WRITE, Cores, Share
 from .lanes import HELD, Lane, Order

@@ -13,13 +13,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from core import spans
-from core.effects import Effect, Finished, Launch
-from core.messages import Blame
-from core.place import device_spans
-from core.plan import Gang, Plan
-from core.topology import Cluster
-from core.trace import PLACEHOLDER, Trace
+from core.model import Cluster, Gang, Plan, device_spans, spans
+from core.protocol import Blame, Effect, Finished, Launch
+from core.record import PLACEHOLDER, Trace
 
 from .clock import Clock
 from .computing import Computing, Takes

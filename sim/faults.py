@@ -14,7 +14,7 @@ from random import Random
 
 import msgspec
 
-from core.topology import Cluster
+from core.model import Cluster
 
 # What there is -> whether it divides the hosts of an island.
 KINDS = {

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from core.errors import Impossible
-from core.topology import CLUSTER_KEYS, ISLAND_KEYS, Cluster
+from core.model import CLUSTER_KEYS, ISLAND_KEYS, Cluster, Impossible
 
 from . import chips
 from .chips import Chip, Generation, Machine

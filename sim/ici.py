@@ -17,8 +17,7 @@ from functools import lru_cache
 from itertools import combinations
 from math import ceil, prod
 
-from core.place import Place
-from core.topology import Island
+from core.model import Island, Place
 
 from .axes import Axis, Group, axes_of, groups_of, link, network
 from .chips import Chip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from core.errors import Impossible
+from core.model import Impossible
 
 from .chips import Chip, Generation
 from .reading import Table, quantity, whole

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from core.errors import Impossible
-from core.presets import PRESETS
+from core.model import PRESETS, Impossible
 
 from . import chips
 from .reading import nearest

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from core import messages as m
-from core.dataplane import Grant, Landed
+from core.protocol import Grant, Landed
+from core.protocol import messages as m
 
 from . import noise
 from .clock import Clock

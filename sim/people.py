@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import simpy
 
-from core import effects as e
-from core import messages as m
-from core import peers
-from core.clientside import ClientSide
-from core.persistent import Persistent
-from core.session import Limits
+from core.client import ClientSide, Limits, Persistent
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.protocol import peers
 
 from .cores import CALL, LATER, READ, Share
 from .lanes import Lane

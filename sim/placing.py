@@ -22,9 +22,8 @@ from typing import Any
 
 import msgspec
 
-from core import peers
-from core.errors import Impossible
-from core.topology import Cluster
+from core.model import Cluster, Impossible
+from core.protocol import peers
 
 from .chips import Machine
 from .reading import Table, figure, known_keys, whole

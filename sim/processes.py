@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core import effects as e
-from core import messages as m
-from core import peers
 from core.controller import Controller
-from core.dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from core.host import Host
-from core.plan import Plan
+from core.model import Plan
+from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
+from core.protocol import effects as e
+from core.protocol import messages as m
 
 from .cores import READ, Share, rank
 from .lanes import Lane, Order

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from core.errors import Impossible
+from core.model import Impossible
 
 from .reading import Table, figure, known_keys, nearest, packaged, subtable, toml
 

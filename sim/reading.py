@@ -13,7 +13,7 @@ from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 
-from core.errors import Impossible
+from core.model import Impossible
 
 Table = Mapping[str, object]
 

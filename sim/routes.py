@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from core.plan import Layout
-from core.resharding import Hosts, Shards, shard_bytes, virtual_index
+from core.model import Hosts, Layout, Shards, shard_bytes, virtual_index
 
 Piece = tuple[int, int, int]  # (receiving host, piece, bytes)
 

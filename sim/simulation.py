@@ -19,19 +19,16 @@ from typing import Any, Literal
 import msgspec
 import simpy
 
-from core import effects as e
-from core import messages as m
-from core import peers, spans
+from core.client import Limits
 from core.controller import Config, Controller
-from core.dataplane import Chunk
+from core.fanout import fanout_for
 from core.host import Host
-from core.plan import Gang, Layout, Plan
-from core.policy import Fifo, Policy
-from core.resharding import shard_bytes
-from core.session import Limits
-from core.topology import Cluster
-from core.trace import Trace
-from core.tree import fanout_for
+from core.model import Cluster, Gang, Layout, Plan, shard_bytes, spans
+from core.protocol import Chunk, peers
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.record import Trace
+from core.schedule.policy import Fifo, Policy
 
 from . import noise as chance
 from .boot import boot

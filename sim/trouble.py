@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from core import effects as e
-from core import messages as m
+from core.protocol import effects as e
+from core.protocol import messages as m
 
 from .errors import Unannounced
 from .faults import Fault

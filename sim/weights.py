@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from core import messages as m
-from core import wire
-from core.plan import Plan
+from core.link import codec as wire
+from core.model import Plan
+from core.protocol import messages as m
 
 MESSAGE, STEP, RUN, REPORT, CALL, NOTE = 32, 24, 32, 24, 32, 16
 QUIET = frozenset((m.Beat, m.Compiled, m.Arrived))

@@ -2,7 +2,7 @@
 
     machine --Send--> Outbox --a turn of the sender's--> network --a turn of the receiver's--> machine
 
-So the real backend does it (`backend/outbox`), by the same rule (core's `gathering`): the first goes at once, and what
+So the real backend does it (`backend/outbox`), by the same rule (core's `batching`): the first goes at once, and what
 comes in the pause behind it goes together. Between two that are one process there is no wire: what has been said is
 heard in one turn, and costs what a further message costs. Chunks of contents go the same way, between the words about
 them. Ends of gangs are gathered alike (`backend/agent`). Neighbours: `processes` and `people`, which speak; `cores`,
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from core import effects as e
-from core import gathering
-from core.dataplane import Chunk
+from core.link import batching as gathering
+from core.protocol import Chunk
+from core.protocol import effects as e
 
 from .cores import COMPLETE, SEND, Cores
 

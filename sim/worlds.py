@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core import effects as e
-from core import spans
-from core.topology import Cluster
+from core.model import Cluster, spans
+from core.protocol import effects as e
 
 from .clock import Clock
 

@@ -10,9 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 
-from core.plan import Layout
-from core.program import ITEM_BYTES
-from core.resharding import Index, Shards
+from core.model import ITEM_BYTES, Index, Layout, Shards
 
 LARGEST = 64 << 20  # bytes of a file, about: who reads a part of it reads all of it
 SMALLEST = 4 << 20  # bytes, below which sharing is not worth a file more

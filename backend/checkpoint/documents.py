@@ -19,10 +19,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from core.errors import ProgramError
-from core.plan import Layout
-from core.program import Sharding, SliceSpec, Value
-from core.validate import validate_put
+from core.model import Layout, ProgramError, Sharding, SliceSpec, Value, validate_put
 
 MAGIC = b"seaway-checkpoint 1\n"
 Kind = Literal["save", "commit", "read", "load", "latest"]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from core.resharding import Index
+from core.model import Index
 
 from .. import cargo
 from .chunks import Box, grid

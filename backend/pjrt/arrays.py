@@ -12,8 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from core.plan import Layout
-from core.resharding import Index, Shards
+from core.model import Index, Layout, Shards
 
 from .. import cargo
 from ..devices import Array

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from core.messages import Blame
+from core.protocol import Blame
 
 OWN = (
     "XlaRuntimeError",

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-from core.plan import Code, Gang, Layout, Part
+from core.model import Code, Gang, Layout, Part
 
 from .arrays import device_dtype
 

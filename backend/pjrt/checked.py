@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from core.plan import Code, Gang, Layout
+from core.model import Code, Gang, Layout
 
 from ..trust import Rules
 from .devices import PjrtDevices

@@ -25,7 +25,7 @@ from typing import Any
 import jax
 import msgspec
 
-from core.plan import Code, Gang, Layout
+from core.model import Code, Gang, Layout
 
 from . import blames
 from .code import keep_on_disk, lower, wake_lapack

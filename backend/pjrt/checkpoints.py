@@ -21,11 +21,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from core import effects as e
-from core.messages import Blame
-from core.plan import Gang, Layout, Plan
-from core.program import Sharding
-from core.resharding import Index, Shards, canonical, shard_bytes, virtual_index
+from core.model import Gang, Index, Layout, Plan, Sharding, Shards, canonical, shard_bytes, virtual_index
+from core.protocol import Blame
+from core.protocol import effects as e
 
 from .. import cargo
 from ..checkpoint import chunks, documents, folders, zarrs

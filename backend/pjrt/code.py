@@ -17,11 +17,9 @@ from typing import Any
 
 import jax
 
-from core import effects as e
-from core.messages import Blame
-from core.plan import Code, Gang, Layout, Plan
-from core.program import Sharding
-from core.resharding import Shards, canonical
+from core.model import Code, Gang, Layout, Plan, Sharding, Shards, canonical
+from core.protocol import Blame
+from core.protocol import effects as e
 
 from . import blames, blobs
 from .world import Membership

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from core import effects as e
-from core.messages import Blame
+from core.protocol import Blame
+from core.protocol import effects as e
 
 from ..stamps import Stamps
 from . import blames

@@ -20,10 +20,9 @@ from typing import Any
 
 import jax
 
-from core import effects as e
-from core.messages import Blame
-from core.plan import Layout, Plan
-from core.resharding import Hosts
+from core.model import Hosts, Layout, Plan
+from core.protocol import Blame
+from core.protocol import effects as e
 
 from ..devices import About, Array, Index, Post, World
 from ..meeting import Overtaken

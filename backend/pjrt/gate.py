@@ -17,8 +17,7 @@ from pathlib import Path
 import jax
 import msgspec
 
-from core.plan import Code, Gang, Layout
-from core.resharding import canonical
+from core.model import Code, Gang, Layout, canonical
 
 from ..trust import Rules
 from .blobs import Unusable

@@ -13,9 +13,9 @@ from typing import Any
 
 import jax
 
-from core import effects as e
-from core.messages import Blame
-from core.plan import Gang, Plan
+from core.model import Gang, Plan
+from core.protocol import Blame
+from core.protocol import effects as e
 
 from . import blames
 from .checkpoints import Checkpoints

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from core.plan import Layout
-from core.resharding import Hosts, Index, Shards, virtual_index
+from core.model import Hosts, Index, Layout, Shards, virtual_index
 
 from .. import cargo
 from ..devices import Array

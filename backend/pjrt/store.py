@@ -11,8 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from core.plan import Layout
-from core.resharding import Index, shard_bytes
+from core.model import Index, Layout, shard_bytes
 
 from ..devices import Array
 from . import arrays

@@ -24,9 +24,7 @@ import numpy as np
 from jax.extend.backend import clear_backends
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
-from core.place import Place
-from core.plan import Layout
-from core.resharding import canonical, virtual_index
+from core.model import Layout, Place, canonical, virtual_index
 
 from ..devices import About, World
 from ..meeting import Arrival, Overtaken

@@ -22,6 +22,15 @@ from __future__ import annotations
 
 from .config import ON_DEVICES, Config
 from .controller import Controller
+from .islands import IslandBook
+from .stalls import Stall
 from .watch import Bounds
 
-__all__ = ["ON_DEVICES", "Bounds", "Config", "Controller"]
+__all__ = [
+    "ON_DEVICES",
+    "Bounds",
+    "Config",
+    "Controller",
+    "IslandBook",
+    "Stall",
+]

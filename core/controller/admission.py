@@ -14,12 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from ..buffers import Buffer
-from ..effects import Tell
-from ..footprint import Footprint
-from ..ledger import NeverFits, Short
-from ..messages import Blame, RestoreStep, SpillStep
-from ..spans import EMPTY
+from ..memory import Buffer, Footprint, NeverFits, Short
+from ..model import EMPTY
+from ..protocol import Blame, RestoreStep, SpillStep, Tell
 from .records import Flight, Named, Run, Session
 from .stalls import Stall
 

@@ -10,26 +10,15 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from .. import spans
-from ..atoms import Atoms
-from ..buffers import Buffers
-from ..effects import PolicyReplaced
-from ..footprint import Footprints
-from ..invariants.observations import Observation
-from ..lanes import Window
-from ..ledger import Ledger
-from ..lowering import Lowerings, cut
-from ..messages import Blame, Compiled, ForgetStep
-from ..orderhash import OrderHash
-from ..place import Place
-from ..plan import Gang, Plan
-from ..policy import Policy
-from ..resources import Resources
-from ..scheduler import Scheduler
-from ..spans import Spans
-from ..spill import HostMemory, Spill
-from ..topology import Cluster
-from ..trace import Trace
+from ..compile import Lowerings, cut
+from ..invariants import Observation
+from ..memory import Buffers, Footprints, HostMemory, Ledger, Spill
+from ..model import Atoms, Cluster, Gang, Place, Plan, Spans, spans
+from ..protocol import Blame, Compiled, ForgetStep, PolicyReplaced
+from ..record import OrderHash, Trace
+from ..schedule import Scheduler, Window
+from ..schedule.policy import Policy
+from ..slices import Resources
 from .admission import Admission
 from .clients import Clients
 from .codes import Codes

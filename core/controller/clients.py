@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Impossible, ProgramError
-from ..invariants.observations import ClientLost
-from ..messages import (
+from ..invariants import ClientLost
+from ..model import Impossible, ProgramError, validate
+from ..protocol import (
     Blame,
     Bye,
     Call,
@@ -30,7 +30,6 @@ from ..messages import (
     Submit,
     Unregister,
 )
-from ..validate import validate
 from .records import ProgramRecord, Session
 
 if TYPE_CHECKING:

@@ -6,10 +6,8 @@ hosts answer with `Compiled`. One client's long compile delays no one else, beca
 
 from __future__ import annotations
 
-from .. import spans
-from ..messages import Blame, Compiled, CompileStep
-from ..plan import Gang
-from ..spans import Spans
+from ..model import Gang, Spans, spans
+from ..protocol import Blame, Compiled, CompileStep
 from .outbox import Outbox
 from .records import Shape
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..effects import Tell
-from ..errors import Impossible, ProgramError
-from ..messages import (
+from ..model import Impossible, Layout, ProgramError, Slot, shard_bytes, validate_put
+from ..protocol import (
     Blame,
     Get,
     PoisonStep,
@@ -21,12 +20,10 @@ from ..messages import (
     Sending,
     SendStep,
     Taking,
+    Tell,
     Waiting,
 )
-from ..plan import Layout, Slot
-from ..resharding import shard_bytes
-from ..resources import Waits
-from ..validate import validate_put
+from ..slices import Waits
 from .admission import Waiter
 from .records import Flight, Named, Session
 

@@ -12,45 +12,42 @@ from typing import Any
 
 import msgspec
 
-from ..effects import (
-    Came,
-    CameTogether,
-    Close,
-    Connected,
-    Disconnected,
-    Effect,
-    HostRefused,
-    HostTaken,
-    Malformed,
-    Send,
-    Wakeup,
-    WorldFailed,
-    WorldUp,
-)
-from ..errors import Illegal
-from ..invariants.observations import Heeded, Observation
-from ..messages import (
+from ..invariants import Heeded, Observation
+from ..model import Cluster, Illegal
+from ..protocol import (
     Arrived,
     Beat,
     Blame,
     Calls,
+    Came,
+    CameTogether,
+    Close,
     Compiled,
+    Connected,
     Counted,
+    Disconnected,
     Dismiss,
     Done,
+    Effect,
     Enqueued,
     Goodbye,
+    HostRefused,
+    HostTaken,
     Join,
     Leave,
     Lost,
+    Malformed,
     Open,
     Reports,
     Seated,
+    Send,
     Trouble,
+    Wakeup,
+    WorldFailed,
+    WorldUp,
 )
-from ..policy import Fifo, Policy
-from ..topology import Cluster
-from ..trace import Trace
+from ..record import Trace
+from ..schedule.policy import Fifo, Policy
 from .books import Books
 from .config import Config
 from .hearing import Hearing

@@ -16,13 +16,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import spans
-from ..blames import OF_ANOTHER, better
-from ..invariants.observations import Entered
-from ..messages import Blame, Counted, Done, Enqueued, ExpectStep, GangStep, Ready, RecvStep, SendStep
-from ..place import device_spans
-from ..plan import Gang, Move
-from ..policy.base import Ticket
+from ..invariants import Entered
+from ..model import Gang, Move, device_spans, spans
+from ..protocol import (
+    OF_ANOTHER,
+    Blame,
+    Counted,
+    Done,
+    Enqueued,
+    ExpectStep,
+    GangStep,
+    Ready,
+    RecvStep,
+    SendStep,
+    better,
+)
+from ..schedule.policy import Ticket
 from .records import Flight, Named, Run
 
 if TYPE_CHECKING:

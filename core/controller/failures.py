@@ -12,13 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import spans
-from ..blames import OF_ANOTHER
-from ..effects import Tell
-from ..invariants.observations import Abandoned, EpochFormed
-from ..messages import Blame, Join, PoisonStep, Trouble
-from ..plan import Gang
-from ..spans import Spans
+from ..invariants import Abandoned, EpochFormed
+from ..model import Gang, Spans, spans
+from ..protocol import OF_ANOTHER, Blame, Join, PoisonStep, Tell, Trouble
 from .islands import IslandBook
 from .records import Flight, Run
 

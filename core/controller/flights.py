@@ -10,10 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .. import spans
-from ..effects import Tell
-from ..messages import Arrived, AskStep, Blame, Stalled, Waiting
-from ..spans import Spans
+from ..model import Spans, spans
+from ..protocol import Arrived, AskStep, Blame, Stalled, Tell, Waiting
 from .records import Flight
 
 if TYPE_CHECKING:

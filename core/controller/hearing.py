@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from .. import spans
-from ..effects import Came, CameTogether
-from ..messages import (
+from ..model import Spans, spans
+from ..protocol import (
     Arrived,
     Beat,
+    Came,
+    CameTogether,
     Compiled,
     Counted,
     Done,
@@ -26,7 +27,6 @@ from ..messages import (
     Report,
     Trouble,
 )
-from ..spans import Spans
 from .records import Company
 
 if TYPE_CHECKING:

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..messages import Blame
-from ..place import Place, device_spans
-from ..plan import Gang, Layout, Slot
-from ..program import Value
-from ..resharding import shard_bytes
-from ..spans import Spans
-from ..trace import ENDED, FAILED, Trace
+from ..model import Gang, Layout, Place, Slot, Spans, Value, device_spans, shard_bytes
+from ..protocol import Blame
+from ..record import ENDED, FAILED, Trace
 from .records import Flight, Run, Session
 
 if TYPE_CHECKING:

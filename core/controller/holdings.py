@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import spans
-from ..buffers import Buffer
-from ..invariants.observations import BufferHeld, BufferLetGo, BufferLost
-from ..messages import Blame, FreeStep, Ready
-from ..plan import Layout, Slot
-from ..resharding import Shards
+from ..invariants import BufferHeld, BufferLetGo, BufferLost
+from ..memory import Buffer
+from ..model import Layout, Shards, Slot, spans
+from ..protocol import Blame, FreeStep, Ready
 from .records import Named, Run
 
 if TYPE_CHECKING:

@@ -19,14 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import spans
-from ..effects import Close, DropWorlds, FormWorld, Send, Tell
-from ..messages import Dismiss, Join, Ordered
-from ..scheduler import Scheduler
-from ..spans import Spans
-from ..stream import Stream
-from ..topology import Island
-from ..tree import tree
+from ..fanout import Stream, tree
+from ..model import Island, Spans, spans
+from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, Ordered, Send, Tell
+from ..schedule import Scheduler
 from .outbox import Turn
 from .records import Company
 

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from .. import spans
-from ..effects import Effect, Send
-from ..messages import Note, Notes, RunHeader, Step
-from ..plan import Plan
-from ..spans import Spans
+from ..model import Plan, Spans, spans
+from ..protocol import Effect, Note, Notes, RunHeader, Send, Step
 
 
 class Turn:

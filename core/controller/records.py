@@ -5,13 +5,10 @@ Records hold facts and no decisions; the rooms beside this file decide. Every re
 
 from __future__ import annotations
 
-from ..buffers import Buffer
-from ..footprint import donates, effective
-from ..messages import Blame, Get, Open, RunHeader, Submit
-from ..plan import Gang, Move, Plan
-from ..policy.base import Ticket
-from ..program import Program
-from ..spans import Spans
+from ..memory import Buffer, donates, effective
+from ..model import Gang, Move, Plan, Program, Spans
+from ..protocol import Blame, Get, Open, RunHeader, Submit
+from ..schedule.policy import Ticket
 
 
 class Session:

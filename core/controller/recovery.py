@@ -14,13 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .. import spans
-from ..effects import Tell
-from ..messages import Blame, Ended, Held, Join, Open, Ready
-from ..plan import Layout
-from ..resharding import shard_bytes
-from ..spans import Spans
-from ..validate import is_layout
+from ..model import Layout, Spans, is_layout, shard_bytes, spans
+from ..protocol import Blame, Ended, Held, Join, Open, Ready, Tell
 from .records import Named, Session
 
 if TYPE_CHECKING:

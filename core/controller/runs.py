@@ -3,7 +3,7 @@
 `advance` takes a run as far as it can go now and leaves it waiting for exactly one thing, in words that a user can
 read (`stalls`); whoever brings that thing has it advanced again. Nothing here holds memory while it waits.
 
-Neighbours: `clients` submits and cancels; `resources` binds, `lowering` lowers, `codes` compiles, `admission`
+Neighbours: `clients` submits and cancels; `resources` binds, `compile` lowers, `codes` compiles, `admission`
 reserves memory, `dispatch` runs; `holdings` counts who holds which buffer.
 The functions that matter: `submit`, `advance`, `fail`, `over`, `lower_again`.
 """
@@ -16,15 +16,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from .. import spans
-from ..errors import Impossible, ProgramError
-from ..invariants.observations import RunEnded, RunSubmitted
-from ..lowering import home
-from ..messages import Blame, Ended, ForgetStep, RunHeader, Submit
-from ..place import Place
-from ..plan import Layout, Plan
-from ..resources import Waits
-from ..validate import validate_literals
+from ..compile import home
+from ..invariants import RunEnded, RunSubmitted
+from ..model import Impossible, Layout, Place, Plan, ProgramError, spans, validate_literals
+from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
+from ..slices import Waits
 from .records import Named, ProgramRecord, Run, Session
 
 if TYPE_CHECKING:

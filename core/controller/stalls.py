@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import spans
-from ..effects import Tell
-from ..messages import Stalled, Waiting
-from ..spans import Spans
+from ..model import Spans, spans
+from ..protocol import Stalled, Tell, Waiting
 from .records import Flight, Run
 
 if TYPE_CHECKING:

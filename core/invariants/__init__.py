@@ -6,6 +6,7 @@ broken promise as a `Violation`. base.py says how.
 
 from __future__ import annotations
 
+from . import observations
 from .base import Checker, Checks, Violation
 from .books import Books, BooksAddUp
 from .buffers import Buffers
@@ -106,4 +107,5 @@ __all__ = [
     "Transfers",
     "Violation",
     "everything",
+    "observations",
 ]

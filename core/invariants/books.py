@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sized
 from typing import Protocol
 
-from .. import spans
-from ..spans import Spans
+from ..model import Spans, spans
 from .base import Checker
 from .observations import Observation
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .. import spans
-from ..spans import Spans
+from ..model import Spans, spans
 from .base import Checker
 from .observations import (
     BufferFreed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import spans
+from ..model import spans
 from .base import Checker
 from .observations import Abandoned, Finished, HostJoined, HostLost, Launched, Observation, Started
 

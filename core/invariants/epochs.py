@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from .. import spans
-from ..spans import Spans
+from ..model import Spans, spans
 from .base import Checker
-from .observations import (
-    Entered,
-    EpochFormed,
-    Heeded,
-    HostLost,
-    HostSeated,
-    Launched,
-    Obeyed,
-    Observation,
-)
+from .observations import Entered, EpochFormed, Heeded, HostLost, HostSeated, Launched, Obeyed, Observation
 
 
 class Epochs(Checker):

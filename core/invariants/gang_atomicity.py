@@ -6,8 +6,7 @@ numbers. A placeholder is a launch: it is there so that the peers' collective en
 
 from __future__ import annotations
 
-from .. import spans
-from ..spans import Spans
+from ..model import Spans, spans
 from .base import Checker
 from .observations import Abandoned, Entered, HostJoined, HostLost, Launched, Observation
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ..messages import Blame
-from ..spans import Spans
+from ..model import Spans
+from ..protocol import Blame
 
 
 class Observation(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -5,8 +5,7 @@ Checked a device: what shares a device shares a queue. Two gangs on two devices 
 
 from __future__ import annotations
 
-from .. import spans
-from ..spans import Spans
+from ..model import Spans, spans
 from .base import Checker
 from .observations import Abandoned, Entered, HostLost, Launched, Observation
 

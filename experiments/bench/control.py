@@ -17,10 +17,9 @@ from typing import Any
 
 from backend.access import Access
 from backend.remote import Head, Remote
-from core import effects as e
-from core.client import Client
-from core.program import Arg, Computation, Node, Out, Program, SliceSpec, Value
-from core.session import Blocked
+from core.client import Blocked, Client
+from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
+from core.protocol import effects as e
 
 from . import options
 from .deployed import Deployed, cpu_of, deployed

@@ -11,29 +11,35 @@ from statistics import median
 
 import msgspec
 
-from core import spans
 from core.controller import Config, Controller
-from core.effects import Came, Effect, Finished, FormWorld, Launch, Reform, Reformed, Send, WorldUp
-from core.executor import Executor
-from core.messages import (
+from core.host.executor import Executor
+from core.model import Arg, Computation, Node, Out, Program, Ref, Sharding, SliceSpec, Value, small, spans
+from core.protocol import (
+    Came,
     Compiled,
     CompileStep,
     Done,
+    Effect,
+    Finished,
+    FormWorld,
     GangStep,
     Join,
+    Launch,
     Open,
     Ordered,
+    Reform,
+    Reformed,
     Register,
     Release,
     Report,
     Reports,
     Seat,
     Seated,
+    Send,
     Submit,
+    WorldUp,
 )
-from core.policy import Stride
-from core.presets import small
-from core.program import Arg, Computation, Node, Out, Program, Ref, Sharding, SliceSpec, Value
+from core.schedule.policy import Stride
 
 from . import one_client
 

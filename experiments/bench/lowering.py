@@ -12,14 +12,28 @@ from collections.abc import Callable
 from functools import partial
 from statistics import median
 
-from core import spans, wire
-from core.lowering import Lowerings, cut, home, lower
-from core.messages import Ordered
-from core.place import Place, device_spans, line
-from core.plan import Layout, Plan
-from core.program import Arg, Computation, Node, Out, Program, Ref, Sharding, SliceSpec, Value
-from core.resharding import canonical
-from core.validate import validate
+from core.compile import Lowerings, cut, home, lower
+from core.link import codec as wire
+from core.model import (
+    Arg,
+    Computation,
+    Layout,
+    Node,
+    Out,
+    Place,
+    Plan,
+    Program,
+    Ref,
+    Sharding,
+    SliceSpec,
+    Value,
+    canonical,
+    device_spans,
+    line,
+    spans,
+    validate,
+)
+from core.protocol import Ordered
 
 ROWS = (8, 2_048, 100_000)
 STAGES, MICROBATCHES, REPEATS = 4, 250, 9

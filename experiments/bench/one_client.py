@@ -10,10 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from time import process_time
 
-from core import spans
-from core.client import Client
+from core.client import Client, Submitted
 from core.controller import Config, Controller
-from core.effects import (
+from core.host.executor import Executor
+from core.model import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Spans, Value, small, spans
+from core.protocol import (
+    CONTROLLER,
+    Beat,
     Called,
     Came,
     CameTogether,
@@ -23,21 +26,21 @@ from core.effects import (
     Effect,
     Finished,
     FormWorld,
+    Join,
     Launch,
+    Notes,
+    Ordered,
     Reformed,
+    Report,
+    Reports,
+    Seat,
+    Seated,
     Send,
     Up,
     WorldUp,
 )
-from core.eventlog import Machine
-from core.executor import Executor
-from core.messages import Beat, Join, Notes, Ordered, Report, Reports, Seat, Seated
-from core.peers import CONTROLLER
-from core.policy import Stride
-from core.presets import small
-from core.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
-from core.session import Submitted
-from core.spans import Spans
+from core.record import Machine
+from core.schedule.policy import Stride
 
 PER_HOST, BEAT_EVERY = 4, 1000  # a beat of all hosts each so many gangs
 USER = 1 << 30  # the client's connection

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from core import spans
-from core.orderhash import OrderHash
+from core.model import spans
+from core.record import OrderHash
 
 from . import members, options
 from .deployed import deployed

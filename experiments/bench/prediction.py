@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from core.errors import Impossible
+from core.model import Impossible
 
 from . import options
 from .prediction_cases import PLATFORMS, Case, drawn

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from core.errors import Impossible
+from core.model import Impossible
 from seaway.calibrating import paced
 from sim import hardware
 

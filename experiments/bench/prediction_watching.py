@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from core.peers import CONTROLLER, is_client
+from core.protocol import CONTROLLER, is_client
 from sim.cores import THREADS, Machines
 from sim.network import Network
 

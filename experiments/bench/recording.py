@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from backend.eventlogs import Recording, machine_of, read
 from core.controller import Controller
-from core.eventlog import replayed
-from core.policy import Stride
+from core.record import replayed
+from core.schedule.policy import Stride
 
 from .one_client import OneClient
 

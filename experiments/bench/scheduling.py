@@ -14,10 +14,9 @@ from functools import partial
 from statistics import median
 from time import process_time
 
-from core.atoms import Atoms
-from core.place import line
-from core.policy import POLICIES, Fifo
-from core.scheduler import Early, Scheduler, Ticket
+from core.model import Atoms, line
+from core.schedule import Early, Scheduler, Ticket
+from core.schedule.policy import POLICIES, Fifo
 
 # --- gangs per CPU second
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from core.trace import Trace as CoreTrace
+from core.record import Trace as CoreTrace
 from seaway.trace import Trace
 
 HOSTS, PER_HOST, PROGRAMS, GANGS = 512, 4, 4, 1_000

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from core.errors import Impossible
-from core.policy import named
+from core.model import Impossible
+from core.schedule.policy import named
 from seaway.trace import Trace
 from seaway.whatif import durations, running, settings, workload
 from sim import hardware
@@ -36,7 +36,7 @@ from .prediction_programs import content, repeated
 from .prediction_table import distribution, shown
 
 if TYPE_CHECKING:
-    from core.topology import Cluster
+    from core.model import Cluster
     from sim.hardware import Setup
 
 WEIGHTS = {"ann": 1, "bob": 2, "cat": 4}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from core.errors import Impossible
+from core.model import Impossible
 
 from .. import fidelity
 from . import catalogue, sweeping

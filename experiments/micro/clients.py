@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import simpy
 
-from core import effects as e
-from core.client import Client
+from core.client import Blocked, Client, Limits, Submitted
 from core.controller import Config
-from core.policy import named
-from core.session import Blocked, Limits, Submitted
+from core.protocol import effects as e
+from core.schedule.policy import named
 from sim.faults import Fault
 from sim.hardware import Setup
 from sim.noise import Noise

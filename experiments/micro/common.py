@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.controller import Config
-from core.tree import fanout_for
+from core.fanout import fanout_for
 from sim.baselines import SYSTEMS, Mode, Work, run
 from sim.hardware import Setup, load
 from sim.kernels import Kernel

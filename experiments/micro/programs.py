@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.program import Arg, Computation, Node, Out, Program, Ref, SliceSpec, Value
+from core.model import Arg, Computation, Node, Out, Program, Ref, SliceSpec, Value
 from sim.baselines import fused
 from sim.hardware import Setup
 from sim.ici import kernel_time
@@ -79,6 +79,6 @@ def stages(setup: Setup, kernel: Kernel, count: int, width: int, name: str = "")
 
 def expected(setup: Setup, kernel: Kernel, devices: int) -> int:
     """What the plan expects of it: its time on the first devices of an island."""
-    from core.place import line
+    from core.model import line
 
     return kernel_time(kernel, line(0, 0, devices), setup.cluster.islands[0], setup.chips[0])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from core.program import Node
+from core.model import Node
 from sim.hardware import Setup
 from sim.profiles import COSTS, Profile
 

@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from core import effects as e
-from core import spans
-from core.client import Client
-from core.program import Program
-from core.session import Blocked, Submitted
+from core.client import Blocked, Client, Submitted
+from core.model import Program, spans
+from core.protocol import effects as e
 from sim.hardware import Setup
 from sim.people import SimClient
 from sim.profiles import Profile

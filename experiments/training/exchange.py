@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.program import Ref, Sharding, SliceSpec, Value
+from core.model import Ref, Sharding, SliceSpec, Value
 
 from ..models.decoder import Part
 from ..pricing.jobs import Costed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.program import Arg, Out, Ref, Sharding, SliceSpec, Value
+from core.model import Arg, Out, Ref, Sharding, SliceSpec, Value
 from seaway import schedules
 
 from ..pricing.jobs import Costed

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from core.place import Place
-from core.program import SliceSpec
-from core.resources import Bound, Resources
+from core.model import Place, SliceSpec
+from core.slices import Bound, Resources
 from sim.hardware import Setup, load
 
 from ..framework import BadOption

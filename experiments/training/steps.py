@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from core.program import Arg, Computation, Node, Out, Program, Ref, Sharding, SliceSpec, Value
+from core.model import Arg, Computation, Node, Out, Program, Ref, Sharding, SliceSpec, Value
 from seaway.costs import Cost
 from sim.kernels import Kernel
 

@@ -17,7 +17,7 @@ import numpy as np
 from backend.checkpoint import folders, zarrs
 from backend.checkpoint.chunks import Box
 from backend.checkpoint.documents import Document, Entry, Request, request_of
-from core.resharding import Index
+from core.model import Index
 
 from .. import avals
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from backend.checkpoint import documents
 from backend.checkpoint.chunks import chunk_of
 from backend.checkpoint.documents import Document, Entry
-from core.program import Arg, Out, Ref, Sharding
+from core.model import Arg, Out, Ref, Sharding
 from sim.kernels import Kernel
 
 from .. import avals, trees

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from core.errors import Impossible
+from core.model import Impossible
 
 from .. import __version__
 from ..errors import SeawayError

@@ -21,7 +21,7 @@ from backend.access import Access, Refused, checked, is_loopback
 from backend.children import Child, Children
 from backend.keeping import Held
 from backend.supervising import Supervisor
-from core.topology import Cluster
+from core.model import Cluster
 
 from ..errors import SeawayError
 from ..wording import plural

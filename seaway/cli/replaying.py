@@ -14,12 +14,9 @@ import msgspec
 
 from backend import eventlogs
 from backend.policies import policy_from
-from core import spans
 from core.controller import Controller
-from core.errors import Impossible
-from core.eventlog import Diverged, Log, LogError, Replayable, replayed
-from core.topology import Cluster
-from core.trace import Trace
+from core.model import Cluster, Impossible, spans
+from core.record import Diverged, Log, LogError, Replayable, Trace, replayed
 
 from .. import __version__
 from ..wording import duration, plural

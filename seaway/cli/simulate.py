@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backend.policies import HELP, policy_from
-from core.policy import POLICIES, Policy
+from core.schedule.policy import POLICIES, Policy
 
 from ..wording import duration, plural
 from .copies import Copy, load

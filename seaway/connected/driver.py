@@ -15,10 +15,9 @@ from backend.calls import Described, Wrong
 from backend.recording import fetched
 from backend.remote import Head, Remote
 from backend.stamps import Taken
-from core.errors import Impossible
-from core.persistent import Persistent
-from core.program import Computation
-from core.trace import Trace as CoreTrace
+from core.client import Persistent
+from core.model import Computation, Impossible
+from core.record import Trace as CoreTrace
 
 from ..computation import Signature
 from ..errors import SessionClosed

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from backend.calls import Wrong
 from backend.remote import Head
 from backend.stamps import ROOM, Taken, fetched
-from core.topology import Cluster
-from core.trace import Trace
+from core.model import Cluster
+from core.record import Trace
 
 if TYPE_CHECKING:
     from .loop import Loop

@@ -29,8 +29,8 @@ from backend.remote import Remote
 from backend.server import Server
 from backend.supervising import Supervisor
 from core.controller import ON_DEVICES, Bounds, Config
-from core.topology import Cluster as Topology
-from core.trace import Trace as CoreTrace
+from core.model import Cluster as Topology
+from core.record import Trace as CoreTrace
 
 from ..arguments import checked_retries, checked_seconds
 from ..costs import units

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from backend.remote import Offer, Remote
-from core.effects import Effect, Tell, Unblocked
-from core.persistent import Persistent
-from core.session import Blocked
+from core.client import Blocked, Persistent
+from core.protocol import Effect, Tell, Unblocked
 
 from .. import avals
 from ..arrays import Buffer

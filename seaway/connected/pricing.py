@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from core.program import Computation
+from core.model import Computation
 
 from ..computation import Signature
 from .code import Code, code_of

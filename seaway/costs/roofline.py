@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from core.errors import Impossible
+from core.model import Impossible
 from sim import hardware
 from sim.chips import Chip
 

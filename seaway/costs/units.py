@@ -9,7 +9,7 @@ import re
 from difflib import get_close_matches
 from fractions import Fraction
 
-from core.errors import Impossible
+from core.model import Impossible
 
 NUMBER = re.compile(r"\s*([+-]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([^\d\s.]*)\s*")
 TIMES = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}

@@ -15,14 +15,12 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from core import effects as e
-from core import messages as m
+from core.compile import BLANK_SLOT
 from core.controller import Controller
-from core.lowering.cut import BLANK_SLOT
-from core.orderhash import OrderHash
-from core.place import device_spans
-from core.plan import Gang, Plan
-from core.spans import Spans
+from core.model import Gang, Plan, Spans, device_spans
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.record import OrderHash
 
 NOTES = (m.Notes, *get_args(m.Note))
 
@@ -50,7 +48,7 @@ class RunKey(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """When a buffer of a run is made, and when it dies: see `core.plan.Slot`."""
+    """When a buffer of a run is made, and when it dies: see `core.model.plan.Slot`."""
 
     maker: int
     takes: int

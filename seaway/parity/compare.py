@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from core import spans
-from core.spans import Spans
+from core.model import Spans, spans
 
 from ..wording import plural
 from .collect import Decision, RunKey, RunSeen, Seen

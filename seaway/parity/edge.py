@@ -17,17 +17,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from backend import eventlogs, witness
-from core import effects as e
-from core import messages as m
-from core import spans
+from core.compile import BLANK_SLOT
 from core.controller import Controller
-from core.eventlog import Log, replayed
-from core.executor.pieces import hosts_of, to_client
-from core.lowering.cut import BLANK_SLOT
-from core.place import device_spans
-from core.plan import Gang, Layout, Move
-from core.policy import Policy
-from core.resharding import sends_by_host
+from core.model import Gang, Layout, Move, device_spans, sends_by_host, spans
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.record import Log, replayed
+from core.schedule.policy import Policy
+from core.transfer import hosts_of, to_client
 
 from .collect import Collector, Seen
 

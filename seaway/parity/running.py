@@ -21,10 +21,8 @@ from backend.calls import Described
 from backend.children import Child
 from backend.server import Server
 from core.controller import Config
-from core.errors import Impossible
-from core.policy import Policy
-from core.program import Computation
-from core.topology import Cluster
+from core.model import Cluster, Computation, Impossible
+from core.schedule.policy import Policy
 from sim import hardware
 from sim.errors import Stuck
 from sim.hardware import Setup

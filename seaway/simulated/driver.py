@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import simpy
 
-from core.program import Computation
+from core.model import Computation
 from sim.simulation import Simulation
 
 from ..computation import Signature

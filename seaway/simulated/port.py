@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from core.effects import Effect, Unblocked
-from core.persistent import Persistent
-from core.session import Blocked
+from core.client import Blocked, Persistent
+from core.protocol import Effect, Unblocked
 from sim.people import SimClient
 
 from ..arrays import Buffer

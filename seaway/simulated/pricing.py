@@ -8,10 +8,8 @@ from typing import Any
 
 import msgspec
 
-from core.errors import Impossible
-from core.place import Place
-from core.program import Computation, SliceSpec
-from core.resources import Bound, Resources
+from core.model import Computation, Impossible, Place, SliceSpec
+from core.slices import Bound, Resources
 from sim import hardware
 from sim.chips import Chip
 from sim.ici import kernel_time

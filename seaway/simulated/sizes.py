@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from core.plan import Gang, Plan
+from core.model import Gang, Plan
 from sim.simulation import Simulation, bounds_of
 
 from ..errors import nearest

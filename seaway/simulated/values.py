@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from core.messages import Blame
-from core.program import Arg
+from core.model import Arg
+from core.protocol import Blame
 
 from .. import avals
 from ..arguments import has_contents

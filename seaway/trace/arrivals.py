@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from core.tables import Lists
+from core.record import Lists
 
 from .times import Ints
 

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from core import spans
-from core import trace as core_trace
-from core.spans import Spans
+from core.model import Spans, spans
+from core.record import trace as core_trace
 
 from . import arrivals
 from .machines import Machines
@@ -169,7 +168,7 @@ class Facts:
 
     @cached_property
     def times(self) -> tuple[Ints, Ints, Ints]:
-        """(start, end, bits of core.trace worked out here) of every gang; -1, -1 if it never ran on a device we know.
+        """(start, end, bits of core's trace worked out here) of every gang; -1, -1 if it never ran on a device we know.
 
         A gang without an end is held to end with its run, or with the trace. One without a start (a controller
         does not see it) is held to start when it was there and the gangs before it were over.

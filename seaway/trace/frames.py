@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from core import spans
-from core import trace as core_trace
+from core.model import spans
+from core.record import trace as core_trace
 
 from .facts import NONE, Facts, category, texts
 from .times import Ints, micros

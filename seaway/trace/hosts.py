@@ -4,8 +4,8 @@ A controller only hears when gangs are over. Its hosts know better, by clocks of
 `bound` more or less; `joined` makes one trace of both. What hosts do not see either is when a device begins: they
 enqueue ahead, and devices take one gang after the other. So a gang is held to have started on a host when the one
 before it had left its devices, or when it was enqueued, if that was later; and this is flagged as worked out.
-Neighbours: `trace`, which has both; `seaway.connected`, which asks the hosts; `core.trace`, which takes over what is
-better known.
+Neighbours: `trace`, which has both; `seaway.connected`, which asks the hosts; `core.record.trace`, which
+takes over what is better known.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from core import trace as core_trace
-from core.trace import ENDED, FAILED, STARTED
+from core.record import ENDED, FAILED, STARTED
+from core.record import trace as core_trace
 
 from . import arrivals
 from .facts import NONE, Bools, Facts, category

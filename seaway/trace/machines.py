@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from core import spans
-from core.spans import Spans
-from core.trace import TracedPlace
+from core.model import Spans, spans
+from core.record import TracedPlace
 
 from .times import Ints
 
@@ -79,7 +78,7 @@ class Machines:
 
 
 def of_setup(setup: Any) -> Machines:
-    """`setup`: a sim.hardware.Setup, a core.topology.Cluster, or anything with such `islands`."""
+    """`setup`: a sim.hardware.Setup, a core.model.topology.Cluster, or anything with such `islands`."""
     cluster = getattr(setup, "cluster", setup)
     islands = getattr(cluster, "islands", None)
     if not islands:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from core.trace import STARTED
+from core.record import STARTED
 
 from . import curves, style, timeline, times
 from .busy import By

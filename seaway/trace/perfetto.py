@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from core import spans
-from core import trace as core_trace
+from core.model import spans
+from core.record import trace as core_trace
 
 from . import intervals
 from .busy import chosen

@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from core import trace as core_trace
-from core.trace import TracedPlace
+from core.record import TracedPlace
+from core.record import trace as core_trace
 
 from .hosts import HostRows
 from .machines import Island, Machines
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"
-# What may change: how a gang's arrivals are packed (core.tables.Lists) is part of version 1.
+# What may change: how a gang's arrivals are packed (core.record.tables.Lists) is part of version 1.
 
 
 class NotATrace(ValueError):

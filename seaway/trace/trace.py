@@ -6,7 +6,7 @@
     trace.perfetto("run.json", window=("10ms", "12ms"))
     trace.save("run"); Trace.load("run")
 
-It reads a core.trace.Trace, which may still grow, and nothing else; what a set-up knows of islands makes the names
+It reads a `Trace` of core's, which may still grow, and nothing else; what a set-up knows of islands makes the names
 better. Times are nanoseconds as integers, or text such as "1.5ms".
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core import trace as core_trace
+from core.record import trace as core_trace
 
 from . import machines, times
 from .busy import BYS, By

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from core.effects import Came, CameTogether, Send
-from core.messages import Compiled, CompileStep, Ordered, Reports
+from core.protocol import Came, CameTogether, Compiled, CompileStep, Ordered, Reports, Send
 
 LEAST = 10_000_000  # below it the mean is messages there and back, and nothing was compiled
 

@@ -1,9 +1,9 @@
 """How long computations took on their devices, from a record: without waits for peers, inputs, messages or an order.
 
 A controller hears when a gang has ended, and not when it began: which gangs show what they took, and how, is
-`core.spacing`. The mean counts, not the median: what a report was late, the next gang's sample lacks. Samples of more
-than `STALL` times the median are stalls, and left out. A computation that never stood behind another has its stated
-cost, but no more than the shortest time in which it was ever over.
+`core.record.durations`. The mean counts, not the median: what a report was late, the next gang's sample lacks. Samples
+of more than `STALL` times the median are stalls, and left out. A computation that never stood behind another has its
+stated cost, but no more than the shortest time in which it was ever over.
 
 A computation is known by its key and by how many devices it ran on.
 """
@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from core import spacing, spans
-from core.messages import Register, Submit
-from core.program import Computation, Node, Program
-from core.trace import FAILED, PLACEHOLDER
+from core.model import Computation, Node, Program, spans
+from core.protocol import Register, Submit
+from core.record import FAILED, PLACEHOLDER
+from core.record import durations as spacing
 from sim.kernels import Kernel
 
 from .workload import Workload

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 import msgspec
 import simpy
 
-from core import effects as e
-from core import messages as m
-from core.errors import Impossible
-from core.persistent import Persistent
-from core.session import Blocked
+from core.client import Blocked, Persistent
+from core.model import Impossible
+from core.protocol import effects as e
+from core.protocol import messages as m
 from core.transfer import CHUNK
 from sim.errors import Stuck
 from sim.simulation import MIB, Simulation, Times

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from core.controller import Config
-from core.errors import Impossible
-from core.placing import fits
-from core.policy import Policy
-from core.topology import Cluster, Island
+from core.model import Cluster, Impossible, Island
+from core.schedule.policy import Policy
+from core.slices import fits
 from sim import hardware
 from sim.hardware import Setup
 from sim.profiles import Profile

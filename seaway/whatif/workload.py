@@ -18,16 +18,25 @@ from typing import Any, NamedTuple
 import msgspec
 
 from backend import eventlogs
+from core.client import Limits
 from core.controller import Config
-from core.effects import Came, Disconnected
-from core.errors import Impossible
-from core.eventlog import Diverged, Log, LogError, replayed
-from core.messages import Bye, Calls, Cancel, Get, Open, Put, Register, Release, Submit, Unregister
-from core.policy import Policy
-from core.program import Program, SliceSpec
-from core.session import Limits
-from core.topology import Cluster
-from core.trace import Trace
+from core.model import Cluster, Impossible, Program, SliceSpec
+from core.protocol import (
+    Bye,
+    Calls,
+    Came,
+    Cancel,
+    Disconnected,
+    Get,
+    Open,
+    Put,
+    Register,
+    Release,
+    Submit,
+    Unregister,
+)
+from core.record import Diverged, Log, LogError, Trace, replayed
+from core.schedule.policy import Policy
 
 from .compiling import Compiling
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import simpy
 
-from core.errors import Impossible
+from core.model import Impossible
 
 from .fans import Jitter
 from .work import Model

@@ -13,8 +13,7 @@ from typing import Literal, cast
 import msgspec
 import simpy
 
-from core.errors import Impossible
-from core.place import line
+from core.model import Impossible, line
 
 from ..hardware import Setup
 from ..ici import kernel_time

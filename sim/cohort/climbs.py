@@ -1,7 +1,7 @@
 """Reports of single hosts on their way up, one at a time: each relay waits for all below it that take part.
 
 For reports whose times are not known together, on transfers mostly. (Those on gangs are: `island` works them out
-as vectors.) What a relay combines, core's `gather` combines.
+as vectors.) What a relay combines, core's `reduce` combines.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core import messages as m
-from core import spans
-from core.gather import Gather
-from core.spans import Spans
+from core.fanout import Gather
+from core.model import Spans, spans
+from core.protocol import messages as m
 
 from ..network import CONTROLLER
 from .parts import report_about

@@ -13,12 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from core import spans
-from core.place import Place, device_spans
-from core.plan import Gang, Plan
-from core.spans import Spans
-from core.topology import Island
-from core.trace import PLACEHOLDER
+from core.model import Gang, Island, Place, Plan, Spans, device_spans, spans
+from core.record import PLACEHOLDER
 
 from ..clock import LATE
 from ..noise import Ints

@@ -14,14 +14,11 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from core import effects as e
-from core import messages as m
-from core import spans
-from core.executor import Executor
-from core.gather import Gather
-from core.plan import Gang, Plan
-from core.spans import Spans
-from core.topology import Island
+from core.fanout import Gather
+from core.host.executor import Executor
+from core.model import Gang, Island, Plan, Spans, spans
+from core.protocol import effects as e
+from core.protocol import messages as m
 from core.transfer import Transfer
 
 from .. import noise

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core import effects as e
-from core import messages as m
-from core import spans
-from core.executor import Executor
-from core.peers import end_of, peer_of
-from core.spans import Spans
+from core.host.executor import Executor
+from core.model import Spans, spans
+from core.protocol import effects as e
+from core.protocol import end_of, peer_of
+from core.protocol import messages as m
 
 from ..noise import Ints
 from .routes import rows_of

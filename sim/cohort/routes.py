@@ -11,9 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from core import spans
-from core.spans import Spans
-from core.topology import Island
+from core.model import Island, Spans, spans
 
 from ..noise import Ints
 

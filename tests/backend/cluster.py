@@ -13,12 +13,12 @@ from backend.agent import Agent
 from backend.remote import Head, Remote
 from backend.server import Server
 from backend.timed import TimedDevices
-from core import effects as e
-from core.client import Client
-from core.persistent import Persistent
-from core.presets import small
-from core.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
-from core.session import Blocked, Submitted
+from core.client.client import Client
+from core.client.client_limits import Blocked, Submitted
+from core.client.persistent import Persistent
+from core.model.presets import small
+from core.model.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
+from core.protocol import effects as e
 
 S = 1_000_000_000
 PATIENCE = 20.0  # seconds; then what is waited for will never be

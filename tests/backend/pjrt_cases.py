@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from backend import cargo
-from core import effects as e
-from core.place import Grid, Place
-from core.program import Arg, Out
-from core.resharding import Shards
+from core.model.place import Grid, Place
+from core.model.program import Arg, Out
+from core.model.resharding import Shards
+from core.protocol import effects as e
 
 from .pjrt_rig import Rig, Work, blob, value
 from .pjrt_stage import ARRAY, COLUMNS, MESH, ROWS, WHOLE, add_sum, adding, layout, rig, shared

@@ -17,10 +17,10 @@ from backend.checkpoint.chunks import chunk_of
 from backend.checkpoint.documents import Document, Entry, Request
 from backend.pjrt import checkpoints
 from backend.pjrt.checkpoints import Checkpoints
-from core import effects as e
-from core.messages import Blame
-from core.plan import Plan
-from core.program import Arg, Out
+from core.model.plan import Plan
+from core.model.program import Arg, Out
+from core.protocol import effects as e
+from core.protocol.messages import Blame
 
 from .pjrt_rig import Rig, Work, value
 from .pjrt_stage import ARRAY, COLUMNS, DEVICES, HERE, MESH, ROWS, WHOLE, adding, layout

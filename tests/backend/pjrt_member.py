@@ -14,11 +14,11 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType
 
 from backend.devices import World
-from core import effects as e
-from core.place import line
-from core.plan import Layout, Plan
-from core.program import Arg, Out
-from core.resharding import Shards
+from core.model.place import line
+from core.model.plan import Layout, Plan
+from core.model.program import Arg, Out
+from core.model.resharding import Shards
+from core.protocol import effects as e
 
 from .pjrt_rig import P, Rig, Work, value
 

@@ -17,12 +17,12 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from backend import cargo
 from backend.devices import World
 from backend.pjrt import PjrtDevices
-from core import effects as e
-from core.lowering import lower
-from core.place import Place, line
-from core.plan import Code, Gang, Layout, Plan
-from core.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
-from core.resharding import Hosts, Shards
+from core.compile import lower
+from core.model.place import Place, line
+from core.model.plan import Code, Gang, Layout, Plan
+from core.model.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
+from core.model.resharding import Hosts, Shards
+from core.protocol import effects as e
 from tests.core.test_resharding import Alike
 
 P: Any = PartitionSpec

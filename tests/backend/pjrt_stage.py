@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.place import Place, line
-from core.plan import Layout
-from core.program import Arg
+from core.model.place import Place, line
+from core.model.plan import Layout
+from core.model.program import Arg
 
 from .pjrt_rig import Rig, Work, value
 

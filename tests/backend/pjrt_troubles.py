@@ -14,11 +14,11 @@ import pytest
 
 from backend.devices import World
 from backend.pjrt import blames, completions
-from core import effects as e
-from core.messages import Blame
-from core.place import line
-from core.plan import Gang, Layout
-from core.program import Arg, Out, Sharding
+from core.model.place import line
+from core.model.plan import Gang, Layout
+from core.model.program import Arg, Out, Sharding
+from core.protocol import effects as e
+from core.protocol.messages import Blame
 
 from .pjrt_rig import Rig, Work, sharding, value
 from .pjrt_stage import ARRAY, DEVICES, HERE, MESH, ROWS, add_sum, adding, layout, rig, shared

@@ -17,7 +17,7 @@ from typing import IO, Any
 from backend.access import Access
 from backend.calls import Report, Status, ask
 from backend.children import environment
-from core.presets import small
+from core.model.presets import small
 
 from .cluster import User
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from backend import cargo
 from backend.cargo import ArraySink, ArraySource, Misfit, Overflow, Sink, Source
-from core import effects as e
-from core.dataplane import Chunk
-from core.executor.pieces import from_client, hosts_of, to_client
-from core.place import line
-from core.plan import Layout
-from core.program import ITEM_BYTES, Sharding
-from core.resharding import receives_by_host, sends_by_host, virtual_index
+from core.model.place import line
+from core.model.plan import Layout
+from core.model.program import ITEM_BYTES, Sharding
+from core.model.resharding import receives_by_host, sends_by_host, virtual_index
+from core.protocol import effects as e
+from core.protocol.dataplane import Chunk
+from core.transfer.pieces import from_client, hosts_of, to_client
 from tests.core.test_resharding import Alike, box, pairs
 
 CLIENT = 7

@@ -20,7 +20,7 @@ from backend.calls import SERVICE, Tick, Tock, Wrong
 from backend.clocks import Clocks, HostClock, shifted
 from backend.node import new_server
 from backend.status import status_of
-from core.clocks import drift
+from core.record.clocks import drift
 from seaway.cli.status import table
 
 from .cluster import cluster, until

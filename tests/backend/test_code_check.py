@@ -30,9 +30,9 @@ from backend.pjrt import targets
 from backend.pjrt.blobs import Unusable
 from backend.pjrt.gate import Gate
 from backend.trust import Rules
-from core.place import line
-from core.plan import Gang, Plan
-from core.program import Arg, Out
+from core.model.place import line
+from core.model.plan import Gang, Plan
+from core.model.program import Arg, Out
 
 from .pjrt_rig import P, Work, blob, value
 from .real import await_end

@@ -14,7 +14,7 @@ from backend.pjrt import verdicts
 from backend.pjrt.gate import Gate
 from backend.pjrt.verdicts import Verdict, Verdicts
 from backend.trust import Rules, rules_of, words_of
-from core.plan import Gang
+from core.model.plan import Gang
 from seaway.cli import cluster
 
 from .test_code_check import PATIENCE, WITHHELD, calling, check, good, plan_of, refusal

@@ -13,9 +13,9 @@ from backend import parcels, versions
 from backend.access import Access
 from backend.calls import Enrol, Find, Keep, Status, Wrong, ask
 from backend.node import STREAM
-from core import effects as e
-from core.program import Sharding, SliceSpec, Value
-from core.session import Submitted
+from core.client.client_limits import Submitted
+from core.model.program import Sharding, SliceSpec, Value
+from core.protocol import effects as e
 
 from .cluster import chain, cluster, until
 

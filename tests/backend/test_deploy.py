@@ -15,9 +15,9 @@ from backend.access import Refused
 from backend.calls import Enrol, Wrong
 from backend.enrolment import Enrolment
 from backend.tpu import Seat, seat
-from core.errors import Impossible
-from core.presets import small
-from core.topology import GIB, Cluster
+from core.model.errors import Impossible
+from core.model.presets import small
+from core.model.topology import GIB, Cluster
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from backend.durations import durations
-from core.trace import FAILED, Trace
+from core.record.trace import FAILED, Trace
 
 
 class Gang(NamedTuple):

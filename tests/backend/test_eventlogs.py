@@ -18,10 +18,10 @@ import pytest
 
 from backend import eventlogs
 from core.controller import Config
-from core.errors import Impossible
-from core.eventlog import Diverged, LogError, replay, replayed
-from core.policy import Fifo, Policy, Ready, RoundRobin, Stride, Ticket
-from core.presets import small
+from core.model.errors import Impossible
+from core.model.presets import small
+from core.record.eventlog import Diverged, LogError, replay, replayed
+from core.schedule.policy import Fifo, Policy, Ready, RoundRobin, Stride, Ticket
 from seaway.cli import main, replaying
 
 from .cluster import chain, cluster, until
@@ -73,7 +73,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_controller_does_again_what_it_did_to_the_byte(log: Path) -> None:
     found = eventlogs.read(log)
-    assert found.about.policy == "core.policy.stride:Stride"
+    assert found.about.policy == "core.schedule.policy.stride:Stride"
     kinds = {type(entry.event).__name__ for entry in found.entries}
     assert kinds >= {"Connected", "Came", "WorldUp"}
     controller = eventlogs.machine_of(found.about)
@@ -99,7 +99,7 @@ def test_commands_show_it_and_run_it_again(
 ) -> None:
     assert main(["log", str(log), "--kind", "Came", "--last", "60"]) == 0
     said = capsys.readouterr().out
-    assert "policy core.policy.stride:Stride; 1 island, 2 hosts, 4 devices" in said
+    assert "policy core.schedule.policy.stride:Stride; 1 island, 2 hosts, 4 devices" in said
     assert "Open(name='ann'" in said
     assert "Wakeup" not in said
     assert main(["replay", str(log), "--save", str(tmp_path / "trace")]) == 0

@@ -21,9 +21,9 @@ import pytest
 import seaway as sw
 from backend.agent import Agent
 from backend.timed import TimedDevices
-from core import effects as e
-from core.messages import Blame
-from core.session import Submitted
+from core.client.client_limits import Submitted
+from core.protocol import effects as e
+from core.protocol.messages import Blame
 
 from .cluster import COST, Cluster, User, chain, cluster
 from .real import Program, Real, await_end, children_of, real

@@ -16,8 +16,8 @@ from backend.access import Refused
 from backend.blobs import Blobs, hash_of
 from backend.controlling import mebibytes, options
 from backend.keeping import CodeFolder, Held
-from core.errors import Impossible
-from core.program import Program
+from core.model.errors import Impossible
+from core.model.program import Program
 
 from . import real
 from .cluster import chain, cluster

@@ -10,8 +10,8 @@ from typing import Any
 
 from backend.agent import Ends
 from backend.near import Lane
-from core import effects as e
-from core.peers import CONTROLLER
+from core.protocol import effects as e
+from core.protocol.peers import CONTROLLER
 
 from .cluster import cluster, until
 

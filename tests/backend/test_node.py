@@ -13,7 +13,7 @@ import pytest
 from backend.node import GOODBYE, STREAM, Node
 from backend.outbox import Outbox
 from backend.parcels import Address
-from core.peers import CONTROLLER
+from core.protocol.peers import CONTROLLER
 
 from .cluster import cluster, until
 

@@ -19,8 +19,8 @@ from backend import health, metrics, recording
 from backend.access import Access, Refused
 from backend.calls import PAIRS, SERVICE, Cancel, Cancelled, Recorded, RecordedPage, Wrong, ask
 from backend.controlling import bounds_of
-from core.errors import Impossible
-from core.trace import Trace
+from core.model.errors import Impossible
+from core.record.trace import Trace
 
 from .cluster import cluster, until
 from .real import Real, real

@@ -10,8 +10,8 @@ import pytest
 
 from backend.eventlogs import source_of
 from backend.policies import policy_from
-from core.errors import Impossible
-from core.policy import Fifo, Policy, Priority, RoundRobin, Stride
+from core.model.errors import Impossible
+from core.schedule.policy import Fifo, Policy, Priority, RoundRobin, Stride
 
 MINE = """
 from core.policy import Policy, Priority
@@ -77,8 +77,8 @@ def test_ones_own_is_found_in_a_module_of_this_folder_and_in_a_file(
 
 
 def test_a_module_elsewhere_is_found_as_before(here: Path) -> None:
-    assert type(policy_from("core.policy:Stride")()) is Stride
-    assert type(policy_from("core.policy.stride:Stride")()) is Stride
+    assert type(policy_from("core.schedule.policy:Stride")()) is Stride
+    assert type(policy_from("core.schedule.policy.stride:Stride")()) is Stride
 
 
 def test_files_of_one_name_keep_apart(here: Path) -> None:

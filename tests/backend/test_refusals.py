@@ -23,8 +23,8 @@ from backend.access import HEADER, Access
 from backend.calls import SERVICE, Cancel, Enrol, Find, Permit, Report, Status, Wrong, ask
 from backend.node import STREAM
 from backend.refusals import ELSEWHERE, EVERY, KINDS, SOURCES, Refusals, host_of, plain
-from core import effects as e
-from core import messages as m
+from core.protocol import effects as e
+from core.protocol import messages as m
 from seaway.cli.status import table
 
 from .cluster import Cluster, cluster, until

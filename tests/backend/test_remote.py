@@ -15,9 +15,9 @@ from backend import parcels
 from backend.blobs import hash_of
 from backend.calls import Wrong
 from backend.remote import Remote
-from core import effects as e
-from core.client import Client
-from core.program import Sharding, SliceSpec, Value
+from core.client.client import Client
+from core.model.program import Sharding, SliceSpec, Value
+from core.protocol import effects as e
 
 from .cluster import Cluster, User, chain, cluster, until
 

@@ -20,7 +20,7 @@ from backend import calls, parcels, recording, stamps
 from backend.access import Access
 from backend.calls import OF_HOSTS, SERVICE, Permit, Wrong, ask
 from backend.stamps import ROOM, RUNS, Stamps, stretches, taken
-from core.clocks import Clock, Exchange
+from core.record.clocks import Clock, Exchange
 
 from .cluster import User, cluster, until
 from .real import Real

@@ -18,8 +18,8 @@ from backend.access import Access
 from backend.calls import SERVICE, About, Described, Enrol, Enrolled, Report, Status, Wrong, ask
 from backend.node import STREAM
 from backend.versions import HEADER, OTHER, mine
-from core.eventcodec import fingerprint
-from core.presets import small
+from core.model.presets import small
+from core.record.eventcodec import fingerprint
 
 from .cluster import cluster, until
 from .real import Program, Real, real

@@ -18,7 +18,7 @@ from typing import Any
 import seaway as sw
 from backend.pjrt.code import lower
 from backend.pjrt.world import Membership
-from core.plan import Gang, Plan
+from core.model.plan import Gang, Plan
 from seaway.connected.pricing import Pricing
 from seaway.costs.topologies import example, find
 

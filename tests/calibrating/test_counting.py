@@ -10,8 +10,8 @@ import numpy as np
 import seaway as sw
 from backend.threads import cpu_of, threads_of
 from backend.traffic import Traffic
-from core.messages import Beat, Done, Ended, ForgetStep, FreeStep, Notes, Ordered, Reports
-from core.spans import one
+from core.model.spans import one
+from core.protocol.messages import Beat, Done, Ended, ForgetStep, FreeStep, Notes, Ordered, Reports
 from seaway.calibrating.watching import Watch
 
 HOSTS, CALLS = 2, 7

@@ -13,20 +13,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from core.place import Place, line
-from core.plan import Layout
-from core.program import (
-    Arg,
-    Computation,
-    Exchange,
-    Node,
-    Out,
-    Program,
-    Ref,
-    Sharding,
-    SliceSpec,
-    Value,
-)
+from core.model.place import Place, line
+from core.model.plan import Layout
+from core.model.program import Arg, Computation, Exchange, Node, Out, Program, Ref, Sharding, SliceSpec, Value
 
 
 class Handle(msgspec.Struct, frozen=True):

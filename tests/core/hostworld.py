@@ -14,8 +14,13 @@ from typing import Any
 
 import msgspec
 
-from core import spans
-from core.effects import (
+from core.host.executor import Executor, code_cause
+from core.model import spans
+from core.model.place import Place, line
+from core.model.plan import Code, Gang, Layout, Move, Plan, Slot
+from core.model.program import Sharding
+from core.model.spans import Spans
+from core.protocol.effects import (
     CodeReady,
     CompileCode,
     Copied,
@@ -36,8 +41,7 @@ from core.effects import (
     SpillBuffer,
     Up,
 )
-from core.executor import Executor, code_cause
-from core.messages import (
+from core.protocol.messages import (
     AskStep,
     Blame,
     CompileStep,
@@ -56,10 +60,6 @@ from core.messages import (
     SpillStep,
     Step,
 )
-from core.place import Place, line
-from core.plan import Code, Gang, Layout, Move, Plan, Slot
-from core.program import Sharding
-from core.spans import Spans
 
 PER_HOST = 2
 HOSTS = spans.normal([(0, 2)])  # of island 0; hosts 2 and 3 are island 1

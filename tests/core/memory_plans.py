@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from core.place import Place, line
-from core.plan import Code, Gang, Layout, Move, Plan, Slot
-from core.program import Sharding
+from core.model.place import Place, line
+from core.model.plan import Code, Gang, Layout, Move, Plan, Slot
+from core.model.program import Sharding
 
 DEVICES = 6
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from core.atoms import Atoms
-from core.buffers import Buffer, Buffers
-from core.footprint import Footprints, donates, effective
-from core.ledger import Ledger, NeverFits, Short
-from core.messages import Blame
-from core.place import Place
-from core.plan import Gang, Move, Plan
-from core.spill import HostMemory, Spill
+from core.memory.buffers import Buffer, Buffers
+from core.memory.footprint import Footprints, donates, effective
+from core.memory.ledger import Ledger, NeverFits, Short
+from core.memory.spill import HostMemory, Spill
+from core.model.atoms import Atoms
+from core.model.place import Place
+from core.model.plan import Gang, Move, Plan
+from core.protocol.messages import Blame
 
 from .memory_machine import Arrival, Key, Launch, Machine
 from .memory_plans import DEVICES

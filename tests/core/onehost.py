@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.effects import (
-    Effect,
-    Launch,
-    Received,
-    Reform,
-    Reformed,
-    Up,
-)
-from core.executor import Executor
-from core.messages import (
+from core.host.executor import Executor
+from core.model.place import line
+from core.model.plan import Gang, Layout, Move, Plan
+from core.protocol.effects import Effect, Launch, Received, Reform, Reformed, Up
+from core.protocol.messages import (
     Blame,
     Done,
     GangStep,
@@ -28,8 +23,6 @@ from core.messages import (
     SendStep,
     Step,
 )
-from core.place import line
-from core.plan import Gang, Layout, Move, Plan
 
 from .hostworld import HOSTS, Cluster, gang, layout, plan
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from core import spans
-from core.atoms import Atoms
-from core.lanes import Window
-from core.policy import Policy
-from core.scheduler import Scheduler, Ticket
+from core.model import spans
+from core.model.atoms import Atoms
+from core.schedule.contention import Window
+from core.schedule.policy import Policy
+from core.schedule.scheduler import Scheduler, Ticket
 
 Early = Literal["always", "idle", "never"]
 

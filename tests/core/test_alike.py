@@ -13,8 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import spans
-from core.effects import (
+from core.host.executor import Executor, at
+from core.model import spans
+from core.model.errors import Illegal
+from core.model.place import Grid, Place, line
+from core.model.plan import Gang, Move
+from core.model.spans import Spans
+from core.protocol.effects import (
     CodeReady,
     CompileCode,
     Copied,
@@ -37,9 +42,7 @@ from core.effects import (
     SpillBuffer,
     Up,
 )
-from core.errors import Illegal
-from core.executor import Executor, at
-from core.messages import (
+from core.protocol.messages import (
     Blame,
     CompileStep,
     Done,
@@ -54,9 +57,6 @@ from core.messages import (
     SendStep,
     SpillStep,
 )
-from core.place import Grid, Place, line
-from core.plan import Gang, Move
-from core.spans import Spans
 
 from .hostworld import SAME, Cluster, Stream, gang, layout, plan
 

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from core.controller.watch import Bounds
-from core.effects import Effect, FormWorld, Send, Wakeup, WorldUp
-from core.messages import Blame, Notes, Open, PoisonStep, Put, Ready, RecvStep, Refused, Register, Submit
-from core.program import Sharding, SliceSpec, Value
+from core.model.program import Sharding, SliceSpec, Value
+from core.protocol.effects import Effect, FormWorld, Send, Wakeup, WorldUp
+from core.protocol.messages import (
+    Blame,
+    Notes,
+    Open,
+    PoisonStep,
+    Put,
+    Ready,
+    RecvStep,
+    Refused,
+    Register,
+    Submit,
+)
 
 from .build import Build
 from .test_controller import CLIENT, HOST, Rig

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.atoms import Atoms
-from core.buffers import TABLE, Buffer, Buffers
-from core.errors import Illegal
-from core.ledger import Ledger, Short
-from core.messages import Blame
-from core.place import line
-from core.spill import HostMemory, Spill
+from core.memory.buffers import TABLE, Buffer, Buffers
+from core.memory.ledger import Ledger, Short
+from core.memory.spill import HostMemory, Spill
+from core.model.atoms import Atoms
+from core.model.errors import Illegal
+from core.model.place import line
+from core.protocol.messages import Blame
 from tests.core.memory_world import hosts_of
 
 ANN, BOB = 1, 2

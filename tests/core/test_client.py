@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from core.client import Client
-from core.dataplane import Grant
-from core.effects import (
+from core.client.client import Client
+from core.client.client_limits import Blocked, Limits, Submitted
+from core.model.errors import Illegal
+from core.model.place import line
+from core.model.plan import Layout
+from core.model.program import Arg, Program, Sharding, SliceSpec, Value
+from core.protocol.dataplane import Grant
+from core.protocol.effects import (
     BuffersReady,
     Called,
     CallRefused,
@@ -26,8 +31,7 @@ from core.effects import (
     Unblocked,
     Wakeup,
 )
-from core.errors import Illegal
-from core.messages import (
+from core.protocol.messages import (
     Blame,
     Bye,
     Call,
@@ -52,11 +56,7 @@ from core.messages import (
     Unregister,
     Waiting,
 )
-from core.peers import CONTROLLER
-from core.place import line
-from core.plan import Layout
-from core.program import Arg, Program, Sharding, SliceSpec, Value
-from core.session import Blocked, Limits, Submitted
+from core.protocol.peers import CONTROLLER
 
 SLICE = SliceSpec("s", 1)
 X = Value((4,), "float32")

@@ -8,31 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.effects import (
-    Called,
-    Close,
-    Connected,
-    Disconnected,
-    Effect,
-    RunEnded,
-    Send,
-    Wakeup,
-)
-from core.messages import (
-    Calls,
-    Ended,
-    Get,
-    Open,
-    Put,
-    Register,
-    Release,
-    Sending,
-    Submit,
-    Taking,
-)
-from core.peers import CONTROLLER
-from core.pipe import MOST
-from core.session import Blocked, Submitted
+from core.client.call_batching import MOST
+from core.client.client_limits import Blocked, Submitted
+from core.protocol.effects import Called, Close, Connected, Disconnected, Effect, RunEnded, Send, Wakeup
+from core.protocol.messages import Calls, Ended, Get, Open, Put, Register, Release, Sending, Submit, Taking
+from core.protocol.peers import CONTROLLER
 
 from .test_client import SLICE, WHERE, Session, X, program
 

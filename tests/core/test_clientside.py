@@ -1,9 +1,11 @@
 """A client's share of the data plane, where it meets its session."""
 
-from core.client import Client
-from core.clientside import ClientSide
-from core.dataplane import Spoilt
-from core.effects import (
+from core.client.client import Client
+from core.client.clientside import ClientSide
+from core.model.place import line
+from core.model.program import SliceSpec, Value
+from core.protocol.dataplane import Spoilt
+from core.protocol.effects import (
     Called,
     Came,
     Close,
@@ -16,10 +18,8 @@ from core.effects import (
     Send,
     Sent,
 )
-from core.messages import Blame, Opened, Ready, Sending, Taking
-from core.peers import CONTROLLER
-from core.place import line
-from core.program import SliceSpec, Value
+from core.protocol.messages import Blame, Opened, Ready, Sending, Taking
+from core.protocol.peers import CONTROLLER
 
 from .hostworld import SAME, Cluster, layout
 

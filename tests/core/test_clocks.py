@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.clocks import KEPT, MILLION, RATE, Clock, Estimate, Exchange, Reading, drift, reading
+from core.record.clocks import KEPT, MILLION, RATE, Clock, Estimate, Exchange, Reading, drift, reading
 
 S = 1_000_000_000
 MS = 1_000_000

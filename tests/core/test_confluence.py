@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.effects import (
+from core.protocol.effects import (
     CompileCode,
     CountRows,
     DropTransfer,
@@ -28,7 +28,7 @@ from core.effects import (
     SpillBuffer,
     Up,
 )
-from core.messages import Done, GangStep, Trouble
+from core.protocol.messages import Done, GangStep, Trouble
 
 from .hostworld import Life, Stream, ours
 

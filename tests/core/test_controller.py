@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from core import spans
 from core.controller import Controller
-from core.effects import Came, Effect, FormWorld, Send, WorldUp
-from core.messages import (
+from core.model import spans
+from core.model.presets import small
+from core.protocol.effects import Came, Effect, FormWorld, Send, WorldUp
+from core.protocol.messages import (
     Blame,
     Calls,
     Cancel,
@@ -33,7 +34,6 @@ from core.messages import (
     Step,
     Submit,
 )
-from core.presets import small
 
 from .build import Build
 

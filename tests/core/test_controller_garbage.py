@@ -8,12 +8,13 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core import effects as e
-from core import messages as m
-from core import spans, wire
 from core.controller import Config, Controller
-from core.program import SliceSpec, Value
-from core.topology import Cluster, Island
+from core.link import codec as wire
+from core.model import spans
+from core.model.program import SliceSpec, Value
+from core.model.topology import Cluster, Island
+from core.protocol import effects as e
+from core.protocol import messages as m
 
 from . import structs
 from .build import chain, hop, moe

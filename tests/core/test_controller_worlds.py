@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from core.controller.records import Flight
-from core.effects import (
+from core.model.spans import items, one
+from core.protocol.effects import (
     Came,
     Close,
     Disconnected,
@@ -17,8 +18,7 @@ from core.effects import (
     WorldFailed,
     WorldUp,
 )
-from core.messages import Blame, Dismiss, Done, GangStep, Join, Open, Register, Submit
-from core.spans import items, one
+from core.protocol.messages import Blame, Dismiss, Done, GangStep, Join, Open, Register, Submit
 
 from .build import Build
 from .test_controller import CLIENT, HOST, Rig

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.effects import Came, Close, Connected, Disconnected, Effect, Malformed, Send, Wakeup
-from core.endpoint import (
+from core.link.endpoint import (
     ConnectionDown,
     ConnectionUp,
     Dial,
@@ -22,8 +21,9 @@ from core.endpoint import (
     Reach,
     Write,
 )
-from core.link import Frame
-from core.messages import Cancel
+from core.link.link import Frame
+from core.protocol.effects import Came, Close, Connected, Disconnected, Effect, Malformed, Send, Wakeup
+from core.protocol.messages import Cancel
 
 LEASE = 10**9
 SILENCE = "nothing heard for 1 s"

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import effects, wire
-from core.effects import Came, Connected, Disconnected, Effect, Finished, Send, Tell, Wakeup
-from core.errors import Illegal
-from core.eventcodec import EventCodec, Unknown
-from core.eventlog import MAGIC, About, Diverged, Log, LogError, Recorder, Replayable, decode, replay
-from core.messages import Blame, Ended, Submit
+from core.link import codec as wire
+from core.model.errors import Illegal
+from core.protocol import effects
+from core.protocol.effects import Came, Connected, Disconnected, Effect, Finished, Send, Tell, Wakeup
+from core.protocol.messages import Blame, Ended, Submit
+from core.record.eventcodec import EventCodec, Unknown
+from core.record.eventlog import MAGIC, About, Diverged, Log, LogError, Recorder, Replayable, decode, replay
 
 from . import structs
 
@@ -294,7 +295,7 @@ def test_a_record_that_was_taken_out_is_missed() -> None:
 
 
 def test_another_format_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.eventlog.FORMAT", 2)
+    monkeypatch.setattr("core.record.eventlog.FORMAT", 2)
     data = recorded().log()
     monkeypatch.undo()
     with pytest.raises(LogError, match="a log of format 2; this reads format 1"):

@@ -5,7 +5,11 @@ Host 0 has devices 0 and 1, host 1 devices 2 and 3; together they are island 0. 
 
 from __future__ import annotations
 
-from core.effects import (
+from core.host.executor import Executor, code_cause
+from core.model.place import line
+from core.model.plan import Gang, Layout, Move
+from core.model.program import Sharding
+from core.protocol.effects import (
     Abandon,
     CodeReady,
     CompileCode,
@@ -30,8 +34,7 @@ from core.effects import (
     SpillBuffer,
     Up,
 )
-from core.executor import Executor, code_cause
-from core.messages import (
+from core.protocol.messages import (
     Arrived,
     AskStep,
     Blame,
@@ -52,9 +55,6 @@ from core.messages import (
     SpillStep,
     Trouble,
 )
-from core.place import line
-from core.plan import Gang, Layout, Move
-from core.program import Sharding
 
 from .hostworld import HOSTS, Cluster, gang, layout, plan
 from .onehost import (

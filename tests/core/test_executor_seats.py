@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from core.effects import (
+from core.host.executor import Executor
+from core.model.errors import Illegal
+from core.model.plan import Gang, Move
+from core.protocol.effects import (
     Abandon,
     CodeReady,
     Copied,
@@ -23,9 +26,7 @@ from core.effects import (
     Sent,
     Up,
 )
-from core.errors import Illegal
-from core.executor import Executor
-from core.messages import (
+from core.protocol.messages import (
     AskStep,
     Compiled,
     CompileStep,
@@ -46,7 +47,6 @@ from core.messages import (
     Step,
     Trouble,
 )
-from core.plan import Gang, Move
 
 from .hostworld import HOSTS, Cluster, gang, layout, plan
 from .onehost import BAD, FAR, ME, NEAR, Host, X, chain, done, enter, inbound, outbound, recv, seat, send

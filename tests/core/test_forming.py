@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from core.controller import Bounds, Config, Controller
-from core.effects import Came, FormWorld, Wakeup
-from core.messages import Join
-from core.presets import small
+from core.model.presets import small
+from core.protocol.effects import Came, FormWorld, Wakeup
+from core.protocol.messages import Join
 
 SECOND = 1_000_000_000
 GRACE = 5 * SECOND

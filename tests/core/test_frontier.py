@@ -5,10 +5,11 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core import frontier, spans
-from core.frontier import Frontier
-from core.spans import Spans
-from core.tree import Tree, tree
+from core.fanout import frontier
+from core.fanout.frontier import Frontier
+from core.fanout.tree import Tree, tree
+from core.model import spans
+from core.model.spans import Spans
 
 MEMBERS: Spans = ((0, 7), (9, 12))
 

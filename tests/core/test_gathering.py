@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.gathering import FREE, GATHER, GATHER_MOST, SMALL, Gathering
+from core.link.batching import FREE, GATHER, GATHER_MOST, SMALL, Gathering
 
 
 def test_a_few_words_go_at_once() -> None:

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from core.dataplane import Chunk, Grant, Landed, Offer
-from core.effects import (
+from core.host.machine import Host
+from core.model.errors import Illegal
+from core.model.plan import Plan
+from core.protocol.dataplane import Chunk, Grant, Landed, Offer
+from core.protocol.effects import (
     Came,
     Close,
     CodeReady,
@@ -34,9 +37,7 @@ from core.effects import (
     Tell,
     Wakeup,
 )
-from core.errors import Illegal
-from core.host import Host
-from core.messages import (
+from core.protocol.messages import (
     Beat,
     Blame,
     Cancel,
@@ -55,8 +56,7 @@ from core.messages import (
     Step,
     Trouble,
 )
-from core.peers import CONTROLLER, client, end_of, is_client, peer_of
-from core.plan import Plan
+from core.protocol.peers import CONTROLLER, client, end_of, is_client, peer_of
 
 from .hostworld import HOSTS, Cluster
 from .onehost import X, chain, enter, inbound, outbound, recv, send

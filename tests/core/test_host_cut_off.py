@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from core.effects import Connected, Disconnected, Finished, LeaveRequested, Reformed, Send
-from core.messages import Join, Leave, Seated
-from core.peers import CONTROLLER
-from core.spans import Spans
+from core.model.spans import Spans
+from core.protocol.effects import Connected, Disconnected, Finished, LeaveRequested, Reformed, Send
+from core.protocol.messages import Join, Leave, Seated
+from core.protocol.peers import CONTROLLER
 
 from .onehost import chain, enter
 from .test_host import Rig, header, kinds

@@ -50,8 +50,8 @@ from core.invariants import (
     Violation,
     everything,
 )
-from core.messages import Blame
-from core.spans import Spans
+from core.model.spans import Spans
+from core.protocol.messages import Blame
 
 Feed = Sequence[Observation]
 

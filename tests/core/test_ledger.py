@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.atoms import Atoms
-from core.errors import Illegal
-from core.footprint import Footprint, Footprints, donates, effective
-from core.ledger import Ledger, NeverFits, Short, size_text
-from core.place import line
-from core.plan import Gang, Move, Plan
+from core.memory.footprint import Footprint, Footprints, donates, effective
+from core.memory.ledger import Ledger, NeverFits, Short, size_text
+from core.model.atoms import Atoms
+from core.model.errors import Illegal
+from core.model.place import line
+from core.model.plan import Gang, Move, Plan
 from tests.core.memory_plans import DEVICES, Draft, draw_place, draw_plan
 from tests.core.memory_world import World
 

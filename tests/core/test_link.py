@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import Illegal
-from core.link import ACK_EVERY, MOVES, Command, Deliver, Frame, Gone, Link, Transmit
-from core.messages import Release
+from core.link.link import ACK_EVERY, MOVES, Command, Deliver, Frame, Gone, Link, Transmit
+from core.model.errors import Illegal
+from core.protocol.messages import Release
 
 LEASE = 1_000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from core.effects import Came, Connected, Disconnected, Send
-from core.endpoint import ANEW
-from core.messages import Blame, Ended, Notes, Open, Opened, Ready, Register, Submit
-from core.retries import infrastructure
+from core.client.retries import infrastructure
+from core.link.endpoint import ANEW
+from core.protocol.effects import Came, Connected, Disconnected, Send
+from core.protocol.messages import Blame, Ended, Notes, Open, Opened, Ready, Register, Submit
 from tests.golden.failing import _steps
 from tests.golden.running import _good, _world, _zeros
 from tests.world.timing import S

@@ -7,13 +7,13 @@ from functools import partial
 import msgspec
 import pytest
 
-from core.errors import Illegal, ProgramError
-from core.lowering import Lowerings, cut, lower
-from core.packing import pack_plan
-from core.place import Place, line
-from core.plan import Gang, Layout, Move, Plan
-from core.program import Program, Sharding
-from core.validate import validate
+from core.compile import Lowerings, cut, lower
+from core.link.packing import pack_plan
+from core.model.errors import Illegal, ProgramError
+from core.model.place import Place, line
+from core.model.plan import Gang, Layout, Move, Plan
+from core.model.program import Program, Sharding
+from core.model.validate import validate
 
 from .build import Build, Handle, at_home, chain, hop, moe, pipeline, places, replicated
 

@@ -6,12 +6,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.lowering import cut, lower
-from core.place import Grid, Place, device_spans, line
-from core.plan import Gang, Layout, Move, Plan
-from core.program import Arg, Node, Out, Program, Ref, Sharding
-from core.resharding import canonical, shard_bytes
-from core.validate import validate
+from core.compile import cut, lower
+from core.model.place import Grid, Place, device_spans, line
+from core.model.plan import Gang, Layout, Move, Plan
+from core.model.program import Arg, Node, Out, Program, Ref, Sharding
+from core.model.resharding import canonical, shard_bytes
+from core.model.validate import validate
 
 from .build import Build
 

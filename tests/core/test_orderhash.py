@@ -3,7 +3,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from core.orderhash import OrderHash, token
+from core.record.orderhash import OrderHash, token
 
 Gang = tuple[int, str, str, int, str]  # island, client, program, run, step
 

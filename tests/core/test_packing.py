@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from core.lowering import cut, lower
-from core.messages import Ordered
-from core.packing import GangRow, PackedOrdered, PackedPlan, pack, pack_plan, unpack, unpack_plan
-from core.plan import Gang, Layout, Plan, Slot
-from core.program import Program
+from core.compile import cut, lower
+from core.link.packing import GangRow, PackedOrdered, PackedPlan, pack, pack_plan, unpack, unpack_plan
+from core.model.plan import Gang, Layout, Plan, Slot
+from core.model.program import Program
+from core.protocol.messages import Ordered
 
 from .build import at_home, chain, fan_out, hop, moe, pipeline, places
 

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from core.clientside import ClientSide
-from core.effects import (
+from core.client.client_limits import Blocked, Limits, Submitted
+from core.client.clientside import ClientSide
+from core.client.persistent import Persistent
+from core.client.retries import FIRST, INFRASTRUCTURE, MOST, pause
+from core.model.errors import Illegal
+from core.model.place import line
+from core.model.plan import Layout
+from core.model.program import Arg, Program, Sharding, SliceSpec, Value
+from core.protocol.effects import (
     BuffersReady,
     Called,
     CallRefused,
@@ -28,8 +35,7 @@ from core.effects import (
     Unneeded,
     Wakeup,
 )
-from core.errors import Illegal
-from core.messages import (
+from core.protocol.messages import (
     Blame,
     Calls,
     Cancel,
@@ -48,13 +54,7 @@ from core.messages import (
     Taking,
     Unregister,
 )
-from core.peers import CONTROLLER
-from core.persistent import Persistent
-from core.place import line
-from core.plan import Layout
-from core.program import Arg, Program, Sharding, SliceSpec, Value
-from core.retries import FIRST, INFRASTRUCTURE, MOST, pause
-from core.session import Blocked, Limits, Submitted
+from core.protocol.peers import CONTROLLER
 
 from .hostworld import SAME, Cluster, layout
 

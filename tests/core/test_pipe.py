@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.messages import Submit
-from core.pipe import MOST, Pipe
+from core.client.call_batching import MOST, Pipe
+from core.protocol.messages import Submit
 
 WIDTH, LINGER = 4, 1_000
 

@@ -10,11 +10,11 @@ from typing import Literal
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from core.placing import choose, fits
-from core.program import SliceSpec
-from core.topology import Cluster, Island
-from core.torus import hosts_touched, orientations
-from core.wording import nearest, sound
+from core.model.program import SliceSpec
+from core.model.topology import Cluster, Island
+from core.model.torus import hosts_touched, orientations
+from core.slices.placing import choose, fits
+from core.slices.wording import nearest, sound
 
 Cell = tuple[int, ...]
 LAYOUTS: list[Literal["packed", "spread"]] = ["packed", "spread"]

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from core.errors import Impossible
-from core.policy import (
+from core.model.errors import Impossible
+from core.schedule.policy import (
     POLICIES,
     Deadline,
     Fifo,
@@ -20,7 +20,7 @@ from core.policy import (
     Ticket,
     named,
 )
-from core.policy.fair import Fair
+from core.schedule.policy.fair import Fair
 
 from .order_world import OrderWorld
 
@@ -169,7 +169,7 @@ def test_fair_policies_forget_what_is_over() -> None:
 
 
 class Lottery(Policy):
-    """A client wins as often as its weight says. (The example of `core.policy.base`.)"""
+    """A client wins as often as its weight says. (The example of `core.schedule.policy.base`.)"""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance

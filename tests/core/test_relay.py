@@ -3,9 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from core.effects import Close, Effect, Send
-from core.errors import Illegal
-from core.messages import (
+from core.fanout.relay import EARLY, SWEEP, HandOver, Relay, Stale
+from core.model.errors import Illegal
+from core.model.spans import Spans
+from core.protocol.effects import Close, Effect, Send
+from core.protocol.messages import (
     Arrived,
     AskStep,
     Beat,
@@ -26,8 +28,6 @@ from core.messages import (
     Step,
     Trouble,
 )
-from core.relay import EARLY, SWEEP, HandOver, Relay, Stale
-from core.spans import Spans
 
 PERIOD, PATIENCE = 1_000, 50
 CHILDREN = ((1, ((1, 3),)), (3, ((3, 4),)))  # 2 hangs below 1

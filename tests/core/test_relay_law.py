@@ -6,13 +6,13 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import spans
-from core.effects import Effect, Send
-from core.messages import Beat, Done, GangStep, Ordered, Report, Reports, Seat, Seated
-from core.relay import HandOver, Relay, Stale
-from core.spans import Spans
-from core.stream import Stream
-from core.tree import tree
+from core.fanout.relay import HandOver, Relay, Stale
+from core.fanout.stream import Stream
+from core.fanout.tree import tree
+from core.model import spans
+from core.model.spans import Spans
+from core.protocol.effects import Effect, Send
+from core.protocol.messages import Beat, Done, GangStep, Ordered, Report, Reports, Seat, Seated
 
 Message = Ordered | Reports | Seat | Seated
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.place import Grid, Place, line
-from core.plan import Layout
-from core.program import Sharding
-from core.resharding import (
+from core.model.place import Grid, Place, line
+from core.model.plan import Layout
+from core.model.program import Sharding
+from core.model.resharding import (
     Piece,
     canonical,
     is_local,

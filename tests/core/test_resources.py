@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from core.errors import Illegal, Impossible
-from core.place import Grid, Place, line
-from core.presets import preset, small
-from core.program import SliceSpec
-from core.resources import Bound, Moved, Resources, Waits
-from core.topology import Cluster, Island
+from core.model.errors import Illegal, Impossible
+from core.model.place import Grid, Place, line
+from core.model.presets import preset, small
+from core.model.program import SliceSpec
+from core.model.topology import Cluster, Island
+from core.slices.resources import Bound, Moved, Resources, Waits
 
 
 def all_up(cluster: Cluster) -> Resources:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import Illegal, Impossible
-from core.presets import small
-from core.program import SliceSpec
-from core.resources import Bound, Resources, Waits
-from core.topology import Cluster, Island
+from core.model.errors import Illegal, Impossible
+from core.model.presets import small
+from core.model.program import SliceSpec
+from core.model.topology import Cluster, Island
+from core.slices.resources import Bound, Resources, Waits
 
 
 def all_up(cluster: Cluster) -> Resources:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from core import spans
-from core.atoms import Atoms
-from core.errors import Illegal
-from core.lanes import Window
-from core.policy import Fifo, Priority, Stride
-from core.scheduler import Scheduler, Ticket
+from core.model import spans
+from core.model.atoms import Atoms
+from core.model.errors import Illegal
+from core.schedule.contention import Window
+from core.schedule.policy import Fifo, Priority, Stride
+from core.schedule.scheduler import Scheduler, Ticket
 
 from .order_world import OrderWorld
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.policy import Priority, Shortest
-from core.scheduler import Ticket
+from core.schedule.policy import Priority, Shortest
+from core.schedule.scheduler import Ticket
 
 from .order_world import OrderWorld
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.lanes import Lane
-from core.policy import (
+from core.schedule.contention import Lane
+from core.schedule.policy import (
     POLICIES,
     Deadline,
     Fifo,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from core.spacing import Over, Sample, samples, taken
-from core.trace import TracedPlace
+from core.record.durations import Over, Sample, samples, taken
+from core.record.trace import TracedPlace
 
 PLACES = {0: TracedPlace(0, ((0, 4),), 2, 0), 1: TracedPlace(0, ((2, 6),), 2, 0)}
 

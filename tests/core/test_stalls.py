@@ -8,8 +8,10 @@ import msgspec
 
 from core.controller import Controller
 from core.controller.stalls import Stall
-from core.effects import Came, Effect, FormWorld, HostRefused, HostTaken, Send, Tell, Wakeup, WorldUp
-from core.messages import (
+from core.model.program import SliceSpec, Value
+from core.model.topology import Cluster
+from core.protocol.effects import Came, Effect, FormWorld, HostRefused, HostTaken, Send, Tell, Wakeup, WorldUp
+from core.protocol.messages import (
     Compiled,
     CompileStep,
     Done,
@@ -30,9 +32,7 @@ from core.messages import (
     Taking,
     Waiting,
 )
-from core.program import SliceSpec, Value
-from core.refusals import KEPT, LONGEST, Refusals
-from core.topology import Cluster
+from core.slices.refusals import KEPT, LONGEST, Refusals
 
 from .build import Build
 from .test_client import WHERE, Session

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from core import spans
-from core.messages import FreeStep, Ordered, Seat
-from core.spans import Spans
-from core.stream import Inlet, Stream
-from core.tree import tree
+from core.fanout.stream import Inlet, Stream
+from core.fanout.tree import tree
+from core.model import spans
+from core.model.spans import Spans
+from core.protocol.messages import FreeStep, Ordered, Seat
 
 ALL = ((0, 4),)
 

@@ -15,13 +15,13 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from core import spans
 from core.controller import Config, Controller
-from core.effects import Came, CameTogether, Effect
-from core.eventlog import About, CommandHash, Recorder, decode, replay
-from core.messages import Beat, Blame, Done, Lost, Reports, Trouble
-from core.spans import Spans
-from core.topology import Cluster
+from core.model import spans
+from core.model.spans import Spans
+from core.model.topology import Cluster
+from core.protocol.effects import Came, CameTogether, Effect
+from core.protocol.messages import Beat, Blame, Done, Lost, Reports, Trouble
+from core.record.eventlog import About, CommandHash, Recorder, decode, replay
 from tests.fuzz.draw import draw
 from tests.fuzz.play import play
 from tests.world.world import World

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import grids, spans
-from core.errors import Impossible
-from core.place import Grid, Place, line
-from core.presets import PRESETS, preset, small
-from core.topology import GIB, SIMULATED_KEYS, Cluster, Island
+from core.model import spans
+from core.model.errors import Impossible
+from core.model.place import Grid, Place, line
+from core.model.presets import PRESETS, preset, small
+from core.model.topology import GIB, SIMULATED_KEYS, Cluster, Island
+from core.slices import grids
 
 
 @st.composite

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.messages import Blame
-from core.tables import Lists, Strings, Table
-from core.trace import ENDED, FAILED, STARTED, Trace
+from core.protocol.messages import Blame
+from core.record.tables import Lists, Strings, Table
+from core.record.trace import ENDED, FAILED, STARTED, Trace
 
 
 def traced() -> Trace:

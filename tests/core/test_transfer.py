@@ -2,10 +2,9 @@
 
 import pytest
 
-from core.credits import Lane, Pool
-from core.dataplane import Chunk, Grant, Landed, Offer, Spoilt
-from core.early import REMEMBERED
-from core.effects import (
+from core.model.errors import Illegal
+from core.protocol.dataplane import Chunk, Grant, Landed, Offer, Spoilt
+from core.protocol.effects import (
     Came,
     Close,
     Disconnected,
@@ -21,9 +20,10 @@ from core.effects import (
     Sent,
     Wakeup,
 )
-from core.errors import Illegal
-from core.messages import Beat, Blame
-from core.transfer import Transfer
+from core.protocol.messages import Beat, Blame
+from core.transfer.credits import Lane, Pool
+from core.transfer.machine import Transfer
+from core.transfer.pending import REMEMBERED
 
 BOOM = Blame("user", "boom", host=1)
 T = 7  # a transfer

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dataplane import Chunk, Grant, Landed, Offer, Spoilt
-from core.effects import (
+from core.link.endpoint import ConnectionDown, ConnectionUp, Endpoint, Hang, Packet, PacketCame, Write
+from core.protocol.dataplane import Chunk, Grant, Landed, Offer, Spoilt
+from core.protocol.effects import (
     Came,
     Connected,
     Disconnected,
@@ -26,9 +27,8 @@ from core.effects import (
     Sent,
     Wakeup,
 )
-from core.endpoint import ConnectionDown, ConnectionUp, Endpoint, Hang, Packet, PacketCame, Write
-from core.messages import Blame
-from core.transfer import Transfer
+from core.protocol.messages import Blame
+from core.transfer.machine import Transfer
 
 T, SIZE, LEASE = 7, 40, 1000
 SENDER, RECEIVER = 0, 1

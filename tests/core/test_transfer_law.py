@@ -7,8 +7,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.dataplane import Chunk, Grant
-from core.effects import (
+from core.protocol.dataplane import Chunk, Grant
+from core.protocol.effects import (
     Came,
     Close,
     DropTransfer,
@@ -21,8 +21,8 @@ from core.effects import (
     Send,
     Sent,
 )
-from core.messages import Blame
-from core.transfer import Transfer
+from core.protocol.messages import Blame
+from core.transfer.machine import Transfer
 
 CHUNK = 10
 BOOM = Blame("user", "boom")

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import spans
-from core.errors import Illegal
-from core.tree import CONTROLLER, Tree, fanout_for, tree
+from core.fanout.tree import CONTROLLER, Tree, fanout_for, tree
+from core.model import spans
+from core.model.errors import Illegal
 
 
 def test_the_controller_writes_to_23_hosts_for_512() -> None:

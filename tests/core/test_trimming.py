@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.messages import Blame
-from core.trace import Trace
+from core.protocol.messages import Blame
+from core.record.trace import Trace
 
 GANGS = 4  # of a run
 LIMIT = 40_000

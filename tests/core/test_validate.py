@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import ProgramError
-from core.lowering import lower
-from core.program import Arg, Computation, Exchange, Node, Out, Program, Sharding, SliceSpec, Value
-from core.validate import MAX_LITERALS, MAX_NODES, validate, validate_literals
+from core.compile import lower
+from core.model.errors import ProgramError
+from core.model.program import Arg, Computation, Exchange, Node, Out, Program, Sharding, SliceSpec, Value
+from core.model.validate import MAX_LITERALS, MAX_NODES, validate, validate_literals
 
 from .build import Build, at_home, chain, fan_out, hop, moe, pipeline, places
 

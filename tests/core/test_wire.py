@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core import dataplane, messages, wire
-from core.endpoint import Hello
-from core.link import Frame
-from core.messages import Beat, Done, Ended, GangStep, Ordered, Reports, Submit
+from core.link import codec as wire
+from core.link.endpoint import Hello
+from core.link.link import Frame
+from core.protocol import dataplane, messages
+from core.protocol.messages import Beat, Done, Ended, GangStep, Ordered, Reports, Submit
 
 from . import structs
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from core.policy.base import Ticket
-from core.topology import CLUSTER_KEYS, ISLAND_KEYS
+from core.model.topology import CLUSTER_KEYS, ISLAND_KEYS
+from core.schedule.policy.base import Ticket
 from experiments.bench.__main__ import BENCHES
 from seaway import cli
 from sim import hardware

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core.messages import Submit
+from core.protocol.messages import Submit
 from experiments.bench import whatif
 from experiments.bench.whatif import QUESTIONS, RECORDED, WEIGHTS, Question, Row, rows_of, summary
 from seaway.whatif.workload import Workload, read

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from core.errors import Impossible
+from core.model.errors import Impossible
 from experiments import fig5, fig6, fig7, fig8, fig9, fig11
 from experiments.framework import BadOption, load, run
 from experiments.framework.profiles import profile_of

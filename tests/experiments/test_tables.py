@@ -11,7 +11,7 @@ import jax
 import pytest
 from matplotlib.figure import Figure
 
-from core.program import Node
+from core.model.program import Node
 from experiments import fig10, fig12, table1, table2
 from experiments.framework import BadOption
 from experiments.framework.options import read_all

@@ -10,7 +10,7 @@ import msgspec
 
 from core.controller import Config
 from core.controller.watch import Bounds
-from core.program import Program, SliceSpec, Value
+from core.model.program import Program, SliceSpec, Value
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from core import spans
 from core.invariants import Checker, Entered, EpochFormed, Observation
-from core.place import device_spans
-from core.plan import Gang
+from core.model import spans
+from core.model.place import device_spans
+from core.model.plan import Gang
 
 
 class Windows(Checker):

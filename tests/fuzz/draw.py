@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from core.program import Arg, Exchange, Program, Ref, SliceSpec, Value
+from core.model.program import Arg, Exchange, Program, Ref, SliceSpec, Value
 
 from . import programs
 from .case import (

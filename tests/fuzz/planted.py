@@ -12,8 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from core.buffers import Buffers
-from core.client import Client
+from core.client.client import Client
 from core.controller.admission import Admission
 from core.controller.books import Books
 from core.controller.codes import Codes
@@ -21,23 +20,24 @@ from core.controller.dispatch import Dispatch
 from core.controller.holdings import Holdings
 from core.controller.recovery import Recovery
 from core.controller.runs import Runs
-from core.credits import Pool
-from core.effects import Finished, FreeBuffer, Launch
-from core.executor.machine import Executor
-from core.executor.moves import Moves
-from core.executor.queue import Queue
-from core.executor.shards import Shards
-from core.footprint import Footprints
-from core.gather import Gather
-from core.lanes import Lanes, Window
-from core.ledger import Ledger
-from core.link import Link
-from core.messages import Done, Ended, ExpectStep, GangStep
-from core.plan import Gang
-from core.relay import Relay
-from core.scheduler import Scheduler
-from core.sending import Sending
-from core.stream import Inlet, Stream
+from core.fanout.reduce import Gather
+from core.fanout.relay import Relay
+from core.fanout.stream import Inlet, Stream
+from core.host.executor.machine import Executor
+from core.host.executor.moves import Moves
+from core.host.executor.queue import Queue
+from core.host.executor.shards import Shards
+from core.link.link import Link
+from core.memory.buffers import Buffers
+from core.memory.footprint import Footprints
+from core.memory.ledger import Ledger
+from core.model.plan import Gang
+from core.protocol.effects import Finished, FreeBuffer, Launch
+from core.protocol.messages import Done, Ended, ExpectStep, GangStep
+from core.schedule.contention import Lanes, Window
+from core.schedule.scheduler import Scheduler
+from core.transfer.credits import Pool
+from core.transfer.sending import Sending
 
 from .planting import Patch, bug, every, nothing
 

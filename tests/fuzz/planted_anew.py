@@ -9,10 +9,10 @@ from typing import Any
 
 from core.controller.contents import Contents
 from core.controller.failures import Failures
-from core.host import Host
-from core.messages import Blame
-from core.sending import Sending
-from core.stream import Inlet
+from core.fanout.stream import Inlet
+from core.host.machine import Host
+from core.protocol.messages import Blame
+from core.transfer.sending import Sending
 
 from .draw import ANEW
 from .planting import Patch, bug, nothing

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from core.errors import Illegal
 from core.invariants import BooksAddUp, Checks, Violation, everything
-from core.topology import Cluster
+from core.model.errors import Illegal
+from core.model.topology import Cluster
 from tests.world.script import Fetch, Handle, RunHandle, Script
 from tests.world.timing import Timing
 from tests.world.world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from core.policy import Policy, Ready, Ticket, named
+from core.schedule.policy import Policy, Ready, Ticket, named
 
 
 class Newest(Policy):

@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from core.program import Arg, Exchange, Node, Out, Program, Sharding, SliceSpec, Value
+from core.model.program import Arg, Exchange, Node, Out, Program, Sharding, SliceSpec, Value
 from tests.core import build
 from tests.core.build import Build, Handle
 

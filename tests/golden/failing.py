@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from core.controller import Bounds, Config
-from core.presets import small
-from core.program import Program
-from core.topology import Cluster, Island
+from core.model.presets import small
+from core.model.program import Program
+from core.model.topology import Cluster, Island
 from tests.core.build import Build, chain
 from tests.world.timing import MS, S
 from tests.world.world import World

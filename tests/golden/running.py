@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from core.controller import Config
-from core.policy import Policy, Ready, Stride, Ticket
-from core.presets import small
-from core.program import Program, SliceSpec
-from core.topology import Cluster, Island
+from core.model.presets import small
+from core.model.program import Program, SliceSpec
+from core.model.topology import Cluster, Island
+from core.schedule.policy import Policy, Ready, Stride, Ticket
 from tests.core.build import Build, chain, moe
 from tests.world.script import RunHandle, Script
 from tests.world.timing import MS, US

@@ -19,13 +19,13 @@ from backend.remote import Head, Remote
 from backend.server import Server
 from backend.timed import TimedDevices
 from backend.witness import Witness
-from core import effects as e
+from core.client.persistent import Persistent
 from core.controller import ON_DEVICES, Bounds, Config, Controller
-from core.persistent import Persistent
-from core.plan import Plan
-from core.policy import Policy
-from core.presets import small
-from core.program import Program
+from core.model.plan import Plan
+from core.model.presets import small
+from core.model.program import Program
+from core.protocol import effects as e
+from core.schedule.policy import Policy
 from seaway.parity import compare, edge, forced
 from seaway.parity.collect import Seen, Watched
 from seaway.parity.compare import Comparison

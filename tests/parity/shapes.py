@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from core.program import Program
+from core.model.program import Program
 from tests.core import build
 
 DEVICES = 4  # of an island

@@ -170,7 +170,7 @@ def test_a_policy_of_ones_own_decides_on_both_sides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine_parity.py").write_text(
-        "from core.policy import Policy\n\n\nclass Mine(Policy):\n    def pick(self, ready, now):\n"
+        "from core.schedule.policy import Policy\n\n\nclass Mine(Policy):\n    def pick(self, ready, now):\n"
         "        return max(ready.heads(), key=lambda gang: gang.number)\n"
     )
     monkeypatch.chdir(tmp_path)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from core.policy import named
+from core.schedule.policy import named
 from seaway.parity import compare
 from seaway.parity.compare import Comparison
 from tests.backend.cluster import Cluster, until

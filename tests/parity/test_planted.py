@@ -8,11 +8,11 @@ from typing import Any
 
 from backend.agent import Agent
 from backend.node import Node
-from core import effects as e
-from core.dataplane import Chunk, Grant
-from core.endpoint import Write
-from core.link import Frame
-from core.policy import Fifo
+from core.link.endpoint import Write
+from core.link.link import Frame
+from core.protocol import effects as e
+from core.protocol.dataplane import Chunk, Grant
+from core.schedule.policy import Fifo
 from seaway.parity.compare import Comparison
 from tests.backend.cluster import Cluster, until
 

@@ -23,10 +23,10 @@ import seaway as sw
 from backend.cargo import box_of, numpy_dtype
 from backend.checkpoint import chunks, documents, folders, zarrs
 from backend.checkpoint.documents import CheckpointError, Document, Entry, Request
-from core.place import line
-from core.plan import Layout
-from core.program import Sharding
-from core.resharding import Shards
+from core.model.place import line
+from core.model.plan import Layout
+from core.model.program import Sharding
+from core.model.resharding import Shards
 from seaway.checkpoints import graphs
 from seaway.checkpoints.naming import names_of
 from tests.seaway.sessions import small

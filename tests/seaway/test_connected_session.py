@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.session import Limits
+from core.client.client_limits import Limits
 from seaway.connected import port
 from seaway.connected.interrupts import Shield
 

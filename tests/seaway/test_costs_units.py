@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.errors import Impossible
+from core.model.errors import Impossible
 from seaway.costs.units import duration, nbytes, show_bytes, show_time
 
 

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import seaway as sw
-from core.program import Sharding
+from core.model.program import Sharding
 from seaway.avals import aval
 from seaway.computation import Computation, Signature
 from seaway.costs import Cost

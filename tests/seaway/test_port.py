@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.effects import Called, Came, Connected, Effect, Send, Unblocked, Wakeup
-from core.messages import (
+from core.client.client_limits import Blocked, Limits
+from core.client.persistent import Persistent
+from core.model.program import Computation, Program
+from core.protocol.effects import Called, Came, Connected, Effect, Send, Unblocked, Wakeup
+from core.protocol.messages import (
     Blame,
     Calls,
     Cancel,
@@ -26,10 +29,7 @@ from core.messages import (
     Release,
     Submit,
 )
-from core.peers import CONTROLLER
-from core.persistent import Persistent
-from core.program import Computation, Program
-from core.session import Blocked, Limits
+from core.protocol.peers import CONTROLLER
 from seaway import caller
 from seaway.arrays import Buffer
 from seaway.computation import Signature

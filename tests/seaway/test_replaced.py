@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.effects import Tell
+from core.protocol.effects import Tell
 from seaway.connected.local import LocalDriver
 from seaway.replaced import text_of
 

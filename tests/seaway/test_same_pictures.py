@@ -20,7 +20,7 @@ from matplotlib import image
 from matplotlib.figure import Figure
 
 import seaway as sw
-from core.trace import Trace as CoreTrace
+from core.record.trace import Trace as CoreTrace
 from seaway.trace import Overlay, Trace, style
 from seaway.trace.busy import BYS
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.policy import Policy, Ready, Stride, Ticket
+from core.schedule.policy import Policy, Ready, Stride, Ticket
 from seaway.simulated import progress
 
 from .sessions import small

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 import seaway as sw
-from core.program import Sharding
+from core.model.program import Sharding
 from seaway.avals import aval
 from seaway.shardings import named, resolve
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from core.presets import small
-from core.trace import ENDED
-from core.trace import Trace as CoreTrace
+from core.model.presets import small
+from core.record.trace import ENDED
+from core.record.trace import Trace as CoreTrace
 from seaway.trace import Trace
 from seaway.trace.hosts import NOTHING, Seen, joined
 from seaway.trace.machines import of_setup

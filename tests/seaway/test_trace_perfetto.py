@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.messages import Blame
-from core.trace import FAILED
-from core.trace import Trace as CoreTrace
+from core.protocol.messages import Blame
+from core.record.trace import FAILED
+from core.record.trace import Trace as CoreTrace
 from seaway.trace import Trace
 from tests.seaway import traces
 

@@ -15,7 +15,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from core.trace import Trace as CoreTrace
+from core.record.trace import Trace as CoreTrace
 from seaway.trace import Trace, style
 from tests.seaway import traces
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from core.trace import Trace as CoreTrace
+from core.record.trace import Trace as CoreTrace
 from seaway.trace import NotATrace, Trace
 from tests.seaway import traces
 

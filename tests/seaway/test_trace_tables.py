@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.controller import Controller
-from core.messages import Blame
-from core.presets import preset, small
-from core.tables import Lists, Table
-from core.trace import ENDED, PLACEHOLDER
-from core.trace import Trace as CoreTrace
+from core.model.presets import preset, small
+from core.protocol.messages import Blame
+from core.record.tables import Lists, Table
+from core.record.trace import ENDED, PLACEHOLDER
+from core.record.trace import Trace as CoreTrace
 from seaway.trace import Trace, arrivals, machines
 from tests.core.build import chain
 from tests.seaway import traces

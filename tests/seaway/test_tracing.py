@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import seaway as sw
-from core.program import Arg, Computation, Node, Out, Program
+from core.model.program import Arg, Computation, Node, Out, Program
 from seaway.graph import Graph
 
 P: Any = PartitionSpec  # which has no types

@@ -9,10 +9,10 @@ from random import Random
 
 import numpy as np
 
-from core import spans
-from core.presets import preset, small
-from core.topology import Cluster
-from core.trace import Trace
+from core.model import spans
+from core.model.presets import preset, small
+from core.model.topology import Cluster
+from core.record.trace import Trace
 
 US, MS = 1_000, 1_000_000
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from core import effects as e
-from core.client import Client
+from core.client.client import Client
+from core.client.client_limits import Blocked, Submitted
 from core.controller import Config
-from core.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
-from core.program import Program, SliceSpec
-from core.session import Blocked, Submitted
+from core.model.program import Program, SliceSpec
+from core.protocol import effects as e
+from core.schedule.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
 from sim.faults import Fault
 from sim.hardware import Setup, load
 from sim.noise import Noise

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from core.errors import Impossible
-from core.place import line
+from core.model.errors import Impossible
+from core.model.place import line
 from sim.baselines import MODES, SYSTEMS, Mode, Outcome, Work, fused, run
 from sim.baselines.work import costs_of
 from sim.hardware import load

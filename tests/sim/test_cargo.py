@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dataplane import Chunk
-from core.topology import Cluster
-from core.trace import Trace
+from core.model.topology import Cluster
+from core.protocol.dataplane import Chunk
+from core.record.trace import Trace
 from sim.cargo import Cargo, Roads
 from sim.clock import Clock
 from sim.hardware import load

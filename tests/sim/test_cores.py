@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core import effects as e
-from core.errors import Impossible
-from core.messages import Beat, Reports
-from core.policy import Fifo
+from core.model.errors import Impossible
+from core.protocol import effects as e
+from core.protocol.messages import Beat, Reports
+from core.schedule.policy import Fifo
 from sim.clock import Clock
 from sim.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, Share, Stalls
 from sim.crowded import CrowdedHost

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import Impossible
-from core.topology import GIB
+from core.model.errors import Impossible
+from core.model.topology import GIB
 from sim import chips
 from sim.chips import Chip
 from sim.hardware import Setup, load

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from core import grids
-from core.errors import Impossible
-from core.place import Place, line
-from core.topology import Cluster, Island
+from core.model.errors import Impossible
+from core.model.place import Place, line
+from core.model.topology import Cluster, Island
+from core.slices import grids
 from sim import axes, ici
 from sim.axes import Axis, Group, axes_of, describe, groups_of
 from sim.chips import Chip, chip

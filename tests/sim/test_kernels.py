@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.place import line
+from core.model.place import line
 from sim.ici import collective_time, kernel_time
 from sim.kernels import Collective, Kernel
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from core.errors import Impossible
+from core.model.errors import Impossible
 from sim.profiles import COSTS, OPTIONAL, PAUSES, Profile, profile, profiles
 
 

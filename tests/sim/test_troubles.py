@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core import effects as e
-from core.policy import Fifo
+from core.protocol import effects as e
+from core.schedule.policy import Fifo
 from sim.errors import Stuck, Unannounced
 from sim.faults import Fault, drawn
 from sim.hardware import load

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core import effects as e
-from core.errors import Impossible
-from core.gathering import Gathering
-from core.policy import Fifo
+from core.link.batching import Gathering
+from core.model.errors import Impossible
+from core.protocol import effects as e
+from core.schedule.policy import Fifo
 from sim.clock import Clock
 from sim.cores import CALL, DEVICE, ENQUEUE, READ, SEND, Cores
 from sim.faults import Fault

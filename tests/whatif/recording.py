@@ -11,12 +11,12 @@ import pytest
 import simpy
 
 from backend import eventlogs
-from core import effects as e
+from core.client.client_limits import Blocked, Submitted
 from core.controller import Config
-from core.eventlog import Recorder
-from core.policy import Fifo, Policy
-from core.program import Program
-from core.session import Blocked, Submitted
+from core.model.program import Program
+from core.protocol import effects as e
+from core.record.eventlog import Recorder
+from core.schedule.policy import Fifo, Policy
 from sim import simulation
 from sim.hardware import Setup, load
 from sim.kernels import Kernel

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.client import Client
-from core.messages import Submit
+from core.client.client import Client
+from core.protocol.messages import Submit
 from tests.seaway.sessions import small
 
 MS = 1_000_000

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from core.errors import Impossible
-from core.eventlog import decode
-from core.policy import Fifo, Stride
-from core.program import Node
+from core.model.errors import Impossible
+from core.model.program import Node
+from core.record.eventlog import decode
+from core.schedule.policy import Fifo, Stride
 from seaway.cli import main
 from seaway.whatif import durations, report, running, settings
 from seaway.whatif.workload import Workload, read, workload_of

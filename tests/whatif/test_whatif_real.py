@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.messages import Submit
-from core.policy import Fifo, Policy, Stride
+from core.protocol.messages import Submit
+from core.schedule.policy import Fifo, Policy, Stride
 from seaway.whatif import durations, report, running, settings
 from seaway.whatif.workload import Workload, read
 from sim.profiles import profile

@@ -10,12 +10,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from core import effects as e
-from core import messages as m
-from core.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, Hang, Machine, PacketCame, Write
 from core.invariants import observations as o
-from core.link import Frame
-from core.plan import Gang
+from core.link.endpoint import ConnectionDown, ConnectionUp, Dial, Endpoint, Hang, Machine, PacketCame, Write
+from core.link.link import Frame
+from core.model.plan import Gang
+from core.protocol import effects as e
+from core.protocol import messages as m
 
 if TYPE_CHECKING:
     from .world import World

@@ -6,7 +6,7 @@ inputs' digests and the output's number; a resharding changes nothing. A shard i
 transfer delivers is the digest of the source and a box, and a target shard is whole only if boxes of one
 digest cover it exactly.
 
-Shares no code with `core.resharding`: what lies where is worked out here a second time, element-wise if
+Shares no code with `core.model.resharding`: what lies where is worked out here a second time, element-wise if
 need be.
 """
 
@@ -18,9 +18,9 @@ from hashlib import blake2b
 from itertools import product
 from math import prod
 
-from core.place import Place
-from core.plan import Code, Layout
-from core.program import ITEM_BYTES
+from core.model.place import Place
+from core.model.plan import Code, Layout
+from core.model.program import ITEM_BYTES
 
 Box = tuple[tuple[int, int], ...]  # (low, high) along each dimension
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from core import effects, spans
-from core.effects import Copied, Effect, Launch, LaunchFailed, MakeBuffer
 from core.invariants import observations as o
-from core.messages import Blame
-from core.plan import Code, Gang, Layout, Plan
-from core.topology import Cluster
+from core.model import spans
+from core.model.plan import Code, Gang, Layout, Plan
+from core.model.topology import Cluster
+from core.protocol import effects
+from core.protocol.effects import Copied, Effect, Launch, LaunchFailed, MakeBuffer
+from core.protocol.messages import Blame
 
 from . import contents
 from .clock import Clock

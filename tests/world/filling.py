@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from core.plan import Layout
-from core.resharding import receives
+from core.model.plan import Layout
+from core.model.resharding import receives
 
 from . import contents
 
@@ -21,7 +21,7 @@ Keys = tuple[tuple[int, int], ...]  # (sender, piece)
 
 
 class ClusterHosts:
-    """Which devices a host has, as `core.resharding` asks it."""
+    """Which devices a host has, as `core.model.resharding` asks it."""
 
     def __init__(self, host_of: Callable[[int], int], devices_of: Callable[[int], range]) -> None:
         self._host_of = host_of

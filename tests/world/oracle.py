@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from core.program import Arg, Exchange, Program, Ref
+from core.model.program import Arg, Exchange, Program, Ref
 
 from . import contents
 

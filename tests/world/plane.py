@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from core import effects
-from core.dataplane import Chunk, Grant, Spoilt
 from core.invariants import observations as o
-from core.messages import Blame
-from core.peers import CONTROLLER, end_of
+from core.protocol import effects
+from core.protocol.dataplane import Chunk, Grant, Spoilt
+from core.protocol.messages import Blame
+from core.protocol.peers import CONTROLLER, end_of
 
 from . import contents
 from .devices import Buffer, Fabric

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from core import dataplane
-from core import effects as e
-from core import messages as m
-from core.client import Client
-from core.clientside import ClientSide
-from core.endpoint import for_client
+from core.client.client import Client
+from core.client.client_limits import Blocked, Limits
+from core.client.clientside import ClientSide
 from core.invariants import observations as o
-from core.plan import Layout
-from core.program import Program, SliceSpec, Value
-from core.session import Blocked, Limits
+from core.link.endpoint import for_client
+from core.model.plan import Layout
+from core.model.program import Program, SliceSpec, Value
+from core.protocol import dataplane
+from core.protocol import effects as e
+from core.protocol import messages as m
 
 from . import contents, oracle
 from .actors import Actor, Recorder

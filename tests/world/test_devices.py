@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from core.dataplane import Chunk
-from core.effects import Effect, Finished, Launch, MakeBuffer
-from core.place import Place, line
-from core.plan import Code, Gang, Layout, Plan, Slot
-from core.program import Sharding
-from core.topology import Cluster, Island
+from core.model.place import Place, line
+from core.model.plan import Code, Gang, Layout, Plan, Slot
+from core.model.program import Sharding
+from core.model.topology import Cluster, Island
+from core.protocol.dataplane import Chunk
+from core.protocol.effects import Effect, Finished, Launch, MakeBuffer
 from tests.core.build import Build
 from tests.core.build import sharding as split
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from core.program import Program, SliceSpec, Value
-from core.topology import Cluster, Island
+from core.model.program import Program, SliceSpec, Value
+from core.model.topology import Cluster, Island
 from tests.core.build import Build, chain, fan_out, hop, moe, pipeline
 from tests.core.build import sharding as split
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from core import dataplane, spans
-from core import effects as e
-from core import messages as m
+from core.model import spans
+from core.protocol import dataplane
+from core.protocol import effects as e
+from core.protocol import messages as m
 
 Namer = Callable[[int], str]  # a peer's number -> its name
 

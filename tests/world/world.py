@@ -21,18 +21,20 @@ from typing import Any
 
 import msgspec
 
-from core import effects as e
-from core import messages as m
-from core import peers, spans, wire
+from core.client.client_limits import Limits
 from core.controller import Config, Controller
-from core.endpoint import for_controller, for_host
-from core.host import Host
+from core.host.machine import Host
 from core.invariants import Checks, everything
 from core.invariants import observations as o
-from core.plan import Gang, Plan
-from core.policy import Fifo, Policy
-from core.session import Limits
-from core.topology import Cluster
+from core.link import codec as wire
+from core.link.endpoint import for_controller, for_host
+from core.model import spans
+from core.model.plan import Gang, Plan
+from core.model.topology import Cluster
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.protocol import peers
+from core.schedule.policy import Fifo, Policy
 
 from . import text
 from .actors import Actor, ControllerActor, HostActor, Recorder

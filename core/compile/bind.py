@@ -1,0 +1,141 @@
+"""First pass: slices become places, values become layouts, references become slots. Nothing moves yet.
+
+Shapes that do not divide by their mesh were refused by `validate`, so all shards of an array are alike. An
+exchange whose output nobody reads is left out: it has no effect, and no device's order says when its memory
+dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..model import (
+    Arg,
+    Code,
+    Computation,
+    Exchange,
+    Gang,
+    Illegal,
+    Layout,
+    Move,
+    Node,
+    Out,
+    Place,
+    Program,
+    ProgramError,
+    Ref,
+    Slot,
+    Value,
+    shard_bytes,
+)
+from .draft import Draft, Step
+
+
+def home(program: Program, places: Sequence[Place], value: Value) -> Layout:
+    """A value of the program where its slice is: how an argument lies that is nowhere yet (a literal)."""
+    mesh = program.slices[value.slice].mesh_shape
+    return Layout(value.shape, value.dtype, places[value.slice], mesh, value.sharding)
+
+
+def bind(program: Program, places: Sequence[Place], args: Sequence[Layout]) -> Draft:
+    _check(program, places, args)
+    builder = _Builder(program, places)
+    for index, layout in enumerate(args):
+        builder.slot(layout, index)
+    for index, node in enumerate(program.nodes):
+        if isinstance(node, Node):
+            builder.gang(index, node)
+        else:
+            builder.exchange(index, node)
+    codes = tuple(Code(each.key, each.name, code=each.code) for each in program.computations)
+    results = tuple(builder.find(ref) for ref in program.results)
+    return Draft(program, builder.layouts, codes, tuple(builder.slots), tuple(builder.steps), results)
+
+
+def _check(program: Program, places: Sequence[Place], args: Sequence[Layout]) -> None:
+    if len(places) != len(program.slices):
+        raise Illegal(f"{len(places)} places for {len(program.slices)} slices")
+    for spec, place in zip(program.slices, places, strict=True):
+        if place.size != spec.devices:
+            raise Illegal(f"slice {spec.name!r} of {spec.devices} devices bound to {place.size}")
+    if len(args) != len(program.args):
+        raise ProgramError(
+            f"program {program.name!r} takes {len(program.args)} arguments; {len(args)} were given"
+        )
+    for number, (value, layout) in enumerate(zip(program.args, args, strict=True)):
+        if value.shape != layout.shape or value.dtype != layout.dtype:
+            raise ProgramError(
+                f"program {program.name!r}: argument {number} is {value.dtype}{list(value.shape)}; "
+                f"{layout.dtype}{list(layout.shape)} was given"
+            )
+
+
+class _Builder:
+    def __init__(self, program: Program, places: Sequence[Place]) -> None:
+        self.program = program
+        self.places = places
+        self.layouts: dict[Value, Layout] = {}
+        self.slots: list[Slot] = []
+        self.steps: list[Step] = []
+        self._made: list[tuple[int, ...]] = []  # slots, by node
+        self._bytes: dict[Layout, int] = {}
+        self._read = _read_exchanges(program)
+
+    def slot(self, layout: Layout, arg: int = -1) -> int:
+        nbytes = self._bytes.get(layout)
+        if nbytes is None:
+            nbytes = self._bytes[layout] = shard_bytes(layout)
+        self.slots.append(Slot(layout, nbytes, -1, arg=arg))
+        return len(self.slots) - 1
+
+    def gang(self, index: int, node: Node) -> None:
+        does: Computation = self.program.computations[node.computation]
+        inputs = tuple(self.find(ref) for ref in node.inputs)
+        for value in node.expects:
+            self._layout(value)
+        outputs = tuple(self.slot(self._layout(value)) for value in node.outputs)
+        self._made.append(outputs)
+        self.steps.append(
+            Gang(
+                node.name,
+                node.computation,
+                self.places[node.slice],
+                inputs,
+                outputs,
+                (),
+                does.cost,
+                does.temp,
+                does.collective,
+                node.irregular,
+                index,
+            )
+        )
+
+    def exchange(self, index: int, node: Exchange) -> None:
+        if index not in self._read:
+            self._made.append(())
+            return
+        target = self.slot(self._layout(node.output))
+        self._made.append((target,))
+        self.steps.append(Move(node.name, self.find(node.input), target, True, index))
+
+    def find(self, ref: Ref) -> int:
+        return ref.index if isinstance(ref, Arg) else self._made[ref.node][ref.output]
+
+    def _layout(self, value: Value) -> Layout:
+        found = self.layouts.get(value)
+        if found is None:
+            found = self.layouts[value] = home(self.program, self.places, value)
+        return found
+
+
+def _read_exchanges(program: Program) -> set[int]:
+    """Exchanges whose output reaches a node or a result."""
+    read = {ref.node for ref in program.results if isinstance(ref, Out)}
+    for index in reversed(range(len(program.nodes))):
+        node = program.nodes[index]
+        if isinstance(node, Node):
+            read.update(ref.node for ref in node.inputs if isinstance(ref, Out))
+        elif index in read and isinstance(node.input, Out):
+            read.add(node.input.node)
+    return read

@@ -1,0 +1,63 @@
+"""Keeps plans while the device map stands: the second run of a program is lowered by one look-up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..model import Layout, Place, Plan, Program
+from .passes import lower
+
+Key = tuple[Program, tuple[Place, ...], tuple[Layout, ...], bool]
+
+
+class Lowerings:
+    """The least recently used goes first. Plan ids count up and are never used again.
+
+    `forgotten()`: plans dropped since it was last asked; hosts may forget one when no run of it is left.
+    """
+
+    def __init__(self, capacity: int = 1024, first: int = 0) -> None:
+        self._capacity = capacity
+        self._plans: dict[Key, Plan] = {}  # least recently used first
+        self._next = first
+        self._forgotten: list[int] = []
+
+    def lower(
+        self, program: Program, places: Sequence[Place], args: Sequence[Layout], *, fused: bool = False
+    ) -> Plan:
+        key: Key = (program, tuple(places), tuple(args), fused)
+        plan = self._plans.pop(key, None)
+        if plan is None:
+            plan = lower(program, places, args, ident=self._next, fused=fused)
+            self._next += 1
+        self._plans[key] = plan
+        if len(self._plans) > self._capacity:
+            self._drop(next(iter(self._plans)))
+        return plan
+
+    def forget_program(self, program: Program) -> None:
+        self._drop_if(lambda key: key[0] == program)
+
+    def forget_place(self, place: Place) -> None:
+        """The slice that lay there now lies elsewhere, or nowhere."""
+        self._drop_if(lambda key: place in _places(key))
+
+    def forgotten(self) -> tuple[int, ...]:
+        if not self._forgotten:
+            return ()
+        forgotten, self._forgotten = tuple(self._forgotten), []
+        return forgotten
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def _drop_if(self, condition: Callable[[Key], bool]) -> None:
+        for key in [key for key in self._plans if condition(key)]:
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        self._forgotten.append(self._plans.pop(key).id)
+
+
+def _places(key: Key) -> list[Place]:
+    return [*key[1], *(layout.place for layout in key[2])]

@@ -1,0 +1,49 @@
+"""What the hosts of one island need of a plan, under the same indices. Its size does not depend on their
+number.
+
+Entries that are not their affair are blank: a gang on no device, a slot of no bytes. So a plan that was cut
+reads like any other, and nobody has to ask first.
+"""
+
+from __future__ import annotations
+
+from ..model import Code, Gang, Layout, Move, Place, Plan, Sharding, Slot
+
+NOWHERE = Place(-1, ())
+BLANK_SLOT = Slot(Layout((0,), "bool", NOWHERE, (), Sharding()), 0, -1, keep=True)
+BLANK_STEP = Gang("", -1, NOWHERE, (), (), (), 0, 0, False, False, -1)
+BLANK_CODE = Code("", "", -1)
+
+
+def cut(plan: Plan, island: int) -> Plan:
+    """Its gangs, both ends of the moves that leave or reach it, and the slots and codes that these name.
+
+    What orders the steps stays behind: hosts are told each step when it has entered an order.
+    """
+    steps = tuple(step if _concerns(plan, step, island) else BLANK_STEP for step in plan.steps)
+    slots = {slot for slot in plan.results if plan.slots[slot].layout.place.island == island}  # read or not
+    codes: set[int] = set()
+    for step in steps:
+        if isinstance(step, Move):
+            slots |= {step.source, step.target}
+        elif step is not BLANK_STEP:
+            slots.update(step.inputs, step.outputs)
+            codes.add(step.computation)
+    return Plan(
+        plan.id,
+        plan.program,
+        tuple(code if number in codes else BLANK_CODE for number, code in enumerate(plan.codes)),
+        tuple(slot if number in slots else BLANK_SLOT for number, slot in enumerate(plan.slots)),
+        steps,
+        (),
+        (),
+    )
+
+
+def _concerns(plan: Plan, step: Gang | Move, island: int) -> bool:
+    if isinstance(step, Gang):
+        return step.place.island == island
+    return island in (
+        plan.slots[step.source].layout.place.island,
+        plan.slots[step.target].layout.place.island,
+    )

@@ -1,0 +1,251 @@
+"""Hosts that behave alike, so that one executor may stand for all of them; and what tells them apart.
+
+Members are alike as long as they are told the same and say the same: in every step all of them take part or
+none does, every place has the same of each one's devices, and no contents travel to or from any. What names
+some members and not others divides them: `Alike.divides` says into which parts, before anything is done. `at`
+says what an effect of such an executor is at one of its members.
+
+Neighbours: `machine.Executor` asks before it takes a message; so does a driver that keeps cohorts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from ...model import (
+    Gang,
+    Hosts,
+    Illegal,
+    Layout,
+    Place,
+    Plan,
+    Spans,
+    device_spans,
+    receives_by_host,
+    sends_by_host,
+    spans,
+)
+from ...protocol import (
+    Blame,
+    DeviceLost,
+    Effect,
+    GangStep,
+    LaunchFailed,
+    Lost,
+    Ordered,
+    RecvStep,
+    RestoreStep,
+    Seated,
+    SendStep,
+    SpillStep,
+    Trouble,
+    Up,
+)
+from ...transfer import senders_to_client
+
+KEPT = 4096  # answers of each kind that are remembered
+OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
+WITH_HOSTS = (GangStep, SendStep, RecvStep, SpillStep, RestoreStep)
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Names(Protocol):
+    """What an executor knows by name."""
+
+    def plan(self, number: int) -> Plan | None: ...
+
+    def plan_of(self, run: int) -> Plan | None: ...
+
+    def layout_of(self, buffer: int) -> Layout | None: ...
+
+
+def at(effect: Effect, host: int) -> Effect:
+    """What an effect of an executor that stands for many is at this one of them."""
+    if not isinstance(effect, Up):
+        return effect
+    report = effect.report
+    if isinstance(report, Seated | Trouble | Lost):
+        return effect if report.host == host else Up(replace(report, host=host), effect.causes)
+    return Up(replace(report, hosts=spans.one(host)), effect.causes)
+
+
+class Alike:
+    """`members`: for whom one executor stands. Remembers what has been found not to divide them."""
+
+    def __init__(self, members: Spans, hosts: Hosts) -> None:
+        self.members = members
+        self._hosts = hosts
+        self._even: dict[Spans, None] = {}  # of hosts: all members are among them, or none is
+        self._same: dict[Place, None] = {}  # every member has the same part of it
+        self._busy: dict[tuple[bool, Layout, Layout, Spans], Spans] = {}
+        self._passed: Ordered | None = None  # the last message that was found to divide nobody
+
+    def stand_for(self, members: Spans) -> None:
+        self.members = members
+        self._even, self._same, self._busy, self._passed = {}, {}, {}, None
+
+    def divides(self, message: Ordered, known: Names) -> tuple[Spans, ...]:
+        """Into which parts the members must be divided before they may take this message; () if they need not."""
+        if message is self._passed:
+            return ()
+        cuts: list[Spans] = []
+        busy: list[Spans] = []
+        if message.hosts not in self._even:
+            self._cut(cuts, message.hosts)
+        for plan in message.plans:
+            self._places(cuts, plan)
+        for step in message.steps:
+            if isinstance(step, WITH_HOSTS):
+                if step.hosts not in self._even:
+                    self._cut(cuts, step.hosts)
+                if isinstance(step, SendStep | RecvStep):
+                    busy.append(self._ends(step, Brought(message, known)))
+        parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
+        if len(parts) > 1:
+            return parts
+        self._passed = message
+        return ()
+
+    def refuse(self, event: Any, known: Names) -> None:
+        """Raises Illegal for what is not each member's alike."""
+        if isinstance(event, Ordered):
+            parts = self.divides(event, known)
+            if parts:
+                who = spans.text(self.members)
+                names = "; ".join(map(spans.text, parts[:4])) + (" ..." if len(parts) > 4 else "")
+                raise Illegal(f"message {event.number} divides hosts {who}: split them first ({names})")
+            return
+        blame: Blame | None = getattr(event, "blame", None)
+        if isinstance(event, OF_ONE) or (blame is not None and blame.host < 0):
+            who = spans.text(self.members)
+            raise Illegal(
+                f"{type(event).__name__} with a blame is one host's: split it from hosts {who} first"
+            )
+
+    def _cut(self, cuts: list[Spans], hosts: Spans) -> bool:
+        if spans.meet(self.members, hosts) in (self.members, spans.EMPTY):
+            _remember(self._even, hosts, None)
+            return False
+        cuts.append(hosts)
+        return True
+
+    def _places(self, cuts: list[Spans], plan: Plan) -> None:
+        places = [step.place for step in plan.steps if isinstance(step, Gang)]
+        places += [slot.layout.place for slot in plan.slots]
+        for place in dict.fromkeys(places):
+            if place not in self._same:
+                cut = [self._cut(cuts, same) for same in patterns(place, self._hosts)]
+                if not any(cut):
+                    _remember(self._same, place, None)
+
+    def _ends(self, step: SendStep | RecvStep, names: Brought) -> Spans:
+        """Members that something travels to or from: no two of them send or receive the same."""
+        taking = spans.meet(self.members, step.hosts)
+        if not taking or step.client:
+            layout = names.layout(step.step) if taking and isinstance(step, SendStep) else None
+            return taking if layout is None else spans.meet(taking, senders_to_client(layout, self._hosts))
+        plan = names.plan_of(step.run)
+        move = plan.steps[step.step] if plan is not None and 0 <= step.step < len(plan.steps) else None
+        if plan is None or move is None or isinstance(move, Gang):
+            return spans.EMPTY  # each will say that it makes no sense
+        if move.sparse:
+            return taking
+        key = (
+            isinstance(step, SendStep),
+            plan.slots[move.source].layout,
+            plan.slots[move.target].layout,
+            taking,
+        )
+        busy = self._busy.get(key)
+        if busy is None:
+            pieces, (_, source, target, _) = sends_by_host if key[0] else receives_by_host, key
+            busy = spans.of(h for h in spans.items(taking) if pieces(source, target, h, self._hosts))
+            _remember(self._busy, key, busy)
+        return busy
+
+
+class Brought:
+    """Names, and those that a message brings itself."""
+
+    def __init__(self, message: Ordered, known: Names) -> None:
+        self._message, self._known = message, known
+
+    def plan(self, number: int) -> Plan | None:
+        brought = [plan for plan in self._message.plans if plan.id == number]
+        return brought[-1] if brought else self._known.plan(number)
+
+    def plan_of(self, run: int) -> Plan | None:
+        brought = [header.plan for header in self._message.runs if header.run == run]
+        return self.plan(brought[-1]) if brought else self._known.plan_of(run)
+
+    def layout(self, buffer: int) -> Layout | None:
+        for step in self._message.steps:
+            if isinstance(step, RecvStep) and step.client and step.step == buffer:
+                return step.layout
+        for run in self._message.runs:
+            plan = self.plan(run.plan)
+            for slot, facts in enumerate(plan.slots if plan is not None else ()):
+                name = run.args[facts.arg] if 0 <= facts.arg < len(run.args) else -1
+                if buffer == (run.base + slot if name < 0 else name):
+                    return facts.layout
+        return self._known.layout_of(buffer)
+
+
+def parted(members: Spans, cuts: list[Spans], single: Spans) -> tuple[Spans, ...]:
+    """Members that are in the same of the cuts are one part; those of `single` are one each. In host order."""
+    edges: dict[int, list[int]] = {}
+    rest = spans.minus(members, single)
+    for number, cut in enumerate(dict.fromkeys(cuts)):
+        for low, high in spans.meet(cut, rest):
+            edges.setdefault(low, []).append(number)
+            edges.setdefault(high, []).append(~number)
+    groups: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    within: set[int] = set()
+    bounds = sorted(edges)
+    at = 0
+    for low, high in rest:
+        start = low
+        while start < high:
+            while at < len(bounds) and bounds[at] <= start:
+                for edge in sorted(edges[bounds[at]]):  # ends first: the same cut may begin again
+                    if edge < 0:
+                        within.discard(~edge)
+                    else:
+                        within.add(edge)
+                at += 1
+            stop = min(high, bounds[at]) if at < len(bounds) else high
+            groups.setdefault(tuple(sorted(within)), []).append((start, stop))
+            start = stop
+    parts = [spans.normal(pairs) for pairs in groups.values()] + [spans.one(h) for h in spans.items(single)]
+    return tuple(sorted(parts))
+
+
+def patterns(place: Place, hosts: Hosts) -> tuple[Spans, ...]:
+    """The hosts that have devices of it, those together that have the same ones (first, second ...) of theirs."""
+    whole: list[tuple[int, int]] = []
+    partly: dict[int, list[tuple[int, int]]] = {}
+    for low, high in device_spans(place):
+        first, last = hosts.host_of(low), hosts.host_of(high - 1)
+        start, stop = first, last + 1
+        for host in dict.fromkeys((first, last)):
+            own = hosts.devices_of(host)
+            if low > own.start or high < own.stop:
+                part = (max(low, own.start) - own.start, min(high, own.stop) - own.start)
+                partly.setdefault(host, []).append(part)
+                start, stop = (start + 1, stop) if host == first else (start, stop - 1)
+        if start < stop:
+            whole.append((start, stop))
+    alike: dict[Spans, list[int]] = {}
+    for host, parts in partly.items():
+        alike.setdefault(tuple(parts), []).append(host)
+    return (spans.normal(whole), *map(spans.of, alike.values()))
+
+
+def _remember(answers: dict[Key, Any], key: Key, answer: Any) -> None:
+    if len(answers) >= KEPT:
+        answers.clear()
+    answers[key] = answer

@@ -1,0 +1,265 @@
+"""Logical buffers: one reference count each, whatever the number of shards; who owns it, and what has
+become of it.
+
+    promised -filled-> ready -spill-> spilling -copied-> spilled -restore-> restoring -copied-> ready
+    any of these --spoilt--> poisoned: it keeps the first blame for as long as anybody holds it
+
+A buffer is held by its client's handle (the name it gave), by the promise of its maker (until the step that
+makes it has entered an order), by each run that reads it and has not ended, and by each transfer. When the
+last of them lets go it is gone, and `let_go` says so exactly then. It is *used* by those of its holders
+that are on their way: admitted runs and transfers. A run that waits for admission holds what it will read
+and uses nothing of it, so what it holds can be spilled: waiting never keeps memory from anybody (spill.py).
+
+A client that donates a buffer gives up its handle for good. The run takes over the memory if nobody else
+holds the buffer when it is admitted (`is_sole`); if somebody does, the run gets memory of its own and this
+dies with the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from ..model import Illegal
+from ..protocol import Blame
+
+State = Literal["promised", "ready", "spilling", "spilled", "restoring", "poisoned"]
+Event = Literal["filled", "spill", "copied", "restore", "spoilt"]
+
+TABLE: dict[tuple[State, Event], State] = {
+    ("promised", "filled"): "ready",
+    ("promised", "spoilt"): "poisoned",
+    ("ready", "spill"): "spilling",
+    ("ready", "spoilt"): "poisoned",
+    ("spilling", "copied"): "spilled",
+    ("spilling", "spoilt"): "poisoned",
+    ("spilled", "restore"): "restoring",
+    ("spilled", "spoilt"): "poisoned",
+    ("restoring", "copied"): "ready",
+    ("restoring", "spoilt"): "poisoned",
+    ("poisoned", "filled"): "poisoned",
+    ("poisoned", "copied"): "poisoned",
+    ("poisoned", "spoilt"): "poisoned",
+}
+
+
+class Buffer:
+    __slots__ = (
+        "blame", "client", "copying", "exact", "handle", "holds", "id", "key", "last_seq", "last_used",
+        "made", "name", "nbytes", "on_device", "on_host", "promise", "state", "taken", "users",
+    )  # fmt: skip
+
+    def __init__(self, ident: int, client: int, name: int, key: int, nbytes: int) -> None:
+        self.id = ident
+        self.client = client  # its owner; 0: nobody but the runs that hold it
+        self.name = name  # the client's own
+        self.key = key  # of its place
+        self.nbytes = nbytes  # on each device
+        self.state: State = "promised"
+        self.blame: Blame | None = None
+        self.handle = False
+        self.promise = False
+        self.holds = 0  # runs and transfers
+        self.users = 0  # those of them that are admitted
+        self.last_seq = -1  # latest step in the order that touches it
+        self.last_used = 0  # counts uses of all buffers: who was used least recently
+        self.exact = True  # False: `nbytes` is a bound
+        self.made = False  # the step that makes it has entered an order
+        self.on_device = False  # its bytes are counted in the ledger, as its own and no run's
+        self.on_host = False  # its bytes are counted in host memory
+        self.copying = False  # to or from host memory
+        self.taken = False  # a run that it was donated to has taken over its memory
+
+    @property
+    def count(self) -> int:
+        return self.holds + self.handle + self.promise
+
+    def turn(self, event: Event) -> None:
+        after = TABLE.get((self.state, event))
+        if after is None:
+            raise Illegal(f"buffer {self.id} is {self.state}: {event} cannot happen to it")
+        self.state = after
+
+
+class All(dict[int, Buffer]):
+    """By id. To name one that is not there is a fault of ours."""
+
+    def __missing__(self, ident: int) -> Buffer:
+        raise Illegal(f"there is no buffer {ident}")
+
+
+class Buffers:
+    """All that anybody holds. The controller chooses ids; names are the clients' own."""
+
+    def __init__(self) -> None:
+        self._all = All()
+        self._names: dict[int, dict[int, int]] = {}  # client -> name -> buffer
+        self._uses = 0
+
+    def __getitem__(self, ident: int) -> Buffer:
+        return self._all[ident]
+
+    def __contains__(self, ident: int) -> bool:
+        return ident in self._all
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return iter(self._all.values())
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def is_promised(self, ident: int) -> bool:
+        return self._all[ident].state == "promised"
+
+    # --- being made -----------------------------------------------------------------------------------
+
+    def create(
+        self, ident: int, client: int, name: int, key: int, nbytes: int, *,
+        handle: bool = True, promise: bool = True, exact: bool = True,
+    ) -> Buffer:  # fmt: skip
+        """A result that a run will make, or a Put. Without `promise` its memory has been counted already. A
+        result whose name was released before it had an id has no `handle`. `exact`: `nbytes` is no mere
+        bound."""
+        if ident in self._all or (handle and name in self._names.get(client, {})):
+            raise Illegal(f"buffer {ident}, or client {client}'s name {name}, is in use")
+        made = self._all[ident] = Buffer(ident, client, name, key, nbytes)
+        made.handle, made.promise, made.exact = handle, promise, exact
+        made.made = made.on_device = not promise
+        if handle:
+            self._names.setdefault(client, {})[name] = ident
+        return made
+
+    def ordered(self, ident: int, seq: int) -> list[Buffer]:
+        """The step that makes it has entered: the memory is its own from now on. Returns it if nobody wants
+        it."""
+        buffer = self._all[ident]
+        if not buffer.promise:
+            raise Illegal(f"buffer {ident} is made twice")
+        buffer.promise, buffer.made, buffer.on_device = False, True, not buffer.taken
+        self.touch(ident, seq)
+        return self._gone(buffer)
+
+    def never_made(self, ident: int, blame: Blame) -> list[Buffer]:
+        """The run that was to make it ended before the step entered: no memory, only a blame."""
+        buffer = self._all[ident]
+        if not buffer.promise:
+            raise Illegal(f"buffer {ident} has been made")
+        buffer.promise = False
+        self.poison(ident, blame)
+        return self._gone(buffer)
+
+    def filled_if_promised(self, ident: int) -> None:
+        buffer = self._all[ident]
+        if buffer.state == "promised":
+            buffer.turn("filled")
+
+    def filled(self, ident: int) -> None:
+        self._all[ident].turn("filled")
+
+    def poison(self, ident: int, blame: Blame) -> None:
+        """It will never have good contents. The first blame stays."""
+        buffer = self._all[ident]
+        buffer.turn("spoilt")
+        buffer.blame = buffer.blame or blame
+
+    def shrink(self, ident: int, nbytes: int) -> None:
+        """The size of an irregular result is known."""
+        buffer = self._all[ident]
+        buffer.nbytes = min(buffer.nbytes, nbytes)
+        buffer.exact = True
+
+    # --- holding --------------------------------------------------------------------------------------
+
+    def hold(self, ident: int) -> Buffer:
+        buffer = self._all[ident]
+        buffer.holds += 1
+        return buffer
+
+    def let_go(self, idents: Iterable[int], *, used: bool = False) -> list[Buffer]:
+        """Runs or transfers let go, one hold a mention (`used`: they were on their way). Returns those that
+        nobody holds any more: they are gone from here, and the caller frees what they took."""
+        gone: list[Buffer] = []
+        for ident in idents:
+            buffer = self._all[ident]
+            if used:
+                self.done_using(ident)
+            if buffer.holds <= buffer.users:
+                raise Illegal(f"buffer {ident}: nobody is left to let go")
+            buffer.holds -= 1
+            gone += self._gone(buffer)
+        return gone
+
+    def use(self, ident: int) -> None:
+        """One of its holders is on its way (admitted)."""
+        buffer = self._all[ident]
+        if buffer.users >= buffer.holds:
+            raise Illegal(f"buffer {ident} is used by somebody who does not hold it")
+        buffer.users += 1
+        self._uses += 1
+        buffer.last_used = self._uses
+
+    def done_using(self, ident: int) -> None:
+        buffer = self._all[ident]
+        if not buffer.users:
+            raise Illegal(f"buffer {ident} is not used by anybody")
+        buffer.users -= 1
+
+    def touch(self, ident: int, seq: int) -> None:
+        """Step `seq` reads or fills it."""
+        self._uses += 1
+        buffer = self._all[ident]
+        buffer.last_seq = max(buffer.last_seq, seq)
+        buffer.last_used = self._uses
+
+    # --- the client's side ----------------------------------------------------------------------------
+
+    def release(self, client: int, name: int) -> list[Buffer]:
+        """The client lets go of its handle, or gives it up to a run that holds the buffer already."""
+        ident = self._names.get(client, {}).pop(name, None)
+        if ident is None:
+            raise Illegal(f"client {client} has no buffer {name}")
+        return self._drop_handle(ident)
+
+    def is_sole(self, ident: int, nbytes: int) -> bool:
+        """Whether one run is all that holds it (its maker's promise aside), and it is as large as the run's
+        plan says (an irregular result may be smaller, or not known yet): then a donation to that run is
+        effective."""
+        buffer = self._all[ident]
+        return (
+            buffer.holds == 1
+            and not buffer.handle
+            and buffer.exact
+            and buffer.nbytes == nbytes
+            and buffer.state not in ("spilling", "poisoned")
+        )
+
+    def consumed(self, ident: int) -> None:
+        """An admitted run has taken over the memory: letting go of the buffer will free nothing."""
+        buffer = self._all[ident]
+        if not self.is_sole(ident, buffer.nbytes):
+            raise Illegal(f"buffer {ident} is held by others")
+        buffer.on_device, buffer.taken = False, True
+
+    def returned(self, ident: int) -> None:
+        """That run ended before the step that was to consume it: whoever lets go last frees it, as ever."""
+        buffer = self._all[ident]
+        if not buffer.taken:
+            raise Illegal(f"buffer {ident} was not consumed")
+        buffer.taken, buffer.on_device = False, buffer.made
+
+    def client_gone(self, client: int) -> list[Buffer]:
+        """It lets go of all its handles, in the order of its names; runs' and transfers' holds last until
+        they end."""
+        names = self._names.pop(client, {})
+        return [buffer for name in sorted(names) for buffer in self._drop_handle(names[name])]
+
+    def _drop_handle(self, ident: int) -> list[Buffer]:
+        buffer = self._all[ident]
+        buffer.handle = False
+        return self._gone(buffer)
+
+    def _gone(self, buffer: Buffer) -> list[Buffer]:
+        if buffer.count:
+            return []
+        del self._all[buffer.id]
+        return [buffer]

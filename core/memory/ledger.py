@@ -1,0 +1,360 @@
+"""Device memory, counted in order: what lies on the devices, what admitted runs may still add, and who must
+wait.
+
+A device runs gangs in its island's order, so memory is counted *at the tail of the order*: what gang 7
+makes is there once gang 7 has entered, and what it is the last to read is free for gang 8, though neither
+has run. All amounts are bytes on each device of an atom (atoms.py). For each atom the ledger keeps
+
+    resident    what lies there behind the last gang of the order
+    committed   resident, plus the most that admitted runs may still add from where they are (footprint.py)
+    extras      of each admitted run, by how much its remaining gangs exceed that while their scratch is there
+
+and a run is admitted, on all its islands at once or not at all, if everywhere `committed + max(extras) <=
+capacity`. A maximum, since one gang runs at a time: scratch counts once, whoever's it is. As steps enter, a
+run's share of `committed` can only fall, so whatever order the scheduler chooses, every step of an admitted
+run finds its memory. Nothing that has entered, nor anything that was admitted, ever waits for memory that
+another would have to be admitted to free. That is "memory is never held and waited for"; waiting happens
+before admission, where nothing is held.
+What moves bring is not in step with the devices; see `after`, and atom_memory.py for why that cannot deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from ..model import Atoms, Illegal, Spans, spans
+from .atom_memory import Level
+from .footprint import BEFORE, NEVER, Footprint, Timeline
+
+Amounts = Iterable[tuple[int, int]]  # (place key, bytes on each device)
+
+
+class Short(msgspec.Struct, frozen=True):
+    """Not now. `missing`: by atom, bytes that must come free first. `running`: waiting can help, because
+    admitted runs work where it is short. `enough`: what these give back at their ends by themselves will
+    do."""
+
+    missing: dict[int, int]
+    running: bool
+    enough: bool
+
+
+class NeverFits(msgspec.Struct, frozen=True):
+    """Not even alone."""
+
+    text: str
+
+
+class _Run:
+    """An admitted run. Lists are by group of its footprint."""
+
+    __slots__ = ("at", "entered", "footprint", "gone", "level", "out", "shrunk", "timelines")
+
+    def __init__(self, footprint: Footprint) -> None:
+        self.footprint = footprint
+        self.timelines: list[Timeline] = [group.timeline for group in footprint.groups]
+        self.at = [0] * len(footprint.groups)  # position: gangs that have entered
+        self.level = [0] * len(footprint.groups)  # what it has added so far
+        self.out = [0] * len(footprint.groups)  # freed out of order, of what the timeline keeps for good
+        self.entered = 0  # bit set of steps
+        self.gone: dict[int, None] = {}  # slots freed out of order
+        self.shrunk: dict[int, int] = {}  # slot -> bytes it did not need after all
+
+    def has_entered(self, step: int) -> bool:
+        return step == BEFORE or bool(self.entered >> step & 1)
+
+    def unneeded(self, step: int, number: int) -> int:
+        """Of what dies behind this step: the part that irregular outputs gave back before."""
+        lives, of = self.footprint.lives, self.footprint.groups_of
+        return sum(by for slot, by in self.shrunk.items() if lives[slot].dies == step and number in of(slot))
+
+    def left(self) -> Iterator[tuple[int, int, int]]:
+        plan = self.footprint.plan
+        whole = self.entered + 1 == 1 << len(plan.steps)
+        for slot in self.footprint.loose if whole else self.footprint.lives:
+            life = self.footprint.lives[slot]
+            dead = slot in self.gone or (life.dies != NEVER and self.has_entered(life.dies))
+            if not dead and self.has_entered(life.born) and not plan.slots[slot].keep:
+                yield slot, life.key, life.nbytes - self.shrunk.get(slot, 0)
+
+
+class Ledger:
+    """`capacity(devices)`: bytes that each of these devices has (the least, should they differ)."""
+
+    def __init__(self, atoms: Atoms, capacity: Callable[[Spans], int]) -> None:
+        self.touched: dict[
+            int, None
+        ] = {}  # atoms whose counters may have changed since somebody emptied this
+        self.eased = 0  # grows whenever memory has come free: time to ask again for those who wait
+        self._atoms = atoms
+        self._capacity = capacity
+        self._levels: list[Level] = []
+        self._runs: dict[int, _Run] = {}
+        self._queued: dict[int, int] = {}  # seq of an unfinished gang -> key of its place
+        atoms.splits.append(self._split)
+
+    # --- admission ------------------------------------------------------------------------------------
+
+    def admit(
+        self, run: int, footprint: Footprint | None, arrivals: Amounts = (), args: Amounts = ()
+    ) -> Short | NeverFits | None:
+        """Reserve all that a run may take, or nothing. `arrivals` come with it, now: arguments to be
+        restored, literals. `args`: its arguments that are on the devices, each buffer once. A Put is an
+        arrival without a footprint. None: admitted."""
+        if run in self._runs:
+            raise Illegal(f"run {run} is admitted already")
+        if footprint is not None and footprint.version != len(self._atoms):
+            footprint.refresh(self._atoms)
+        if len(self._levels) != len(self._atoms):
+            self._grow()
+        more = self._by_atom(arrivals) if arrivals else {}
+        missing = self._missing(footprint, more)
+        if missing:
+            return self._refuse(footprint, more, missing, self._by_atom(args))
+        if footprint is not None:
+            self._runs[run] = _Run(footprint)
+            for group in footprint.groups:
+                bound, extra = group.timeline.bounds[0], group.timeline.extras[0]
+                for atom in group.atoms:
+                    level = self._touch(atom)
+                    level.committed += bound
+                    level.floor += group.final
+                    level.active += 1
+                    if extra:
+                        level.swap(0, extra)
+        for atom, nbytes in more.items():
+            level = self._touch(atom)
+            level.arrive(nbytes)
+            level.committed += nbytes
+            level.floor += nbytes
+        return None
+
+    def _missing(self, footprint: Footprint | None, more: dict[int, int]) -> dict[int, int]:
+        missing: dict[int, int] = {}
+        rest = dict(more)
+        for group in footprint.groups if footprint is not None else ():
+            bound, extra = group.timeline.bounds[0], group.timeline.extras[0]
+            for atom in group.atoms:
+                level = self._levels[atom]
+                top = level.top if level.top >= 0 else level.extra()
+                lack = level.committed + bound + (extra if extra > top else top) - level.capacity
+                if rest:
+                    lack += rest.pop(atom, 0)
+                if lack > 0:
+                    missing[atom] = lack
+        for atom, nbytes in rest.items():
+            level = self._levels[atom]
+            lack = level.committed + nbytes + level.extra() - level.capacity
+            if lack > 0:
+                missing[atom] = lack
+        return missing
+
+    def _refuse(
+        self, footprint: Footprint | None, more: dict[int, int], missing: dict[int, int], args: dict[int, int]
+    ) -> Short | NeverFits:
+        own: dict[int, int] = {}
+        for group in footprint.groups if footprint is not None else ():
+            for atom in group.atoms:
+                own[atom] = group.timeline.bounds[0] + group.timeline.extras[0]
+        for atom in missing:
+            held = more.get(atom, 0) + args.get(atom, 0)
+            if own.get(atom, 0) + held > self._levels[atom].capacity:
+                return NeverFits(
+                    f"needs {size_text(own.get(atom, 0) + held)} on each of devices "
+                    f"{spans.text(self._atoms.devices(atom))} ({size_text(held)} for its arguments), "
+                    f"which have {size_text(self._levels[atom].capacity)} each"
+                )
+        levels = [(self._levels[atom], lack) for atom, lack in missing.items()]
+        return Short(
+            missing,
+            running=any(level.active for level, _ in levels),
+            enough=all(lack <= level.committed - level.floor for level, lack in levels),
+        )
+
+    # --- what happens to an admitted run --------------------------------------------------------------
+
+    def entered(self, run: int, step: int, seq: int) -> None:
+        """A step has entered an order. What it makes is there from now on; what it is the last to read is
+        not."""
+        state = self._running(run)
+        footprint, at, levels = state.footprint, state.at, self._levels
+        touches = footprint.touches[step]
+        for touch in touches:
+            if touch[4] and touch[4] != at[touch[0]] + 1:
+                raise Illegal(f"step {step} of run {run} enters out of turn")
+        if state.entered >> step & 1:
+            raise Illegal(f"step {step} of run {run} enters twice")
+        state.entered |= 1 << step
+        level_of, groups, timelines, touched = state.level, footprint.groups, state.timelines, self.touched
+        for number, made, freed, scratch, position in touches:
+            if freed and state.shrunk:
+                freed -= state.unneeded(step, number)
+            level_of[number] += made - freed
+            atoms = groups[number].atoms
+            if not position:  # a move: its target comes at once, below what is in the queue
+                for atom in atoms:
+                    touched[atom] = None
+                    levels[atom].arrive(made)
+                continue
+            at[number] = position
+            bounds, extras = timelines[number].bounds, timelines[number].extras
+            drop, old, new = bounds[position - 1] - bounds[position], extras[position - 1], extras[position]
+            for atom in atoms:
+                touched[atom] = None
+                level = levels[atom]
+                high = level.resident + made
+                level.push(seq, high + scratch)
+                level.resident = high - freed
+                level.committed -= drop
+                if old != new:
+                    level.swap(old, new)
+            if drop or old != new:
+                self.eased += 1
+        if step in footprint.gang_keys:
+            self._queued[seq] = footprint.gang_keys[step]
+
+    def slot_freed(self, run: int, slot: int, after: int = -1) -> None:
+        """A slot that the order alone does not free (it was sent) is gone; see `free` for `after`."""
+        state = self._running(run)
+        life = state.footprint.lives[slot]
+        if slot not in state.footprint.loose or slot in state.gone or not state.has_entered(life.born):
+            raise Illegal(f"slot {slot} of run {run} is not there, or not to be freed so")
+        state.gone[slot] = None
+        nbytes = life.nbytes - state.shrunk.get(slot, 0)
+        for number in state.footprint.groups_of(slot):
+            state.level[number] -= nbytes
+            state.out[number] += nbytes
+            for atom in state.footprint.groups[number].atoms:
+                self._touch(atom).leave(nbytes, after)
+        self.eased += 1
+
+    def shrunk(self, run: int, slot: int, nbytes: int) -> None:
+        """An irregular output is there and takes only so much: the surplus is free, now and for all that
+        follows."""
+        state = self._running(run)
+        life = state.footprint.lives[slot]
+        by = life.nbytes - nbytes
+        dead = slot in state.gone or (life.dies >= 0 and state.has_entered(life.dies))
+        if by <= 0 or dead or life.heir or slot in state.shrunk or not state.has_entered(life.born):
+            return
+        state.shrunk[slot] = by
+        for number in state.footprint.groups_of(slot):
+            at, old = state.at[number], state.timelines[number]
+            new = state.timelines[number] = old.lowered(by, *state.footprint.span(slot, number))
+            state.level[number] -= by
+            for atom in state.footprint.groups[number].atoms:
+                level = self._touch(atom)
+                level.resident -= by
+                level.shift -= by
+                level.committed -= old.bounds[at] - new.bounds[at]
+                level.swap(old.extras[at], new.extras[at])
+        self.eased += 1
+
+    def end(self, run: int) -> tuple[tuple[int, int, int], ...]:
+        """The run is over, or withdrawn half-way: what it reserved and did not use goes back. Returned:
+        (slot, place key, bytes) of what is still there and nobody's, for the caller to `free` when it has
+        gone. An argument among them was donated and not consumed: `Buffers.returned`, and no `free`."""
+        state = self._running(run)
+        del self._runs[run]
+        for number, group in enumerate(state.footprint.groups):
+            timeline, at = state.timelines[number], state.at[number]
+            unused = timeline.bounds[at] - state.out[number] - state.level[number]
+            for atom in group.atoms:
+                level = self._touch(atom)
+                level.committed -= unused
+                level.floor += state.level[number] - group.final
+                level.active -= 1
+                if timeline.extras[at]:
+                    level.swap(timeline.extras[at], 0)
+        self.eased += 1
+        return tuple(state.left())
+
+    # --- out of order ---------------------------------------------------------------------------------
+
+    def free(self, key: int, nbytes: int, after: int = -1) -> None:
+        """A buffer that no admitted run owns is gone: behind gang `after`, the last that touched it, and
+        all that was ordered so far."""
+        for atom in self._atoms.of(key):
+            level = self._touch(atom)
+            level.leave(nbytes, after)
+            level.floor -= nbytes
+        self.eased += 1
+
+    def after(self, key: int, nbytes: int = 0) -> int:
+        """For what arrives here: the seq up to which a device's own gangs must have finished before there
+        is room; -1: there is now. Asked before the arrival was counted with its `nbytes`, behind that with
+        none."""
+        found = -1
+        for atom in self._atoms.of(key):
+            if atom < len(self._levels):
+                level = self._levels[atom]
+                found = max(found, level.last_above(level.capacity - nbytes))
+        return found
+
+    def gang_finished(self, seq: int) -> None:
+        """On all its hosts; or it was given up by all of them."""
+        key = self._queued.pop(seq, None)
+        if key is None:
+            return
+        for atom in self._atoms.of(key):
+            level = self._levels[atom]
+            level.done = max(level.done, seq)
+            while level.queue and level.queue[0][0] <= seq:
+                level.queue.popleft()
+
+    # --- to look at -----------------------------------------------------------------------------------
+
+    def counters(self) -> list[tuple[Spans, int, int, int]]:
+        """(devices, resident, committed with scratch, capacity), each on every one of the devices."""
+        return [self.counters_of(atom) for atom in range(len(self._levels))]
+
+    def counters_of(self, atom: int) -> tuple[Spans, int, int, int]:
+        level = self._levels[atom]
+        return self._atoms.devices(atom), level.resident, level.committed + level.extra(), level.capacity
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _touch(self, atom: int) -> Level:
+        self.touched[atom] = None
+        return self._levels[atom]
+
+    def _running(self, run: int) -> _Run:
+        state = self._runs.get(run)
+        if state is None:
+            raise Illegal(f"run {run} is not admitted")
+        if state.footprint.version != len(self._atoms):
+            state.footprint.refresh(self._atoms)
+        return state
+
+    def _by_atom(self, amounts: Amounts) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for key, nbytes in amounts:
+            for atom in self._atoms.of(key):
+                found[atom] = found.get(atom, 0) + nbytes
+        return found
+
+    def _grow(self) -> None:
+        for atom in range(len(self._levels), len(self._atoms)):
+            self._levels.append(Level(self._capacity(self._atoms.devices(atom))))
+
+    def _split(self, old: int, new: int) -> None:
+        """Devices of one atom have had one history: the part that was split off starts from the same
+        counters."""
+        for atom in range(len(self._levels), new):
+            self._levels.append(Level(self._capacity(self._atoms.devices(atom))))
+        self.touched[new] = None
+        level = self._touch(old)
+        level.capacity = self._capacity(self._atoms.devices(old))
+        self._levels.append(level.copy(self._capacity(self._atoms.devices(new))))
+
+
+def size_text(nbytes: int) -> str:
+    """For people: `1.5 GiB`."""
+    size, unit = float(nbytes), "bytes"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.1f} {unit}"

@@ -1,0 +1,130 @@
+"""What there is, and what is to be done, as plain values: no machine and no decision lives here.
+
+spans, place      sets of hosts and devices whose size follows their shape, not their number
+atoms             devices that no slice has told apart
+topology, torus, presets      clusters of islands of hosts of devices
+program, validate             the program as a client sends it: one node a sharded computation
+plan, resharding              the physical program, and which shard goes where
+errors            what core raises at its own caller
+"""
+
+from __future__ import annotations
+
+from . import place, plan, program, spans, topology
+from .atoms import Atoms
+from .errors import Illegal, Impossible, ProgramError
+from .place import Grid, Place, device_spans, line
+from .plan import Code, Gang, Layout, Move, Part, Plan, Slot
+from .presets import PRESETS, small
+from .program import (
+    ITEM_BYTES,
+    Arg,
+    Computation,
+    Exchange,
+    Node,
+    Out,
+    Program,
+    Ref,
+    Sharding,
+    SliceSpec,
+    Value,
+)
+from .resharding import (
+    Hosts,
+    Index,
+    Piece,
+    Shards,
+    canonical,
+    is_local,
+    receives,
+    receives_by_host,
+    sends,
+    sends_by_host,
+    shard_bytes,
+    virtual_index,
+)
+from .spans import EMPTY, Spans, count
+from .topology import CLUSTER_KEYS, GIB, ISLAND_KEYS, SIMULATED_KEYS, Cluster, Island, dims
+from .torus import (
+    Shape,
+    devices_by_cell,
+    extents,
+    hosts_touched,
+    offsets,
+    orientations,
+    starts,
+    sums,
+    unravel,
+)
+from .validate import is_layout, validate, validate_literals, validate_put
+
+__all__ = [
+    "CLUSTER_KEYS",
+    "EMPTY",
+    "GIB",
+    "ISLAND_KEYS",
+    "ITEM_BYTES",
+    "PRESETS",
+    "SIMULATED_KEYS",
+    "Arg",
+    "Atoms",
+    "Cluster",
+    "Code",
+    "Computation",
+    "Exchange",
+    "Gang",
+    "Grid",
+    "Hosts",
+    "Illegal",
+    "Impossible",
+    "Index",
+    "Island",
+    "Layout",
+    "Move",
+    "Node",
+    "Out",
+    "Part",
+    "Piece",
+    "Place",
+    "Plan",
+    "Program",
+    "ProgramError",
+    "Ref",
+    "Shape",
+    "Sharding",
+    "Shards",
+    "SliceSpec",
+    "Slot",
+    "Spans",
+    "Value",
+    "canonical",
+    "count",
+    "device_spans",
+    "devices_by_cell",
+    "dims",
+    "extents",
+    "hosts_touched",
+    "is_layout",
+    "is_local",
+    "line",
+    "offsets",
+    "orientations",
+    "place",
+    "plan",
+    "program",
+    "receives",
+    "receives_by_host",
+    "sends",
+    "sends_by_host",
+    "shard_bytes",
+    "small",
+    "spans",
+    "starts",
+    "sums",
+    "topology",
+    "unravel",
+    "validate",
+    "validate_literals",
+    "validate_put",
+    "virtual_index",
+]

@@ -1,0 +1,50 @@
+"""What happened: traces, event logs, and one number for an order.
+
+trace, tables, trimming    one row a gang, transfer, run or client, in typed columns of bounded size
+eventlog, eventcodec       every event that a machine was told, and its replay, command for command
+orderhash                  equal when the same gangs entered the same islands in the same sequence
+durations, clocks          how long gangs took; how far another process's clock is from ours
+"""
+
+from __future__ import annotations
+
+from . import durations, trace
+from .clocks import MILLION, RATE, Clock, Estimate, Exchange, Reading, drift
+from .durations import Over, taken
+from .eventcodec import fingerprint
+from .eventlog import About, Diverged, Log, LogError, Machine, Recorder, Replayable, decode, replayed
+from .orderhash import OrderHash
+from .tables import Lists
+from .trace import ENDED, FAILED, PLACEHOLDER, STARTED, Trace, TracedPlace
+
+__all__ = [
+    "ENDED",
+    "FAILED",
+    "MILLION",
+    "PLACEHOLDER",
+    "RATE",
+    "STARTED",
+    "About",
+    "Clock",
+    "Diverged",
+    "Estimate",
+    "Exchange",
+    "Lists",
+    "Log",
+    "LogError",
+    "Machine",
+    "OrderHash",
+    "Over",
+    "Reading",
+    "Recorder",
+    "Replayable",
+    "Trace",
+    "TracedPlace",
+    "decode",
+    "drift",
+    "durations",
+    "fingerprint",
+    "replayed",
+    "taken",
+    "trace",
+]

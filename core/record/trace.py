@@ -1,0 +1,336 @@
+"""What happened, in columns: one row a gang, transfer, run or client, filled alike by all drivers.
+
+A row holds a few integers in typed arrays; names are interned. What differs between hosts is when each had
+enqueued the gang: a byte to three a host, and nothing if the gang before had the same pattern. Between devices
+nothing differs: `intervals` expands rows to devices when somebody asks. So a gang over 2048 devices on 512 hosts
+takes half a byte for each of its devices, or less.
+
+    trace.columns()["gangs"]["ended"]       # an array that numpy or pandas wraps without copying it
+
+An unknown time is -1. A time that was not seen but worked out has its bit in `flags`: a driver that learns
+only when a gang ended says so, and a figure can leave out what was never measured. `skew` is how long the
+gang's first device waited in it for the last. A view that was handed out keeps what it shows: the next change
+goes to a copy.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..model import Spans, spans
+from ..protocol import Blame
+from .tables import Bytes, Lists, Strings, Table, Vector
+from .trimming import NAMES, positions, trim
+
+READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = 1, 2, 4, 8, 16, 32  # bits: worked out, not seen
+PLACEHOLDER, FAILED = 64, 128  # bits: launched with contents of any value; ended with a blame
+TIMES = {
+    "ready": READY, "entered": ENTERED, "enqueued": ENQUEUED,
+    "started": STARTED, "ended": ENDED, "skew": SKEW,
+}  # fmt: skip
+LOOK = 64  # runs submitted, or levels, between looks at what all takes
+_OVER = {
+    "clients": "closed",
+    "runs": "ended",
+    "gangs": "ended",
+    "transfers": "ended",
+}  # known: nothing follows
+
+
+class TracedPlace(msgspec.Struct, frozen=True):
+    island: int
+    devices: Spans
+    per_host: int  # devices of a host, counted from the island's first
+    first: int
+
+
+class Trace:
+    """`gang` and `transfer` open a row by its seq; `update` says more of it as it becomes known.
+
+    limit: bytes that it may take, more or less; 0: all that there are. Of one that is bounded the oldest runs are
+    dropped, whole: it has all that happened from `since` on. `dropped`: how many rows of which table."""
+
+    def __init__(self, limit: int = 0) -> None:
+        self.limit, self.since = limit, 0
+        self._looks = 0
+        self.strings = Strings()
+        self.places: dict[int, TracedPlace] = {}
+        self.clients = Table(client="q", label="i", weight="i", priority="i", opened="q", closed="q")
+        self.runs = Table(
+            run="q", client="q", call="q", program="i", submitted="q", deadline="q", admitted="q", ended="q",
+            code="i", cause="i", node="i", host="i",
+        )  # fmt: skip
+        self.gangs = Table(
+            seq="q", run="i", step="i", island="h", place="i", ready="q", entered="q", enqueued="q",
+            started="q", ended="q", skew="q", flags="H", hosts="q", ends="q",
+        )  # fmt: skip
+        self.transfers = Table(
+            seq="q", run="i", client="q", step="i", source="i", target="i", nbytes="q", entered="q",
+            started="q", ended="q", flags="H",
+        )  # fmt: skip
+        self.memory = Table(at="q", place="i", resident="q", committed="q", capacity="q")
+        self.arrivals = Table(
+            after="B"
+        )  # from row `hosts`, or `ends`, of a gang on: a list, as `Lists` keeps it
+        self.tables = {
+            "clients": self.clients, "runs": self.runs, "gangs": self.gangs, "transfers": self.transfers,
+            "memory": self.memory, "arrivals": self.arrivals,
+        }  # fmt: skip
+        self.lists = Lists(self.arrivals, "after")
+        self._open: dict[str, dict[int, int]] = {name: {} for name in self.tables}  # key -> row, if not over
+        self.dropped = dict.fromkeys(self.tables, 0)
+
+    # --- record ---------------------------------------------------------------------------------------------
+
+    def client(self, client: int, name: str, weight: int, priority: int, now: int) -> None:
+        self._begin("clients", client, self.strings.add(name), weight, priority, now, -1)
+
+    def client_gone(self, client: int, now: int) -> None:
+        self._know("clients", client, over=True, closed=now)
+
+    def place(self, key: int, island: int, devices: Spans, per_host: int = 1, first: int = 0) -> None:
+        """What a place's key stands for; gangs and levels name places by it."""
+        self.places[key] = TracedPlace(island, devices, per_host, first)
+
+    def submitted(self, run: int, client: int, call: int, program: str, now: int, deadline: int = 0) -> None:
+        """`run`: the controller's number for it; `call`: the client's own. `deadline`: 0 for none."""
+        self._bound()
+        word = self.strings.add(program)
+        self._begin("runs", run, client, call, word, now, deadline or -1, -1, -1, -1, -1, -1, -1)
+
+    def admitted(self, run: int, now: int) -> None:
+        self._know("runs", run, admitted=now)
+
+    def ended(self, run: int, now: int, blame: Blame | None = None) -> None:
+        if blame is not None:
+            add = self.strings.add
+            code, cause, node = add(blame.code), add(blame.cause), add(blame.node)
+            self._know("runs", run, code=code, cause=cause, node=node, host=blame.host)
+        self._know("runs", run, over=True, ended=now)
+
+    def gang(
+        self, seq: int, run: int, step: str, island: int, place: int, *, ready: int = -1, entered: int = -1,
+        enqueued: int = -1, started: int = -1, ended: int = -1, skew: int = -1, flags: int = 0,
+    ) -> None:  # fmt: skip
+        """It is in its island's order (or it is all over, and everything is known)."""
+        self._begin(
+            "gangs", seq, self._open["runs"].get(run, -1), self.strings.add(step), island, place, ready,
+            entered, enqueued, started, ended, skew, flags, -1, -1, over=ended >= 0,
+        )  # fmt: skip
+
+    def transfer(
+        self, seq: int, run: int, step: str, source: int, target: int, *, nbytes: int, client: int = -1,
+        entered: int = -1, started: int = -1, ended: int = -1, flags: int = 0,
+    ) -> None:  # fmt: skip
+        """`source` and `target` are place keys; -1: a client, and then `client` is its number."""
+        self._begin(
+            "transfers", seq, self._open["runs"].get(run, -1), client, self.strings.add(step), source, target,
+            nbytes, entered, started, ended, flags, over=ended >= 0,
+        )  # fmt: skip
+
+    def left(self, seq: int, now: int) -> None:
+        """Bytes of a transfer leave: with the first of them it has started."""
+        row = self._open["transfers"].get(seq)
+        if row is not None and self.transfers.column("started")[row] < 0:
+            self._know("transfers", seq, started=now)
+
+    def came(self, seq: int, now: int) -> None:
+        """Bytes of a transfer are there: it ended with the last of them, unless more come."""
+        self._know("transfers", seq, ended=now)
+
+    def update(self, seq: int, flags: int = 0, **known: int) -> None:
+        """More of a gang or transfer under way: `enqueued`, `started`, `skew`, and `ended`, which closes its
+        row. `flags`: bits to set. Of what is over, or from before this trace, nothing more is wanted; and a time
+        that was worked out does not take the place of one that was seen."""
+        name = "gangs" if seq in self._open["gangs"] else "transfers"
+        row = self._open[name].get(seq)
+        if row is None:
+            return
+        over = "ended" in known
+        if flags:
+            table = self.tables[name]
+            for time in [time for time in known if flags & TIMES[time] and table.column(time)[row] >= 0]:
+                del known[time]
+                flags &= ~TIMES[time]
+            known["flags"] = table.column("flags")[row] | flags
+        self._know(name, seq, over=over, **known)
+
+    def hosts(self, seq: int, enqueued: Sequence[int] | Vector) -> None:
+        """When each host of an open gang, in order, had enqueued it. Its `enqueued` is the first of them."""
+        if seq in self._open["gangs"] and len(enqueued):
+            first, at = self.lists.add(enqueued)
+            self._know("gangs", seq, enqueued=first, hosts=at)
+
+    def ends(self, seq: int, ended: Sequence[int] | Vector) -> None:
+        """When each host of an open gang, in order, had ended it, if it is no collective: then each host runs it from
+        its arrival (as `hosts` says) on, whatever the others do. Its `ended` is the last of them: it is over."""
+        if seq in self._open["gangs"] and len(ended):
+            first, at = self.lists.add(ended)
+            last = first + max(self.lists.get(at))
+            self._know("gangs", seq, over=True, ended=last, ends=at)
+
+    def level(self, at: int, place: int, resident: int, committed: int, capacity: int) -> None:
+        """Bytes on each device of a place, from `at` on."""
+        self._bound()
+        self.memory.append(at, place, resident, committed, capacity)
+
+    # --- read -----------------------------------------------------------------------------------------------
+
+    def columns(self) -> dict[str, dict[str, array[int]]]:
+        return {name: table.columns() for name, table in self.tables.items()}
+
+    def rows(self, table: str) -> Iterator[dict[str, Any]]:
+        """With words for their numbers. `run`, in a gang's or transfer's row, is the run's own number."""
+        runs = self.runs.column("run")
+        for numbers in self.tables[table].rows():
+            row: dict[str, Any] = dict(numbers)
+            for name in NAMES:
+                if name in row:
+                    row[name] = self.strings.words[row[name]] if row[name] >= 0 else ""
+            if table in ("gangs", "transfers"):
+                row["run"] = runs[row["run"]] if row["run"] >= 0 else -1
+            yield row
+
+    def intervals(self) -> Iterator[tuple[int, int, int, int]]:
+        """(device, seq, from, to) for each device of each gang that has ended: when it was taken. From its
+        own host's arrival, where that is known; else from the gang's start."""
+        for gang in self.gangs.rows():
+            place = self.places.get(gang["place"])
+            if gang["ended"] < 0 or place is None:
+                continue
+            after = self.lists.get(gang["hosts"]) if gang["hosts"] >= 0 else []
+            ends = self.lists.get(gang["ends"]) if gang["ends"] >= 0 else []
+            last, since, until = max(ends, default=0), gang["started"], gang["ended"]
+            hosts: dict[int, int] = {}  # host, counted in the island -> its place among the gang's
+            for device in spans.items(place.devices):
+                if after:
+                    host = hosts.setdefault((device - place.first) // place.per_host, len(hosts))
+                    since = gang["enqueued"] + after[host]
+                    until = gang["ended"] - last + ends[host] if ends else until
+                yield device, gang["seq"], since, until
+
+    def __len__(self) -> int:
+        return len(self.gangs)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in self.tables.values())
+
+    def counted(self, table: str) -> int:
+        """Rows in all, those that were dropped among them."""
+        return len(self.tables[table]) + self.dropped[table]
+
+    @classmethod
+    def restored(
+        cls,
+        words: Sequence[str],
+        places: Mapping[int, TracedPlace],
+        columns: Mapping[str, Mapping[str, Bytes]],
+        since: int = 0,
+    ) -> Trace:
+        """From what `strings.words`, `places` and `columns()` of another were, as bytes. It can be added to."""
+        trace = cls()
+        trace.since = since
+        if set(columns) != set(trace.tables):
+            raise ValueError(f"tables {sorted(columns)}, where {sorted(trace.tables)} are wanted")
+        for word in words:
+            trace.strings.add(word)
+        trace.places.update(places)
+        for name, table in trace.tables.items():
+            table.fill(columns[name])
+        trace._find_open()
+        return trace
+
+    # --- merge ----------------------------------------------------------------------------------------------
+
+    def merge(self, other: Trace) -> None:
+        """Take over what another has seen of the same events (a host, say): what it adds, and what was
+        unknown or only worked out here. Runs, clients and seqs mean the same in both."""
+        self.since = max(self.since, other.since)
+        words = [self.strings.add(word) for word in other.strings.words]
+        shift = len(self.arrivals)
+        self.places.update(other.places)
+        self.arrivals.extend("after", other.arrivals.column("after"))
+        self._merge("clients", other, words)
+        run_rows = self._merge("runs", other, words)
+        for name in ("gangs", "transfers"):
+            self._merge(name, other, words, run_rows, shift)
+        for level in other.memory.rows():
+            self.memory.append(*level.values())
+
+    def _merge(
+        self, name: str, other: Trace, words: list[int], run_rows: Sequence[int] = (), shift: int = 0
+    ) -> list[int]:
+        """Where its rows have come to."""
+        mine = self.tables[name]
+        rows = {key: row for row, key in enumerate(mine.keys())}
+        moved: list[int] = []
+        for row in other.tables[name].rows():
+            key = next(iter(row.values()))
+            for column in NAMES:
+                if row.get(column, -1) >= 0:
+                    row[column] = words[row[column]]
+            if "run" in row and run_rows and row["run"] >= 0:
+                row["run"] = run_rows[row["run"]]
+            for column in ("hosts", "ends"):
+                if row.get(column, -1) >= 0:
+                    row[column] += shift
+            if key in rows:
+                mine.put(rows[key], **_better(mine.row(rows[key]), row))
+                if row.get("ended", row.get("closed", -1)) >= 0:
+                    self._open[name].pop(key, None)
+            else:
+                rows[key] = mine.append(*row.values())
+            moved.append(rows[key])
+        return moved
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _bound(self) -> None:
+        """Before rows are named: forget what there is no room for."""
+        if not self.limit:
+            return
+        self._looks += 1
+        if self._looks % LOOK == 0 and self.nbytes + self.strings.nbytes > self.limit:
+            trim(self, self.limit)
+            self._find_open()
+
+    def _find_open(self) -> None:
+        for name, over in _OVER.items():
+            table = self.tables[name]
+            self._open[name] = positions(table.keys(), table.column(over))
+
+    def _begin(self, name: str, key: int, *values: int, over: bool = False) -> None:
+        row = self.tables[name].append(key, *values)
+        if not over:
+            self._open[name][key] = row
+
+    def _know(self, name: str, key: int, over: bool = False, **known: int) -> None:
+        row = self._open[name].get(key)
+        if row is None:
+            return
+        self.tables[name].put(row, **known)
+        if over:
+            del self._open[name][key]
+
+
+def _better(mine: dict[str, int], theirs: dict[str, int]) -> dict[str, int]:
+    """What `theirs` knows and `mine` does not, or has only worked out."""
+    found = {name: value for name, value in theirs.items() if mine[name] < 0 <= value}
+    if "flags" in mine:
+        flags = mine["flags"] | theirs["flags"] & (PLACEHOLDER | FAILED)
+        for name, bit in TIMES.items():
+            if theirs.get(name, -1) < 0:
+                continue
+            seen_there = not theirs["flags"] & bit
+            if name in found:
+                flags |= theirs["flags"] & bit
+            elif flags & bit and seen_there:
+                found[name] = theirs[name]
+                flags &= ~bit
+        found["flags"] = flags
+    return found

@@ -1,0 +1,360 @@
+"""One island's scheduler: of the gangs that may enter the island's order, it takes one at a time, as the
+policy says.
+
+`offer` a gang when all that it waits for in other orders has entered them; `pick` until there is none;
+`finished` when one is over. Four rules hold whatever the policy:
+
+**Window.** A gang is eligible when each of its devices has fewer than `window` gangs ahead of it, or more of them where
+they are short (`contention.Window`). The window covers the way of a message to a host and back, so that devices do not
+run dry; a longer one only makes the policy decide earlier than it must. It is a window a *device*: work on half of the
+island does not keep the other half waiting.
+
+**Work conservation.** While some gang is eligible, one is picked. What the devices could do is never kept
+from them for the sake of a share or of a priority; the two exceptions are below, and both have a bound.
+
+**Passing.** A wide gang needs room on all its devices at once, and narrow ones could take each device as it
+becomes free, for ever. So: when a gang enters though the policy would rather have taken one that wants some
+of the same devices, and that is kept out because *some* of its own have no room, it *passes* it. When a
+place has been passed `max_passes` times since it was last served, no such gang enters before it any more.
+What the policy prefers anyway, say a higher priority, does not pass: the bound is on what the shape of a
+gang costs it, not on what the policy decided. And when that enters, whatever was held back for the place goes on,
+and the count begins anew: to keep devices free for a gang that the policy itself puts behind others, on other
+devices, would idle them for nothing.
+
+**Late inputs.** A gang may be offered before its inputs exist (`ripe=False`: they come from another island, and
+what makes them has not finished). Entered early, it starts the moment they arrive: that is what asynchronous
+dispatch is for. But devices run in order, so until then whatever enters behind it waits, ready or not, and nobody
+knows for how long. Held until it is ripe, it starts later by what the way to the controller and back takes longer
+than the transfer of its inputs; and if others have work, the devices do not notice. So early dispatch gains at most
+one way and back a hop, and may lose any amount. The option `early` makes the trade:
+
+    always  pure early dispatch: no distinction. Right when an island has one client.
+    never   a gang enters when it is ripe. Nothing idles behind it; alone, each hop costs its way.
+    idle    (default) early where nothing that is ripe waits for any of the same devices, and where no other
+            client has used any of them for `quiet` ns: who was there just now may come back with work that is
+            ready. Alone that is `always`, in company `never`, and it needs no guess at how late an input is.
+
+`python -m experiments.bench scheduling` measures it.
+
+A policy is a guest. If it raises, or picks what is not ready, fifo takes over for good and `faults` says
+why.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Literal
+
+import msgspec
+
+from ..model import Atoms, Illegal, spans
+from .contention import Domain, Lane, Lanes, Window, connected
+from .policy import Board, Fifo, Policy, Ready, Ticket
+
+__all__ = ["Scheduler", "Ticket", "Wait"]
+
+Early = Literal["always", "idle", "never"]
+Why = Literal["paused", "window", "passed", "inputs", "policy"]
+
+# What may happen to a ticket: (event, state) -> state. Withdrawn ones may come back, under another place.
+TICKET = {
+    ("offer", "new"): "waiting",
+    ("offer", "withdrawn"): "waiting",
+    ("enter", "waiting"): "entered",
+    ("withdraw", "waiting"): "withdrawn",
+    ("finish", "entered"): "over",
+}
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """For people and the watchdog: what waits, and why."""
+
+    ticket: Ticket
+    why: Why
+    text: str
+
+
+class Scheduler:
+    def __init__(
+        self,
+        atoms: Atoms,
+        policy: Policy | type[Policy],
+        window: int | Window = 2,
+        max_passes: int = 8,
+        early: Early = "idle",
+        *,
+        quiet: int = 1_000_000_000,
+    ) -> None:
+        window = Window(window) if isinstance(window, int) else window
+        if window.gangs < 1 or max_passes < 0:
+            raise ValueError(f"a window of {window.gangs} and {max_passes} passes: want at least 1 and 0")
+        self.policy = policy() if isinstance(policy, type) else policy
+        self.max_passes = max_passes
+        self.early = early
+        self.quiet = quiet
+        self.paused = False  # for a change of epoch: nothing is picked
+        self.faults: list[tuple[str, str]] = []  # of which policy, and what it did; the owner passes it on
+        self._atoms = atoms
+        self._lanes = Lanes(atoms, window, early == "idle", self._tell)
+        self._runs: dict[int, list[Ticket]] = {}  # tickets that wait
+        self._offers = 0
+
+    # --- what the controller says
+
+    def offer(self, ticket: Ticket, now: int) -> None:
+        """This gang may enter. Its place, cost and client are fixed from here on."""
+        _move(ticket, "offer")
+        lane = self._lanes.get(ticket.place)
+        self._offers += 1
+        ticket.number, ticket.since = self._offers, now
+        ticket.devices = lane.size
+        self._runs.setdefault(ticket.run, []).append(ticket)
+        self._push(ticket, lane)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing may enter from any place."""
+        return self.paused or not self._lanes.live
+
+    def pick(self, now: int) -> Ticket | None:
+        """The gang that enters now. Call until there is none: devices that are free wait for nothing else."""
+        while not self.paused:
+            found = self._candidates(now)
+            if found is None:
+                break
+            domain, ready = found
+            ticket = self._ask(ready, now)
+            if self._may_pass(ticket, domain, now):
+                self._enter(ticket, domain, now)
+                return ticket
+        return None
+
+    def finished(self, ticket: Ticket) -> None:
+        """A gang of the order is over, whatever became of it: its devices have room."""
+        _move(ticket, "finish")
+        self._lanes.leave(self._lanes.known[ticket.place], ticket.cost)
+
+    def ripen(self, ticket: Ticket) -> None:
+        """Its inputs are here, or at least what makes them has finished."""
+        if ticket.ripe:
+            return
+        ticket.ripe = True
+        queue = ticket.queue
+        lane = self._lanes.known.get(ticket.place)
+        if queue is not None and lane is not None and lane.late.get(ticket.client) is queue:
+            ticket.queue = None
+            self._push(ticket, lane)
+            self._clean(lane, lane.late, ticket.client)
+
+    def withdraw(self, run: int) -> int:
+        """The run's gangs that have not entered never will. How many they were."""
+        tickets = list(self._runs.get(run, ()))
+        for ticket in tickets:
+            self._take(ticket, "withdraw")
+        return len(tickets)
+
+    def client_gone(self, client: int) -> int:
+        """As `withdraw`, for all its runs. What is in the order goes on; the policy forgets the client."""
+        tickets = self._of_client(client)
+        for ticket in tickets:
+            self._take(ticket, "withdraw")
+        for lane in self._lanes.known.values():
+            lane.seen.pop(client, None)
+        self._tell("gone", client)
+        return len(tickets)
+
+    def waiting(self) -> list[Wait]:
+        """Everything that has been offered and has not entered, oldest run first, each with the reason."""
+        tickets = [ticket for run in self._runs.values() for ticket in run]
+        return [Wait(each, *self._why(each)) for each in sorted(tickets, key=lambda each: each.age)]
+
+    # --- choosing
+
+    def _candidates(self, now: int) -> tuple[Domain, Ready] | None:
+        """Gangs that may enter now and compete: ripe ones, or, where nobody else is, others. Only places that
+        overlap; another place is asked about in its turn, so a pick is cheap on an island of many small ones."""
+        for domain in self._lanes.live.values():
+            for lanes in connected(domain.open) if len(domain.open) > 1 else (list(domain.open.values()),):
+                boards = [lane.ripe for lane in lanes if lane.ripe]
+                if not boards and self.early == "idle":
+                    boards = [alone for lane in lanes if (alone := self._alone(lane, now))]
+                if boards:
+                    return domain, Ready(domain.id, boards)
+        return None
+
+    def _alone(self, lane: Lane, now: int) -> Board:
+        """What is not ripe at this place and may enter all the same: nobody else needs these devices."""
+        near = (lane, *lane.near.values())
+        if any(other.ripe for other in near):
+            return {}
+        recent = {c for other in near for c, when in other.seen.items() if now - when < self.quiet}
+        return {client: queue for client, queue in lane.late.items() if not recent - {client}}
+
+    def _ask(self, ready: Ready, now: int) -> Ticket:
+        try:
+            ticket = self.policy.pick(ready, now)
+            if ticket in ready:
+                return ticket
+            fault = "picked what is not ready"
+        except Exception as error:  # it is a user's
+            fault = _said(error)
+        self._depose(f"{fault} when asked to pick")
+        return self.policy.pick(ready, now)
+
+    def _may_pass(self, ticket: Ticket, domain: Domain, now: int) -> bool:
+        """Whether nobody whom the policy prefers, and who is kept out, has been passed too often for this."""
+        if len(domain.lanes) == 1:
+            return True
+        lane = self._lanes.known[ticket.place]
+        near = [each for each in lane.near.values() if each.ripe]
+        blocked = [each for each in near if _kept_out(each, lane)]
+        if blocked:
+            preferred = self._ask(Ready(domain.id, [lane.ripe, *(each.ripe for each in blocked)]), now)
+            if preferred.place != lane.key:
+                passed = self._lanes.known[preferred.place]
+                if passed.passes >= self.max_passes:
+                    self._lanes.bar(lane, passed)
+                    return False
+                passed.passes += 1
+                return True
+        for other in near:  # the policy itself puts them behind: what is held back for them waits for nothing
+            other.passes = 0
+            if other.holds:
+                self._lanes.release(other)
+        return True
+
+    def _enter(self, ticket: Ticket, domain: Domain, now: int) -> None:
+        lane = self._lanes.known[ticket.place]
+        lane.passes = 0
+        lane.seen[ticket.client] = now
+        self._lanes.enter(
+            lane, ticket.cost
+        )  # before it leaves its queue, so that the lane does not die in between
+        self._take(ticket, "enter")
+        self._tell("entered", ticket, domain.id, now)
+
+    # --- queues
+
+    def _push(self, ticket: Ticket, lane: Lane) -> None:
+        domain = self._lanes.rouse(lane)
+        ripe = ticket.ripe or self.early == "always"
+        board = lane.ripe if ripe else lane.late
+        queue = board.get(ticket.client)
+        if queue is None:
+            queue = board[ticket.client] = []
+            if ripe:
+                known = domain.clients.get(ticket.client, 0)
+                domain.clients[ticket.client] = known + 1
+                if not known:
+                    self._tell("joined", ticket.client, domain.id)
+            self._lanes.refresh(lane)
+        self._lanes.unbar(lane)
+        rank = self._rank(ticket)
+        heappush(queue, (rank, ticket.submitted, ticket.run, ticket.step, ticket.number, ticket))
+        ticket.queue = queue
+
+    def _take(self, ticket: Ticket, event: str) -> None:
+        """Out of its queue, because it enters or will never."""
+        _move(ticket, event)
+        lane = self._lanes.known[ticket.place]
+        board = lane.ripe if lane.ripe.get(ticket.client) is ticket.queue else lane.late
+        ticket.queue = None
+        self._lanes.release(lane)
+        run = self._runs[ticket.run]
+        if len(run) == 1:
+            del self._runs[ticket.run]
+        else:
+            run.remove(ticket)
+        self._clean(lane, board, ticket.client)
+
+    def _clean(self, lane: Lane, board: Board, client: int) -> None:
+        """Dead entries go from the top of a queue, and an empty queue goes."""
+        queue = board[client]
+        while queue and queue[0][-1].queue is not queue:
+            heappop(queue)
+        if queue:
+            return
+        del board[client]
+        domain = lane.domain
+        if board is lane.ripe and domain is not None:
+            left = domain.clients[client] - 1
+            domain.clients[client] = left
+            if not left:
+                del domain.clients[client]
+                self._tell("left", client, domain.id)
+            if not board:
+                lane.passes = 0
+        self._lanes.refresh(lane)
+        self._lanes.rest(lane)
+
+    def _rank(self, ticket: Ticket) -> int:
+        try:
+            rank: object = self.policy.rank(ticket)
+            if isinstance(rank, int):
+                return rank
+            fault = f"ranked a gang {rank!r}, which is not a whole number,"
+        except Exception as error:  # it is a user's
+            fault = _said(error)
+        self._depose(f"{fault} when asked to rank")
+        return 0
+
+    def _rank_again(self) -> None:
+        policy = self.policy
+        for lane in self._lanes.known.values():
+            self._lanes.unbar(lane)
+            for board in (lane.ripe, lane.late):
+                for queue in board.values():
+                    tickets = [entry[-1] for entry in queue if entry[-1].queue is queue]
+                    queue[:] = [(self._rank(t), t.submitted, t.run, t.step, t.number, t) for t in tickets]
+                    heapify(queue)
+        if self.policy is not policy:  # it was deposed half-way
+            self._rank_again()
+
+    def _of_client(self, client: int) -> list[Ticket]:
+        return [ticket for run in self._runs.values() for ticket in run if ticket.client == client]
+
+    # --- the policy, a guest
+
+    def _tell(self, event: str, *about: object) -> None:
+        try:
+            getattr(self.policy, event)(*about)
+        except Exception as error:  # it is a user's
+            self._depose(f"{_said(error)} when told what has {event}")
+
+    def _depose(self, fault: str) -> None:
+        self.faults.append((type(self.policy).__name__, fault))
+        self.policy = Fifo()
+        self._rank_again()
+
+    # --- why one waits
+
+    def _why(self, ticket: Ticket) -> tuple[Why, str]:
+        lane, lanes = self._lanes.known[ticket.place], self._lanes
+        if self.paused:
+            return "paused", "the island is changing"
+        if lane.full:
+            full = [atom for atom in self._atoms.of(lane.key) if lanes.is_full(atom)]
+            where = spans.text(spans.union(*(self._atoms.devices(atom) for atom in full)))
+            return "window", f"{max(map(lanes.ahead, full))} gangs are ahead on devices {where}"
+        if lane.barred is not None:
+            where = spans.text(self._atoms.devices_of_key(lane.barred.key))
+            return "passed", f"a gang on devices {where} has been passed too often, and goes first"
+        if not ticket.ripe and lane.ripe.get(ticket.client) is not ticket.queue:
+            return "inputs", "its inputs come from another island, where they are not made yet"
+        return "policy", "it may enter, and others go first"
+
+
+def _kept_out(lane: Lane, other: Lane) -> bool:
+    """By the window, or because it waits its turn; unless it is `other` that it waits for."""
+    return (lane.full > 0 or lane.barred is not None) and not lane.waits_for(other)
+
+
+def _said(error: Exception) -> str:
+    return f"raised {type(error).__name__}: {error}"
+
+
+def _move(ticket: Ticket, event: str) -> None:
+    state = TICKET.get((event, ticket.state))
+    if state is None:
+        raise Illegal(f"{event} of a gang (run {ticket.run}, step {ticket.step}) that is {ticket.state}")
+    ticket.state = state

@@ -1,0 +1,232 @@
+"""Which devices a slice gets, if it could have any of these: pure functions from what is free to a place.
+
+*Packed* takes the fewest hosts, or on a torus, for a mesh, one contiguous block; *spread* one device of as
+many hosts as there are, then a second. Among equals the least loaded wins: fewest devices that carry most,
+then fewest that carry second most, and so on, which is one sum when a device that carries more weighs more
+than all that carry less together. Last, the lowest number wins. A mesh is an order of the devices; only on a
+torus does it ask for neighbours.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+
+import msgspec
+
+from ..model import (
+    Grid,
+    Island,
+    Place,
+    Shape,
+    SliceSpec,
+    devices_by_cell,
+    extents,
+    hosts_touched,
+    offsets,
+    orientations,
+    starts,
+    sums,
+    unravel,
+)
+from .grids import compact, product
+
+Offer = list[tuple[int, int]]  # a host's devices as (cost, number), least loaded first
+Free = tuple[Island, Sequence[int], Sequence[int]]  # an island; may be taken, load: by device from its base
+
+
+class Choice(msgspec.Struct, frozen=True):
+    place: Place
+    hosts: int
+    cost: int
+
+
+def choose(spec: SliceSpec, free: Sequence[Free]) -> Place | None:
+    """The best place on any of these islands: the least loaded; for spread first the one with most hosts."""
+    levels = sorted({level for _, _, load in free for level in set(load)})
+    scale = 1 + max((island.devices for island, _, _ in free), default=0)
+    weight = {level: scale**rank for rank, level in enumerate(levels)}
+    best: Choice | None = None
+    for island, usable, load in free:
+        if sum(usable) < spec.devices:
+            continue
+        costs = [weight[level] for level in load]
+        found = _on_island(spec, island, usable, costs, scale ** len(levels))
+        if found and (best is None or _rank(spec, found) < _rank(spec, best)):
+            best = found
+    return best.place if best else None
+
+
+def fits(island: Island, spec: SliceSpec) -> bool:
+    """Whether a slice has a place on an island that is whole and empty, but for its spares."""
+    if spec.island not in ("", island.name) or spec.kind not in ("", island.kind):
+        return False
+    if spec.devices > island.regular * island.per_host:
+        return False
+    if not wants_block(island, spec):
+        return True
+    return _room_for_block(island.torus, island.wraps, island.block, island.regular, spec.mesh)
+
+
+def wants_block(island: Island, spec: SliceSpec) -> bool:
+    return bool(island.torus) and spec.layout == "packed" and len(spec.mesh) >= 2
+
+
+def _rank(spec: SliceSpec, choice: Choice) -> tuple[int, ...]:
+    spread = spec.layout == "spread"
+    return (-choice.hosts, choice.cost) if spread else (choice.cost, choice.hosts)
+
+
+def _on_island(
+    spec: SliceSpec, island: Island, usable: Sequence[int], costs: list[int], barred: int
+) -> Choice | None:
+    if wants_block(island, spec):
+        return _block(spec, island, usable, costs, barred)
+    per_host = island.per_host
+    offers: list[Offer] = [
+        sorted((costs[at], at) for at in range(low, low + per_host) if usable[at])
+        for low in range(0, len(costs), per_host)
+    ]
+    taken = (_spread if spec.layout == "spread" else _packed)(spec.devices, offers)
+    devices = sorted(island.base_device + at for _, at in taken)
+    hosts = len({at // per_host for _, at in taken})
+    return Choice(Place(island.index, compact(devices)), hosts, sum(cost for cost, _ in taken))
+
+
+# --- by count -----------------------------------------------------------------------------------------------
+
+
+def _packed(need: int, offers: list[Offer]) -> Offer:
+    """The fewest hosts, with the lowest peak so many can have; of these, who give most and carry least."""
+    count = _hosts_needed(need, offers)
+    peaks = sorted({cost for offer in offers for cost, _ in offer})
+    peak = peaks[bisect_left(peaks, True, key=lambda top: _enough(need, count, _below(offers, top)))]
+    offers = _below(offers, peak)
+    costs = [sum(cost for cost, _ in offer) for offer in offers]
+    order = sorted(range(len(offers)), key=lambda host: (-len(offers[host]), costs[host], host))
+    taken = [device for host in order[: count - 1] for device in offers[host]]
+    rest = need - len(taken)
+    able = [offers[host] for host in sorted(order[count - 1 :]) if len(offers[host]) >= rest]
+    cheapest = min(able, key=lambda offer: sum(cost for cost, _ in offer[:rest]))
+    taken += cheapest
+    return sorted(taken)[:need]
+
+
+def _hosts_needed(need: int, offers: list[Offer]) -> int:
+    given = accumulate(sorted(map(len, offers), reverse=True))
+    return next(count for count, total in enumerate(given, 1) if total >= need)
+
+
+def _enough(need: int, count: int, offers: list[Offer]) -> bool:
+    return sum(sorted(map(len, offers), reverse=True)[:count]) >= need
+
+
+def _below(offers: list[Offer], peak: int) -> list[Offer]:
+    return [offer if not offer or offer[-1][0] <= peak else _cut(offer, peak) for offer in offers]
+
+
+def _cut(offer: Offer, peak: int) -> Offer:
+    return [device for device in offer if device[0] <= peak]
+
+
+def _spread(need: int, offers: list[Offer]) -> Offer:
+    """In rounds: each host gives its next device. Of the last round only the least loaded are taken, and of
+    these the ones whose hosts carry least."""
+    costs = [sum(cost for cost, _ in offer) for offer in offers]
+    taken: Offer = []
+    turn = 0
+    while len(taken) < need:
+        given = [(offer[turn], cost) for offer, cost in zip(offers, costs, strict=True) if len(offer) > turn]
+        rest = need - len(taken)
+        if len(given) > rest:
+            given.sort(key=lambda one: (one[0][0], one[1], one[0][1]))
+        taken += [device for device, _ in given[:rest]]
+        turn += 1
+    return taken
+
+
+# --- as a block of the torus --------------------------------------------------------------------------------
+
+
+def _block(
+    spec: SliceSpec, island: Island, usable: Sequence[int], costs: list[int], barred: int
+) -> Choice | None:
+    torus = island.torus
+    cells = devices_by_cell(torus, island.block)
+    values = [costs[at] if usable[at] else barred for at in cells]
+    even = values[0] if values.count(values[0]) == len(values) else 0
+    best: tuple[int, int, int] | None = None  # hosts, cost, cell
+    chosen: tuple[Shape, tuple[int, ...]] = ((), ())
+    for folded, axes in orientations(spec.mesh, torus):
+        shape = extents(folded, axes, len(torus))
+        found = (
+            (_hosts_at(island, shape), spec.devices * even, 0)
+            if even
+            else _cheapest(island, shape, values, barred)
+        )
+        if found[1] < barred and (best is None or found[:2] < best[:2]):
+            best, chosen = found, (folded, axes)
+    if best is None:
+        return None
+    start = unravel(best[2], torus)
+    return Choice(Place(island.index, _grids(island, *chosen, start)), best[0], best[1])
+
+
+def _hosts_at(island: Island, shape: Shape) -> int:
+    """Of a block in the corner, where it touches as few as anywhere."""
+    hosts = 1
+    for extent, size, block in zip(shape, island.torus, island.block, strict=True):
+        hosts *= hosts_touched(0, extent, size, block)
+    return hosts
+
+
+def _cheapest(island: Island, shape: Shape, values: list[int], barred: int) -> tuple[int, int, int]:
+    """(hosts, cost, first cell) of the best block of this shape; with a barred cell only if there is no
+    other."""
+    torus = island.torus
+    totals = sums(values, torus, shape)
+    firsts, hosts = [0], [1]
+    for axis, extent in enumerate(shape):
+        size, block = torus[axis], island.block[axis]
+        begin = starts(size, extent, island.wraps[axis])
+        touched = [hosts_touched(at, extent, size, block) for at in begin]
+        firsts = [first * size + at for first in firsts for at in begin]
+        hosts = [count * more for count in hosts for more in touched]
+    keys = zip(hosts, [totals[first] for first in firsts], firsts, strict=True)
+    return min(keys, key=lambda key: (key[1] >= barred, key))
+
+
+def _grids(island: Island, folded: Shape, axes: tuple[int, ...], start: Shape) -> tuple[Grid, ...]:
+    """The block in the order of the mesh, whose axis k lies along axis `axes[k]` of the torus."""
+    torus = island.torus
+    steps = [offsets(torus, island.block, axis) for axis in range(len(torus))]
+    base = island.base_device
+    base += sum(steps[axis][start[axis]] for axis in range(len(torus)) if axis not in axes)
+    lists = [
+        [steps[axis][(start[axis] + at) % torus[axis]] for at in range(extent)]
+        for extent, axis in zip(folded, axes, strict=True)
+    ]
+    return product(lists, base)
+
+
+@lru_cache(maxsize=1024)
+def _room_for_block(torus: Shape, wraps: tuple[bool, ...], block: Shape, regular: int, mesh: Shape) -> bool:
+    """Spares lie in the torus too, and are out of reach: then arithmetic does not do, and we look."""
+    shapes = [extents(folded, axes, len(torus)) for folded, axes in orientations(mesh, torus)]
+    reach = regular
+    for extent in block:
+        reach *= extent
+    cells = devices_by_cell(torus, block)
+    if reach == len(cells) or not shapes:
+        return bool(shapes)
+    spare = [int(at >= reach) for at in cells]
+    for shape in shapes:
+        firsts = [0]
+        for size, extent, wrap in zip(torus, shape, wraps, strict=True):
+            firsts = [first * size + at for first in firsts for at in starts(size, extent, wrap)]
+        totals = sums(spare, torus, shape)
+        if any(totals[first] == 0 for first in firsts):
+            return True
+    return False

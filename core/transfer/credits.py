@@ -1,0 +1,131 @@
+"""Whose bytes may come next: one pool of credits a receiver, given out by the global order of transfers.
+
+A lane is what one sender has for one transfer. Credits go to the lane with the lowest `seq` first. That
+alone would deadlock: a receive opens when its memory is there, so a later transfer may open first and take
+all credits, while its source, which has not run yet, waits for the earlier one to arrive. Hence two kinds
+of lanes:
+
+    early   its source may not exist yet. It gets at most `ahead` bytes, so that data flow the moment they do
+            exist, and all early lanes together never hold the last `reserve` bytes of the pool.
+    ready   its sender has said or shown that the contents exist. A ready credit comes back in finite time:
+            whatever is granted is sent at once and waits for nothing but the network.
+
+So whatever early lanes hold, a ready lane finds `reserve` (at least one chunk) free again and again: each
+ready lane moves, in whichever order receives were opened; and a source that is never ready holds nothing
+that others need.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+from ..model import Illegal
+
+Key = tuple[int, int, int]
+
+
+class Lane:
+    """`want`: bytes to be granted yet. `out`: granted and not arrived."""
+
+    __slots__ = ("key", "out", "ready", "sender", "transfer", "want")
+
+    def __init__(self, seq: int, transfer: int, sender: int, want: int) -> None:
+        self.key: Key = (seq, transfer, sender)
+        self.transfer = transfer
+        self.sender = sender
+        self.want = want
+        self.out = 0
+        self.ready = False
+
+
+class Pool:
+    def __init__(self, size: int, chunk: int) -> None:
+        if size < 2 * chunk or chunk < 1:
+            raise Illegal(f"a pool of {size} bytes does not hold two chunks of {chunk}")
+        self.size, self.chunk = size, chunk
+        self.reserve = max(chunk, size // 4)
+        self.ahead = min(2 * chunk, size - self.reserve)
+        self.window = max(chunk, size // 4)  # of a ready lane: one slow sender does not get everything
+        self.out = 0
+        self._early_out = 0
+        self._early: list[Key] = []  # early lanes without credits
+        self._ready: list[Key] = []  # ready lanes that can take more
+        self._lanes: dict[Key, Lane] = {}
+
+    def add(self, lane: Lane) -> None:
+        self._lanes[lane.key] = lane
+        self._enlist(lane)
+
+    def ready(self, lane: Lane) -> None:
+        if not lane.ready:
+            self._delist(lane)
+            lane.ready = True
+            self._early_out -= lane.out
+            self._enlist(lane)
+
+    def arrived(self, lane: Lane, nbytes: int) -> None:
+        """So many bytes of a ready lane's credits have come back."""
+        lane.out -= nbytes
+        self.out -= nbytes
+        self._enlist(lane)
+
+    def remove(self, lane: Lane) -> None:
+        """Nothing will come of it any more."""
+        self._delist(lane)
+        del self._lanes[lane.key]
+        self.out -= lane.out
+        if not lane.ready:
+            self._early_out -= lane.out
+
+    def grant(self) -> list[tuple[Lane, int]]:
+        """Give out what there is to give."""
+        given: list[tuple[Lane, int]] = []
+        early_blocked = False
+        while True:
+            early = self._early[0] if self._early and not early_blocked else None
+            ready = self._ready[0] if self._ready else None
+            key = min((key for key in (early, ready) if key is not None), default=None)
+            if key is None:
+                return given
+            lane = self._lanes[key]
+            free, cap = self.size - self.out, self.window - lane.out
+            if not lane.ready:
+                free, cap = min(free, self.size - self.reserve - self._early_out), self.ahead
+            nbytes = min(lane.want, cap, free)
+            if nbytes < min(lane.want, cap, self.chunk):
+                if lane.ready:
+                    return given  # credits are saved up for the first in the order: they do come back
+                early_blocked = True
+                continue
+            self._give(lane, nbytes)
+            given.append((lane, nbytes))
+
+    def _give(self, lane: Lane, nbytes: int) -> None:
+        lane.want -= nbytes
+        lane.out += nbytes
+        self.out += nbytes
+        if lane.ready:
+            if lane.want == 0 or self.window - lane.out < min(lane.want, self.chunk):
+                self._delist(lane)
+        else:
+            self._early_out += nbytes
+            self._delist_from(self._early, lane.key)
+
+    def _enlist(self, lane: Lane) -> None:
+        """Put it in line, if it can take any."""
+        if lane.want == 0:
+            return
+        if not lane.ready:
+            insort(self._early, lane.key)
+        elif self.window - lane.out >= min(lane.want, self.chunk):
+            at = bisect_left(self._ready, lane.key)
+            if self._ready[at : at + 1] != [lane.key]:
+                self._ready.insert(at, lane.key)
+
+    def _delist(self, lane: Lane) -> None:
+        self._delist_from(self._ready if lane.ready else self._early, lane.key)
+
+    def _delist_from(self, keys: list[Key], key: Key) -> None:
+        at = bisect_left(keys, key)
+        if keys[at : at + 1] == [key]:
+            del keys[at]

@@ -1,5 +1,6 @@
 """The import contracts of pyproject.toml hold, and each of them can fail."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -75,3 +76,58 @@ def test_what_a_room_may_import(house: Path, room: str, planted: str) -> None:
     (house / room / "planted.py").write_text(planted)
     result = lint_imports(house)
     assert result.returncode == 0, result.stdout
+
+
+# --- packages of core are imported by their faces -----------------------------------------------------------------
+
+
+def imported(path: Path, text: str) -> list[str]:
+    """All modules that it imports from, by their full names; also late, and for types alone."""
+    package = [*path.relative_to(ROOT).parent.parts]
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            found.append(".".join([*base, *filter(None, [node.module])]))
+    return found
+
+
+def past_a_face(path: Path, text: str) -> list[str]:
+    """What it imports of a package of core otherwise than from that package's `__init__`."""
+    found = []
+    for name in imported(path, text):
+        file = ROOT.joinpath(*name.split(".")).with_suffix(".py")
+        inside = file.parent == path.parent or file.parent in path.parents
+        if name.count(".") > 1 and name.startswith("core.") and file.is_file() and not inside:
+            found.append(name)
+    return found
+
+
+def test_packages_of_core_are_imported_by_their_faces() -> None:
+    past = {
+        str(path.relative_to(ROOT)): names
+        for room in ROOMS
+        for path in (ROOT / room).rglob("*.py")
+        if (names := past_a_face(path, path.read_text()))
+    }
+    assert not past
+
+
+@pytest.mark.parametrize(
+    ("path", "planted", "past"),
+    [
+        ("sim/planted.py", "from core.model import Place, spans", []),
+        ("sim/planted.py", "from core.schedule.policy import Fifo", []),
+        ("sim/planted.py", "from core.model.place import Place", ["core.model.place"]),
+        ("core/link/planted.py", "from .codec import encode", []),
+        ("core/link/planted.py", "from ..model import spans", []),
+        ("core/link/planted.py", "def late():\n    from ..model.spans import union", ["core.model.spans"]),
+        ("core/schedule/policy/planted.py", "from ..contention import Window", []),
+        ("core/schedule/planted.py", "from .policy.fifo import Fifo", ["core.schedule.policy.fifo"]),
+        ("backend/planted.py", "import core.client.client", ["core.client.client"]),
+    ],
+)
+def test_what_goes_past_a_face_is_seen(path: str, planted: str, past: list[str]) -> None:
+    assert past_a_face(ROOT / path, planted) == past

@@ -31,6 +31,7 @@ BENCHES = {
     "prediction": "what the simulator, once calibrated, predicts of real runs that it has not seen",
     "whatif": "what a what-if of one recorded session says, against real runs under those settings",
     "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone",
+    "hops": "through how many hands a call passes: calls, files, allocations and CPU time of each machine's part",
     "agents": "an agent's memory, its start, and how soon sw.local() is ready",
     "fuzzing": "fuzz seeds per minute",
 }

@@ -14,7 +14,7 @@ from core.model.errors import Impossible
 from core.schedule.policy import Fifo, Policy, Priority, RoundRobin, Stride
 
 MINE = """
-from core.policy import Policy, Priority
+from core.schedule.policy import Policy, Priority
 from helpers import DEPTH
 
 class Mine(Policy):

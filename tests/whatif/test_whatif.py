@@ -261,7 +261,7 @@ def test_what_the_other_cluster_has_not_is_named(patch: pytest.MonkeyPatch) -> N
 
 
 MINE = """
-from core.policy import Policy
+from core.schedule.policy import Policy
 
 class Mine(Policy):
     def pick(self, ready, now):

@@ -1,6 +1,6 @@
 """A host as a process: core's host machine on a node; what it commands is carried to devices, contents to their places.
 
-    controller --Enrol--> who we are     Node <--> core.host.machine --Launch ...--> Devices --Finished ...--> Node
+    controller --Enrol--> who we are     Node <--> core.host --Launch ...--> Devices --Finished ...--> Node
                                                         `--OpenSend, OpenRecv, Fill--> cargo
 
 Several agents may live in one process and loop (`timed` devices); one with real devices has a process of its own.

@@ -1,7 +1,7 @@
 """How far hosts' clocks are from the controller's: measured by each process of hosts, and told to the controller.
 
     HostClock (one a process of hosts)  --Tick: what is known so far-->  Clocks (of the controller)
-              core.record.clocks               <--Tock: when it came, when this left; when to ask again--
+              core.record.clocks        <--Tock: when it came, when this left; when to ask again--
 
 One exchange soon after another when a host joins, then fewer and fewer, at last one every few seconds. It is a unary
 call beside the streams, so that no gang waits behind it and it waits behind none. Core's controller hears nothing of

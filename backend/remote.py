@@ -1,6 +1,6 @@
 """One client's machine in a user's process: core's client and its share of the data plane, on a node of its own.
 
-    user's threads --act--> core.client.clientside --> Node --> controller, hosts
+    user's threads --act--> core.client --> Node --> controller, hosts
     user's threads <--heard-- (effects, under the node's lock; in whichever thread fed the machine)
 
 Contents of puts are kept from `offer` until the hosts have them; those of gets from their first chunk until `taken`.

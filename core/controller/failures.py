@@ -126,8 +126,10 @@ class Failures:
         where = f"hosts {spans.text(book.members)} of island {book.island.name!r}"
         cause = said.cause.partition("\n")[0] if said is not None else ""
         blame = Blame("world", f"the connections between {where} broke: {cause}")
-        for flight in self._books.flights.on(book.island.index):
-            if flight.kind == "gang" and spans.count(flight.hosts) > 1:
+        flights = self._books.flights
+        for flight in flights.on(book.island.index):
+            # The end of one may have explained, and so ended, others that waited for its reason.
+            if flights.get(flight.seq) is flight and flight.kind == "gang" and spans.count(flight.hosts) > 1:
                 self._cut_flight(book, flight, spans.EMPTY, blame, now)
         self._books.outbox.effect(Tell(f"{blame.cause}; the island forms anew"))
         self._books.islands_room.broken(book, now)

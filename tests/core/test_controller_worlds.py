@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from core.controller.records import Flight
-from core.model.spans import items, one
+from core.model.spans import items, one, overlap
 from core.protocol.effects import (
     Came,
     Close,
@@ -177,6 +177,33 @@ def test_what_was_to_read_its_results_waits_for_its_reason_and_ends_no_epoch_by_
     assert world.ended[1].code == "world"
     assert not len(flights)
     assert not world.controller.books.runs
+
+
+def test_a_gang_of_other_hosts_that_was_to_read_it_ends_no_epoch() -> None:
+    """Several hosts run it together, and say "peer"; but it was not they who lost each other."""
+    world = World(4)
+    _, epoch = world.state
+    build = Build("work", s=2, t=2)
+    made = build.call("make", "s", [build.arg("s", 4, split="0")])
+    read = build.call("read", "t", [made])
+    world.say(CLIENT, Open("client"))
+    world.say(CLIENT, Register(1, build.program(read)))
+    world.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
+    flights = world.controller.books.flights
+    first, last = [flight for flight in flights.all() if flight.kind == "gang"]
+    assert not overlap(first.hosts, last.hosts)
+    (lost, *_) = items(first.hosts)
+    poisoned = msgspec.structs.replace(PEER, program="work", node="make", host=lost)
+    for flight in flights.all():
+        if flight is not first:
+            _all_say(world, flight, poisoned)
+    assert world.state == ("running", epoch)
+    assert not world.ended
+    _all_say(world, first, poisoned)
+    assert world.state == ("running", epoch + 1)
+    assert world.ended[1] is not None
+    assert world.ended[1].code == "world"
+    assert not len(flights)
 
 
 # --- a host that comes too late -----------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ async def serve(chosen: argparse.Namespace) -> int:
 async def _drained(server: Server) -> None:
     """What is under way may end first, for a while; what is submitted meanwhile, too."""
     until = time.monotonic() + DRAIN
-    while server.controller.books.runs and not server.failure.done() and time.monotonic() < until:
+    while server.controller.left()["runs"] and not server.failure.done() and time.monotonic() < until:
         await asyncio.sleep(0.02)
     await asyncio.sleep(SAID)
 

@@ -234,10 +234,7 @@ class Server:
     def _code_in_use(self) -> set[str]:
         """By programs that are registered."""
         with self.node.lock:
-            records = [
-                record for session in self.controller.books.sessions.values() for record in session.programs.values()
-            ]  # fmt: skip
-            return {each.code for record in records for each in record.ir.computations if each.code}
+            return {code for client in self.controller.snapshot().clients for code in client.codes}
 
     async def _lacks(self, request: calls.Lacks) -> calls.Lacking:
         missing = [name for name in request.hashes if self.blobs.find(name) is None]
@@ -282,26 +279,24 @@ class Server:
     async def _cancel(self, request: calls.Cancel) -> calls.Cancelled:
         """As if the client had said it."""
         with self.node.lock:
-            found = [
-                session for session in self.controller.books.sessions.values()
-                if request.client in (str(session.number), session.name)
-            ]  # fmt: skip
+            clients = self.controller.snapshot().clients
+            found = [each for each in clients if request.client in (str(each.number), each.name)]
             if len(found) != 1:
                 several = f"{len(found)} clients are" if found else "no client is"
                 raise Wrong(f"{several} called {request.client!r}", grpc.StatusCode.NOT_FOUND)
-            (session,) = found
-            runs = [run for run in sorted(session.runs) if request.run in (0, run)]
+            (client,) = found
+            runs = sorted(run.number for run in client.runs if request.run in (0, run.number))
             for run in reversed(runs):  # what waits for another first
-                self.node.feed(e.Came(session.peer, m.Cancel(run)))
-            return calls.Cancelled(session.number, tuple(runs))
+                self.node.feed(e.Came(client.peer, m.Cancel(run)))
+            return calls.Cancelled(client.number, tuple(runs))
 
     def serves(self, service: str) -> bool | None:
         """For the health service: the controller, or an island."""
         if service in health.NAMES:
             return not self.failure.done()
-        for book in self.controller.books.islands:
-            if book.island.name == service:
-                return book.phase == "running"
+        for island in self.controller.snapshot().islands:
+            if island.name == service:
+                return island.phase == "running"
         return None
 
     # --- for whoever runs it ------------------------------------------------------------------------------------
@@ -312,7 +307,7 @@ class Server:
 
     def ready(self) -> bool:
         """All islands run."""
-        return all(book.phase == "running" for book in self.controller.books.islands)
+        return all(island.phase == "running" for island in self.controller.snapshot().islands)
 
     def is_client(self, peer: int) -> bool:
         return peers.is_client(peer) or peer >= self.cluster.hosts

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from core.controller import Stall
+from core.controller import ClientView, Stall
 from core.model import spans
 
 if TYPE_CHECKING:
-    from core.controller import IslandBook
+    from core.controller import ClientView, IslandView
 
     from .server import Server
 
@@ -20,29 +20,29 @@ SHOWN = 100  # stalls, and waits, that are told one by one: the longest
 
 
 def status_of(server: Server) -> dict[str, Any]:
-    books = server.controller.books
-    now, stalled, waits = server.node.now(), books.stalls.now(), books.stalls.waits()
+    found = server.controller.snapshot()
+    now, stalled = server.node.now(), found.stalls
     return {
         "address": server.address,
-        "incarnation": books.incarnation,
+        "incarnation": found.incarnation,
         "islands": [
-            _island(server, book, [_stall(each, now) for each in stalled if each.island == book.island.name])
-            for book in books.islands
+            _island(server, island, [_stall(each, now) for each in stalled if each.island == island.name])
+            for island in found.islands
         ],
-        "clients": [_client(session) for session in books.sessions.values()],
-        "runs": len(books.runs),
+        "clients": [_client(client) for client in found.clients],
+        "runs": found.left["runs"],
         "submitted": server.trace.counted("runs"),
         "gangs": server.trace.counted("gangs"),
-        "stalls": books.stalls.ever,
+        "stalls": found.stalls_ever,
         "stalled": [_stall(each, now) for each in stalled[:SHOWN]],
         "stalled_elsewhere": sum(not each.island for each in stalled),
-        "waits": [_stall(each, now) for each in waits[:SHOWN]],
+        "waits": [_stall(each, now) for each in found.waits[:SHOWN]],
         "refused": [
-            {"agent": each.name, "island": books.cluster.islands[each.island].name if each.island >= 0 else "",
+            {"agent": each.name, "island": server.cluster.islands[each.island].name if each.island >= 0 else "",
              "reason": each.reason, "seconds_ago": _seconds(now - each.at)}
-            for each in books.resources.refusals.all()
+            for each in found.refusals
         ],
-        "buffers": len(books.buffers),
+        "buffers": found.left["buffers"],
         "contents_through_controller": sum(server.node.carried),
         "code": {"blobs": len(server.blobs), "bytes": server.blobs.nbytes},
         "record": _record(server),
@@ -68,14 +68,13 @@ def _seconds(nanoseconds: int) -> float:
     return round(nanoseconds / 1e9, 1)
 
 
-def _island(server: Server, book: IslandBook, stalled: list[dict[str, Any]]) -> dict[str, Any]:
-    island = book.island
+def _island(server: Server, view: IslandView, stalled: list[dict[str, Any]]) -> dict[str, Any]:
+    island = server.cluster.islands[view.index]
     agents = server.enrolment.agents()
-    flights = server.controller.books.flights.on(island.index)
     return {
         "name": island.name,
-        "phase": book.phase,
-        "epoch": book.epoch,
+        "phase": view.phase,
+        "epoch": view.epoch,
         "kind": island.kind,
         "platform": server.enrolment.platform_of(island.index),
         "hosts": [
@@ -84,23 +83,23 @@ def _island(server: Server, book: IslandBook, stalled: list[dict[str, Any]]) -> 
                 "agent": agents[host].name if host in agents else "",
                 "address": agents[host].address if host in agents else "",
                 "connected": server.node.connected(host),
-                "member": spans.contains(book.members, host),
+                "member": spans.contains(view.members, host),
                 "clock": server.clocks.of(host) if server.node.connected(host) else None,
             }
             for host in range(island.base_host, island.base_host + island.hosts)
         ],
         "devices": island.devices,
-        "under_way": len(flights),
+        "under_way": len(view.in_flight),
         "late": stalled[:SHOWN],
         "stalled": len(stalled),
     }
 
 
-def _client(session: Any) -> dict[str, Any]:
+def _client(view: ClientView) -> dict[str, Any]:
     return {
-        "client": session.number,
-        "name": session.name,
-        "weight": session.weight,
-        "programs": len(session.programs),
-        "runs": len(session.runs),
+        "client": view.number,
+        "name": view.name,
+        "weight": view.weight,
+        "programs": view.programs,
+        "runs": len(view.runs),
     }

@@ -20,7 +20,11 @@ class Lowerings:
         self._capacity = capacity
         self._plans: dict[Key, Plan] = {}  # least recently used first
         self._next = first
-        self._forgotten: list[int] = []
+        self.dropped: list[int] = []  # plans that are forgotten, until `forgotten` is asked
+        self.version = 0  # grows whenever a plan is dropped: nobody may keep one from before
+        self.recent: set[int] = (
+            set()
+        )  # plans that somebody kept, and has used again since a plan was dropped for room
 
     def lower(
         self, program: Program, places: Sequence[Place], args: Sequence[Layout], *, fused: bool = False
@@ -32,8 +36,18 @@ class Lowerings:
             self._next += 1
         self._plans[key] = plan
         if len(self._plans) > self._capacity:
-            self._drop(next(iter(self._plans)))
+            self._make_room()
         return plan
+
+    def _make_room(self) -> None:
+        """What was used again since the last time goes to the end of the line, once."""
+        for key in list(self._plans)[:-1]:
+            if self._plans[key].id not in self.recent:
+                self._drop(key)
+                return
+            self.recent.discard(self._plans[key].id)
+            self._plans[key] = self._plans.pop(key)
+        self._drop(next(iter(self._plans)))
 
     def forget_program(self, program: Program) -> None:
         self._drop_if(lambda key: key[0] == program)
@@ -43,9 +57,7 @@ class Lowerings:
         self._drop_if(lambda key: place in _places(key))
 
     def forgotten(self) -> tuple[int, ...]:
-        if not self._forgotten:
-            return ()
-        forgotten, self._forgotten = tuple(self._forgotten), []
+        forgotten, self.dropped = tuple(self.dropped), []
         return forgotten
 
     def __len__(self) -> int:
@@ -56,7 +68,8 @@ class Lowerings:
             self._drop(key)
 
     def _drop(self, key: Key) -> None:
-        self._forgotten.append(self._plans.pop(key).id)
+        self.version += 1
+        self.dropped.append(self._plans.pop(key).id)
 
 
 def _places(key: Key) -> list[Place]:

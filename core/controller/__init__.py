@@ -22,15 +22,19 @@ from __future__ import annotations
 
 from .config import ON_DEVICES, Config
 from .controller import Controller
-from .islands import IslandBook
+from .snapshot import ClientView, IslandView, OperationView, RunView, Snapshot
 from .stalls import Stall
 from .watch import Bounds
 
 __all__ = [
     "ON_DEVICES",
     "Bounds",
+    "ClientView",
     "Config",
     "Controller",
-    "IslandBook",
+    "IslandView",
+    "OperationView",
+    "RunView",
+    "Snapshot",
     "Stall",
 ]

@@ -11,136 +11,165 @@ The functions that matter: `enter`, `work`, `_try`, `_make_room`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..memory import Buffer, Footprint, NeverFits, Short
-from ..model import EMPTY
+import msgspec
+
+from ..memory import Buffer, Buffers, Footprint, Ledger, NeverFits, Short, Spill
+from ..model import EMPTY, Atoms
 from ..protocol import Blame, RestoreStep, SpillStep, Tell
-from .records import Flight, Named, Run, Session
-from .stalls import Stall
+from .buffer_refs import BufferRefs
+from .in_flight import InFlightTable
+from .outbox import Outbox
+from .plan_rows import PlanRows
+from .records import RUN_TABLE, BufferName, InFlight, Run, Session
+from .stalls import Stall, Stalls
+from .state import State
+from .tracing import Tracing
+from .watch import Watchdog
 
 if TYPE_CHECKING:
-    from .books import Books
+    from .contents import Contents
+    from .dispatch import Dispatch
+    from .runs import Runs
 
 Amounts = tuple[tuple[int, int], ...]
+NOTHING: frozenset[int] = frozenset()
 MEMORY = "device memory to come free"
 
 
-class Waiter:
-    """Something that wants memory: a run, or (without one) a Put."""
+class Waiter(msgspec.Struct, eq=False):
+    """Something that wants memory: a run, or (without one) a put, or what comes back to the devices for a get."""
 
-    __slots__ = ("admitted", "atoms", "islands", "late", "mine", "named", "passes", "refused", "run", "session",
-                 "since")  # fmt: skip
-
-    def __init__(self, run: Run | None, islands: Iterable[int], mine: Amounts = ()) -> None:
-        self.run = run
-        self.islands = tuple(islands)  # all of them must be at work
-        self.mine = mine  # of a Put: what it brings
-        self.named: Named | None = None  # of a Get
-        self.session: Session | None = None  # of a Put
-        self.since = 0  # when it was found that it does not fit
-        self.late = False  # that has outlasted its soft bound
-        self.passes = 0
-        self.atoms: frozenset[int] = frozenset()
-        self.admitted: Callable[[int], None]
-        self.refused: Callable[[Blame, int], None]
+    run: Run | None
+    islands: tuple[int, ...]  # all of them must be at work
+    mine: Amounts = ()  # of a put: what it brings
+    named: BufferName | None = None  # of a get
+    session: Session | None = None  # of a put
+    admitted: Callable[[int], None] | None = None  # of a put or get: what is done then
+    refused: Callable[[Blame, int], None] | None = None
+    since: int = 0  # when it was found that it does not fit
+    late: bool = False  # it has outlasted its soft bound
+    watched: bool = False  # its wait has bounds
+    passes: int = 0
+    atoms: frozenset[int] = frozenset()
 
 
 class Admission:
-    def __init__(self, books: Books) -> None:
-        self._books = books
-        self._line: dict[int, Waiter] = {}  # by when they came
+    contents: Contents
+    dispatch: Dispatch
+    runs: Runs
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        atoms: Atoms,
+        buffers: Buffers,
+        in_flight: InFlightTable,
+        tracing: Tracing | None,
+        refs: BufferRefs,
+        ledger: Ledger,
+        outbox: Outbox,
+        spill: Spill,
+        stalls: Stalls,
+        watch: Watchdog,
+    ) -> None:
+        self._state = state
+        self._atoms = atoms
+        self._buffers = buffers
+        self._in_flight = in_flight
+        self._tracing = tracing
+        self._refs = refs
+        self._ledger = ledger
+        self._outbox = outbox
+        self._spill = spill
+        self._stalls = stalls
+        self._watch = watch
+        self.line: dict[int, Waiter] = {}  # by when they came
         self._count = 0
         self._numbers: dict[int, int] = {}  # run -> its place in the line
-        self._for_buffer: dict[int, dict[int, Run]] = {}  # buffer -> runs that need it to have been ordered
-        self._eased = -1  # as of when the line was last tried
-        self._fresh = False
+        self.for_buffer: dict[int, dict[int, Run]] = {}  # buffer -> runs that need it to have been ordered
+        self.eased = -1  # as of when the line was last tried
+        self.fresh = False
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self.line)
 
     def try_again(self) -> None:
         """Something has come that the ledger does not know: an island is at work again, a buffer is idle."""
-        self._fresh = True
+        self.fresh = True
 
     def idle(self, buffer: int) -> None:
         """Nobody uses it for now: it could be spilled."""
-        if (
-            self._line
-            and buffer in self._books.buffers
-            and self._books.spill.is_idle(self._books.buffers[buffer])
-        ):
-            self._fresh = True
+        found = self._buffers.all.get(buffer)
+        if self.line and found is not None and self._spill.is_idle(found):
+            self.fresh = True
 
     # --- in and out of the line ----------------------------------------------------------------------------------
 
     def enter(self, run: Run) -> None:
         """All it needs but memory is there."""
-        if run.id not in self._numbers and self._arguments_there(run):
-            assert run.shape is not None
-            waiter = Waiter(run, run.shape.island_hosts)
-            waiter.admitted = lambda now: self._start(run, now)
-            waiter.refused = lambda blame, now: self._books.runs_room.fail(run, blame, now)
-            self._numbers[run.id] = self._join(waiter)
+        if run.id not in self._numbers and (not run.held or self._arguments_there(run)):
+            assert run.rows is not None
+            self._numbers[run.id] = self.join(Waiter(run, run.rows.all_islands))
 
-    def enter_put(self, waiter: Waiter) -> int:
-        return self._join(waiter)
-
-    def _join(self, waiter: Waiter) -> int:
+    def join(self, waiter: Waiter) -> int:
+        """At the end of the line. Returns the number by which it may `leave`."""
         self._count += 1
-        self._line[self._count] = waiter
-        self._fresh = True
+        self.line[self._count] = waiter
+        self.fresh = True
         return self._count
 
     def leave(self, number: int) -> None:
         """Those whom it barred may fit now."""
-        if self._line.pop(number, None) is not None:
-            self._fresh = bool(self._line)
-        self._books.watch.end(("memory", number))
+        if self.line.pop(number, None) is not None:
+            self.fresh = bool(self.line)
+        self._watch.end(("memory", number))
 
     def withdraw(self, run: Run) -> None:
         number = self._numbers.pop(run.id, None)
         if number is not None:
             self.leave(number)
-        for waiting in self._for_buffer.values():
+        for waiting in self.for_buffer.values():
             waiting.pop(run.id, None)
 
     def _arguments_there(self, run: Run) -> bool:
         """What it reads must have entered an order, and not be on its way to host memory: a run never holds memory
         while it waits for another to be admitted."""
         for ident in run.held.values():
-            buffer = self._books.buffers[ident]
+            buffer = self._buffers.all[ident]
             if buffer.promise or buffer.state == "spilling":
-                self._for_buffer.setdefault(ident, {})[run.id] = run
-                self._books.stalls.begin(run, f"buffer {buffer.name}", tell=False)
+                self.for_buffer.setdefault(ident, {})[run.id] = run
+                self._stalls.begin(run, f"buffer {buffer.name}", tell=False)
                 return False
         return True
 
     def buffer_there(self, buffer: int) -> None:
         """It has entered an order, or has been copied."""
-        self._books.wake.extend(self._for_buffer.pop(buffer, {}).values())
+        self._state.wake.extend(self.for_buffer.pop(buffer, {}).values())
 
     # --- work ----------------------------------------------------------------------------------------------------
 
     def work(self, now: int) -> bool:
-        """Try whoever may fit now. True: somebody was admitted."""
-        if not self._line or not (self._fresh or self._eased != self._books.ledger.eased):
+        """Try all that may fit now. True: something was admitted."""
+        if not self.line or not (self.fresh or self.eased != self._ledger.eased):
             return False
         any_admitted = False
         again = True
         while again:  # what is admitted may ease the ledger at once (a donation)
-            self._fresh, self._eased = False, self._books.ledger.eased
+            self.fresh, self.eased = False, self._ledger.eased
             barred: set[int] = set()
-            for number in list(self._line):
-                waiter = self._line.get(number)
+            for number in list(self.line):
+                waiter = self.line.get(number)
                 if waiter is None:
                     continue
                 if self._try(number, waiter, barred, now):
                     any_admitted = True
-                elif number in self._line and waiter.passes >= self._books.config.max_passes:
+                elif number in self.line and waiter.passes >= self._state.config.max_passes:
                     barred |= waiter.atoms
-            again = self._fresh or self._eased != self._books.ledger.eased
+            again = self.fresh or self.eased != self._ledger.eased
         return any_admitted
 
     def _try(self, number: int, waiter: Waiter, barred: set[int], now: int) -> bool:
@@ -150,22 +179,24 @@ class Admission:
             return False
         if not self._open(waiter):
             return False
-        if run is not None and not self._arguments_there(run):  # one of them has been spilled meanwhile
+        if (
+            run is not None and run.held and not self._arguments_there(run)
+        ):  # one of them has been spilled meanwhile
             self.leave(number)
             self._numbers.pop(run.id, None)
             return False
         footprint, arrivals, there = self._demand(waiter)
-        others = len(self._line) > 1
+        others = len(self.line) > 1
         if others:
-            waiter.atoms = self._atoms(footprint, (*arrivals, *there))
+            waiter.atoms = self._atoms_of(footprint, (*arrivals, *there))
             if barred and not barred.isdisjoint(waiter.atoms):
                 return False
-        answer = self._books.ledger.admit(self._ident(number, waiter), footprint, arrivals, there)
+        answer = self._ledger.admit(run.id if run is not None else -number, footprint, arrivals, there)
         if answer is None:
             self._admit(number, waiter, now)
             return True
         if not others:  # others may come, and pass it
-            waiter.atoms = self._atoms(footprint, (*arrivals, *there))
+            waiter.atoms = self._atoms_of(footprint, (*arrivals, *there))
         if isinstance(answer, NeverFits):
             self._refuse(number, waiter, Blame("no-memory", f"it {answer.text}"), now)
         else:
@@ -174,188 +205,187 @@ class Admission:
 
     def _demand(self, waiter: Waiter) -> tuple[Footprint | None, Amounts, Amounts]:
         """Its footprint, what comes with it (literals, what was spilled), and what of it is there."""
-        run, books = waiter.run, self._books
+        run = waiter.run
         if run is None:
             return None, waiter.mine, ()
-        assert run.shape is not None
-        run.donated = run.shape.donated(self._sole(run))
+        rows = run.rows
+        assert rows is not None
+        run.donated = rows.donated(self._sole(run, rows)) if rows.may_donate else NOTHING
         arrivals: list[tuple[int, int]] = []
         there: list[tuple[int, int]] = []
-        for ident in dict.fromkeys(run.held.values()):
-            buffer = books.buffers[ident]
+        for ident in dict.fromkeys(run.held.values()) if run.held else ():
+            buffer = self._buffers.all[ident]
             (there if buffer.on_device else arrivals).append((buffer.key, buffer.nbytes))
-        for slot in run.literals.values():
-            record = run.plan.slots[slot]
-            arrivals.append((books.atoms.intern(record.layout.place), record.nbytes))
-        return books.footprints.of(run.plan, run.donated), tuple(arrivals), tuple(there)
+        if run.literals:
+            keys, slots = rows.slot_keys, rows.plan.slots
+            arrivals += [(keys[slot], slots[slot].nbytes) for slot in run.literals.values()]
+        footprint = rows.footprints.get(run.donated)
+        if footprint is None or footprint.version != self._atoms.number:
+            footprint = rows.footprint(run.donated)
+        return footprint, tuple(arrivals), tuple(there)
 
-    def _sole(self, run: Run) -> frozenset[int]:
+    def _sole(self, run: Run, rows: PlanRows) -> frozenset[int]:
         """Arguments that nobody else holds: literals, and what the client gave up and no other run reads."""
-        assert run.shape is not None
-        size, held, is_sole = run.shape.arg_bytes, run.held, self._books.buffers.is_sole
+        size, held, is_sole = rows.arg_bytes, run.held, self._buffers.is_sole
         return frozenset(
             [index for index in range(len(run.sources))
              if index not in held or is_sole(held[index], size.get(index, -1))]
         )  # fmt: skip
 
-    def _atoms(self, footprint: Footprint | None, amounts: Amounts) -> frozenset[int]:
-        found = [atom for group in footprint.groups for atom in group.atoms] if footprint is not None else []
-        return frozenset([*found, *(atom for key, _ in amounts for atom in self._books.atoms.of(key))])
+    def _atoms_of(self, footprint: Footprint | None, amounts: Amounts) -> frozenset[int]:
+        found = footprint.atoms if footprint is not None else NOTHING
+        parts = self._atoms.parts
+        return found.union([atom for key, _ in amounts for atom in parts[key]]) if amounts else found
 
     def _admit(self, number: int, waiter: Waiter, now: int) -> None:
-        del self._line[number]
-        self._books.watch.end(("memory", number))
-        for earlier, other in self._line.items():
+        del self.line[number]
+        if waiter.watched:
+            self._watch.end(("memory", number))
+        for earlier, other in self.line.items():
             if earlier > number:
                 break
             if not other.atoms.isdisjoint(waiter.atoms):
                 other.passes += 1
-        waiter.admitted(now)
+        if waiter.run is not None:
+            self._start(waiter.run, now)
+        elif waiter.admitted is not None:
+            waiter.admitted(now)
 
     def _refuse(self, number: int, waiter: Waiter, blame: Blame, now: int) -> None:
         self.leave(number)
         if waiter.run is not None:
             self._numbers.pop(waiter.run.id, None)
-        waiter.refused(blame, now)
+            self.runs.fail(waiter.run, blame, now)
+        elif waiter.refused is not None:
+            waiter.refused(blame, now)
 
     def _start(self, run: Run, now: int) -> None:
-        books = self._books
         self._numbers.pop(run.id, None)
-        books.stalls.over(run)
-        run.turn("admitted")
-        books.history.admitted(run)
+        if run.waits:
+            self._stalls.over(run)
+        run.state = RUN_TABLE[run.state, "admitted"]
+        if self._tracing is not None:
+            self._tracing.admitted(run)
         run.using = True
         for index, ident in run.held.items():
-            books.buffers.use(ident)
+            self._buffers.use(ident)
             if index in run.donated:
-                books.buffers.consumed(ident)
-        for ident in dict.fromkeys(run.held.values()):
-            if books.buffers[ident].state == "spilled":
+                self._buffers.consumed(ident)
+        for ident in dict.fromkeys(run.held.values()) if run.held else ():
+            if self._buffers.all[ident].state == "spilled":
                 self._bring_back(ident, now)
-        books.dispatch.start(run, now)
+        self.dispatch.start(run, now)
 
     # --- making room ----------------------------------------------------------------------------------------------
 
     def _make_room(self, number: int, waiter: Waiter, short: Short, now: int) -> None:
-        self._watch(number, waiter, now)
+        self._bound_wait(number, waiter, now)
         if short.enough:
             return
-        self._spill(self._books.spill.victims(short.missing, self._keep(waiter)) or (), now)
+        self._spill_idle(self._spill.victims(short.missing, self._keep(waiter)) or (), now)
 
-    def _spill(self, victims: tuple[Buffer, ...], now: int) -> None:
+    def _spill_idle(self, victims: tuple[Buffer, ...], now: int) -> None:
         for buffer in victims:
-            layout = self._books.holdings.layout(buffer.id)
-            hosts = self._books.hosts_of(layout.place)
-            self._books.spill.begin(buffer)
-            seq = self._books.next_seq()
-            self._books.buffers.touch(buffer.id, seq)
-            self._books.outbox.step(layout.place.island, SpillStep(seq, buffer.id, hosts), hosts)
-            flight = Flight(
-                seq, "spill", layout.place.island, hosts, now, buffer=buffer.id, cost=self._cost(buffer)
-            )
-            flight.copied = buffer
-            self._books.flights.take_off(flight, now)
-
-    def _cost(self, buffer: Buffer) -> int:
-        return buffer.nbytes * self._books.config.bounds.byte
+            self._spill.begin(buffer)
+            seq = self._state.next_seq()
+            self._copy(buffer, "spill", SpillStep(seq, buffer.id, buffer.hosts), now)
 
     def _bring_back(self, ident: int, now: int) -> None:
-        buffer, layout = self._books.buffers[ident], self._books.holdings.layout(ident)
-        hosts = self._books.hosts_of(layout.place)
-        self._books.spill.restore(buffer)
-        seq = self._books.next_seq()
-        after = self._books.ledger.after(buffer.key)
-        self._books.buffers.touch(ident, seq)
-        self._books.outbox.step(layout.place.island, RestoreStep(seq, ident, hosts, after), hosts)
-        flight = Flight(
-            seq, "restore", layout.place.island, hosts, now, buffer=ident, cost=self._cost(buffer)
+        buffer = self._buffers.all[ident]
+        self._spill.restore(buffer)
+        seq = self._state.next_seq()
+        after = self._ledger.after(buffer.key)
+        self._copy(buffer, "restore", RestoreStep(seq, ident, buffer.hosts, after), now)
+
+    def _copy(self, buffer: Buffer, kind: str, step: SpillStep | RestoreStep, now: int) -> None:
+        island, hosts = self._refs.layout(buffer.id).place.island, buffer.hosts
+        self._buffers.touch(buffer.id, step.seq)
+        self._outbox.step(island, step, hosts)
+        cost = buffer.nbytes * self._state.config.bounds.byte
+        entry = InFlight(
+            step.seq, kind, island, hosts, hosts, hosts, now, now, buffer=buffer.id, cost=cost, copied=buffer
         )
-        flight.copied = buffer
-        self._books.flights.take_off(flight, now)
+        self._in_flight.add(entry, now)
 
     def _is_spilled(self, buffer: int) -> bool:
-        return buffer in self._books.buffers and self._books.buffers[buffer].state == "spilled"
+        return buffer in self._buffers and self._buffers[buffer].state == "spilled"
 
-    def bring_back_for_get(self, named: Named, now: int) -> None:
+    def bring_back_for_get(self, named: BufferName, now: int) -> None:
         """A client asks for contents that were spilled: they come back like a run's argument."""
-        buffer = self._books.buffers[named.buffer]
-        if not self._is_spilled(named.buffer) or any(w.named is named for w in self._line.values()):
+        buffer = self._buffers[named.buffer]
+        if not self._is_spilled(named.buffer) or any(w.named is named for w in self.line.values()):
             return
-        island = self._books.holdings.layout(named.buffer).place.island
-        waiter = Waiter(None, (island,), ((buffer.key, buffer.nbytes),))
-        waiter.named = named
-        waiter.admitted = lambda at: self._bring_back(named.buffer, at)
-        waiter.refused = lambda blame, at: self._books.contents.refuse_gets(named, blame)
-        self._join(waiter)
+        waiter = Waiter(
+            None, (self._refs.layout(named.buffer).place.island,), ((buffer.key, buffer.nbytes),), named,
+            admitted=lambda at: self._bring_back(named.buffer, at),
+            refused=lambda blame, at: self.contents.refuse_gets(named, blame),
+        )  # fmt: skip
+        self.join(waiter)
 
-    def copied(self, flight: Flight, now: int) -> None:
+    def copied(self, entry: InFlight, now: int) -> None:
         """A spill or restore is over; who waited for either goes on."""
-        assert flight.copied is not None
-        if flight.blame is not None:
-            self._books.holdings.lost(flight.buffer, flight.blame)
-        (self._books.spill.spilled if flight.kind == "spill" else self._books.spill.restored)(flight.copied)
-        self.buffer_there(flight.buffer)
-        self._books.contents.copied(flight.buffer, now)
+        assert entry.copied is not None
+        if entry.blame is not None:
+            self._refs.lost(entry.buffer, entry.blame)
+        (self._spill.spilled if entry.kind == "spill" else self._spill.restored)(entry.copied)
+        self.buffer_there(entry.buffer)
+        self.contents.copied(entry.buffer, now)
 
-    def _watch(self, number: int, waiter: Waiter, now: int) -> None:
+    def _bound_wait(self, number: int, waiter: Waiter, now: int) -> None:
         key = ("memory", number)
-        if self._books.watch.waits_for(key):
+        if self._watch.waits_for(key):
             return
         if waiter.run is not None:
-            self._books.stalls.begin(waiter.run, MEMORY)
+            self._stalls.begin(waiter.run, MEMORY)
         elif not waiter.late:
             waiter.since = now
-        self._books.watch.begin(
-            key, now, 0, lambda at: self._stuck(number, at), lambda at: self._stuck(number, at)
-        )
+        waiter.watched = True
+        self._watch.begin(key, now, 0, lambda at: self._stuck(number, at), lambda at: self._stuck(number, at))
 
     def _stuck(self, number: int, now: int) -> None:
         """A bound of this wait is over. If nothing can free what is missing, the newest who wants it is refused."""
-        waiter, books = self._line.get(number), self._books
-        if waiter is None or self._try(number, waiter, set(), now) or number not in self._line:
+        waiter = self.line.get(number)
+        if waiter is None or self._try(number, waiter, set(), now) or number not in self.line:
             return
-        self._watch(number, waiter, now)  # others may still free it: keep waiting, keep saying so
+        self._bound_wait(number, waiter, now)  # others may still free it: keep waiting, keep saying so
         self._late(waiter)
         if not self._open(waiter):
             return
         footprint, arrivals, there = self._demand(waiter)
-        short = books.ledger.admit(self._ident(number, waiter), footprint, arrivals, there)
+        short = self._ledger.admit(
+            waiter.run.id if waiter.run is not None else -number, footprint, arrivals, there
+        )
         assert isinstance(short, Short)  # it has just been tried
-        text = books.spill.holders_text(short.missing, books.client_text)
-        books.outbox.effect(Tell(f"memory is short: {text}", passing=True))
-        helpless = not short.running and not books.spill.busy(short.missing)
-        if helpless and not books.spill.victims(short.missing, self._keep(waiter)):
-            newest = max(n for n, w in self._line.items() if not w.atoms.isdisjoint(waiter.atoms))
-            self._refuse(newest, self._line[newest], Blame("no-memory", text), now)
+        text = self._spill.holders_text(short.missing, self._state.client_text)
+        self._outbox.effect(Tell(f"memory is short: {text}", passing=True))
+        helpless = not short.running and not self._spill.busy(short.missing)
+        if helpless and not self._spill.victims(short.missing, self._keep(waiter)):
+            newest = max(n for n, w in self.line.items() if not w.atoms.isdisjoint(waiter.atoms))
+            self._refuse(newest, self.line[newest], Blame("no-memory", text), now)
 
     def _late(self, waiter: Waiter) -> None:
         if waiter.run is not None:
-            self._books.stalls.late(waiter.run, EMPTY, f"it waits for {MEMORY}")
+            self._stalls.late(waiter.run, EMPTY, f"it waits for {MEMORY}")
         elif not waiter.late:
             waiter.late = True
-            self._books.stalls.ever += 1
+            self._stalls.ever += 1
 
     def late_contents(self) -> list[Stall]:
         """Puts, and what is to come back for gets, that have waited for memory for too long."""
-        names = self._books.cluster.islands
+        names = self._state.cluster.islands
         return [
             Stall(waiter.since, names[waiter.islands[0]].name, waiter.session.name if waiter.session else "", "",
                   "put" if waiter.named is None else "get", EMPTY, f"it waits for {MEMORY}")
-            for waiter in self._line.values() if waiter.late
+            for waiter in self.line.values() if waiter.late
         ]  # fmt: skip
 
     def _open(self, waiter: Waiter) -> bool:
         """An island that changes its epoch takes nothing new; when it runs, the line is tried."""
-        islands = self._books.islands
+        islands = self._state.islands
         for island in waiter.islands:  # noqa: SIM110 - asked for each run, and faster than all()
             if islands[island].phase != "running":
                 return False
         return True
-
-    @staticmethod
-    def _ident(number: int, waiter: Waiter) -> int:
-        """What the ledger knows it by."""
-        return waiter.run.id if waiter.run is not None else -number
 
     @staticmethod
     def _keep(waiter: Waiter) -> set[int]:

@@ -2,21 +2,21 @@
 
 Neighbours: `runs` takes submissions and cancellations, `holdings` counts what clients hold, `puts` moves contents
 between clients and hosts. When a client dies, exactly what it owned is freed, and its slices are released.
-The functions that matter: `opened`, `call`, `gone`.
+The functions that matter: `opened`, `calls` (one function a kind of call), `given_up`, `gone`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..compile import Lowerings
 from ..invariants import ClientLost
+from ..memory import Buffers
 from ..model import Impossible, ProgramError, validate
 from ..protocol import (
     Blame,
     Bye,
-    Call,
-    Calls,
     Cancel,
     Get,
     Goodbye,
@@ -30,10 +30,15 @@ from ..protocol import (
     Submit,
     Unregister,
 )
+from ..slices import Resources
+from .buffer_refs import BufferRefs
+from .contents import Contents
+from .outbox import Outbox
 from .records import ProgramRecord, Session
-
-if TYPE_CHECKING:
-    from .books import Books
+from .recovery import Recovery
+from .runs import Runs
+from .state import State
+from .tracing import Tracing
 
 MOST = 1 << 20  # sessions in the life of one controller
 REMEMBERED = 1024  # clients that were given up
@@ -41,16 +46,39 @@ UNHEARD = "the client heard nothing from the controller for longer than the leas
 
 
 class Clients:
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(
+        self,
+        state: State,
+        *,
+        buffers: Buffers,
+        contents: Contents,
+        tracing: Tracing | None,
+        refs: BufferRefs,
+        lowerings: Lowerings,
+        outbox: Outbox,
+        recovery: Recovery,
+        resources: Resources,
+        runs: Runs,
+    ) -> None:
+        self._state = state
+        self._buffers = buffers
+        self._contents = contents
+        self._tracing = tracing
+        self._refs = refs
+        self._lowerings = lowerings
+        self._outbox = outbox
+        self._recovery = recovery
+        self._resources = resources
+        self._runs = runs
         self._count = 0
         self._lost: dict[int, str] = {}  # clients that were given up, by number -> why; the last of them
+        # By kind of call. Each returns what is wrong with it; the controller then closes the peer.
         self.calls: dict[type, Callable[[Session, Any, int], str | None]] = {
             Register: self._register,
             Unregister: self._unregister,
-            Submit: books.runs_room.submit,
-            Put: books.contents.put,
-            Get: books.contents.get,
+            Submit: self._runs.submit,
+            Put: self._contents.put,
+            Get: self._contents.get,
             Release: self._release,
             ReleaseSlice: self._release_slice,
             Cancel: self._cancel,
@@ -58,59 +86,47 @@ class Clients:
         }
 
     def opened(self, peer: int, opening: Open, now: int) -> str | None:
-        books = self._books
-        if peer in books.by_peer:
+        if peer in self._state.by_peer:
             return "it opened its session twice"
         if len(set(opening.held)) != len(opening.held):
             return "it holds a buffer twice"
         if opening.weight < 1:
             return f"weight {opening.weight}: weights are whole and at least 1"
-        if len(books.sessions) >= books.config.max_clients:
-            return f"there are {len(books.sessions)} clients already, which is the limit"
-        session = Session(self._number(opening), peer, opening)
-        books.sessions[session.number] = session
-        books.by_peer[peer] = session
-        books.history.client(session)
-        books.outbox.note(peer, Opened(session.number, books.incarnation))
-        books.recovery.client_opened(session, opening)
+        if len(self._state.sessions) >= self._state.config.max_clients:
+            return f"there are {len(self._state.sessions)} clients already, which is the limit"
+        session = Session(self._number(opening), peer, opening.name, opening.weight, opening.priority)
+        self._state.sessions[session.number] = session
+        self._state.by_peer[peer] = session
+        if self._tracing is not None:
+            self._tracing.client(session)
+        self._outbox.note(peer, Opened(session.number, self._state.incarnation))
+        self._recovery.client_opened(session, opening)
         return None
 
     def _number(self, opening: Open) -> int:
         """A client that was here before a restart keeps the number that hosts know it by."""
-        first = self._books.incarnation * MOST
-        if 0 < opening.client < first and opening.client not in self._books.sessions:
+        first = self._state.incarnation * MOST
+        if 0 < opening.client < first and opening.client not in self._state.sessions:
             return opening.client
         self._count += 1
         return first + self._count
 
-    def call(self, peer: int, message: Calls | Call, now: int) -> str | None:
-        """Returns what is wrong with it; the owner then closes the peer."""
-        session = self._books.by_peer.get(peer)
-        if session is None:
-            return f"its first message is {type(message).__name__}, not Open"
-        for call in message.calls if isinstance(message, Calls) else (message,):
-            wrong = self.calls[type(call)](session, call, now)
-            if wrong:
-                return wrong
-            if session.gone:
-                break
-        return None
-
     def _register(self, session: Session, call: Register, now: int) -> str | None:
         if call.program in session.programs:
             return f"program {call.program} is registered already"
-        if len(session.programs) >= self._books.config.max_programs:
-            return f"it registered more than {self._books.config.max_programs} programs"
+        if len(session.programs) >= self._state.config.max_programs:
+            return f"it registered more than {self._state.config.max_programs} programs"
         record = session.programs[call.program] = ProgramRecord(session, call.program, call.ir)
         try:
             validate(call.ir)
+            record.nbytes = tuple(value.nbytes for value in call.ir.args)
             for spec in call.ir.slices:
-                self._books.resources.bind(session.number, spec)
+                self._resources.bind(session.number, spec)
         except (ProgramError, Impossible) as error:
             record.blame = Blame("refused", str(error), call.ir.name)
-            self._books.outbox.note(session.peer, Refused("program", call.program, record.blame))
+            self._outbox.note(session.peer, Refused("program", call.program, record.blame))
             return None
-        self._books.runs_room.compile_ahead(record)
+        self._runs.compile_ahead(record)
         return None
 
     def _unregister(self, session: Session, call: Unregister, now: int) -> str | None:
@@ -122,38 +138,38 @@ class Clients:
 
     def _forget(self, record: ProgramRecord) -> None:
         """Plans of a program that nobody has registered any more are not wanted again."""
-        for session in self._books.sessions.values():
+        for session in self._state.sessions.values():
             if any(other.ir == record.ir for other in session.programs.values()):
                 return
-        self._books.lowerings.forget_program(record.ir)
+        self._lowerings.forget_program(record.ir)
 
     def _release(self, session: Session, call: Release, now: int) -> str | None:
         for name in call.buffers:
             named = session.names.get(name)
             if named is None or named.released:
                 return f"it released buffer {name}, which it does not hold"
-            self._books.holdings.release(named)
+            self._refs.release(named)
         return None
 
     def _release_slice(self, session: Session, call: ReleaseSlice, now: int) -> str | None:
         """One that is not bound here is free already: it was released before, or never used, or it was bound by a
         controller that has been started anew since. So the session goes on as if nothing had been said."""
-        if not self._books.resources.release(session.number, call.name):
+        if not self._resources.release(session.number, call.name):
             return None
-        self._books.runs_room.slice_changed(session.number, call.name, now)
-        self._books.runs_room.slices_bound(now)
+        self._runs.slice_changed(session.number, call.name, now)
+        self._runs.slices_bound(now)
         return None
 
     def _cancel(self, session: Session, call: Cancel, now: int) -> str | None:
         run = session.runs.get(call.run)
         if run is not None:
-            self._books.runs_room.cancel(run, now)
+            self._runs.cancel(run, now)
         elif call.run > session.last_run:
             return f"it cancelled run {call.run}, which it never submitted"
         return None  # it has ended meanwhile
 
     def _bye(self, session: Session, call: Bye, now: int) -> str | None:
-        self._books.outbox.note(session.peer, Goodbye("as asked"))
+        self._outbox.note(session.peer, Goodbye("as asked"))
         self.gone(session, Blame("client-lost", "its client said goodbye"), now)
         return None
 
@@ -170,22 +186,22 @@ class Clients:
 
     def gone(self, session: Session, blame: Blame, now: int) -> None:
         """Died or left: its runs end, what it owned is freed, its slices are released; nobody else is harmed."""
-        books = self._books
         session.gone = True
-        books.observe(ClientLost(session.number))
-        books.history.client_gone(session)
-        books.by_peer.pop(session.peer, None)
+        self._state.observe(ClientLost(session.number))
+        if self._tracing is not None:
+            self._tracing.client_gone(session)
+        self._state.by_peer.pop(session.peer, None)
         session.peer = -1
         for run in sorted(session.runs.values(), key=lambda run: -run.id):
-            books.runs_room.fail(run, blame, now)
-        books.contents.client_gone(session, now)
+            self._runs.fail(run, blame, now)
+        self._contents.client_gone(session, now)
         for named in list(session.names.values()):
-            books.holdings.release(named)
-        for island in books.islands:
+            self._refs.release(named)
+        for island in self._state.islands:
             island.scheduler.client_gone(session.number)
-        books.sessions.pop(session.number, None)
-        books.buffers.client_gone(session.number)
+        self._state.sessions.pop(session.number, None)
+        self._buffers.client_gone(session.number)
         for record in session.programs.values():
             self._forget(record)
-        books.resources.release_session(session.number)
-        books.runs_room.slices_bound(now)
+        self._resources.release_session(session.number)
+        self._runs.slices_bound(now)

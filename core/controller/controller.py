@@ -1,23 +1,28 @@
 """The controller machine: one event in, all that follows from it decided, one message an island and a client out.
 
-`handle(event, now)` finds who the event is from, lets the room concerned act, and then works off what that made
-possible (`_work`) until nothing more can move; what was gathered to be said leaves at the end of the turn.
+`handle(event, now)` finds the sender, lets the module concerned act, and then works off what that made possible
+(`_work`) until nothing more can move; what was gathered to be said leaves at the end of the turn.
 A peer that breaks the protocol is closed, with the reason; nothing that a peer sends ever raises here.
+
+The controller's modules are made, and handed each other by name, in `_make`: nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
+from ..compile import Lowerings
 from ..invariants import Heeded, Observation
-from ..model import Cluster, Illegal
+from ..memory import Buffers, HostMemory, Ledger, Spill
+from ..model import Atoms, Cluster, Illegal, Spans, spans
 from ..protocol import (
     Arrived,
     Beat,
     Blame,
+    Call,
     Calls,
     Came,
     CameTogether,
@@ -38,6 +43,7 @@ from ..protocol import (
     Lost,
     Malformed,
     Open,
+    PolicyReplaced,
     Reports,
     Seated,
     Send,
@@ -46,12 +52,29 @@ from ..protocol import (
     WorldFailed,
     WorldUp,
 )
-from ..record import Trace
+from ..record import OrderHash, Trace
+from ..schedule import Scheduler, Window
 from ..schedule.policy import Fifo, Policy
-from .books import Books
+from ..slices import Resources
+from .admission import Admission
+from .buffer_refs import BufferRefs
+from .clients import Clients
+from .compilation import Compilation
 from .config import Config
-from .hearing import Hearing
-from .islands import IslandBook
+from .contents import Contents
+from .dispatch import Dispatch
+from .failures import Failures
+from .in_flight import InFlightTable
+from .membership import Membership
+from .outbox import Outbox
+from .recovery import Recovery
+from .report_checks import ReportChecks
+from .runs import Runs
+from .snapshot import Snapshot, snapshot_of
+from .stalls import Stalls
+from .state import IDS, IslandState, State
+from .tracing import Tracing
+from .watch import Watchdog
 
 DEFAULT = Config()
 OF_HOSTS = (Join, Seated, Leave, Reports)
@@ -69,8 +92,14 @@ class Controller:
         trace: Trace | None = None,
     ) -> None:
         """`policy` makes one for each island. `incarnation`: higher at each start of the process."""
-        self.books = Books(cluster, policy, config, incarnation=incarnation, observe=observe, trace=trace)
-        self.books.deliver = self._deliver
+        self.cluster, self.config, self.incarnation = cluster, config, incarnation
+        window = Window(config.window, config.window_span, config.window_most)
+        self.atoms = Atoms()
+        schedulers = [
+            Scheduler(self.atoms, policy(), window, config.max_passes, config.early) for _ in cluster.islands
+        ]
+        self.state = State(cluster, config, incarnation, observe, schedulers)
+        self._make(trace)
         self._begun = False
         self._events: dict[type, Callable[[Any, int], None]] = {
             Came: self._came,
@@ -80,98 +109,183 @@ class Controller:
             Malformed: lambda event, now: self._violation(
                 event.peer, f"it sent what is no message: {event.reason}", now
             ),
-            Wakeup: lambda event, now: self.books.watch.wakeup(now),
+            Wakeup: lambda event, now: self.watch.wakeup(now),
             HostRefused: self._host_refused,
             HostTaken: self._host_taken,
-            WorldUp: lambda event, now: self.books.islands_room.world_up(event.island, event.epoch, now),
-            WorldFailed: lambda event, now: self.books.islands_room.world_failed(
+            WorldUp: lambda event, now: self.membership.world_up(event.island, event.epoch, now),
+            WorldFailed: lambda event, now: self.membership.world_failed(
                 event.island, event.epoch, str(event.blame), now
             ),
         }
-        books = self.books
-        self._hearing = Hearing(books)
+        self._calls = self.clients.calls
         # What a peer may say: returns what is wrong with it.
         self._takes: dict[type, Callable[[int, Any, int], str | None]] = {
             Join: self._join,
             Open: self._open,
             **dict.fromkeys((Reports, Seated, Leave), self._from_host),
-            **dict.fromkeys((Calls, *books.clients.calls), books.clients.call),
+            **dict.fromkeys(self._calls, self._from_client),
+            Calls: self._from_client,
         }
-        self._reports: dict[type, Callable[[IslandBook, Any, int], None]] = {
-            Done: lambda book, report, now: books.dispatch.done(report, now),
-            Enqueued: lambda book, report, now: books.dispatch.enqueued(report, now),
-            Counted: lambda book, report, now: books.dispatch.counted(report, now),
-            Compiled: lambda book, report, now: books.code_reported(report),
-            Arrived: lambda book, report, now: books.flights.arrived(report),
-            Beat: lambda book, report, now: book.stream.seen(report.hosts, report.number),
-            Trouble: books.failures.trouble,
-            Lost: lambda book, report, now: books.islands_room.path_lost(report.host, now),
+        self._reports: dict[type, Callable[[IslandState, Any, int], None]] = {
+            Done: lambda island, report, now: self.dispatch.done(report, now),
+            Enqueued: lambda island, report, now: self.dispatch.enqueued(report, now),
+            Counted: lambda island, report, now: self.dispatch.counted(report, now),
+            Compiled: lambda island, report, now: self.compilation.reported(report),
+            Arrived: lambda island, report, now: self.in_flight.arrived(report),
+            Beat: lambda island, report, now: island.stream.seen(report.hosts, report.number),
+            Trouble: self.failures.trouble,
+            Lost: lambda island, report, now: self.membership.path_lost(report.host, now),
         }
+
+    def _make(self, trace: Trace | None) -> None:
+        """All modules. Those that are needed by one made before them are handed to it at the end."""
+        state, atoms, config = self.state, self.atoms, self.state.config
+        self.buffers = buffers = Buffers()
+        self.ledger = ledger = Ledger(atoms, self._device_memory)
+        host_memory = HostMemory(self._hosts_of_devices, self._host_memory)
+        self.spill = spill = Spill(atoms, ledger, buffers, host_memory)
+        self.resources = resources = Resources(state.cluster)
+        self.lowerings = lowerings = Lowerings(first=state.incarnation * IDS)
+        self.order = order = OrderHash()
+        self.watch = watch = Watchdog(config.bounds)
+        self.outbox = outbox = Outbox(state)
+        self.tracing = tracing = (
+            Tracing(state, trace, atoms=atoms, ledger=ledger) if trace is not None else None
+        )
+        self.compilation = compilation = Compilation(state, atoms=atoms, lowerings=lowerings, outbox=outbox)
+        self.stalls = stalls = Stalls(state, compilation=compilation, outbox=outbox, watch=watch)
+        self.in_flight = in_flight = InFlightTable(state, outbox=outbox, watch=watch, stalls=stalls)
+        self.refs = refs = BufferRefs(state, buffers=buffers, ledger=ledger, outbox=outbox, spill=spill)
+        self.admission = admission = Admission(
+            state, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger, outbox=outbox, refs=refs,
+            spill=spill, stalls=stalls, tracing=tracing, watch=watch,
+        )  # fmt: skip
+        self.dispatch = dispatch = Dispatch(
+            state, buffers=buffers, compilation=compilation, in_flight=in_flight, ledger=ledger,
+            order=order, outbox=outbox, refs=refs, tracing=tracing, admission=admission,
+        )  # fmt: skip
+        self.runs = runs = Runs(
+            state, admission=admission, buffers=buffers, compilation=compilation, dispatch=dispatch, ledger=ledger,
+            lowerings=lowerings, order=order, outbox=outbox, refs=refs, resources=resources, stalls=stalls,
+            tracing=tracing, watch=watch,
+        )  # fmt: skip
+        self.contents = contents = Contents(
+            state, admission=admission, atoms=atoms, buffers=buffers, in_flight=in_flight, ledger=ledger,
+            outbox=outbox, refs=refs, resources=resources, runs=runs, tracing=tracing, watch=watch,
+        )  # fmt: skip
+        self.failures = failures = Failures(
+            state, admission=admission, compilation=compilation, dispatch=dispatch, in_flight=in_flight,
+            lowerings=lowerings, outbox=outbox, refs=refs, resources=resources, runs=runs, watch=watch,
+        )  # fmt: skip
+        self.membership = membership = Membership(
+            state, failures=failures, in_flight=in_flight, outbox=outbox, resources=resources, watch=watch
+        )
+        self.recovery = recovery = Recovery(
+            state,
+            atoms=atoms,
+            buffers=buffers,
+            ledger=ledger,
+            outbox=outbox,
+            refs=refs,
+            spill=spill,
+            watch=watch,
+        )
+        self.clients = clients = Clients(
+            state, buffers=buffers, contents=contents, lowerings=lowerings, outbox=outbox, recovery=recovery,
+            refs=refs, resources=resources, runs=runs, tracing=tracing,
+        )  # fmt: skip
+        self._checks = ReportChecks(state, compilation=compilation)
+        stalls.admission, stalls.in_flight = admission, in_flight
+        in_flight.refs, in_flight.failures = refs, failures
+        refs.admission, refs.contents, refs.runs = admission, contents, runs
+        admission.contents, admission.dispatch, admission.runs = contents, dispatch, runs
+        dispatch.contents, dispatch.failures, dispatch.runs = contents, failures, runs
+        runs.contents = contents
+        failures.membership = membership
+        membership.recovery = recovery
+        recovery.clients, recovery.deliver = clients, self._deliver
 
     # --- the machine ---------------------------------------------------------------------------------------------
 
     def handle(self, event: Effect, now: int) -> list[Effect]:
-        if isinstance(event, CameTogether) and not self._hearing.may_take(event):
-            return [effect for each in self._hearing.apart(event) for effect in self.handle(each, now)]
+        if isinstance(event, CameTogether) and not self._checks.may_take(event):
+            return [effect for each in self._checks.apart(event) for effect in self.handle(each, now)]
         act = self._events.get(type(event))
         if act is None:
             raise Illegal(f"a controller is not told of {type(event).__name__}")
-        self.books.now = now
+        self.state.now = now
         if not self._begun:
             self._begun = True
-            if self.books.recovery.under_way:
-                self.books.recovery.begin(now)
+            if self.recovery.under_way:
+                self.recovery.begin(now)
         act(event, now)
         self._work(now)
-        self.books.history.levels()
-        self.books.islands_room.flush(self.books.outbox.turns)
-        return self.books.outbox.take()
+        if self.tracing is not None:
+            self.tracing.levels()
+        return self.outbox.take()
 
     def next_wakeup(self) -> int | None:
-        return self.books.watch.next_wakeup()
+        return self.watch.next_wakeup()
 
     def _work(self, now: int) -> None:
         """Until nothing more can move. Each of these may make work for the others."""
-        books = self.books
+        state, admission, ledger = self.state, self.admission, self.ledger
         while True:
-            if books.settling:
-                buffer, blame = books.settling.popleft()
-                books.dispatch.argument_settled(buffer, blame, now)
-            elif books.plan_ready:
-                plan = books.plan_ready.pop(0)
-                books.runs_room.code_ready(plan, now)
-                books.dispatch.code_ready(plan, now)
-            elif books.wake:
-                wake, books.wake = books.wake, []
+            if state.settling:
+                buffer, blame = state.settling.popleft()
+                self.dispatch.argument_settled(buffer, blame, now)
+            elif state.plan_ready:
+                plan = state.plan_ready.pop(0)
+                self.runs.code_ready(plan, now)
+                self.dispatch.code_ready(plan, now)
+            elif state.wake:
+                wake, state.wake = state.wake, []
                 for run in wake:
-                    books.runs_room.advance(run, now)
-            elif not (
-                books.admission.work(now) or books.dispatch.pump(now) or books.islands_room.settle(now)
+                    self.runs.advance(run, now)
+            elif (
+                admission.line
+                and (admission.fresh or admission.eased != ledger.eased)
+                and admission.work(now)
             ):
-                break
-        books.forget_plans()
-        books.tell_faults()
+                continue
+            else:
+                may_enter = draining = False
+                for island in state.islands:
+                    may_enter |= bool(island.scheduler.live)
+                    draining |= island.phase == "draining"
+                if not (may_enter and self.dispatch.pump(now)) and not (
+                    draining and self.membership.settle(now)
+                ):
+                    break
+        if self.compilation.stale or self.lowerings.dropped:
+            self.compilation.forget_stale()
+        for island in state.islands:
+            if island.scheduler.faults:
+                self._tell_faults(island)
+
+    def _tell_faults(self, island: IslandState) -> None:
+        """A policy that raised or picked nonsense has been replaced: say so, once."""
+        faults, island.scheduler.faults = island.scheduler.faults, []
+        for policy, fault in faults:
+            self.outbox.effect(PolicyReplaced(island.island.name, policy, fault))
 
     # --- hosts that could not be hosts, or can be ----------------------------------------------------------------
 
     def _host_refused(self, event: HostRefused, now: int) -> None:
-        if self.books.resources.refusals.refused(event.name, event.island, event.reason, now):
-            self.books.runs_room.renew_reasons()
+        if self.resources.refusals.refused(event.name, event.island, event.reason, now):
+            self.runs.renew_reasons()
 
     def _host_taken(self, event: HostTaken, now: int) -> None:
-        if self.books.resources.refusals.taken(event.name):
-            self.books.runs_room.renew_reasons()
+        if self.resources.refusals.taken(event.name):
+            self.runs.renew_reasons()
 
     # --- peers ---------------------------------------------------------------------------------------------------
 
     def _came(self, event: Came, now: int) -> None:
-        recovery = self.books.recovery
-        if recovery.under_way and not isinstance(event.message, OF_HOSTS):
-            recovery.keep(event.peer, event.message)
-        else:
-            self._deliver(event.peer, event.message, now)
-
-    def _deliver(self, peer: int, message: msgspec.Struct, now: int) -> None:
+        peer, message = event.peer, event.message
+        if self.recovery.under_way and not isinstance(message, OF_HOSTS):
+            self.recovery.keep(peer, message)
+            return
         take = self._takes.get(type(message))
         wrong = (
             f"a controller takes no {type(message).__name__}" if take is None else take(peer, message, now)
@@ -179,74 +293,166 @@ class Controller:
         if wrong:
             self._violation(peer, wrong, now)
 
+    def _deliver(self, peer: int, message: msgspec.Struct, now: int) -> None:
+        """A client's message that was kept while the controller recovered."""
+        self._came(Came(peer, message), now)
+
     def _join(self, peer: int, message: Join, now: int) -> str | None:
-        if peer in self.books.by_peer:
+        if peer in self.state.by_peer:
             return "it is a client and joined as a host"
-        return self.books.islands_room.join(peer, message, now)
+        return self.membership.join(peer, message, now)
 
     def _open(self, peer: int, message: Open, now: int) -> str | None:
-        return (
-            "it is a host" if peer in self.books.host_peers else self.books.clients.opened(peer, message, now)
-        )
+        return "it is a host" if peer in self.state.host_peers else self.clients.opened(peer, message, now)
 
     def _from_host(self, peer: int, message: Reports | Seated | Leave, now: int) -> str | None:
-        books = self.books
-        host = books.host_peers.get(peer)
+        host = self.state.host_peers.get(peer)
         if host is None:
-            return None if peer in books.dismissed else f"{type(message).__name__} before Join"
+            return None if peer in self.state.dismissed else f"{type(message).__name__} before Join"
         if isinstance(message, Leave):
-            books.islands_room.leave(host, message.reason, now)
+            self.membership.leave(host, message.reason, now)
             return None
         if isinstance(message, Seated):
             if message.host != host:
                 return f"host {host} speaks for host {message.host}"
-            books.islands_room.seated(host, message.epoch, message.tree, message.last, now)
+            self.membership.seated(host, message.epoch, message.tree, message.last, now)
             return None
-        book = books.island_of_host(host)
-        if (message.island, message.epoch, message.tree) != (book.island.index, book.epoch, book.tree_number):
+        island = self.state.islands[message.island] if 0 <= message.island < len(self.state.islands) else None
+        if island is None or (message.epoch, message.tree) != (island.epoch, island.tree_number):
             return None  # by a path that has been fenced
-        if not book.stream.shape.is_root(host):
-            return f"host {host} reports, and is no root of the tree"
-        below = book.stream.shape.below(host)
+        below = island.roots.get(peer)
+        if below is None:
+            if self.state.island_of_host(host) is not island:
+                return None
+            if not island.stream.shape.is_root(host):
+                return f"host {host} reports, and is no root of the tree"
+            below = island.roots[peer] = island.stream.shape.below(host)
         for report in message.reports:
-            wrong = self._hearing.lie(report, book, below)
+            wrong = self._checks.lie(report, island, below)
             if wrong:
                 return f"host {host} {wrong}"
         self._heed(message, now)
         return None
 
+    def _from_client(self, peer: int, message: Calls | Call, now: int) -> str | None:
+        session = self.state.by_peer.get(peer)
+        if session is None:
+            return f"its first message is {type(message).__name__}, not Open"
+        if not isinstance(message, Calls):
+            return self._calls[type(message)](session, message, now)
+        for call in message.calls:
+            wrong = self._calls[type(call)](session, call, now)
+            if wrong:
+                return wrong
+            if session.gone:
+                break
+        return None
+
     def _heed(self, message: Reports, now: int) -> None:
-        book = self.books.islands[message.island]
-        if self.books.watched:
-            self.books.observe(Heeded(message.island, message.epoch))
+        island = self.state.islands[message.island]
+        if self.state.watched:
+            self.state.observe(Heeded(message.island, message.epoch))
         for report in message.reports:
-            self._reports[type(report)](book, report, now)
+            self._reports[type(report)](island, report, now)
 
     def _disconnected(self, event: Disconnected, now: int) -> None:
-        books, peer = self.books, event.peer
-        books.dismissed.pop(peer, None)
-        books.recovery.forget(peer)
-        session = books.by_peer.get(peer)
-        host = books.host_peers.get(peer)
+        state, peer = self.state, event.peer
+        state.dismissed.pop(peer, None)
+        self.recovery.forget(peer)
+        session = state.by_peer.get(peer)
+        host = state.host_peers.get(peer)
         text = event.reason or "its connection was lost"
         if session is not None:
-            books.clients.given_up(session, text, event.anew, now)
+            self.clients.given_up(session, text, event.anew, now)
         elif host is not None:
-            books.islands_room.lost(books.island_of_host(host), host, text, now)
+            self.membership.lost(state.island_of_host(host), host, text, now)
 
     def _violation(self, peer: int, reason: str, now: int) -> None:
         """The peer broke the protocol: it is told, what it had is dealt with as if it had died, and it is closed."""
-        books = self.books
-        books.recovery.forget(peer)
-        host = books.host_peers.get(peer)
-        if peer in books.by_peer:
-            session = books.by_peer[peer]
-            books.outbox.note(peer, Goodbye(reason))
-            books.clients.gone(
-                session, Blame("client-lost", f"client {session.name!r} was closed: {reason}"), now
-            )
+        state = self.state
+        self.recovery.forget(peer)
+        host = state.host_peers.get(peer)
+        if peer in state.by_peer:
+            session = state.by_peer[peer]
+            self.outbox.note(peer, Goodbye(reason))
+            blame = Blame("client-lost", f"client {session.name!r} was closed: {reason}")
+            self.clients.gone(session, blame, now)
         elif host is not None:
-            books.islands_room.lost(books.island_of_host(host), host, reason, now)
+            self.membership.lost(state.island_of_host(host), host, reason, now)
         else:
-            books.outbox.effect(Send((peer,), Dismiss(-1, reason)))
-        books.outbox.close(Close(peer, reason))
+            self.outbox.effect(Send((peer,), Dismiss(-1, reason)))
+        self.outbox.close(Close(peer, reason))
+
+    # --- what the cluster has ------------------------------------------------------------------------------------
+
+    def _device_memory(self, devices: Spans) -> int:
+        return min(self.state.cluster.island_of_device(low).memory for low, _ in devices)
+
+    def _host_memory(self, hosts: Spans) -> int:
+        return min(self.state.cluster.island_of_host(low).host_memory for low, _ in hosts)
+
+    def _hosts_of_devices(self, devices: Spans) -> Iterable[tuple[Spans, int]]:
+        """(hosts, how many of the devices each of them has)."""
+        count: dict[int, int] = {}
+        for low, high in devices:
+            for device in range(low, high):
+                host = self.state.cluster.host_of(device)
+                count[host] = count.get(host, 0) + 1
+        groups: dict[int, list[int]] = {}
+        for host, number in count.items():
+            groups.setdefault(number, []).append(host)
+        return [(spans.of(hosts), number) for number, hosts in groups.items()]
+
+    # --- to look at ----------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """All that may be shown, as of now."""
+        return snapshot_of(self)
+
+    def left(self) -> dict[str, int]:
+        """What is not over: zero of each when nothing is under way and no client is there."""
+        state = self.state
+        return {
+            "clients": len(state.sessions),
+            "runs": len(state.runs),
+            "operations": len(state.in_flight),
+            "buffers": len(self.buffers),
+        }
+
+    def members(self, island: int) -> Spans:
+        return self.state.islands[island].members
+
+    def client_at(self, peer: int) -> tuple[int, str] | None:
+        """Number and name of the client that has this connection."""
+        session = self.state.by_peer.get(peer)
+        return (session.number, session.name) if session is not None else None
+
+    def client_name(self, number: int) -> str | None:
+        session = self.state.sessions.get(number)
+        return session.name if session is not None else None
+
+    def call_of(self, run: int) -> tuple[str, int] | None:
+        """Client, and its number for a run that is not over."""
+        found = self.state.runs.get(run)
+        return (found.session.name, found.call.run) if found is not None else None
+
+    def call_at(self, seq: int) -> tuple[str, int] | None:
+        """As `call_of`, by something of the run that is in an island's order."""
+        entry = self.state.in_flight.get(seq)
+        return self.call_of(entry.run.id) if entry is not None and entry.run is not None else None
+
+    def audit(self) -> Iterable[tuple[str, int, int]]:
+        """(what, as it is kept, counted anew)."""
+        entries: dict[int, int] = {}
+        for entry in self.state.in_flight.values():
+            if entry.run is not None:
+                entries[entry.run.id] = entries.get(entry.run.id, 0) + 1
+        held: dict[int, int] = {}
+        for run in self.state.runs.values():
+            yield f"steps of run {run.id} in an order", run.open_steps, entries.get(run.id, 0)
+            for buffer in (*run.held.values(), *run.own.values()):
+                held[buffer] = held.get(buffer, 0) + 1
+        for buffer, number in self.refs.other_holds().items():
+            held[buffer] = held.get(buffer, 0) + number
+        for record in self.buffers:
+            yield f"references of buffer {record.id}", record.holds, held.get(record.id, 0)

@@ -1,42 +1,38 @@
 """What one turn of the controller has to say, gathered and sent together: one message an island, one a client.
 
-Neighbours: every room of the controller puts in; `controller.handle` empties it at the end of the turn.
+Neighbours: every module of the controller puts in; `Controller.handle` empties it at the end of the turn.
+The functions that matter: `step`, `note`, `take`.
 """
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
 from ..model import Plan, Spans, spans
-from ..protocol import Effect, Note, Notes, RunHeader, Send, Step
+from ..protocol import Effect, Note, Notes, Ordered, RunHeader, Send, Step
+from .state import IslandState, State
 
 
-class Turn:
-    """For one island: what its next `Ordered` will say, and to whom."""
+class IslandTurn(msgspec.Struct, eq=False):
+    """For one island: what its next `Ordered` will say, and to which hosts."""
 
-    def __init__(self) -> None:
-        self.plans: list[Plan] = []
-        self.runs: list[RunHeader] = []
-        self.steps: list[Step] = []
-        self.hosts: list[Spans] = []
-
-    def target(self) -> Spans:
-        first = self.hosts[0]
-        for hosts in self.hosts:
-            if hosts is not first and hosts != first:
-                return spans.union(*self.hosts)
-        return first
+    plans: list[Plan] = []
+    runs: list[RunHeader] = []
+    steps: list[Step] = []
+    hosts: list[Spans] = []
 
 
 class Outbox:
-    def __init__(self) -> None:
-        self.effects: list[Effect] = []
-        self._closes: list[Effect] = []  # last of all: who is closed has been told why
-        self.turns: dict[int, Turn] = {}
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._effects: list[Effect] = []
+        self._closes: list[Effect] = []  # last of all: a peer that is closed has been told why
+        self._turns: dict[int, IslandTurn] = {}
         self._notes: dict[int, list[Note]] = {}
 
     def effect(self, effect: Effect) -> None:
-        self.effects.append(effect)
+        self._effects.append(effect)
 
     def close(self, effect: Effect) -> None:
         self._closes.append(effect)
@@ -44,34 +40,73 @@ class Outbox:
     def note(self, peer: int, note: Note) -> None:
         """To a client; one that is gone (peer < 0) hears nothing."""
         if peer >= 0:
-            self._notes.setdefault(peer, []).append(note)
-
-    def _turn(self, island: int, hosts: Spans) -> Turn:
-        turn = self.turns.get(island)
-        if turn is None:
-            turn = self.turns[island] = Turn()
-        turn.hosts.append(hosts)
-        return turn
+            notes = self._notes.get(peer)
+            if notes is None:
+                self._notes[peer] = [note]
+            else:
+                notes.append(note)
 
     def plan(self, island: int, plan: Plan, hosts: Spans) -> None:
-        self._turn(island, hosts).plans.append(plan)
+        turn = self._turn(island)
+        turn.hosts.append(hosts)
+        turn.plans.append(plan)
 
     def run(self, island: int, header: RunHeader, hosts: Spans) -> None:
         """Its literals may take the memory of what steps before it free."""
-        turn = self._turn(island, hosts)
+        turn = self._turns.get(island) or self._turn(island)
+        turn.hosts.append(hosts)
         if header.literals and turn.steps:
             header = replace(header, at=len(turn.steps))
         turn.runs.append(header)
 
     def step(self, island: int, step: Step, hosts: Spans) -> None:
         if hosts:
-            self._turn(island, hosts).steps.append(step)
+            turn = self._turns.get(island) or self._turn(island)
+            turn.hosts.append(hosts)
+            turn.steps.append(step)
+
+    def _turn(self, island: int) -> IslandTurn:
+        return self._turns.setdefault(island, IslandTurn())
+
+    # --- the end of a turn ---------------------------------------------------------------------------------------
+
+    def send(self, island: IslandState, message: Ordered) -> None:
+        """Down the island's tree, as it is now."""
+        ways = island.ways.get(message.hosts)
+        if ways is None:
+            ways = island.ways_to(message.hosts)
+        if ways:
+            self._effects.append(Send(ways, message))
 
     def take(self) -> list[Effect]:
-        """Notes and effects of this turn; the turns of islands are taken by `Islands.flush`."""
-        effects, self.effects = self.effects, []
-        notes, self._notes = self._notes, {}
-        for peer, said in notes.items():
-            effects.append(Send((peer,), said[0] if len(said) == 1 else Notes(tuple(said))))
-        closes, self._closes = self._closes, []
-        return effects + closes
+        """All of this turn: effects, then one message an island and one a client, then who is closed."""
+        if self._turns:
+            self._number()
+        effects, self._effects = self._effects, []
+        if self._notes:
+            notes, self._notes = self._notes, {}
+            for peer, said in notes.items():
+                effects.append(Send((peer,), said[0] if len(said) == 1 else Notes(tuple(said))))
+        if self._closes:
+            closes, self._closes = self._closes, []
+            effects += closes
+        return effects
+
+    def _number(self) -> None:
+        """Number what this turn says to each island, and send it. While a tree forms, the stream keeps it."""
+        turns, self._turns = self._turns, {}
+        for index in sorted(turns) if len(turns) > 1 else turns:
+            island, turn = self._state.islands[index], turns[index]
+            hosts = turn.hosts[0]
+            for other in turn.hosts:
+                if other is not hosts and other != hosts:
+                    hosts = spans.union(*turn.hosts)
+                    break
+            if hosts != island.members:
+                hosts = spans.meet(hosts, island.members)
+            if hosts:
+                settled = self._state.settled_below()
+                message = island.stream.append(
+                    tuple(turn.plans), tuple(turn.runs), tuple(turn.steps), hosts, settled
+                )
+                self.send(island, message)

@@ -10,16 +10,22 @@ Until the islands have formed again, or the grace is over, clients' messages are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..model import Layout, Spans, is_layout, shard_bytes, spans
+from ..memory import Buffers, Ledger, Spill
+from ..model import Atoms, Layout, Spans, is_layout, shard_bytes, spans
 from ..protocol import Blame, Ended, Held, Join, Open, Ready, Tell
-from .records import Named, Session
+from .buffer_refs import BufferRefs
+from .outbox import Outbox
+from .records import BufferName, Session
+from .state import State
+from .watch import Watchdog
 
 if TYPE_CHECKING:
-    from .books import Books
+    from .clients import Clients
 
 # To a client that comes from before a restart:
 LOST = Blame("restart", "the controller was restarted, and not all hosts of this buffer still have it")
@@ -38,18 +44,39 @@ class Claim:
         self.spilled = held.spilled
         self.ready: Spans = spans.EMPTY
         self.counted = False  # in the ledger, since it takes memory
-        self.taken: Named | None = None
+        self.taken: BufferName | None = None
 
 
 class Recovery:
-    def __init__(self, books: Books) -> None:
-        self._books = books
-        self.under_way = books.incarnation > 0
+    clients: Clients
+    deliver: Callable[[int, msgspec.Struct, int], None]  # a client's message, as if it had come now
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        atoms: Atoms,
+        buffers: Buffers,
+        refs: BufferRefs,
+        ledger: Ledger,
+        outbox: Outbox,
+        spill: Spill,
+        watch: Watchdog,
+    ) -> None:
+        self._state = state
+        self._atoms = atoms
+        self._buffers = buffers
+        self._refs = refs
+        self._ledger = ledger
+        self._outbox = outbox
+        self._spill = spill
+        self._watch = watch
+        self.under_way = self._state.incarnation > 0
         self._claims: dict[int, Claim] = {}  # by buffer
         self._early: list[tuple[int, msgspec.Struct]] = []  # what clients said meanwhile
 
     def begin(self, now: int) -> None:
-        self._books.watch.begin_for("recovery", now, self._books.config.recovery, self.end)
+        self._watch.begin_for("recovery", now, self._state.config.recovery, self.end)
 
     def keep(self, peer: int, message: msgspec.Struct) -> None:
         self._early.append((peer, message))
@@ -57,7 +84,7 @@ class Recovery:
     def nonsense(self, join: Join) -> str:
         """What a host says that it has must be something that can be on this cluster."""
         for held in join.held:
-            if not 0 < held.buffer < self._books.base or not is_layout(held.layout, self._books.cluster):
+            if not 0 < held.buffer < self._state.base or not is_layout(held.layout, self._state.cluster):
                 return f"has a buffer {held.buffer} that cannot be" if self.under_way else ""
         return ""
 
@@ -76,7 +103,7 @@ class Recovery:
                 claim.owners.append(owner)
 
     def island_formed(self, now: int) -> None:
-        if self.under_way and all(book.formed == book.epoch for book in self._books.islands):
+        if self.under_way and all(book.formed == book.epoch for book in self._state.islands):
             self.end(now)
 
     def end(self, now: int) -> None:
@@ -85,57 +112,58 @@ class Recovery:
         if not self.under_way:
             return
         self.under_way = False
-        self._books.watch.end("recovery")
+        self._watch.end("recovery")
         for claim in list(self._claims.values()):
             if claim.owners:
                 claim.counted = claim.spilled or self._fits(claim)
             else:
                 self._free(claim)
-        self._books.outbox.effect(Tell(f"recovered: {len(self._claims)} buffers found on hosts"))
+        self._outbox.effect(Tell(f"recovered: {len(self._claims)} buffers found on hosts"))
         early, self._early = self._early, []
         for peer, message in early:
-            self._books.deliver(peer, message, now)
-        self._books.watch.begin_for("claims", now, self._books.config.recovery, self._free_unclaimed)
+            self.deliver(peer, message, now)
+        self._watch.begin_for("claims", now, self._state.config.recovery, self._free_unclaimed)
 
     def _fits(self, claim: Claim) -> bool:
-        return self._books.ledger.admit(-claim.buffer, None, (self._amount(claim),)) is None
+        return self._ledger.admit(-claim.buffer, None, (self._amount(claim),)) is None
 
     def client_opened(self, session: Session, opening: Open) -> None:
-        why = self._books.clients.why_lost(opening.client)
+        why = self.clients.why_lost(opening.client)
         freed, cut_short = (_apart(why, "freed"), _apart(why, "cut short")) if why else (LOST, CUT_SHORT)
         lost: list[int] = []
         for name in opening.held:
-            named = session.names[name] = Named(session, name)
+            named = session.names[name] = BufferName(session, name)
             if not self._give(named, (opening.client, name)):
                 named.blame = freed
                 lost.append(name)
         found = tuple(name for name in opening.held if name not in lost)
         if found:  # it may not have heard that they are ready
-            self._books.outbox.note(session.peer, Ready(found))
+            self._outbox.note(session.peer, Ready(found))
         if lost:
-            self._books.outbox.note(session.peer, Ready(tuple(lost), freed))
+            self._outbox.note(session.peer, Ready(tuple(lost), freed))
         for run in opening.open_runs:
             session.last_run = max(session.last_run, run)
-            self._books.outbox.note(session.peer, Ended(run, cut_short))
+            self._outbox.note(session.peer, Ended(run, cut_short))
 
-    def _give(self, named: Named, owner: tuple[int, int]) -> bool:
+    def _give(self, named: BufferName, owner: tuple[int, int]) -> bool:
         """Its own again, if all its hosts have it; a second name for one buffer becomes an alias."""
         claim = next((claim for claim in self._claims.values() if owner in claim.owners), None)
-        if claim is None or not claim.counted or claim.ready != self._books.hosts_of(claim.layout.place):
+        if claim is None or not claim.counted or claim.ready != self._state.hosts_of(claim.layout.place):
             return False
         if claim.taken is None:
             claim.taken = named
-            self._books.holdings.adopt(named, claim.buffer, claim.layout, self._amount(claim)[1])
+            key, nbytes = self._amount(claim)
+            self._refs.adopt(named, claim.buffer, claim.layout, nbytes, key)
             if claim.spilled:
-                self._books.spill.found_spilled(self._books.buffers[claim.buffer])
-        elif claim.taken.buffer in self._books.buffers:
-            self._books.holdings.alias(named, claim.taken)
+                self._spill.found_spilled(self._buffers[claim.buffer])
+        elif claim.taken.buffer in self._buffers:
+            self._refs.alias(named, claim.taken)
         else:
             return False
         return True
 
     def _amount(self, claim: Claim) -> tuple[int, int]:
-        return self._books.atoms.intern(claim.layout.place), shard_bytes(claim.layout)
+        return self._atoms.intern(claim.layout.place), shard_bytes(claim.layout)
 
     def host_lost(self, host: int) -> None:
         for claim in self._claims.values():
@@ -146,13 +174,13 @@ class Recovery:
             if claim.taken is None:
                 self._free(claim)
                 if claim.counted and not claim.spilled:
-                    self._books.ledger.free(*self._amount(claim))
+                    self._ledger.free(*self._amount(claim))
         self._claims.clear()
 
     def _free(self, claim: Claim) -> None:
         """On all its hosts: one that joined before it heard of the buffer has it by now."""
         del self._claims[claim.buffer]
-        self._books.holdings.free_on_hosts(claim.buffer, claim.layout)
+        self._refs.free_on_hosts(claim.buffer, claim.layout, self._state.hosts_of(claim.layout.place))
 
 
 def _apart(why: str, what: str) -> Blame:

@@ -16,23 +16,67 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from ..compile import home
+from ..compile import Lowerings, home
 from ..invariants import RunEnded, RunSubmitted
-from ..model import Impossible, Layout, Place, Plan, ProgramError, spans, validate_literals
+from ..memory import Buffers, Ledger
+from ..model import MAX_LITERALS, Impossible, Layout, Place, Plan, ProgramError, spans, validate_literals
 from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
-from ..slices import Waits
-from .records import Named, ProgramRecord, Run, Session
+from ..record import OrderHash
+from ..slices import Resources, Waits
+from .admission import Admission
+from .buffer_refs import BufferRefs
+from .compilation import Compilation
+from .dispatch import Dispatch
+from .outbox import Outbox
+from .plan_rows import PlanRows
+from .records import RUN_TABLE, BufferName, ProgramRecord, Run, Session
+from .stalls import Stalls
+from .state import State
+from .tracing import Tracing
+from .watch import Watchdog
 
 if TYPE_CHECKING:
-    from .books import Books
+    from .contents import Contents
 
 K = TypeVar("K", bound=Hashable)
 S = 1_000_000_000
 
 
 class Runs:
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    contents: Contents
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        admission: Admission,
+        buffers: Buffers,
+        compilation: Compilation,
+        dispatch: Dispatch,
+        tracing: Tracing | None,
+        refs: BufferRefs,
+        ledger: Ledger,
+        lowerings: Lowerings,
+        order: OrderHash,
+        outbox: Outbox,
+        resources: Resources,
+        stalls: Stalls,
+        watch: Watchdog,
+    ) -> None:
+        self._state = state
+        self._admission = admission
+        self._buffers = buffers
+        self._compilation = compilation
+        self._dispatch = dispatch
+        self._tracing = tracing
+        self._refs = refs
+        self._ledger = ledger
+        self._lowerings = lowerings
+        self._order = order
+        self._outbox = outbox
+        self._resources = resources
+        self._stalls = stalls
+        self._watch = watch
         self._count = 0
         self._for_slice: dict[
             tuple[int, str], dict[int, Run]
@@ -49,27 +93,28 @@ class Runs:
         if wrong:
             return wrong
         self._count += 1
-        books, program = self._books, session.programs[call.program]
-        run = Run(books.base + self._count, program, call, now)
-        books.runs[run.id] = run
+        state, program = self._state, session.programs[call.program]
+        run = Run(state.base + self._count, program, session, call, now, now)
+        state.runs[run.id] = run
         session.runs[call.run] = run
         session.last_run = call.run
-        books.history.submitted(run)
-        if books.watched:
-            books.observe(RunSubmitted(session.number, call.run))
-        names, holdings, sources = session.names, books.holdings, run.sources
+        if self._tracing is not None:
+            self._tracing.submitted(run)
+        if state.watched:
+            state.observe(RunSubmitted(session.number, call.run))
+        names, sources = session.names, run.sources
         for index, arg in enumerate(call.args):
             if isinstance(arg, bytes):
                 sources.append(arg)
             else:
                 sources.append(named := names[arg])
-                holdings.read(run, index, named)
+                self._refs.read(run, index, named)
         for index in program.ir.donate_args if program.blame is None else ():
             source = sources[index]
-            if isinstance(source, Named):
-                holdings.give_up(source)
+            if isinstance(source, BufferName):
+                self._refs.give_up(source)
         for name in call.results:
-            named = Named(session, name)
+            named = BufferName(session, name)
             run.names.append(named)
             if name:
                 names[name] = named
@@ -79,12 +124,12 @@ class Runs:
         return None
 
     def _breach(self, session: Session, call: Submit) -> str | None:
-        program, limit = session.programs.get(call.program), self._books.config.literal_limit
+        program, limit = session.programs.get(call.program), self._state.config.literal_limit
         if program is None:
             return f"run {call.run} names program {call.program}, which is not registered"
         if call.run <= session.last_run:
             return f"run {call.run} does not come after run {session.last_run}"
-        if len(session.runs) >= self._books.config.max_runs:
+        if len(session.runs) >= self._state.config.max_runs:
             return f"it has {len(session.runs)} runs that have not ended, which is the limit"
         ir = program.ir
         if len(call.args) != len(ir.args) or len(call.results) != len(ir.results):
@@ -110,15 +155,15 @@ class Runs:
 
     def compile_ahead(self, record: ProgramRecord) -> None:
         """At registration: if its slices are bound, compile for arguments that lie where it wants them."""
-        books, ir = self._books, record.ir
-        places = tuple(books.resources.place(record.session.number, spec.name) for spec in ir.slices)
+        ir = record.ir
+        places = tuple(self._resources.place(record.session.number, spec.name) for spec in ir.slices)
         if all(place is not None for place in places):
             known = tuple(place for place in places if place is not None)
             plan = self._lower(record, known, tuple(home(ir, known, value) for value in ir.args))
-            books.ask_for_code(books.shape_of(plan))
+            self._compilation.ask(self._compilation.rows_of(plan))
 
     def _lower(self, record: ProgramRecord, places: tuple[Place, ...], args: tuple[Layout, ...]) -> Plan:
-        return self._books.lowerings.lower(record.ir, places, args, fused=self._books.config.fuse)
+        return self._lowerings.lower(record.ir, places, args, fused=self._state.config.fuse)
 
     # --- forward -------------------------------------------------------------------------------------------------
 
@@ -128,128 +173,149 @@ class Runs:
         if run.state == "planned":
             self._compile(run, now)
         if run.state == "compiled":
-            self._books.admission.enter(run)
+            self._admission.enter(run)
 
     def _plan(self, run: Run, now: int) -> None:
         """Bind its slices, know where its arguments lie, and lower it; or leave it waiting, or failed."""
-        if run.program.blame is not None:
-            self.fail(run, run.program.blame, now)
+        program = run.program
+        if program.blame is not None:
+            self.fail(run, program.blame, now)
             return
         try:
-            if any(isinstance(source, bytes) for source in run.sources):
-                validate_literals(run.program.ir, run.call.args)
-            places = self._bind(run)
-            layouts = self._layouts(run, places) if places is not None else None
-            if places is None or layouts is None:
+            _check_literals(run)
+            if program.bound_at != self._resources.version and not self._bind(run):
                 return
-            plan = self._lower(run.program, places, layouts)
+            layouts = self._layouts(run, program)
+            if layouts is None:
+                return
+            rows = program.rows
+            if rows is None or program.lowered_at != self._lowerings.version or layouts != program.layouts:
+                plan = self._lower(program, program.places, tuple(layouts))
+                rows = program.rows = self._compilation.rows_of(plan)
+                program.lowered_at, program.layouts = self._lowerings.version, layouts
+            else:
+                self._lowerings.recent.add(rows.plan.id)
         except (Impossible, ProgramError) as error:
-            self.fail(run, Blame("refused", str(error), run.program.ir.name), now)
+            self.fail(run, Blame("refused", str(error), program.ir.name), now)
             return
-        run.shape = self._books.shape_of(plan)
-        run.shape.users += 1
-        run.turn("planned")
-        self._books.stalls.over(run)
-        self._name_results(run)
+        run.rows = rows
+        rows.users += 1
+        run.state = RUN_TABLE[run.state, "planned"]
+        if run.waits:
+            self._stalls.over(run)
+        self._name_results(run, rows)
 
-    def _bind(self, run: Run) -> tuple[Place, ...] | None:
-        places: list[Place] = []
-        for spec in run.program.ir.slices:
-            found = self._books.resources.bind(run.session.number, spec)
+    def _bind(self, run: Run) -> bool:
+        """False: it waits for one of its slices."""
+        program, places = run.program, list[Place]()
+        for spec in program.ir.slices:
+            found = self._resources.bind(run.session.number, spec)
             if isinstance(found, Waits):
                 self._for_slice.setdefault((run.session.number, spec.name), {})[run.id] = run
                 self._wait(run, f"slice {spec.name!r} {found.reason}")
-                return None
+                return False
             places.append(found.place)
-        return tuple(places)
+        program.places = tuple(places)
+        program.homes = tuple(home(program.ir, program.places, value) for value in program.ir.args)
+        program.bound_at, program.rows = self._resources.version, None
+        return True
 
-    def _layouts(self, run: Run, places: tuple[Place, ...]) -> tuple[Layout, ...] | None:
+    def _layouts(self, run: Run, program: ProgramRecord) -> list[Layout] | None:
         """Where the arguments really lie; a literal lies wherever the program wants it."""
         layouts: list[Layout] = []
-        for index, (source, value) in enumerate(zip(run.sources, run.program.ir.args, strict=True)):
-            if not isinstance(source, Named):
-                layouts.append(home(run.program.ir, places, value))
+        buffers = self._buffers.all
+        for index, (source, home_of_literal) in enumerate(zip(run.sources, program.homes, strict=True)):
+            if isinstance(source, bytes):
+                layouts.append(home_of_literal)
                 continue
             if source.blame is not None:
-                self.fail(run, source.blame, self._books.now)
+                self.fail(run, source.blame, self._state.now)
                 return None
             if source.buffer < 0:
                 self._wait(run, f"buffer {source.name}, which has no place yet")
                 return None
-            layout = self._books.holdings.layout(source.buffer)
-            if (layout.shape, layout.dtype) != (value.shape, value.dtype):
+            layout = buffers[source.buffer].layout
+            assert layout is not None
+            value = program.ir.args[index]
+            if layout.shape != value.shape or layout.dtype != value.dtype:
                 has, wants = f"{layout.dtype}{list(layout.shape)}", f"{value.dtype}{list(value.shape)}"
-                raise ProgramError(
-                    f"argument {index} is {has}, program {run.program.ir.name!r} wants {wants}"
-                )
+                raise ProgramError(f"argument {index} is {has}, program {program.ir.name!r} wants {wants}")
             layouts.append(layout)
-        return tuple(layouts)
+        return layouts
 
-    def _name_results(self, run: Run) -> None:
+    def _name_results(self, run: Run, rows: PlanRows) -> None:
         """Every result has an id and a layout now, so those who read it may be lowered."""
-        shape, holdings, held = run.shape, self._books.holdings, run.held
-        assert shape is not None
-        plan = shape.plan
-        base = run.base = self._books.next_buffers(len(plan.slots))
-        places = run.literals = {arg: number for number, arg in shape.arg_slots if arg not in held}
-        made = run.made_results = {}
-        first: dict[int, Named] = {}  # slot -> the result that stands for it
+        refs, held, plan = self._refs, run.held, rows.plan
+        base = run.base = self._state.next_buffers(len(plan.slots))
+        run.literals = {arg: slot for slot, arg in rows.arg_slots if arg not in held}
+        made: dict[int, list[tuple[int, int]]] = {}
+        run.made_results = made
+        first: dict[int, BufferName] = {}  # slot -> the result that stands for it
         kept: list[tuple[int, int, int]] = []
-        for named, slot, exact in zip(run.names, plan.results, shape.exact, strict=True):
+        for named, slot, exact in zip(run.names, plan.results, rows.exact, strict=True):
             record = plan.slots[slot]
             if not named.released:
                 kept.append((slot, run.session.number, named.name))
             source = run.sources[record.arg] if record.arg in held else first.setdefault(slot, named)
-            if isinstance(source, Named) and source is not named:
+            if isinstance(source, BufferName) and source is not named:
                 if named.wanted or named.readers:
-                    holdings.alias(named, source)
+                    refs.alias(named, source)
+                continue
+            if record.maker in made:
+                made[record.maker].append((slot, base + slot))
             else:
-                made.setdefault(record.maker, []).append((slot, named))
-                holdings.promise(named, base + slot, record, exact)
+                made[record.maker] = [(slot, base + slot)]
+            key, hosts = rows.slot_keys[slot], rows.slot_hosts[slot]
+            refs.promise(named, base + slot, record.layout, record.nbytes, key, hosts, exact)
         args: list[int] = []
         literals: list[tuple[int, bytes]] = []
         for index, arg in enumerate(run.call.args):
-            args.append(held[index] if index in held else base + places.get(index, 0))
             if isinstance(arg, bytes):
+                args.append(base + run.literals.get(index, 0))
                 literals.append((index, arg))
+            else:
+                args.append(held[index] if index in held else base + run.literals.get(index, 0))
         run.header = RunHeader(run.id, plan.id, base, tuple(args), tuple(literals), tuple(kept))
 
     def _compile(self, run: Run, now: int) -> None:
-        assert run.shape is not None
-        plan = run.plan.id
-        blame = self._books.codes.blame(plan)
-        if blame is not None:
-            self.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
-        elif self._books.ask_for_code(run.shape):
-            run.turn("compiled")
-            self.code_came(run)
-        else:
-            self._for_code.setdefault(plan, {})[run.id] = run
-            self.watch_code(run)
+        rows = run.rows
+        assert rows is not None
+        if rows.ready_at != self._state.epochs:
+            blame = self._compilation.blame(rows.plan.id)
+            if blame is not None:
+                self.fail(run, msgspec.structs.replace(blame, program=run.program.ir.name), now)
+                return
+            if not self._compilation.ask(rows):
+                self._for_code.setdefault(rows.plan.id, {})[run.id] = run
+                self.watch_code(run)
+                return
+        run.state = RUN_TABLE[run.state, "compiled"]
+        if run.waits:
+            self._stalls.over(run)
 
     def watch_code(self, run: Run) -> None:
         """It waits for its code: before it starts, or again in a new epoch."""
-        self._books.stalls.begin_code(run)
-        bounds, key = self._books.config.bounds, ("run", run.id)
-        if not self._books.watch.waits_for(key):
-            self._books.watch.begin(
-                key, self._books.now, bounds.compile // bounds.factor,
+        self._stalls.begin_code(run)
+        bounds, key = self._state.config.bounds, ("run", run.id)
+        if not self._watch.waits_for(key):
+            self._watch.begin(
+                key, self._state.now, bounds.compile // bounds.factor,
                 lambda at: self._late_code(run), lambda at: self._no_code(run, at),
             )  # fmt: skip
 
     def code_came(self, run: Run) -> None:
-        self._books.stalls.over(run)
+        self._stalls.over(run)
 
     def _late_code(self, run: Run) -> None:
-        missing = self._books.codes.missing(run.plan.id)
-        self._books.stalls.late(run, missing, "its code is not compiled on these hosts")
+        missing = self._compilation.missing(run.plan.id)
+        self._stalls.late(run, missing, "its code is not compiled on these hosts")
 
     def _no_code(self, run: Run, now: int) -> None:
-        hosts = spans.text(self._books.codes.missing(run.plan.id))
+        hosts = spans.text(self._compilation.missing(run.plan.id))
         self.fail(run, Blame("timeout", f"its code was not compiled in time on hosts {hosts}"), now)
 
     def _wait(self, run: Run, reason: str) -> None:
-        if self._books.stalls.begin(run, reason):
+        if self._stalls.begin(run, reason):
             run.stalled = False
             self._watch_wait(run)
 
@@ -257,15 +323,15 @@ class Runs:
         """For devices that others have, or for another run: nothing is wrong, so it is reported and not ended, for what
         it waits for has bounds of its own, or is a client that holds an exclusive slice. Hosts that are not there may
         never come: that wait ends."""
-        self._books.watch.begin(
-            ("run", run.id), self._books.now, 0,
-            lambda at: self._books.stalls.late(run, spans.EMPTY, run.waits), lambda at: self._waited(run, at),
+        self._watch.begin(
+            ("run", run.id), self._state.now, 0,
+            lambda at: self._stalls.late(run, spans.EMPTY, run.waits), lambda at: self._waited(run, at),
         )  # fmt: skip
 
     def _waited(self, run: Run, now: int) -> None:
-        lacks, session = self._books.resources.lacks_hosts, run.session.number
+        lacks, session = self._resources.lacks_hosts, run.session.number
         absent = any(lacks(session, spec.name) for spec in run.program.ir.slices)
-        if absent and now - run.since >= self._books.config.bounds.absent:
+        if absent and now - run.since >= self._state.config.bounds.absent:
             self.fail(run, Blame("timeout", f"{run.waits}, for {(now - run.since) // S} s"), now)
         else:
             self._watch_wait(run)
@@ -278,56 +344,56 @@ class Runs:
 
     def slices_bound(self, now: int) -> None:
         """Something was released, or has joined: slices that waited may have their devices now."""
-        for session, name, _ in self._books.resources.retry():
+        for session, name, _ in self._resources.retry():
             self.slice_changed(session, name, now)
 
     def renew_reasons(self) -> None:
         """Why slices wait has changed, and that they do has not."""
-        reasons = {binding.key: binding.reason for binding in self._books.resources.renewed()}
+        reasons = {binding.key: binding.reason for binding in self._resources.renewed()}
         for key, reason in reasons.items():
             for run in self._for_slice.get(key, {}).values():
-                self._books.stalls.renew(run, f"slice {key[1]!r} {reason}")
-        self._books.contents.renew_reasons(reasons)
+                self._stalls.renew(run, f"slice {key[1]!r} {reason}")
+        self.contents.renew_reasons(reasons)
 
     def slice_changed(self, session: int, name: str, now: int) -> None:
         """It is bound now, or was given up while it waited: who waits for it binds it (anew)."""
-        owner = self._books.sessions.get(session)
+        owner = self._state.sessions.get(session)
         for record in list(owner.programs.values()) if owner is not None else ():
             if record.blame is None and any(spec.name == name for spec in record.ir.slices):
                 self.compile_ahead(record)
         for run in self._for_slice.pop((session, name), {}).values():
             self.advance(run, now)
-        self._books.contents.slice_bound(session, name, now)
+        self.contents.slice_bound(session, name, now)
 
     def lower_again(self, now: int) -> None:
         """The device map has changed: what has not started is lowered anew, readers taken back before makers."""
-        waiting = [run for run in self._books.runs.values() if run.state in ("planned", "compiled")]
+        waiting = [run for run in self._state.runs.values() if run.state in ("planned", "compiled")]
         for run in reversed(waiting):
             self._take_back(run)
-        self._books.contents.take_back()
-        self._books.contents.bind_again(now)
+        self.contents.take_back()
+        self.contents.bind_again(now)
         for run in waiting:
             self.advance(run, now)
 
     def _take_back(self, run: Run) -> None:
-        assert run.shape is not None
-        self._books.admission.withdraw(run)
+        assert run.rows is not None
+        self._admission.withdraw(run)
         _leave(self._for_code, run.plan.id, run)
         for named in reversed(run.names):  # second names before what they stand for
-            self._books.holdings.take_back(named)
+            self._refs.take_back(named)
         run.turn("moved")
-        run.shape.users -= 1
-        self._books.stalls.over(run)
-        run.shape = run.header = None
+        run.rows.users -= 1
+        self._stalls.over(run)
+        run.rows = run.header = None
 
     def compile_again(self, island: int, now: int) -> None:
         """A new epoch of this island has voided its code."""
-        for run in list(self._books.runs.values()):
-            if run.shape is None or island not in run.shape.island_hosts:
+        for run in list(self._state.runs.values()):
+            if run.rows is None or island not in run.rows.island_hosts:
                 continue
             if run.state == "compiled":
-                self._books.admission.withdraw(run)
-                self._books.stalls.over(run)
+                self._admission.withdraw(run)
+                self._stalls.over(run)
                 run.turn("stale")
             if run.state == "planned":
                 _leave(self._for_code, run.plan.id, run)
@@ -352,81 +418,92 @@ class Runs:
             return
         run.blame = blame if blame.program else msgspec.structs.replace(blame, program=run.program.ir.name)
         started = run.state == "running"
-        self._books.stalls.over(run, tell=False)
+        self._stalls.over(run, tell=False)
         if started:
-            self._books.dispatch.withdraw(run)
+            self._dispatch.withdraw(run)
         else:
             self._stop_waiting(run)
         run.turn("failed")
         self._tell_end(run)
-        self._books.holdings.spoil_results(run, run.blame)
-        self._books.dispatch.explained(run, now)
-        if run.id in self._books.runs and (not started or not run.open_steps):
+        self._refs.spoil_results(run, run.blame)
+        self._dispatch.explained(run, now)
+        if run.id in self._state.runs and (not started or not run.open_steps):
             self.over(run, now)
 
     def _stop_waiting(self, run: Run) -> None:
-        if run.shape is not None:
+        if run.rows is not None:
             _leave(self._for_code, run.plan.id, run)
         for spec in run.program.ir.slices:
             _leave(self._for_slice, (run.session.number, spec.name), run)
-        self._books.admission.withdraw(run)
+        self._admission.withdraw(run)
 
     def _tell_end(self, run: Run) -> None:
         if run.ended:
             return
         run.ended = True
         run.session.runs.pop(run.call.run, None)
-        self._books.order.close(run.session.name, run.call.run)
-        self._books.history.ended(run, run.blame)
-        if self._books.watched and not run.session.gone:
-            self._books.observe(RunEnded(run.session.number, run.call.run, run.blame))
-        self._books.outbox.note(run.session.peer, Ended(run.call.run, run.blame))
+        self._order.forget(run.session.name, run.call.run)
+        if self._tracing is not None:
+            self._tracing.ended(run, run.blame)
+        if self._state.watched and not run.session.gone:
+            self._state.observe(RunEnded(run.session.number, run.call.run, run.blame))
+        self._outbox.note(run.session.peer, Ended(run.call.run, run.blame))
 
     def over(self, run: Run, now: int) -> None:
         """Nothing of it is in flight any more."""
-        books = self._books
         if run.state != "over":
             run.turn("settled")
-        self._tell_end(run)
-        books.dispatch.explained(run, now)
-        books.runs.pop(run.id, None)
+        if not run.ended:
+            self._tell_end(run)
+        if self._dispatch.unexplained:
+            self._dispatch.explained(run, now)
+        self._state.runs.pop(run.id, None)
         if run.using:
             self._give_back(run)
         for slot in list(run.own):
-            books.holdings.own_read(run, slot, -1)
+            self._refs.own_read(run, slot, -1)
         for index in sorted(run.held):
-            books.holdings.let_go(run, index)
+            self._refs.let_go(run, index)
         for source in run.sources:
-            if isinstance(source, Named):
+            if isinstance(source, BufferName):
                 source.readers.pop(run.id, None)
-        if run.shape is not None:
-            run.shape.users -= 1
+        if run.rows is not None:
+            run.rows.users -= 1
 
     def _give_back(self, run: Run) -> None:
         """What it reserved and did not use; of a failed run, what it made and nobody will read."""
-        books = self._books
+        rows = run.rows
+        assert rows is not None
         if run.literals:
-            books.dispatch.tell(run)  # hosts are to free them, and must know what they are
-        for slot, key, nbytes in books.ledger.end(run.id):
-            record = run.plan.slots[slot]
-            layout = record.layout
+            self._dispatch.tell(run)  # hosts are to free them, and must know what they are
+        for slot, key, nbytes in self._ledger.end(run.id):
+            record = rows.plan.slots[slot]
             if record.arg in run.held:  # it was to be donated, and was not: letting go of it frees it
-                books.buffers.returned(run.held[record.arg])
+                self._buffers.returned(run.held[record.arg])
                 continue
-            books.holdings.free_on_hosts(run.buffer_of(slot), layout)
-            books.ledger.free(key, nbytes)
+            self._refs.free_on_hosts(run.buffer_of(slot), record.layout, rows.slot_hosts[slot])
+            self._ledger.free(key, nbytes)
         for index, slot in list(run.literals.items()):
             if (
-                slot not in run.plan.results
+                slot not in rows.plan.results
             ):  # hosts have made it, and the gang that would free it never enters
-                books.holdings.free_on_hosts(run.buffer_of(slot), run.plan.slots[slot].layout)
-            books.dispatch.literal_over(run, index, -1)
+                layout, hosts = rows.plan.slots[slot].layout, rows.slot_hosts[slot]
+                self._refs.free_on_hosts(run.buffer_of(slot), layout, hosts)
+            self._dispatch.literal_over(run, index, -1)
         if run.blame is not None:
-            assert run.shape is not None
-            for island, hosts in run.shape.island_hosts.items():
-                if island in run.untold:
-                    continue
-                books.outbox.step(island, ForgetStep((run.id,)), hosts)
+            for island, hosts in rows.island_hosts.items():
+                if island not in run.untold:
+                    self._outbox.step(island, ForgetStep((run.id,)), hosts)
+
+
+def _check_literals(run: Run) -> None:
+    """Raises ProgramError unless literals have the sizes of their values, and are not too many."""
+    literal = 0
+    for source, nbytes in zip(run.sources, run.program.nbytes, strict=True):
+        if isinstance(source, bytes):
+            literal += nbytes if len(source) == nbytes else MAX_LITERALS + 1
+    if literal > MAX_LITERALS:
+        validate_literals(run.program.ir, run.call.args)  # which says what is wrong
 
 
 def _leave(waiting: dict[K, dict[int, Run]], key: K, run: Run) -> None:

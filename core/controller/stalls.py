@@ -1,10 +1,10 @@
 """What runs wait for and since when, and what stalls now: one list for clients, `status`, metrics and the log.
 
 A run waits for one thing at a time, in words (`Run.waits`). Its client is told these words, and when the wait is over.
-A wait that outlasts its soft bound is a stall until it is over. So is a flight (`flights`), and a put that waits for
+A wait that outlasts its soft bound is a stall until it is over. So is a entry (`entries`), and a put that waits for
 memory (`admission`); `now` lists them all from what the rooms know at this moment, and nothing is kept beside that.
 
-Neighbours: `runs` and `admission` begin and end waits; `flights` watches what is in an order; `codes` knows what is
+Neighbours: `runs` and `admission` begin and end waits; `entries` watches what is in an order; `codes` knows what is
 compiled where. The functions that matter: `begin`, `over`, `late`, `waits`, `now`.
 """
 
@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..model import Spans, spans
 from ..protocol import Stalled, Tell, Waiting
-from .records import Flight, Run
+from .compilation import Compilation
+from .outbox import Outbox
+from .records import InFlight, Run
+from .state import State
+from .watch import Watchdog
 
 if TYPE_CHECKING:
-    from .books import Books
+    from .admission import Admission
+    from .in_flight import InFlightTable
 
 CODE = "compilation"  # what a run waits for; `words` says of what, and where
 QUICK = 1_000_000_000  # a compilation that takes no longer is not worth a note
@@ -38,8 +43,14 @@ class Stall(NamedTuple):
 
 
 class Stalls:
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    admission: Admission
+    in_flight: InFlightTable
+
+    def __init__(self, state: State, *, compilation: Compilation, outbox: Outbox, watch: Watchdog) -> None:
+        self._state = state
+        self._compilation = compilation
+        self._outbox = outbox
+        self._watch = watch
         self.ever = 0  # stalls that there have been
 
     # --- a run begins to wait, and goes on --------------------------------------------------------------------
@@ -48,7 +59,7 @@ class Stalls:
         """Its client hears each reason once. False: it waits for that already. since: -1 is now."""
         if run.waits == reason:
             return False
-        run.waits, run.since = reason, self._books.now if since < 0 else since
+        run.waits, run.since = reason, self._state.now if since < 0 else since
         if tell:
             self._tell(run)
         return True
@@ -64,21 +75,21 @@ class Stalls:
                 self._tell(run)
             self._look_again(run, min(2 * after, SELDOM))
 
-        self._books.watch.begin_for(("compiling", run.id), self._books.now, after, look)
+        self._watch.begin_for(("compiling", run.id), self._state.now, after, look)
 
     def _tell(self, run: Run) -> None:
         run.told = self.words(run)
-        age = self._books.now - run.since
-        self._books.outbox.note(run.session.peer, Waiting(run.call.run, run.told, age))
+        age = self._state.now - run.since
+        self._outbox.note(run.session.peer, Waiting(run.call.run, run.told, age))
 
     def over(self, run: Run, tell: bool = True) -> None:
         """What it waited for has come. tell: False if its client is about to hear of its end."""
         if not run.waits:
             return
-        self._books.watch.end(("run", run.id))
-        self._books.watch.end(("compiling", run.id))
+        self._watch.end(("run", run.id))
+        self._watch.end(("compiling", run.id))
         if run.told and tell:
-            self._books.outbox.note(run.session.peer, Waiting(run.call.run, ""))
+            self._outbox.note(run.session.peer, Waiting(run.call.run, ""))
         run.waits = run.told = ""
         run.stalled = False
 
@@ -88,13 +99,13 @@ class Stalls:
         if not run.stalled:
             run.stalled = True
             self.ever += 1
-        name, client, age = run.program.ir.name, run.session, self._books.now - run.since
+        name, client, age = run.program.ir.name, run.session, self._state.now - run.since
         where = f": hosts {spans.text(missing)}" if missing else ""
-        self._books.outbox.effect(
+        self._outbox.effect(
             Tell(f"stall: program {name!r} of client {client.name!r}: {reason}{where}", passing=True)
         )
         run.told = reason
-        self._books.outbox.note(client.peer, Stalled(run.call.run, name, "", "", missing, reason, age))
+        self._outbox.note(client.peer, Stalled(run.call.run, name, "", "", missing, reason, age))
 
     # --- in words ---------------------------------------------------------------------------------------------
 
@@ -104,13 +115,13 @@ class Stalls:
 
     def _of_code(self, run: Run) -> str:
         names: dict[Spans, list[str]] = {}
-        for code, hosts in self._books.codes.lacking(run.plan.id).items():
+        for code, hosts in self._compilation.lacking(run.plan.id).items():
             names.setdefault(hosts, []).append(run.plan.codes[code].name)
         if not names:  # it is asked for when the island stands
             forming = [
-                repr(self._books.islands[island].island.name)
+                repr(self._state.islands[island].island.name)
                 for island in _islands(run)
-                if self._books.islands[island].formed != self._books.islands[island].epoch
+                if self._state.islands[island].formed != self._state.islands[island].epoch
             ]
             return f"island {', '.join(forming)} to form anew" if forming else "its code"
         return "compiling " + "; ".join(
@@ -127,42 +138,40 @@ class Stalls:
 
     def waits(self) -> list[Stall]:
         """Of runs that wait and do not stall; the longest first."""
-        found = [self._wait(run) for run in self._books.runs.values() if run.waits and not run.stalled]
+        found = [self._wait(run) for run in self._state.runs.values() if run.waits and not run.stalled]
         return sorted(found, key=_since)
 
     def now(self) -> list[Stall]:
         """What stalls; the longest first."""
-        books = self._books
-        found = [self._wait(run) for run in books.runs.values() if run.waits and run.stalled]
-        found += [self.of_flight(flight) for flight in books.flights.late()]
-        found += books.admission.late_contents()
+        found = [self._wait(run) for run in self._state.runs.values() if run.waits and run.stalled]
+        found += [self.of_flight(entry) for entry in self.in_flight.late()]
+        found += self.admission.late_contents()
         return sorted(found, key=_since)
 
     def _wait(self, run: Run) -> Stall:
-        hosts = self._books.codes.missing(run.plan.id) if run.waits == CODE else spans.EMPTY
+        hosts = self._compilation.missing(run.plan.id) if run.waits == CODE else spans.EMPTY
         client, program = run.session.name, run.program.ir.name
         return Stall(run.since, self._island(run), client, program, "", hosts, self.words(run))
 
     def _island(self, run: Run) -> str:
         """The one that it concerns."""
-        if run.shape is not None:
-            names = [self._books.cluster.islands[island].name for island in _islands(run)]
+        if run.rows is not None:
+            names = [self._state.cluster.islands[island].name for island in _islands(run)]
         else:
             names = [spec.island for spec in run.program.ir.slices]
         return names[0] if len(set(names)) == 1 else ""
 
-    def of_flight(self, flight: Flight) -> Stall:
-        books = self._books
-        if flight.run is not None:
-            client, (program, node) = flight.run.session.name, flight.run.describe(flight.step)
+    def of_flight(self, entry: InFlight) -> Stall:
+        if entry.run is not None:
+            client, (program, node) = entry.run.session.name, entry.run.describe(entry.step)
         else:
-            client = flight.session.name if flight.session is not None else ""
-            program, node = "", f"{flight.kind} of buffer {flight.buffer}"
-        hosts, reason = spans.meet(flight.missing, flight.left), flight.late
+            client = entry.session.name if entry.session is not None else ""
+            program, node = "", f"{entry.kind} of buffer {entry.buffer}"
+        hosts, reason = spans.meet(entry.missing, entry.left), entry.late
         if not hosts:  # those that were awaited have done it, others have not
-            hosts, reason = flight.left, f"{flight.kind} has not ended on these hosts"
+            hosts, reason = entry.left, f"{entry.kind} has not ended on these hosts"
         return Stall(
-            flight.since, books.cluster.islands[flight.island].name, client, program, node, hosts, reason
+            entry.since, self._state.cluster.islands[entry.island].name, client, program, node, hosts, reason
         )
 
 
@@ -176,4 +185,4 @@ def _some(names: list[str]) -> str:
 
 
 def _islands(run: Run) -> list[int]:
-    return list(run.shape.island_hosts) if run.shape is not None else []
+    return list(run.rows.island_hosts) if run.rows is not None else []

@@ -1,7 +1,10 @@
 """The watchdog: every wait has a soft bound, at which it is reported by name, and a hard one, at which it is ended.
 
-A room that begins to wait says so (`begin`), with what to do at each bound; it says when the wait is over (`end`).
+A module that begins to wait says so (`begin`), with what to do at each bound; it says when the wait is over (`end`).
 Bounds scale with the expected cost: `floor + factor * expected`. Only `next_wakeup` and `now` know of time.
+
+A wait that begins and ends with almost every gang, as an island's for its oldest, is made once (`standing`) and begun
+anew by setting two numbers: it is not in the heap.
 """
 
 from __future__ import annotations
@@ -18,10 +21,8 @@ class Bounds(msgspec.Struct, frozen=True):
     floor: int = 5_000_000_000
     factor: int = 10
     hard: int = 6  # the hard bound is so many times the soft one ...
-    contents: int = 12  # ... and no more than this of a put or get: how long bytes take is known
-    absent: int = (
-        600_000_000_000  # for hosts that are not there, though what is asked for cannot be had without them
-    )
+    contents: int = 12  # ... and no more than this for a put or get: how long bytes take is known
+    absent: int = 600_000_000_000  # for hosts that are not there, when a request cannot be met without them
     compile: int = 300_000_000_000  # expected of a compilation
     byte: int = 10  # expected of a byte that is moved: 100 MB/s is slow
 
@@ -35,25 +36,27 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Wait:
-    __slots__ = ("hard_at", "on_hard", "on_soft", "soft_at")
+    """`at`: its next bound, with a number that breaks ties by the order in which waits began."""
 
-    def __init__(
-        self, soft_at: int, hard_at: int, on_soft: Callable[[int], None], on_hard: Callable[[int], None]
-    ) -> None:
-        self.soft_at = soft_at
-        self.hard_at = hard_at
+    __slots__ = ("active", "at", "hard_at", "on_hard", "on_soft")
+
+    def __init__(self, on_soft: Callable[[int], None], on_hard: Callable[[int], None]) -> None:
+        self.at = (0, 0)
+        self.hard_at = 0
         self.on_soft = on_soft
         self.on_hard = on_hard
+        self.active = False
 
 
 class Watchdog:
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self._waits: dict[Hashable, Wait] = {}
+        self._standing: list[Wait] = []
         self._heap: list[
-            tuple[int, int, Hashable, Wait]
-        ] = []  # a wait that is over is dropped when it comes up
-        self._count = 0
+            tuple[tuple[int, int], Hashable, Wait]
+        ] = []  # of `_waits`; one that is over is dropped later
+        self.begun = 0  # waits that have begun: ties are broken by it
 
     def begin(
         self, key: Hashable, now: int, expected: int,
@@ -61,15 +64,11 @@ class Watchdog:
     ) -> None:  # fmt: skip
         """A second `begin` under one key starts its bounds anew. `hard`: so many times the soft one; 0: as always."""
         soft = self.bounds.soft(expected)
-        wait = Wait(now + soft, now + (hard or self.bounds.hard) * soft, on_soft, on_hard)
-        self._waits[key] = wait
-        self._push(wait.soft_at, key, wait)
+        self._begin(key, now + soft, now + (hard or self.bounds.hard) * soft, Wait(on_soft, on_hard))
 
     def begin_for(self, key: Hashable, now: int, length: int, on_end: Callable[[int], None]) -> None:
         """A grace: something happens when so much time has passed, unless it is ended before."""
-        wait = Wait(now + length, now + length, on_end, on_end)
-        self._waits[key] = wait
-        self._push(wait.hard_at, key, wait)
+        self._begin(key, now + length, now + length, Wait(on_end, on_end))
 
     def end(self, key: Hashable) -> None:
         self._waits.pop(key, None)
@@ -77,24 +76,50 @@ class Watchdog:
     def waits_for(self, key: Hashable) -> bool:
         return key in self._waits
 
+    def standing(self, on_soft: Callable[[int], None], on_hard: Callable[[int], None]) -> Wait:
+        """A wait that its owner begins by setting `at`, `hard_at` and `active`, and ends by `active = False`."""
+        wait = Wait(on_soft, on_hard)
+        self._standing.append(wait)
+        return wait
+
     def __len__(self) -> int:
-        return len(self._waits)
+        return len(self._waits) + sum(wait.active for wait in self._standing)
 
     def next_wakeup(self) -> int | None:
-        while self._heap and self._waits.get(self._heap[0][2]) is not self._heap[0][3]:
-            heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        found = self._next()
+        return found[0][0] if found is not None else None
 
     def wakeup(self, now: int) -> None:
-        while (at := self.next_wakeup()) is not None and at <= now:
-            _, _, key, wait = heappop(self._heap)
-            if at < wait.hard_at:
-                self._push(wait.hard_at, key, wait)
+        while (found := self._next()) is not None and found[0][0] <= now:
+            at, key, wait = found
+            if key is not None:
+                heappop(self._heap)
+            if at[0] < wait.hard_at:
+                self.begun += 1
+                wait.at = (wait.hard_at, self.begun)
+                if key is not None:
+                    heappush(self._heap, (wait.at, key, wait))
                 wait.on_soft(now)
             else:
-                del self._waits[key]
+                if key is None:
+                    wait.active = False
+                else:
+                    del self._waits[key]
                 wait.on_hard(now)
 
-    def _push(self, at: int, key: Hashable, wait: Wait) -> None:
-        self._count += 1  # ties are broken by the order in which waits began
-        heappush(self._heap, (at, self._count, key, wait))
+    def _next(self) -> tuple[tuple[int, int], Hashable, Wait] | None:
+        """The first bound, and whose it is; the key of a standing wait is None."""
+        heap, waits = self._heap, self._waits
+        while heap and waits.get(heap[0][1]) is not heap[0][2]:
+            heappop(heap)
+        found = heap[0] if heap else None
+        for wait in self._standing:
+            if wait.active and (found is None or wait.at < found[0]):
+                found = (wait.at, None, wait)
+        return found
+
+    def _begin(self, key: Hashable, soft_at: int, hard_at: int, wait: Wait) -> None:
+        self.begun += 1
+        wait.at, wait.hard_at = (soft_at, self.begun), hard_at
+        self._waits[key] = wait
+        heappush(self._heap, (wait.at, key, wait))

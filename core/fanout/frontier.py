@@ -23,7 +23,7 @@ class Frontier:
         self._root_of = {shape.below(root): root for root in shape.roots}
         self._roots: dict[Spans, tuple[int, ...]] = {}  # by hosts: through whom they are reached
         self._covered: dict[Spans, tuple[int, ...]] = {}  # by hosts: all below whom are among them
-        self._written: dict[Spans, int] = {}  # by hosts: the last number written for them
+        self.written: dict[Spans, int] = {}  # by hosts: the last number written for them
         self._written_to: dict[int, int] = {}  # by root: the same, of sets of hosts that are no longer kept
         self._all = fence  # every root has seen this ...
         self._ahead: dict[int, int] = {}  # ... and these more
@@ -37,10 +37,9 @@ class Frontier:
             found = _keep(self._roots, hosts, self._shape.roots_for(hosts))
         return found
 
-    def written(self, hosts: Spans, number: int) -> None:
-        self._written[hosts] = number
-        if len(self._written) > KEPT:
-            self._written_to, self._written = self._by_root(), {}
+    def fold(self) -> None:
+        """Keep what was written by root instead, when there are too many sets of hosts."""
+        self._written_to, self.written = self._by_root(), {}
 
     def seen(self, hosts: Spans, number: int) -> None:
         """All of these hosts have seen all that was for them up to this number. Roots that are not wholly among them
@@ -62,7 +61,7 @@ class Frontier:
             if self._ahead:
                 self._look(newest)
             else:
-                owing = max(self._written.values(), default=-1), max(self._written_to.values(), default=-1)
+                owing = max(self.written.values(), default=-1), max(self._written_to.values(), default=-1)
                 self._low = self._all if max(owing) > self._all else newest
         return self._low
 
@@ -80,7 +79,7 @@ class Frontier:
     def _by_root(self) -> dict[int, int]:
         """The last number written to each."""
         written = dict(self._written_to)
-        for number, hosts in sorted((number, hosts) for hosts, number in self._written.items()):
+        for number, hosts in sorted((number, hosts) for hosts, number in self.written.items()):
             written.update(dict.fromkeys(self.roots(hosts), number))
         return written
 

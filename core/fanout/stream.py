@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..model import Plan, Spans, spans
 from ..protocol import Ordered, RunHeader, Seat, Step
-from .frontier import Frontier
+from .frontier import KEPT, Frontier
 from .tree import Tree, tree
 
 
@@ -81,7 +81,9 @@ class Stream:
         )  # fmt: skip
         self._log.append(message)
         if self._seated is None:
-            self._frontier.written(hosts, self.number)
+            self._frontier.written[hosts] = self.number
+            if len(self._frontier.written) > KEPT:
+                self._frontier.fold()
         return message
 
     def targets(self, hosts: Spans) -> tuple[int, ...]:
@@ -145,7 +147,7 @@ class Stream:
                 self._log.append(
                     replace(old, epoch=self.epoch, tree=self.tree, number=self.number, hosts=lacking)
                 )
-                self._frontier.written(lacking, self.number)
+                self._frontier.written[lacking] = self.number
         return tuple(self._log)
 
 

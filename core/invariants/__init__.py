@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from . import observations
 from .base import Checker, Checks, Violation
-from .books import Books, BooksAddUp
 from .buffers import Buffers
+from .counters import Counted, CountersAddUp
 from .double_booking import DoubleBooking
 from .epochs import Epochs
 from .gang_atomicity import GangAtomicity
@@ -52,20 +52,18 @@ from .runs_end import RunsEnd
 from .transfers import Transfers
 
 
-def everything(books: Books | None = None, pool: int = 0) -> list[Checker]:
+def everything(controller: Counted | None = None, pool: int = 0) -> list[Checker]:
     """All checkers. `books`: of the controller, if it is at hand. `pool`: see `Transfers`."""
     world: list[Checker] = [
         GangAtomicity(), OneOrder(), DoubleBooking(), Memory(), Buffers(), RunsEnd(), Epochs(),
         Transfers(pool),
     ]  # fmt: skip
-    return [*world, BooksAddUp(books)] if books is not None else world
+    return [*world, CountersAddUp(controller)] if controller is not None else world
 
 
 __all__ = [
     "Abandoned",
     "Allocated",
-    "Books",
-    "BooksAddUp",
     "BufferFreed",
     "BufferHeld",
     "BufferLetGo",
@@ -79,6 +77,8 @@ __all__ = [
     "ChunkArrived",
     "ChunkSent",
     "ClientLost",
+    "Counted",
+    "CountersAddUp",
     "DoubleBooking",
     "Entered",
     "EpochFormed",

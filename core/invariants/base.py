@@ -5,7 +5,7 @@ not what it was told, so a checker shares no code and no belief with the machine
 
     checks = Checks([GangAtomicity(), OneOrder(), ...])     # invariants.everything() makes all of them
     checks.saw(Launched(host, seq, epoch, devices), now)    # as each thing happens
-    checks.look(now)                                        # after every event handled: the books add up
+    checks.look(now)                                        # after every event handled: the counters add up
     checks.at_rest(now)                                     # nothing is under way: nothing may be left over
 """
 

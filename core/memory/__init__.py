@@ -9,7 +9,7 @@ spill        idle buffers go to host memory and come back
 from __future__ import annotations
 
 from .buffers import Buffer, Buffers
-from .footprint import Footprint, Footprints, donates, effective
+from .footprint import Footprint, donates, effective
 from .ledger import Ledger, NeverFits, Short
 from .spill import HostMemory, Spill
 
@@ -17,7 +17,6 @@ __all__ = [
     "Buffer",
     "Buffers",
     "Footprint",
-    "Footprints",
     "HostMemory",
     "Ledger",
     "NeverFits",

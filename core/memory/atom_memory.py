@@ -57,18 +57,6 @@ class Level:
             self.extras[new] = self.extras.get(new, 0) + 1
             self.top = new if 0 <= self.top < new else self.top
 
-    def push(self, seq: int, level: int) -> None:
-        level -= self.shift
-        queue = self.queue
-        while queue and queue[-1][1] <= level:
-            queue.pop()  # whoever would wait for it waits for this one anyhow
-        queue.append((seq, level))
-
-    def arrive(self, nbytes: int) -> None:
-        """At once, and so below everything in the queue."""
-        self.resident += nbytes
-        self.shift += nbytes
-
     def leave(self, nbytes: int, after: int) -> None:
         """Behind gang `after`. While that is in the queue, all of the queue is taken to run with it still
         there."""

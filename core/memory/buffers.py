@@ -18,9 +18,11 @@ dies with the last.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Any, Literal
 
-from ..model import Illegal
+import msgspec
+
+from ..model import Illegal, Layout, Spans
 from ..protocol import Blame
 
 State = Literal["promised", "ready", "spilling", "spilled", "restoring", "poisoned"]
@@ -43,32 +45,35 @@ TABLE: dict[tuple[State, Event], State] = {
 }
 
 
-class Buffer:
-    __slots__ = (
-        "blame", "client", "copying", "exact", "handle", "holds", "id", "key", "last_seq", "last_used",
-        "made", "name", "nbytes", "on_device", "on_host", "promise", "state", "taken", "users",
-    )  # fmt: skip
+class Buffer(msgspec.Struct, eq=False):
+    """One logical buffer. The last block is its owner's: `Buffers` keeps it and does not read it."""
 
-    def __init__(self, ident: int, client: int, name: int, key: int, nbytes: int) -> None:
-        self.id = ident
-        self.client = client  # its owner; 0: nobody but the runs that hold it
-        self.name = name  # the client's own
-        self.key = key  # of its place
-        self.nbytes = nbytes  # on each device
-        self.state: State = "promised"
-        self.blame: Blame | None = None
-        self.handle = False
-        self.promise = False
-        self.holds = 0  # runs and transfers
-        self.users = 0  # those of them that are admitted
-        self.last_seq = -1  # latest step in the order that touches it
-        self.last_used = 0  # counts uses of all buffers: who was used least recently
-        self.exact = True  # False: `nbytes` is a bound
-        self.made = False  # the step that makes it has entered an order
-        self.on_device = False  # its bytes are counted in the ledger, as its own and no run's
-        self.on_host = False  # its bytes are counted in host memory
-        self.copying = False  # to or from host memory
-        self.taken = False  # a run that it was donated to has taken over its memory
+    id: int
+    client: int  # its owner; 0: nobody but the runs that hold it
+    name: int  # the client's own
+    key: int  # of its place
+    nbytes: int  # on each device
+    handle: bool = False
+    promise: bool = False
+    exact: bool = True  # False: `nbytes` is a bound
+    made: bool = False  # the step that makes it has entered an order
+    on_device: bool = False  # its bytes are counted in the ledger, as its own and no run's
+    on_host: bool = False  # its bytes are counted in host memory
+    copying: bool = False  # to or from host memory
+    taken: bool = False  # a run that it was donated to has taken over its memory
+    state: State = "promised"
+    blame: Blame | None = None
+    holds: int = 0  # runs and transfers
+    users: int = 0  # those of them that are admitted
+    last_seq: int = -1  # latest step in the order that touches it
+    last_used: int = 0  # counts uses of all buffers: the one that was used least recently is spilled first
+
+    layout: Layout | None = None
+    hosts: Spans = ()
+    owner: Any = None  # what its client calls it
+    rows: int = -1  # of its first dimension, which an irregular maker has made; -1: all
+    aliases: int = 0  # more names that clients have for it
+    transfers: int = 0  # puts and gets under way
 
     @property
     def count(self) -> int:
@@ -92,24 +97,21 @@ class Buffers:
     """All that anybody holds. The controller chooses ids; names are the clients' own."""
 
     def __init__(self) -> None:
-        self._all = All()
+        self.all = All()  # by id
         self._names: dict[int, dict[int, int]] = {}  # client -> name -> buffer
         self._uses = 0
 
     def __getitem__(self, ident: int) -> Buffer:
-        return self._all[ident]
+        return self.all[ident]
 
     def __contains__(self, ident: int) -> bool:
-        return ident in self._all
+        return ident in self.all
 
     def __iter__(self) -> Iterator[Buffer]:
-        return iter(self._all.values())
+        return iter(self.all.values())
 
     def __len__(self) -> int:
-        return len(self._all)
-
-    def is_promised(self, ident: int) -> bool:
-        return self._all[ident].state == "promised"
+        return len(self.all)
 
     # --- being made -----------------------------------------------------------------------------------
 
@@ -120,11 +122,11 @@ class Buffers:
         """A result that a run will make, or a Put. Without `promise` its memory has been counted already. A
         result whose name was released before it had an id has no `handle`. `exact`: `nbytes` is no mere
         bound."""
-        if ident in self._all or (handle and name in self._names.get(client, {})):
+        if ident in self.all or (handle and name in self._names.get(client, {})):
             raise Illegal(f"buffer {ident}, or client {client}'s name {name}, is in use")
-        made = self._all[ident] = Buffer(ident, client, name, key, nbytes)
-        made.handle, made.promise, made.exact = handle, promise, exact
-        made.made = made.on_device = not promise
+        made = self.all[ident] = Buffer(
+            ident, client, name, key, nbytes, handle, promise, exact, not promise, not promise
+        )
         if handle:
             self._names.setdefault(client, {})[name] = ident
         return made
@@ -132,46 +134,43 @@ class Buffers:
     def ordered(self, ident: int, seq: int) -> list[Buffer]:
         """The step that makes it has entered: the memory is its own from now on. Returns it if nobody wants
         it."""
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         if not buffer.promise:
             raise Illegal(f"buffer {ident} is made twice")
         buffer.promise, buffer.made, buffer.on_device = False, True, not buffer.taken
-        self.touch(ident, seq)
-        return self._gone(buffer)
+        self._uses += 1
+        buffer.last_used = self._uses
+        buffer.last_seq = max(buffer.last_seq, seq)
+        return [] if buffer.holds or buffer.handle else self._gone(buffer)
 
     def never_made(self, ident: int, blame: Blame) -> list[Buffer]:
         """The run that was to make it ended before the step entered: no memory, only a blame."""
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         if not buffer.promise:
             raise Illegal(f"buffer {ident} has been made")
         buffer.promise = False
         self.poison(ident, blame)
         return self._gone(buffer)
 
-    def filled_if_promised(self, ident: int) -> None:
-        buffer = self._all[ident]
-        if buffer.state == "promised":
-            buffer.turn("filled")
-
     def filled(self, ident: int) -> None:
-        self._all[ident].turn("filled")
+        self.all[ident].turn("filled")
 
     def poison(self, ident: int, blame: Blame) -> None:
         """It will never have good contents. The first blame stays."""
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         buffer.turn("spoilt")
         buffer.blame = buffer.blame or blame
 
     def shrink(self, ident: int, nbytes: int) -> None:
         """The size of an irregular result is known."""
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         buffer.nbytes = min(buffer.nbytes, nbytes)
         buffer.exact = True
 
     # --- holding --------------------------------------------------------------------------------------
 
     def hold(self, ident: int) -> Buffer:
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         buffer.holds += 1
         return buffer
 
@@ -180,7 +179,7 @@ class Buffers:
         nobody holds any more: they are gone from here, and the caller frees what they took."""
         gone: list[Buffer] = []
         for ident in idents:
-            buffer = self._all[ident]
+            buffer = self.all[ident]
             if used:
                 self.done_using(ident)
             if buffer.holds <= buffer.users:
@@ -191,7 +190,7 @@ class Buffers:
 
     def use(self, ident: int) -> None:
         """One of its holders is on its way (admitted)."""
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         if buffer.users >= buffer.holds:
             raise Illegal(f"buffer {ident} is used by somebody who does not hold it")
         buffer.users += 1
@@ -199,7 +198,7 @@ class Buffers:
         buffer.last_used = self._uses
 
     def done_using(self, ident: int) -> None:
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         if not buffer.users:
             raise Illegal(f"buffer {ident} is not used by anybody")
         buffer.users -= 1
@@ -207,7 +206,7 @@ class Buffers:
     def touch(self, ident: int, seq: int) -> None:
         """Step `seq` reads or fills it."""
         self._uses += 1
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         buffer.last_seq = max(buffer.last_seq, seq)
         buffer.last_used = self._uses
 
@@ -224,7 +223,7 @@ class Buffers:
         """Whether one run is all that holds it (its maker's promise aside), and it is as large as the run's
         plan says (an irregular result may be smaller, or not known yet): then a donation to that run is
         effective."""
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         return (
             buffer.holds == 1
             and not buffer.handle
@@ -235,14 +234,14 @@ class Buffers:
 
     def consumed(self, ident: int) -> None:
         """An admitted run has taken over the memory: letting go of the buffer will free nothing."""
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         if not self.is_sole(ident, buffer.nbytes):
             raise Illegal(f"buffer {ident} is held by others")
         buffer.on_device, buffer.taken = False, True
 
     def returned(self, ident: int) -> None:
         """That run ended before the step that was to consume it: whoever lets go last frees it, as ever."""
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         if not buffer.taken:
             raise Illegal(f"buffer {ident} was not consumed")
         buffer.taken, buffer.on_device = False, buffer.made
@@ -254,12 +253,12 @@ class Buffers:
         return [buffer for name in sorted(names) for buffer in self._drop_handle(names[name])]
 
     def _drop_handle(self, ident: int) -> list[Buffer]:
-        buffer = self._all[ident]
+        buffer = self.all[ident]
         buffer.handle = False
         return self._gone(buffer)
 
     def _gone(self, buffer: Buffer) -> list[Buffer]:
         if buffer.count:
             return []
-        del self._all[buffer.id]
+        del self.all[buffer.id]
         return [buffer]

@@ -90,12 +90,13 @@ class Group:
 
 
 class Footprint:
-    """Of one plan with one choice of effectively donated arguments; `Footprints` caches it."""
+    """Of one plan with one choice of effectively donated arguments; made once a plan."""
 
     __slots__ = (
         "_bits",
         "_earliest",
         "_of",
+        "atoms",
         "gang_keys",
         "groups",
         "lives",
@@ -137,7 +138,8 @@ class Footprint:
         found = self._signatures(atoms)
         for group in self.groups:
             group.atoms = tuple(found[group.signature])
-        self.version = len(atoms)
+        self.atoms = frozenset(atom for group in self.groups for atom in group.atoms)
+        self.version = atoms.number
 
     def groups_of(self, slot: int) -> list[int]:
         """Numbers of the groups on which a slot lies."""
@@ -222,26 +224,6 @@ class Footprint:
                 touched.append((n, made[step].get(n, 0), freed[step].get(n, 0), scratch, position))
             found.append(tuple(touched))
         return tuple(found)
-
-
-class Footprints:
-    """The cache: one footprint a plan and choice of donated arguments, for as long as the plan is in use."""
-
-    def __init__(self, atoms: Atoms) -> None:
-        self._atoms = atoms
-        self._known: dict[int, dict[frozenset[int], Footprint]] = {}
-
-    def of(self, plan: Plan, donated: frozenset[int] = frozenset()) -> Footprint:
-        known = self._known.setdefault(plan.id, {})
-        found = known.get(donated)
-        if found is None:
-            found = known[donated] = Footprint(plan, donated, self._atoms)
-        elif found.version != len(self._atoms):
-            found.refresh(self._atoms)
-        return found
-
-    def forget(self, plan: int) -> None:
-        self._known.pop(plan, None)
 
 
 def effective(plan: Plan, sole: frozenset[int]) -> frozenset[int]:

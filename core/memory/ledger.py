@@ -20,7 +20,7 @@ What moves bring is not in step with the devices; see `after`, and atom_memory.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -47,20 +47,17 @@ class NeverFits(msgspec.Struct, frozen=True):
     text: str
 
 
-class _Run:
-    """An admitted run. Lists are by group of its footprint."""
+class RunMemory(msgspec.Struct, eq=False):
+    """What an admitted run has reserved and used. Lists are by group of its footprint."""
 
-    __slots__ = ("at", "entered", "footprint", "gone", "level", "out", "shrunk", "timelines")
-
-    def __init__(self, footprint: Footprint) -> None:
-        self.footprint = footprint
-        self.timelines: list[Timeline] = [group.timeline for group in footprint.groups]
-        self.at = [0] * len(footprint.groups)  # position: gangs that have entered
-        self.level = [0] * len(footprint.groups)  # what it has added so far
-        self.out = [0] * len(footprint.groups)  # freed out of order, of what the timeline keeps for good
-        self.entered = 0  # bit set of steps
-        self.gone: dict[int, None] = {}  # slots freed out of order
-        self.shrunk: dict[int, int] = {}  # slot -> bytes it did not need after all
+    footprint: Footprint
+    timelines: list[Timeline]
+    at: list[int]  # position: gangs that have entered
+    level: list[int]  # what it has added so far
+    out: list[int]  # freed out of order, of what the timeline keeps for good
+    entered: int = 0  # bit set of steps
+    gone: dict[int, None] = {}  # slots freed out of order
+    shrunk: dict[int, int] = {}  # slot -> bytes it did not need after all
 
     def has_entered(self, step: int) -> bool:
         return step == BEFORE or bool(self.entered >> step & 1)
@@ -70,14 +67,16 @@ class _Run:
         lives, of = self.footprint.lives, self.footprint.groups_of
         return sum(by for slot, by in self.shrunk.items() if lives[slot].dies == step and number in of(slot))
 
-    def left(self) -> Iterator[tuple[int, int, int]]:
-        plan = self.footprint.plan
-        whole = self.entered + 1 == 1 << len(plan.steps)
-        for slot in self.footprint.loose if whole else self.footprint.lives:
-            life = self.footprint.lives[slot]
+    def left(self) -> list[tuple[int, int, int]]:
+        """(slot, place key, bytes) of what is there, and is freed neither by the order nor by a holder."""
+        footprint, found = self.footprint, []
+        whole = self.entered + 1 == 1 << len(footprint.plan.steps)
+        for slot in footprint.loose if whole else footprint.lives:
+            life = footprint.lives[slot]
             dead = slot in self.gone or (life.dies != NEVER and self.has_entered(life.dies))
-            if not dead and self.has_entered(life.born) and not plan.slots[slot].keep:
-                yield slot, life.key, life.nbytes - self.shrunk.get(slot, 0)
+            if not dead and self.has_entered(life.born) and not footprint.plan.slots[slot].keep:
+                found.append((slot, life.key, life.nbytes - self.shrunk.get(slot, 0)))
+        return found
 
 
 class Ledger:
@@ -91,7 +90,7 @@ class Ledger:
         self._atoms = atoms
         self._capacity = capacity
         self._levels: list[Level] = []
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, RunMemory] = {}
         self._queued: dict[int, int] = {}  # seq of an unfinished gang -> key of its place
         atoms.splits.append(self._split)
 
@@ -105,50 +104,68 @@ class Ledger:
         arrival without a footprint. None: admitted."""
         if run in self._runs:
             raise Illegal(f"run {run} is admitted already")
-        if footprint is not None and footprint.version != len(self._atoms):
-            footprint.refresh(self._atoms)
-        if len(self._levels) != len(self._atoms):
+        atoms = self._atoms
+        if footprint is not None and footprint.version != atoms.number:
+            footprint.refresh(atoms)
+        if len(self._levels) != atoms.number:
             self._grow()
         more = self._by_atom(arrivals) if arrivals else {}
         missing = self._missing(footprint, more)
         if missing:
             return self._refuse(footprint, more, missing, self._by_atom(args))
+        levels, touched = self._levels, self.touched
         if footprint is not None:
-            self._runs[run] = _Run(footprint)
+            number = len(footprint.groups)
+            self._runs[run] = RunMemory(
+                footprint,
+                [group.timeline for group in footprint.groups],
+                [0] * number,
+                [0] * number,
+                [0] * number,
+            )
             for group in footprint.groups:
                 bound, extra = group.timeline.bounds[0], group.timeline.extras[0]
                 for atom in group.atoms:
-                    level = self._touch(atom)
+                    level = levels[atom]
+                    touched[atom] = None
                     level.committed += bound
                     level.floor += group.final
                     level.active += 1
                     if extra:
                         level.swap(0, extra)
-        for atom, nbytes in more.items():
-            level = self._touch(atom)
-            level.arrive(nbytes)
+        for atom, nbytes in more.items():  # at once, and so below everything in the queue
+            level = levels[atom]
+            touched[atom] = None
+            level.resident += nbytes
+            level.shift += nbytes
             level.committed += nbytes
             level.floor += nbytes
         return None
 
     def _missing(self, footprint: Footprint | None, more: dict[int, int]) -> dict[int, int]:
         missing: dict[int, int] = {}
-        rest = dict(more)
+        levels = self._levels
         for group in footprint.groups if footprint is not None else ():
             bound, extra = group.timeline.bounds[0], group.timeline.extras[0]
             for atom in group.atoms:
-                level = self._levels[atom]
+                level = levels[atom]
                 top = level.top if level.top >= 0 else level.extra()
                 lack = level.committed + bound + (extra if extra > top else top) - level.capacity
-                if rest:
-                    lack += rest.pop(atom, 0)
+                if more:
+                    lack += more.get(atom, 0)
                 if lack > 0:
                     missing[atom] = lack
-        for atom, nbytes in rest.items():
-            level = self._levels[atom]
-            lack = level.committed + nbytes + level.extra() - level.capacity
-            if lack > 0:
-                missing[atom] = lack
+        for atom, nbytes in more.items():
+            if footprint is None or atom not in footprint.atoms:
+                level = levels[atom]
+                lack = (
+                    level.committed
+                    + nbytes
+                    + (level.top if level.top >= 0 else level.extra())
+                    - level.capacity
+                )
+                if lack > 0:
+                    missing[atom] = lack
         return missing
 
     def _refuse(
@@ -178,14 +195,13 @@ class Ledger:
     def entered(self, run: int, step: int, seq: int) -> None:
         """A step has entered an order. What it makes is there from now on; what it is the last to read is
         not."""
-        state = self._running(run)
+        state = self._runs.get(run) or self._running(run)
+        if state.footprint.version != self._atoms.number:
+            state.footprint.refresh(self._atoms)
         footprint, at, levels = state.footprint, state.at, self._levels
         touches = footprint.touches[step]
-        for touch in touches:
-            if touch[4] and touch[4] != at[touch[0]] + 1:
-                raise Illegal(f"step {step} of run {run} enters out of turn")
-        if state.entered >> step & 1:
-            raise Illegal(f"step {step} of run {run} enters twice")
+        if state.entered >> step & 1 or any([t[4] and t[4] != at[t[0]] + 1 for t in touches]):  # noqa: C419 - a hot path
+            raise Illegal(f"step {step} of run {run} enters twice, or out of turn")
         state.entered |= 1 << step
         level_of, groups, timelines, touched = state.level, footprint.groups, state.timelines, self.touched
         for number, made, freed, scratch, position in touches:
@@ -196,7 +212,9 @@ class Ledger:
             if not position:  # a move: its target comes at once, below what is in the queue
                 for atom in atoms:
                     touched[atom] = None
-                    levels[atom].arrive(made)
+                    level = levels[atom]
+                    level.resident += made
+                    level.shift += made
                 continue
             at[number] = position
             bounds, extras = timelines[number].bounds, timelines[number].extras
@@ -205,7 +223,10 @@ class Ledger:
                 touched[atom] = None
                 level = levels[atom]
                 high = level.resident + made
-                level.push(seq, high + scratch)
+                peak, queue = high + scratch - level.shift, level.queue
+                while queue and queue[-1][1] <= peak:
+                    queue.pop()  # what would wait for that gang waits for this one anyhow
+                queue.append((seq, peak))
                 level.resident = high - freed
                 level.committed -= drop
                 if old != new:
@@ -262,7 +283,8 @@ class Ledger:
             timeline, at = state.timelines[number], state.at[number]
             unused = timeline.bounds[at] - state.out[number] - state.level[number]
             for atom in group.atoms:
-                level = self._touch(atom)
+                level = self._levels[atom]
+                self.touched[atom] = None
                 level.committed -= unused
                 level.floor += state.level[number] - group.final
                 level.active -= 1
@@ -276,10 +298,14 @@ class Ledger:
     def free(self, key: int, nbytes: int, after: int = -1) -> None:
         """A buffer that no admitted run owns is gone: behind gang `after`, the last that touched it, and
         all that was ordered so far."""
-        for atom in self._atoms.of(key):
-            level = self._touch(atom)
-            level.leave(nbytes, after)
+        for atom in self._atoms.parts[key]:
+            self.touched[atom] = None
+            level = self._levels[atom]
+            level.resident -= nbytes
+            level.committed -= nbytes
             level.floor -= nbytes
+            if after <= level.done:
+                level.shift -= nbytes
         self.eased += 1
 
     def after(self, key: int, nbytes: int = 0) -> int:
@@ -287,10 +313,11 @@ class Ledger:
         is room; -1: there is now. Asked before the arrival was counted with its `nbytes`, behind that with
         none."""
         found = -1
-        for atom in self._atoms.of(key):
+        for atom in self._atoms.parts[key]:
             if atom < len(self._levels):
                 level = self._levels[atom]
-                found = max(found, level.last_above(level.capacity - nbytes))
+                if level.queue and level.queue[0][1] + level.shift > level.capacity - nbytes:
+                    found = max(found, level.last_above(level.capacity - nbytes))
         return found
 
     def gang_finished(self, seq: int) -> None:
@@ -298,11 +325,12 @@ class Ledger:
         key = self._queued.pop(seq, None)
         if key is None:
             return
-        for atom in self._atoms.of(key):
+        for atom in self._atoms.parts[key]:
             level = self._levels[atom]
             level.done = max(level.done, seq)
-            while level.queue and level.queue[0][0] <= seq:
-                level.queue.popleft()
+            queue = level.queue
+            while queue and queue[0][0] <= seq:
+                queue.popleft()
 
     # --- to look at -----------------------------------------------------------------------------------
 
@@ -320,23 +348,23 @@ class Ledger:
         self.touched[atom] = None
         return self._levels[atom]
 
-    def _running(self, run: int) -> _Run:
+    def _running(self, run: int) -> RunMemory:
         state = self._runs.get(run)
         if state is None:
             raise Illegal(f"run {run} is not admitted")
-        if state.footprint.version != len(self._atoms):
+        if state.footprint.version != self._atoms.number:
             state.footprint.refresh(self._atoms)
         return state
 
     def _by_atom(self, amounts: Amounts) -> dict[int, int]:
         found: dict[int, int] = {}
         for key, nbytes in amounts:
-            for atom in self._atoms.of(key):
+            for atom in self._atoms.parts[key]:
                 found[atom] = found.get(atom, 0) + nbytes
         return found
 
     def _grow(self) -> None:
-        for atom in range(len(self._levels), len(self._atoms)):
+        for atom in range(len(self._levels), self._atoms.number):
             self._levels.append(Level(self._capacity(self._atoms.devices(atom))))
 
     def _split(self, old: int, new: int) -> None:

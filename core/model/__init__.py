@@ -56,7 +56,7 @@ from .torus import (
     sums,
     unravel,
 )
-from .validate import is_layout, validate, validate_literals, validate_put
+from .validate import MAX_LITERALS, is_layout, validate, validate_literals, validate_put
 
 __all__ = [
     "CLUSTER_KEYS",
@@ -64,6 +64,7 @@ __all__ = [
     "GIB",
     "ISLAND_KEYS",
     "ITEM_BYTES",
+    "MAX_LITERALS",
     "PRESETS",
     "SIMULATED_KEYS",
     "Arg",

@@ -19,7 +19,8 @@ class Atoms:
         self._devices: list[Spans] = []  # by atom
         self._keys: dict[Spans, int] = {}
         self._sets: list[Spans] = []  # by key
-        self._atoms: list[tuple[int, ...]] = []  # by key
+        self.parts: list[tuple[int, ...]] = []  # by key: its atoms. For others to read
+        self.number = 0  # of atoms
 
     def intern(self, place: Place) -> int:
         """A small integer that stands for the devices of this place."""
@@ -31,7 +32,7 @@ class Atoms:
             atoms = self._cut(devices)
             key = self._keys[devices] = len(self._sets)
             self._sets.append(devices)
-            self._atoms.append(atoms)
+            self.parts.append(atoms)
         return key
 
     def known(self, devices: Spans) -> int | None:
@@ -39,7 +40,7 @@ class Atoms:
         return self._keys.get(devices)
 
     def of(self, key: int) -> tuple[int, ...]:
-        return self._atoms[key]
+        return self.parts[key]
 
     def devices(self, atom: int) -> Spans:
         return self._devices[atom]
@@ -48,7 +49,7 @@ class Atoms:
         return self._sets[key]
 
     def __len__(self) -> int:
-        return len(self._devices)
+        return self.number
 
     def _cut(self, devices: Spans) -> tuple[int, ...]:
         found: list[int] = []
@@ -63,15 +64,17 @@ class Atoms:
             if outside:
                 self._split(atom, inside, outside)
         if rest:
-            found.append(len(self._devices))
+            found.append(self.number)
             self._devices.append(rest)
+            self.number += 1
         return tuple(found)
 
     def _split(self, atom: int, inside: Spans, outside: Spans) -> None:
         """`atom` keeps what is inside; a new one takes the rest, in every place that held the old one."""
-        new = len(self._devices)
+        new = self.number
+        self.number += 1
         self._devices[atom] = inside
         self._devices.append(outside)
-        self._atoms = [(*atoms, new) if atom in atoms else atoms for atoms in self._atoms]
+        self.parts[:] = [(*atoms, new) if atom in atoms else atoms for atoms in self.parts]
         for listen in self.splits:
             listen(atom, new)

@@ -8,11 +8,12 @@ policy/      fifo, stride, priority, ...: a guest that picks among what may ente
 from __future__ import annotations
 
 from .contention import Window
-from .scheduler import Early, Scheduler, Ticket
+from .scheduler import Early, Scheduler, Ticket, Wait
 
 __all__ = [
     "Early",
     "Scheduler",
     "Ticket",
+    "Wait",
     "Window",
 ]

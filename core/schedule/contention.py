@@ -64,14 +64,11 @@ class Lane:
         return lane is not None
 
 
-class Domain:
-    __slots__ = ("clients", "id", "lanes", "open")
-
-    def __init__(self, number: int) -> None:
-        self.id = number
-        self.lanes: dict[int, Lane] = {}
-        self.open: dict[int, Lane] = {}  # those from which a gang may enter now
-        self.clients: dict[int, int] = {}  # how many ripe queues each has here
+class Domain(msgspec.Struct, eq=False):
+    id: int
+    lanes: dict[int, Lane] = {}
+    open: dict[int, Lane] = {}  # those from which a gang may enter now
+    clients: dict[int, int] = {}  # how many ripe queues each has here
 
 
 class Lanes:
@@ -126,16 +123,20 @@ class Lanes:
                 other.full -= 1
                 if not other.full:
                     self.refresh(other)
-        self.rest(lane)
+        if not (lane.flying or lane.ripe or lane.late):
+            self.rest(lane)
 
     def _changed(self, lane: Lane, gangs: int, cost: int) -> list[int]:
         """Which of its atoms have become full by this, or have room again."""
-        ahead, load, full, found = self._ahead, self._load, self.window.full, []
-        for atom in self.atoms.of(lane.key):
+        ahead, load, found = self._ahead, self._load, []
+        most, span, least = self.window.most, self.window.span, self.window.gangs
+        for atom in self.atoms.parts[lane.key]:
             count, spent = ahead.get(atom, 0), load.get(atom, 0)
-            if full(count, spent) != full(count + gangs, spent + cost):
+            now, then = count + gangs, spent + cost
+            was = count >= least and (spent >= span or count >= most)  # `Window.full`
+            if was != (now >= least and (then >= span or now >= most)):
                 found.append(atom)
-            ahead[atom], load[atom] = count + gangs, spent + cost
+            ahead[atom], load[atom] = now, then
         return found
 
     def bar(self, lane: Lane, other: Lane) -> None:
@@ -159,7 +160,7 @@ class Lanes:
 
     def _make(self, key: int) -> Lane:
         lane = self.known[key] = Lane(key, count(self.atoms.devices_of_key(key)))
-        for atom in self.atoms.of(key):
+        for atom in self.atoms.parts[key]:
             for other in self._watch.setdefault(atom, []):
                 lane.near[other.key] = other
                 other.near[key] = lane
@@ -190,7 +191,8 @@ class Lanes:
             for other in others:
                 self._merge(domain, other)
         else:
-            domain = self._domain()
+            self._domains += 1
+            domain = Domain(self._domains)
         domain.lanes[lane.key] = lane
         lane.domain = domain
         return domain
@@ -204,13 +206,9 @@ class Lanes:
         lane.domain = None
         if not domain.lanes:
             self._tell("ended", domain.id)
-        elif sum(other.domain is domain for other in lane.near.values()) > 1:
+        elif len(lane.near) > 1 and sum(other.domain is domain for other in lane.near.values()) > 1:
             for part in list(connected(domain.lanes))[1:]:
                 self._part(domain, part)
-
-    def _domain(self) -> Domain:
-        self._domains += 1
-        return Domain(self._domains)
 
     def _merge(self, domain: Domain, other: Domain) -> None:
         for lane in other.lanes.values():
@@ -225,7 +223,8 @@ class Lanes:
 
     def _part(self, domain: Domain, lanes: list[Lane]) -> None:
         """These have nothing to do with the rest of the domain: they are one of their own."""
-        other = self._domain()
+        self._domains += 1
+        other = Domain(self._domains)
         for lane in lanes:
             del domain.lanes[lane.key]
             other.lanes[lane.key] = lane

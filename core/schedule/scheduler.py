@@ -66,6 +66,9 @@ TICKET = {
 }
 
 
+HOOKS = ("entered", "joined", "left", "gone", "merged", "split", "ended")  # of `policy.base.Memory`
+
+
 class Wait(msgspec.Struct, frozen=True):
     """For people and the watchdog: what waits, and why."""
 
@@ -88,14 +91,15 @@ class Scheduler:
         window = Window(window) if isinstance(window, int) else window
         if window.gangs < 1 or max_passes < 0:
             raise ValueError(f"a window of {window.gangs} and {max_passes} passes: want at least 1 and 0")
-        self.policy = policy() if isinstance(policy, type) else policy
+        self.faults: list[tuple[str, str]] = []  # of which policy, and what it did; the owner passes it on
+        self._use(policy() if isinstance(policy, type) else policy)
         self.max_passes = max_passes
         self.early = early
         self.quiet = quiet
         self.paused = False  # for a change of epoch: nothing is picked
-        self.faults: list[tuple[str, str]] = []  # of which policy, and what it did; the owner passes it on
         self._atoms = atoms
         self._lanes = Lanes(atoms, window, early == "idle", self._tell)
+        self.live = self._lanes.live  # not empty: something may enter
         self._runs: dict[int, list[Ticket]] = {}  # tickets that wait
         self._offers = 0
 
@@ -103,18 +107,25 @@ class Scheduler:
 
     def offer(self, ticket: Ticket, now: int) -> None:
         """This gang may enter. Its place, cost and client are fixed from here on."""
-        _move(ticket, "offer")
-        lane = self._lanes.get(ticket.place)
+        state = TICKET.get(("offer", ticket.state))
+        if state is None:
+            raise _illegal(ticket, "offer")
+        ticket.state = state
+        lane = self._lanes.known.get(ticket.place) or self._lanes.get(ticket.place)
         self._offers += 1
         ticket.number, ticket.since = self._offers, now
         ticket.devices = lane.size
-        self._runs.setdefault(ticket.run, []).append(ticket)
+        waiting = self._runs.get(ticket.run)
+        if waiting is None:
+            self._runs[ticket.run] = [ticket]
+        else:
+            waiting.append(ticket)
         self._push(ticket, lane)
 
     @property
     def idle(self) -> bool:
         """Nothing may enter from any place."""
-        return self.paused or not self._lanes.live
+        return self.paused or not self.live
 
     def pick(self, now: int) -> Ticket | None:
         """The gang that enters now. Call until there is none: devices that are free wait for nothing else."""
@@ -122,16 +133,21 @@ class Scheduler:
             found = self._candidates(now)
             if found is None:
                 break
-            domain, ready = found
-            ticket = self._ask(ready, now)
-            if self._may_pass(ticket, domain, now):
+            domain, boards = found
+            ticket = _only(boards) if self._undivided else None
+            if ticket is None:
+                ticket = self._ask(Ready(domain.id, boards), now)
+            if len(domain.lanes) == 1 or self._may_pass(ticket, domain, now):
                 self._enter(ticket, domain, now)
                 return ticket
         return None
 
     def finished(self, ticket: Ticket) -> None:
         """A gang of the order is over, whatever became of it: its devices have room."""
-        _move(ticket, "finish")
+        state = TICKET.get(("finish", ticket.state))
+        if state is None:
+            raise _illegal(ticket, "finish")
+        ticket.state = state
         self._lanes.leave(self._lanes.known[ticket.place], ticket.cost)
 
     def ripen(self, ticket: Ticket) -> None:
@@ -170,16 +186,20 @@ class Scheduler:
 
     # --- choosing
 
-    def _candidates(self, now: int) -> tuple[Domain, Ready] | None:
+    def _candidates(self, now: int) -> tuple[Domain, list[Board]] | None:
         """Gangs that may enter now and compete: ripe ones, or, where nobody else is, others. Only places that
         overlap; another place is asked about in its turn, so a pick is cheap on an island of many small ones."""
-        for domain in self._lanes.live.values():
+        for domain in self.live.values():
+            if len(domain.open) == 1:
+                for lane in domain.open.values():
+                    if lane.ripe:
+                        return domain, [lane.ripe]
             for lanes in connected(domain.open) if len(domain.open) > 1 else (list(domain.open.values()),):
                 boards = [lane.ripe for lane in lanes if lane.ripe]
                 if not boards and self.early == "idle":
                     boards = [alone for lane in lanes if (alone := self._alone(lane, now))]
                 if boards:
-                    return domain, Ready(domain.id, boards)
+                    return domain, boards
         return None
 
     def _alone(self, lane: Lane, now: int) -> Board:
@@ -203,8 +223,6 @@ class Scheduler:
 
     def _may_pass(self, ticket: Ticket, domain: Domain, now: int) -> bool:
         """Whether nobody whom the policy prefers, and who is kept out, has been passed too often for this."""
-        if len(domain.lanes) == 1:
-            return True
         lane = self._lanes.known[ticket.place]
         near = [each for each in lane.near.values() if each.ripe]
         blocked = [each for each in near if _kept_out(each, lane)]
@@ -231,35 +249,42 @@ class Scheduler:
             lane, ticket.cost
         )  # before it leaves its queue, so that the lane does not die in between
         self._take(ticket, "enter")
-        self._tell("entered", ticket, domain.id, now)
+        if "entered" in self._hooks:
+            self._tell("entered", ticket, domain.id, now)
 
     # --- queues
 
     def _push(self, ticket: Ticket, lane: Lane) -> None:
-        domain = self._lanes.rouse(lane)
+        client = ticket.client
+        domain = lane.domain or self._lanes.rouse(lane)
         ripe = ticket.ripe or self.early == "always"
         board = lane.ripe if ripe else lane.late
-        queue = board.get(ticket.client)
+        queue = board.get(client)
         if queue is None:
-            queue = board[ticket.client] = []
+            queue = board[client] = []
             if ripe:
-                known = domain.clients.get(ticket.client, 0)
-                domain.clients[ticket.client] = known + 1
-                if not known:
-                    self._tell("joined", ticket.client, domain.id)
+                known = domain.clients.get(client, 0)
+                domain.clients[client] = known + 1
+                if not known and "joined" in self._hooks:
+                    self._tell("joined", client, domain.id)
             self._lanes.refresh(lane)
-        self._lanes.unbar(lane)
-        rank = self._rank(ticket)
+        if lane.barred is not None:
+            self._lanes.unbar(lane)
+        rank = self._rank(ticket) if self._ranks else 0
         heappush(queue, (rank, ticket.submitted, ticket.run, ticket.step, ticket.number, ticket))
         ticket.queue = queue
 
     def _take(self, ticket: Ticket, event: str) -> None:
         """Out of its queue, because it enters or will never."""
-        _move(ticket, event)
+        state = TICKET.get((event, ticket.state))
+        if state is None:
+            raise _illegal(ticket, event)
+        ticket.state = state
         lane = self._lanes.known[ticket.place]
         board = lane.ripe if lane.ripe.get(ticket.client) is ticket.queue else lane.late
         ticket.queue = None
-        self._lanes.release(lane)
+        if lane.holds:
+            self._lanes.release(lane)
         run = self._runs[ticket.run]
         if len(run) == 1:
             del self._runs[ticket.run]
@@ -281,11 +306,13 @@ class Scheduler:
             domain.clients[client] = left
             if not left:
                 del domain.clients[client]
-                self._tell("left", client, domain.id)
+                if "left" in self._hooks:
+                    self._tell("left", client, domain.id)
             if not board:
                 lane.passes = 0
         self._lanes.refresh(lane)
-        self._lanes.rest(lane)
+        if not lane.flying:
+            self._lanes.rest(lane)
 
     def _rank(self, ticket: Ticket) -> int:
         try:
@@ -315,7 +342,16 @@ class Scheduler:
 
     # --- the policy, a guest
 
+    def _use(self, policy: Policy) -> None:
+        """What it does not do, it is not asked for each gang."""
+        self.policy = policy
+        self._hooks = frozenset(name for name in HOOKS if _does(policy, name))
+        self._ranks = _does(policy, "rank")
+        self._undivided = any(vars(kind).get("takes_the_only_one") for kind in _definers(policy, "pick"))
+
     def _tell(self, event: str, *about: object) -> None:
+        if event not in self._hooks:
+            return
         try:
             getattr(self.policy, event)(*about)
         except Exception as error:  # it is a user's
@@ -323,7 +359,7 @@ class Scheduler:
 
     def _depose(self, fault: str) -> None:
         self.faults.append((type(self.policy).__name__, fault))
-        self.policy = Fifo()
+        self._use(Fifo())
         self._rank_again()
 
     # --- why one waits
@@ -353,8 +389,27 @@ def _said(error: Exception) -> str:
     return f"raised {type(error).__name__}: {error}"
 
 
-def _move(ticket: Ticket, event: str) -> None:
-    state = TICKET.get((event, ticket.state))
-    if state is None:
-        raise Illegal(f"{event} of a gang (run {ticket.run}, step {ticket.step}) that is {ticket.state}")
-    ticket.state = state
+def _does(policy: Policy, method: str) -> bool:
+    """Whether it has a method of its own, and not the one that does nothing."""
+    own: object = getattr(policy, "__dict__", {}).get(method)
+    return own is not None or getattr(type(policy), method, None) is not getattr(Policy, method)
+
+
+def _definers(policy: Policy, method: str) -> list[type]:
+    """The class that this method of the policy is from; none if it is the object's own."""
+    if method in getattr(policy, "__dict__", {}):
+        return []
+    return [kind for kind in type(policy).__mro__ if method in vars(kind)][:1]
+
+
+def _only(boards: list[Board]) -> Ticket | None:
+    """The gang, if there is no other."""
+    if len(boards) == 1 and len(boards[0]) == 1:
+        for queue in boards[0].values():
+            if len(queue) == 1:
+                return queue[0][-1]
+    return None
+
+
+def _illegal(ticket: Ticket, event: str) -> Illegal:
+    return Illegal(f"{event} of a gang (run {ticket.run}, step {ticket.step}) that is {ticket.state}")

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from . import grids
 from .placing import fits
+from .refusals import Refusal
 from .resources import Bound, Resources, Waits
 
 __all__ = [
     "Bound",
+    "Refusal",
     "Resources",
     "Waits",
     "fits",

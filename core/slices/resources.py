@@ -68,6 +68,7 @@ class Resources:
         self._bindings: dict[Key, Binding] = {}  # in order of tickets
         self._waiting: dict[Key, None] = {}  # in order of tickets
         self._tickets = 0
+        self.version = 0  # grows whenever a slice is bound, moved or released
 
     # --- hosts and devices come and go ----------------------------------------------------------------------
 
@@ -129,6 +130,7 @@ class Resources:
         known = self._bindings.pop((session, name), None)
         if known is None:
             return False
+        self.version += 1
         self._waiting.pop(known.key, None)
         self._lift(known)
         return True
@@ -198,6 +200,7 @@ class Resources:
             now = msgspec.structs.replace(binding, claim=claim, reason=f"waits for {reason}")
             self._waiting[binding.key] = None
         self._bindings[binding.key] = now
+        self.version += 1
         return now
 
     def _lift(self, binding: Binding) -> None:

@@ -89,7 +89,7 @@ class Cluster:
             return [Came(peer, Seated(message.host, message.epoch, message.tree, message.last))]
         if not isinstance(message, Ordered):
             return []
-        below = self.controller.books.islands[0].stream.shape.below(peer - HOSTS)
+        below = self.controller.state.islands[0].stream.shape.below(peer - HOSTS)
         reports: list[Report] = []
         for step in message.steps:
             if isinstance(step, CompileStep):

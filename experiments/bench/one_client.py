@@ -87,7 +87,7 @@ class OneClient:
         self._turn()
         self._hear(self._seats[0])  # theirs differ in what an executor does not look at
         self._hear(Reformed(self._seats[0].epoch))
-        self._roots = spans.of(self.controller.books.islands[0].stream.shape.roots)
+        self._roots = spans.of(self.controller.state.islands[0].stream.shape.roots)
         self._user(Connected(CONTROLLER))
 
     def run(self, gangs: int, ahead: int = 8) -> None:
@@ -101,7 +101,7 @@ class OneClient:
         for number in range(1, gangs + 1):
             buffer = self._submit(step, (buffer,))
             if number % BEAT_EVERY == 0:
-                self._up([Beat(self.hosts, self.controller.books.islands[0].stream.number)])
+                self._up([Beat(self.hosts, self.controller.state.islands[0].stream.number)])
             if number % ahead == 0 or number == gangs:
                 self._turn()
 
@@ -167,7 +167,7 @@ class OneClient:
             self._up(reports)
 
     def _up(self, reports: list[Report]) -> None:
-        book = self.controller.books.islands[0]
+        book = self.controller.state.islands[0]
         said = Reports(0, book.epoch, book.tree_number, tuple(reports))
         self._events.append(CameTogether(self._roots, said))
 

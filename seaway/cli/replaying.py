@@ -141,8 +141,8 @@ def replay(given: argparse.Namespace) -> int:
     told = len(log.entries) if given.stop is None else given.stop + 1
     took = time.process_time() - begun
     print(f"{plural(told, 'event')} replayed in {took:.2f} s: the same commands, to the byte")
-    for island in controller.books.islands:
-        print(f"order of island {island.island.name!r}: {controller.books.order.island(island.island.index)}")
+    for island in controller.snapshot().islands:
+        print(f"order of island {island.name!r}: {island.order}")
     if given.stop is not None:
         print("\n".join(state_of(controller, log.entries[given.stop].now)))
     if given.save:
@@ -166,27 +166,25 @@ def difference(log: Log, diverged: Diverged, recent: Sequence[Sequence[Any]]) ->
 
 def state_of(controller: Controller, now: int) -> Iterator[str]:
     """What each island and client has under way, and what it waits for."""
-    books = controller.books
-    for book in books.islands:
-        flights = books.flights.on(book.island.index)
-        hosts = spans.text(book.members) or "none"
+    found = controller.snapshot()
+    for island in found.islands:
+        hosts = spans.text(island.members) or "none"
         yield (
-            f"island {book.island.name!r}: {book.phase}, epoch {book.epoch}, hosts {hosts}; "
-            f"{plural(len(flights), 'step')} under way"
+            f"island {island.name!r}: {island.phase}, epoch {island.epoch}, hosts {hosts}; "
+            f"{plural(len(island.in_flight), 'step')} under way"
         )
-        for flight in list(flights)[:HISTORY]:
-            program, node = flight.run.describe(flight.step) if flight.run is not None else ("", "")
-            yield f"    seq {flight.seq}: {program}, {node}; not ended on hosts {spans.text(flight.left)}"
-        for wait in book.scheduler.waiting()[:HISTORY]:
+        for step in island.in_flight[:HISTORY]:
+            yield f"    seq {step.seq}: {step.program}, {step.node}; not ended on hosts {spans.text(step.left)}"
+        for wait in island.waiting[:HISTORY]:
             yield (
                 f"    waits for {duration(now - wait.ticket.since)}: run {wait.ticket.run}, step {wait.ticket.step}: "
                 f"{wait.text}"
             )
-    for session in books.sessions.values():
+    for client in found.clients:
         yield (
-            f"client {session.number} {session.name!r}: {plural(len(session.programs), 'program')}, "
-            f"{plural(len(session.names), 'buffer')}, {plural(len(session.runs), 'run')}"
+            f"client {client.number} {client.name!r}: {plural(client.programs, 'program')}, "
+            f"{plural(client.buffers, 'buffer')}, {plural(len(client.runs), 'run')}"
         )
-        for run in list(session.runs.values())[:HISTORY]:
-            yield f"    run {run.call.run}, {run.program.ir.name!r}: {run.state}"
-    yield f"{plural(len(books.buffers), 'buffer')} on devices"
+        for run in client.runs[:HISTORY]:
+            yield f"    run {run.number}, {run.program!r}: {run.state}"
+    yield f"{plural(found.left['buffers'], 'buffer')} on devices"

@@ -100,8 +100,7 @@ class Collector:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        books = controller.books
-        self.seen = Seen([book.island.name for book in books.islands])
+        self.seen = Seen([island.name for island in controller.cluster.islands])
         self._plans: dict[tuple[int, int], Plan] = {}  # (island, its number)
         self._keys: dict[int, RunKey] = {}
         self._headers: dict[int, m.RunHeader] = {}
@@ -122,15 +121,15 @@ class Collector:
 
     def end(self) -> Seen:
         """Nothing more comes: what is left over is counted."""
-        books = self._controller.books
+        left = self._controller.left()
         self.seen.left = {
-            "buffers": len(books.buffers),
-            "references": sum(buffer.count for buffer in books.buffers),
-            "runs": len(books.runs),
-            "steps under way": sum(1 for _ in books.flights.all()),
-            "clients": len(books.sessions),
+            "buffers": left["buffers"],
+            "references": self._controller.snapshot().references,
+            "runs": left["runs"],
+            "steps under way": left["operations"],
+            "clients": left["clients"],
         }
-        wrong = [what for what, kept, counted in books.audit() if kept != counted]
+        wrong = [what for what, kept, counted in self._controller.audit() if kept != counted]
         self.seen.left |= {f"{what}, miscounted": 1 for what in wrong}
         return self.seen
 
@@ -165,10 +164,7 @@ class Collector:
 
     def _run(self, island: int, header: m.RunHeader) -> None:
         if header.run not in self._keys:
-            run = self._controller.books.runs.get(header.run)
-            client = run.session.name if run is not None else ""
-            number = run.call.run if run is not None else header.run
-            self._keys[header.run] = RunKey(client, number)
+            self._keys[header.run] = RunKey(*(self._controller.call_of(header.run) or ("", header.run)))
         key = self._keys[header.run]
         plan = self._plans[island, header.plan]
         seen = self.seen.runs.setdefault(key, RunSeen(plan.program))
@@ -210,8 +206,7 @@ class Collector:
         self.seen.puts[f"{name}: made"] += 1
 
     def _client(self, number: int) -> str:
-        session = self._controller.books.sessions.get(number)
-        return session.name if session is not None else str(number)
+        return self._controller.client_name(number) or str(number)
 
     def _free(self, buffers: Iterable[int]) -> None:
         for buffer in buffers:
@@ -228,12 +223,11 @@ class Collector:
     # --- what clients are told --------------------------------------------------------------------------------
 
     def _noted(self, peers: tuple[int, ...], message: msgspec.Struct) -> None:
-        books = self._controller.books
         for note in message.notes if isinstance(message, m.Notes) else (message,):
             for peer in peers:
-                session = books.by_peer.get(peer)
-                if session is not None:
-                    self._peers[peer] = session.name
+                client = self._controller.client_at(peer)
+                if client is not None:
+                    self._peers[peer] = client[1]
                 if isinstance(note, m.Ended):
                     key = RunKey(self._peers.get(peer, str(peer)), note.run)
                     seen = self.seen.runs.setdefault(key, RunSeen(""))

@@ -56,7 +56,7 @@ class Commanded(Collector):
 
     def __init__(self, controller: Controller) -> None:
         super().__init__(controller)
-        self.cluster = controller.books.cluster
+        self.cluster = controller.cluster
         self.gangs: dict[int, list[Enqueued]] = {host: [] for host in range(self.cluster.hosts)}
         self.buffers: dict[int, dict[int, str]] = {host: {} for host in range(self.cluster.hosts)}
         self.donated: dict[int, set[int]] = {host: set() for host in range(self.cluster.hosts)}
@@ -64,7 +64,7 @@ class Commanded(Collector):
         self.abandoned: set[int] = set()
         self.excused: set[int] = set()  # transfers that did not come to their end through nobody's mistake
         self.lost: set[int] = set()  # hosts that were members once, and then were not
-        self._members = [book.members for book in controller.books.islands]
+        self._members = [controller.members(island) for island in range(len(self.cluster.islands))]
         self._layouts: dict[int, Layout] = {}
         self._transfer_of: dict[int, int] = {}  # seq of a half -> transfer
 
@@ -79,10 +79,11 @@ class Commanded(Collector):
         for command in commands:
             if isinstance(command, e.Send) and isinstance(command.message, m.Seat):
                 self.abandoned.update(command.message.abandon)
-        for at, book in enumerate(self._controller.books.islands):
-            if book.members is not self._members[at]:
-                self.lost.update(spans.items(spans.minus(self._members[at], book.members)))
-                self._members[at] = book.members
+        for island, known in enumerate(self._members):
+            members = self._controller.members(island)
+            if members is not known:
+                self.lost.update(spans.items(spans.minus(known, members)))
+                self._members[island] = members
 
     def troubled(self, island: int) -> bool:
         """It has lost hosts."""

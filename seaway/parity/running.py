@@ -90,9 +90,9 @@ def simulated(shape: Shape, program: Program) -> Seen:
     session.driver.price_of = Priced(session.driver.price_of, shape.platform)  # type: ignore[attr-defined]
     with session:
         program(session)
-    books = simulation.controller.books
+    controller = simulation.controller
     try:
-        simulation.run(until=lambda: not (books.sessions or books.buffers or books.runs))
+        simulation.run(until=lambda: not any(map(controller.left().get, ("clients", "buffers", "runs"))))
     except Stuck:
         pass  # it is found, and counted, as left over
     return watched.collector.end()
@@ -153,7 +153,7 @@ class RecordedDriver(LocalDriver):
 
     def _backlog(self) -> bool:
         with self.server.node.lock:
-            return any(book.stream.backlog for book in self.server.controller.books.islands)
+            return any(island.backlog for island in self.server.controller.snapshot().islands)
 
     def recorded(self) -> dict[str, tuple[int, int]]:
         """Nothing: what executions took is not known beforehand, and costs decide about order."""

@@ -68,9 +68,9 @@ class Sizes:
         return tuple(found)
 
     def _known(self, seq: int, gang: Gang) -> tuple[int, ...] | None:
-        flight = self._sim.controller.books.flights.get(seq)
-        run = getattr(flight, "run", None)
-        return self._values.sizes(run, gang.node) if run is not None else None
+        call = self._sim.controller.call_at(seq)
+
+        return self._values.sizes(*call, gang.node) if call is not None else None
 
     def _rows(self, name: str, size: Any, count: int, bound: int) -> int:
         if callable(size):

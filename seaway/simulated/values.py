@@ -35,7 +35,7 @@ class Values(ABC):
     @abstractmethod
     def contents(self, buffer: Buffer) -> Any: ...
 
-    def sizes(self, run: Any, node: int) -> tuple[int, ...] | None:
+    def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
         """Rows that an irregular node of this run made, where that is known."""
         return None
 
@@ -111,8 +111,8 @@ class Compute(Values):
     def contents(self, buffer: Buffer) -> Any:
         return _readable(buffer.content, buffer)
 
-    def sizes(self, run: Any, node: int) -> tuple[int, ...] | None:
-        return self._sizes.pop((run.session.name, run.call.run, node), None)
+    def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
+        return self._sizes.pop((client, run, node), None)
 
 
 class StandIns(Values):

@@ -122,7 +122,6 @@ def read(path: Path, *, policy: Callable[[], Policy] | None = None, partial: boo
 def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workload:
     trace = Trace()
     controller = eventlogs.machine_of(log.about, policy=policy, trace=trace)
-    books = controller.books
     gathered: dict[int, _Gathered] = {}  # by connection
     order: list[_Gathered] = []
     compiling, lost = Compiling(), 0
@@ -130,12 +129,17 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
         for entry, commands in zip(log.entries, replayed(log, controller), strict=False):
             event = entry.event
             compiling.see(event, commands, entry.now)
-            if isinstance(event, Disconnected) and event.peer < books.cluster.hosts and books.runs:
+            if (
+                isinstance(event, Disconnected)
+                and event.peer < controller.cluster.hosts
+                and controller.left()["runs"]
+            ):
                 lost += 1
-            if not isinstance(event, Came) or event.peer < books.cluster.hosts:
+            if not isinstance(event, Came) or event.peer < controller.cluster.hosts:
                 continue
-            if isinstance(event.message, Open) and event.peer in books.by_peer:
-                gathered[event.peer] = _Gathered(books.by_peer[event.peer].number, event.message, entry.now)
+            client = controller.client_at(event.peer)
+            if isinstance(event.message, Open) and client is not None:
+                gathered[event.peer] = _Gathered(client[0], event.message, entry.now)
                 order.append(gathered[event.peer])
             elif event.peer in gathered:
                 gathered[event.peer].hear(event.message, entry.now)
@@ -149,7 +153,7 @@ def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workloa
         raise Impossible("the log has no runs: no client submitted anything while it was recorded")
     make = policy or (lambda: eventlogs.policy_from(log.about.policy, log.about.config["settings"]))
     name = log.about.policy.rpartition(":")[2].lower()
-    return Workload(people, books.cluster, books.config, make, name, trace, compiling.mean, lost)
+    return Workload(people, controller.cluster, controller.config, make, name, trace, compiling.mean, lost)
 
 
 class _Gathered:

@@ -57,7 +57,7 @@ def recorded(folder: Path, policy: Any = Stride, runs: int = 5, whole: bool = Tr
                 assert (await user.ended(submitted[-1].run)).blame is None
             await found.agents[1].stop()
             await until(lambda: not found.server.node.connected(1))
-            (folder / "order").write_text(found.server.controller.books.order.island(0))
+            (folder / "order").write_text(found.server.controller.order.island(0))
             if not whole:
                 await until(lambda: path.stat().st_size > 100)
                 (folder / "killed.log").write_bytes(path.read_bytes())
@@ -78,8 +78,8 @@ def test_a_controller_does_again_what_it_did_to_the_byte(log: Path) -> None:
     assert kinds >= {"Connected", "Came", "WorldUp"}
     controller = eventlogs.machine_of(found.about)
     assert sum(1 for _ in replayed(found, controller)) == len(found.entries)
-    assert controller.books.order.island(0) == log.with_name("order").read_text()
-    assert not controller.books.runs, "all of them have ended, as they did then"
+    assert controller.order.island(0) == log.with_name("order").read_text()
+    assert not controller.state.runs, "all of them have ended, as they did then"
 
 
 def test_what_one_policy_did_another_does_not(log: Path) -> None:
@@ -88,7 +88,7 @@ def test_what_one_policy_did_another_does_not(log: Path) -> None:
 
     def other(about: Any) -> Any:
         controller = eventlogs.machine_of(about)
-        return type(controller)(controller.books.cluster, Stride, Config(window=1))
+        return type(controller)(controller.cluster, Stride, Config(window=1))
 
     with pytest.raises(Diverged, match="event "):
         replay(found, other)
@@ -166,10 +166,10 @@ def test_a_log_is_not_written_over(tmp_path: Path) -> None:
 def test_a_policy_is_made_again_with_its_settings(policy: Any) -> None:
     about = eventlogs.about(small(2, 2, 1), Config(window=3), policy, 4)
     again = eventlogs.machine_of(about)
-    made = again.books.islands[0].scheduler.policy
+    made = again.state.islands[0].scheduler.policy
     assert type(made) is type(policy())
     assert getattr(made, "lead", None) == getattr(policy(), "lead", None)
-    assert (again.books.config.window, again.books.incarnation) == (3, 4)
+    assert (again.config.window, again.incarnation) == (3, 4)
 
 
 PROGRAM = """
@@ -217,13 +217,13 @@ def test_a_policy_that_is_another_now_or_cannot_be_made_is_named() -> None:
     with pytest.raises(LogError, match=r"add --policy FILE\.py:NAME"):
         eventlogs.machine_of(picky)
     again = eventlogs.machine_of(picky, policy=lambda: Picky([2]))
-    assert isinstance(again.books.islands[0].scheduler.policy, Picky)
+    assert isinstance(again.state.islands[0].scheduler.policy, Picky)
 
 
 def test_a_difference_is_shown_with_what_came_before_it(log: Path) -> None:
     found = eventlogs.read(log)
     controller = eventlogs.machine_of(found.about)
-    other = type(controller)(controller.books.cluster, Stride, Config(window=1))
+    other = type(controller)(controller.cluster, Stride, Config(window=1))
     recent: list[Any] = []
     with pytest.raises(Diverged) as diverged:
         recent.extend(replayed(found, other))

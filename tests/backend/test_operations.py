@@ -267,7 +267,7 @@ def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -
             user = found.user()
             program = register(user, 300)
             first, second = user.submit(program, TINY), user.submit(program, TINY)
-            await until(lambda: len(found.server.controller.books.runs) == 2)
+            await until(lambda: len(found.server.controller.state.runs) == 2)
             access = found.server.access
             async with access.channel(found.server.address) as channel:
                 done: Cancelled = await ask(channel, access, Cancel("ann", second.run))

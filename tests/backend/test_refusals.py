@@ -279,7 +279,7 @@ def test_an_agent_says_whom_it_refuses_and_why_a_stream_was_closed(
 
 
 def _lie(found: Cluster, number: int) -> e.Came:
-    (session,) = (each for each in found.server.controller.books.sessions.values() if each.number == number)
+    (session,) = (each for each in found.server.controller.state.sessions.values() if each.number == number)
     return e.Came(session.peer, m.Submit(1, 99, (), ()))
 
 

@@ -52,7 +52,7 @@ def test_random_bytes_on_every_call_and_on_streams_harm_nobody(tmp_path: Path, c
                 host: agent.name for host, agent in hosts.items()
             }
             await runs(user, program)
-            await until(lambda: len(found.server.controller.books.sessions) == 1)
+            await until(lambda: len(found.server.controller.state.sessions) == 1)
             assert not user.failures
 
     asyncio.run(work())

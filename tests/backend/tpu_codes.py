@@ -37,7 +37,7 @@ def main() -> None:
         for name in chosen.calls:
             program[name]()
         with driver.server.node.lock:
-            shapes = dict(driver.server.controller.books.shapes)
+            shapes = dict(driver.server.controller.compilation.known())
         found = {name: driver.server.blobs.find(name) for name in names_in(shapes.values())}
     for plan in (shape.plan for shape in shapes.values()):
         for number in range(len(plan.codes)):

@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 
 from core.memory.buffers import Buffer, Buffers
-from core.memory.footprint import Footprints, donates, effective
+from core.memory.footprint import Footprint, donates, effective
 from core.memory.ledger import Ledger, NeverFits, Short
 from core.memory.spill import HostMemory, Spill
 from core.model.atoms import Atoms
@@ -63,7 +63,6 @@ class World:
         self.rng, self.capacity = rng, capacity
         self.atoms, self.buffers = Atoms(), Buffers()
         self.ledger = Ledger(self.atoms, lambda _: capacity)
-        self.footprints = Footprints(self.atoms)
         self.host = HostMemory(hosts_of, lambda _: dram)
         self.spill = Spill(self.atoms, self.ledger, self.buffers, self.host)
         self.machine = Machine(capacity)
@@ -177,7 +176,7 @@ class World:
         )
         run.donated = effective(run.plan, sole)
         answer = self.ledger.admit(
-            run.ident, self.footprints.of(run.plan, run.donated), [(b.key, b.nbytes) for b in spilled],
+            run.ident, Footprint(run.plan, run.donated, self.atoms), [(b.key, b.nbytes) for b in spilled],
             [(b.key, b.nbytes) for b in args if b not in spilled],
         )  # fmt: skip
         if answer is None:

@@ -56,7 +56,7 @@ class Waiting(Rig):
 
     @property
     def state(self) -> tuple[str, int]:
-        book = self.controller.books.islands[0]
+        book = self.controller.state.islands[0]
         return book.phase, book.epoch
 
 
@@ -88,12 +88,12 @@ def test_hosts_that_end_it_when_they_are_told_to_stay_in_their_epoch() -> None:
     for host in range(2):
         rig.done(host, step, Blame("timeout", "as told"))
     assert rig.state == was
-    assert not rig.controller.books.flights.all()
+    assert not rig.controller.state.in_flight.values()
 
 
 def test_a_wait_for_hosts_that_never_come_ends() -> None:
     rig = Waiting(1)
-    rig.controller = type(rig.controller)(rig.controller.books.cluster)  # whose host has not come
+    rig.controller = type(rig.controller)(rig.controller.cluster)  # whose host has not come
     rig.say(CLIENT, Open("client"))
     build = Build("work", s=1)
     rig.say(CLIENT, Register(1, build.program(build.call("make", "s", [build.arg("s", 4)]))))

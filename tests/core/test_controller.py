@@ -163,7 +163,7 @@ def test_to_release_a_slice_that_is_not_bound_changes_nothing_and_the_session_go
     rig = Rig(3)
     rig.say(CLIENT, Open("client"))
     rig.say(CLIENT, ReleaseSlice("s"))
-    opened = list(rig.controller.books.sessions)
+    opened = list(rig.controller.state.sessions)
     build = Build("program", s=2)
     rig.say(CLIENT, Register(1, build.program(build.call("make", "s", [build.arg("s", 4, split="0")]))))
     rig.say(CLIENT, Calls((ReleaseSlice("s"), ReleaseSlice("s"), Submit(1, 1, (bytes(16),), (11,)))))
@@ -171,7 +171,7 @@ def test_to_release_a_slice_that_is_not_bound_changes_nothing_and_the_session_go
     for host in (0, 1):
         rig.done(host, gang)
     assert rig.ended == {1: None}
-    assert list(rig.controller.books.sessions) == opened
+    assert list(rig.controller.state.sessions) == opened
 
 
 def test_a_report_that_comes_twice_counts_once() -> None:
@@ -216,9 +216,9 @@ def test_who_reads_by_a_second_name_that_was_let_go_fails_with_the_maker() -> No
         (1, 2), "no such operation"
     )
     assert not [step for step in rig.steps if isinstance(step, GangStep)]
-    books = rig.controller.books
-    assert not list(books.buffers)
-    assert all(kept == counted for _, kept, counted in books.audit())
+    controller = rig.controller
+    assert not list(controller.buffers)
+    assert all(kept == counted for _, kept, counted in controller.audit())
 
 
 def test_who_reads_by_a_second_name_that_was_let_go_reads_what_was_made() -> None:
@@ -243,7 +243,7 @@ def calls_ahead(count: int) -> Rig:
 def test_hosts_hear_of_a_run_with_its_first_step_and_not_before() -> None:
     """A message for each call that is made ahead would be written to every root of the tree, for nothing yet."""
     rig = calls_ahead(30)
-    window = rig.controller.books.config.window
+    window = rig.controller.config.window
     named = [header.run for message in rig.heard for header in message.runs]
     assert named == [step.run for step in rig.steps if isinstance(step, GangStep)]
     assert len(named) == window
@@ -261,9 +261,9 @@ def test_hosts_never_hear_of_a_run_that_was_cancelled_before_any_step_of_it_ente
     for message in rig.heard:
         if message.number > last:  # only with what is to be freed of what came with the call
             assert len(message.runs) <= len([step for step in message.steps if isinstance(step, FreeStep)])
-    books = rig.controller.books
+    controller = rig.controller
     for step in [step for step in rig.steps if isinstance(step, GangStep)]:
         rig.done(0, step)
     rig.say(CLIENT, Release(tuple(range(1, 9))))
-    assert not list(books.buffers)
-    assert all(kept == counted for _, kept, counted in books.audit())
+    assert not list(controller.buffers)
+    assert all(kept == counted for _, kept, counted in controller.audit())

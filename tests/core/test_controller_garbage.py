@@ -34,7 +34,6 @@ class Town:
 
     def __init__(self, incarnation: int) -> None:
         self.controller = Controller(CLUSTER, config=Config(window=2, fanout=2), incarnation=incarnation)
-        self.books = self.controller.books
         self.now = 0
         self.incarnations = dict.fromkeys(range(CLUSTER.hosts), 0)
         self.used = dict.fromkeys(CLIENTS, 0)
@@ -70,7 +69,7 @@ class Town:
         ]  # fmt: skip
 
     def below(self, host: int) -> spans.Spans:
-        book = self.books.island_of_host(host)
+        book = self.controller.state.island_of_host(host)
         return book.stream.shape.spans_below.get(host, spans.EMPTY)
 
     def came(self, peer: int, message: msgspec.Struct) -> None:
@@ -85,7 +84,7 @@ class Town:
     def call(self, peer: int, kind: int, number: int) -> None:
         self.used[peer] += 1
         name = self.used[peer]
-        session = self.books.by_peer.get(peer)
+        session = self.controller.state.by_peer.get(peer)
         if session is None:
             self.came(peer, m.Open(f"client {peer}"))
             for index, program in enumerate(PROGRAMS):
@@ -109,7 +108,7 @@ class Town:
         self.came(peer, calls[kind % len(calls)])
 
     def done(self, number: int, blame: m.Blame | None) -> None:
-        flights = self.books.flights.all()
+        flights = list(self.controller.state.in_flight.values())
         if not flights:
             return
         flight = flights[number % len(flights)]
@@ -119,10 +118,10 @@ class Town:
                 self.report(root, m.Done(flight.seq, spans.one(host), blame))
 
     def roots(self, island: int) -> tuple[int, ...]:
-        return self.books.islands[island].stream.shape.roots
+        return self.controller.state.islands[island].stream.shape.roots
 
     def report(self, root: int, *reports: m.Report) -> None:
-        book = self.books.island_of_host(root)
+        book = self.controller.state.island_of_host(root)
         self.came(root, m.Reports(book.island.index, book.epoch, book.tree_number, reports))
 
     def later(self) -> None:
@@ -136,15 +135,19 @@ class Town:
     def lie(self, host: int, report: m.Report, number: int, mine: bool) -> None:
         """A report that is well addressed, about something that there is, and otherwise nonsense."""
         fields: dict[str, Any] = {}
-        flights = self.books.flights.all()
+        flights = list(self.controller.state.in_flight.values())
         for field in ("seq", "transfer"):
             if flights and field in report.__struct_fields__:
                 fields[field] = flights[number % len(flights)].seq
         if "hosts" in report.__struct_fields__:
             fields["hosts"] = self.below(host) if mine else spans.EMPTY
-        if isinstance(report, m.Compiled) and self.books.shapes:
-            fields["plan"] = list(self.books.shapes)[number % len(self.books.shapes)]
-        for root in self.roots(self.books.island_of_host(host).island.index):  # a lie of all of them
+        if isinstance(report, m.Compiled) and self.controller.compilation.known():
+            fields["plan"] = list(self.controller.compilation.known())[
+                number % len(self.controller.compilation.known())
+            ]
+        for root in self.roots(
+            self.controller.state.island_of_host(host).island.index
+        ):  # a lie of all of them
             if "hosts" in fields:
                 fields["hosts"] = self.below(root) if mine else spans.EMPTY
             self.report(root, msgspec.structs.replace(report, **fields))
@@ -184,9 +187,9 @@ def test_nothing_that_a_peer_says_raises_in_the_controller(incarnation: int, ste
     town.tell(e.Disconnected(CLUSTER.hosts, "all go"))
     for _ in range(100):
         town.later()
-    books = town.books
-    assert not books.sessions
-    assert not books.runs
-    assert not books.flights.all()
-    assert not books.buffers
-    assert all(used == 0 for _, used, committed, _ in books.ledger.counters())
+    controller = town.controller
+    assert not controller.state.sessions
+    assert not controller.state.runs
+    assert not controller.state.in_flight
+    assert not controller.buffers
+    assert all(used == 0 for _, used, committed, _ in controller.ledger.counters())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from core.controller.records import Flight
+from core.controller.records import InFlight
 from core.model.spans import items, one, overlap
 from core.protocol.effects import (
     Came,
@@ -49,7 +49,7 @@ class World(Rig):
 
     @property
     def state(self) -> tuple[str, int]:
-        book = self.controller.books.islands[0]
+        book = self.controller.state.islands[0]
         return book.phase, book.epoch
 
     def running(self) -> GangStep:
@@ -135,7 +135,7 @@ def test_a_peer_that_is_blamed_and_neither_dies_nor_speaks_ends_the_epoch_after_
     _, epoch = world.state
     gang = world.running()
     world._do(world.controller.handle(_done(world, 0, gang, PEER), 0))
-    lease = world.controller.books.config.lease
+    lease = world.controller.config.lease
     world._do(world.controller.handle(Wakeup(), lease - 1))
     assert not world.ended
     world._do(world.controller.handle(Wakeup(), lease))
@@ -145,7 +145,7 @@ def test_a_peer_that_is_blamed_and_neither_dies_nor_speaks_ends_the_epoch_after_
     assert blame.code == "world"
 
 
-def _all_say(world: World, flight: Flight, blame: Blame) -> None:
+def _all_say(world: World, flight: InFlight, blame: Blame) -> None:
     for host in items(flight.hosts):
         report = world.reports(Done(flight.seq, one(host), blame))
         world._do(world.controller.handle(Came(HOST + host, report), 0))
@@ -161,8 +161,8 @@ def test_what_was_to_read_its_results_waits_for_its_reason_and_ends_no_epoch_by_
     world.say(CLIENT, Open("client"))
     world.say(CLIENT, Register(1, build.program(read)))
     world.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
-    flights = world.controller.books.flights
-    first, *behind = [flight for flight in flights.all() if flight.kind != "put"]
+    state = world.controller.state
+    first, *behind = [flight for flight in state.in_flight.values() if flight.kind != "put"]
     assert {flight.kind for flight in behind} == {"send", "recv", "gang"}
     poisoned = msgspec.structs.replace(PEER, program="work", node="make", host=1)
     for _ in range(2):
@@ -175,8 +175,8 @@ def test_what_was_to_read_its_results_waits_for_its_reason_and_ends_no_epoch_by_
     assert world.state == ("running", epoch + 1)
     assert world.ended[1] is not None
     assert world.ended[1].code == "world"
-    assert not len(flights)
-    assert not world.controller.books.runs
+    assert not len(state.in_flight)
+    assert not world.controller.state.runs
 
 
 def test_a_gang_of_other_hosts_that_was_to_read_it_ends_no_epoch() -> None:
@@ -189,12 +189,12 @@ def test_a_gang_of_other_hosts_that_was_to_read_it_ends_no_epoch() -> None:
     world.say(CLIENT, Open("client"))
     world.say(CLIENT, Register(1, build.program(read)))
     world.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
-    flights = world.controller.books.flights
-    first, last = [flight for flight in flights.all() if flight.kind == "gang"]
+    state = world.controller.state
+    first, last = [flight for flight in state.in_flight.values() if flight.kind == "gang"]
     assert not overlap(first.hosts, last.hosts)
     (lost, *_) = items(first.hosts)
     poisoned = msgspec.structs.replace(PEER, program="work", node="make", host=lost)
-    for flight in flights.all():
+    for flight in list(state.in_flight.values()):
         if flight is not first:
             _all_say(world, flight, poisoned)
     assert world.state == ("running", epoch)
@@ -203,7 +203,7 @@ def test_a_gang_of_other_hosts_that_was_to_read_it_ends_no_epoch() -> None:
     assert world.state == ("running", epoch + 1)
     assert world.ended[1] is not None
     assert world.ended[1].code == "world"
-    assert not len(flights)
+    assert not len(state.in_flight)
 
 
 # --- a host that comes too late -----------------------------------------------------------------------------------

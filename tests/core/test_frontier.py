@@ -46,7 +46,9 @@ def test_it_is_the_least_that_a_root_which_is_owed_something_has_seen(
         for what, who, number in told:
             if what == "write":
                 newest += 1
-                real.written(who, newest)
+                real.written[who] = newest
+                if len(real.written) > frontier.KEPT:
+                    real.fold()
                 for root in shape.roots_for(who):
                     plain.written[root] = newest
             elif what == "low":

@@ -7,7 +7,6 @@ import pytest
 from core.invariants import (
     Abandoned,
     Allocated,
-    BooksAddUp,
     BufferFreed,
     BufferHeld,
     BufferLetGo,
@@ -21,6 +20,7 @@ from core.invariants import (
     ChunkArrived,
     ChunkSent,
     ClientLost,
+    CountersAddUp,
     DoubleBooking,
     Entered,
     EpochFormed,
@@ -369,7 +369,7 @@ def test_a_wrong_transfer_is_found(feed: Feed, says: str) -> None:
         check([Transfers(pool=64)], feed)
 
 
-# --- the controller's books -------------------------------------------------------------------------------
+# --- the controller's counters -------------------------------------------------------------------------------
 
 
 class FakeLedger:
@@ -380,55 +380,55 @@ class FakeLedger:
         return [(((0, 4),), self.resident, self.committed, 100)]
 
 
-class FakeBooks:
+class FakeController:
     def __init__(self) -> None:
         self.ledger = FakeLedger()
         self.runs: dict[int, str] = {}
-        self.flights: dict[int, str] = {}
+        self.in_flight: dict[int, str] = {}
         self.kept, self.counted, self.buffers = 0, 0, 0
 
-    def alive(self) -> int:
-        return self.buffers
+    def left(self) -> dict[str, int]:
+        return {"runs": len(self.runs), "operations": len(self.in_flight), "buffers": self.buffers}
 
     def audit(self) -> list[tuple[str, int, int]]:
         return [("references of buffer 7", self.kept, self.counted)]
 
 
-def test_books_that_add_up_pass() -> None:
-    books = FakeBooks()
-    checks = Checks([BooksAddUp(books)])
-    books.kept = books.counted = books.buffers = 2
-    books.ledger.resident, books.ledger.committed = 40, 60
+def test_counters_that_add_up_pass() -> None:
+    controller = FakeController()
+    checks = Checks([CountersAddUp(controller)])
+    controller.kept = controller.counted = controller.buffers = 2
+    controller.ledger.resident, controller.ledger.committed = 40, 60
     checks.look(1)
     checks.at_rest(2)  # held buffers may stay
 
 
 def test_a_lost_decrement_is_found() -> None:
-    books = FakeBooks()
-    books.kept = 1
-    with pytest.raises(Violation, match="buffer 7: the books say 1, a count gives 0"):
-        Checks([BooksAddUp(books)]).look(1)
+    controller = FakeController()
+    controller.kept = 1
+    with pytest.raises(Violation, match="buffer 7: its counter says 1, a count gives 0"):
+        Checks([CountersAddUp(controller)]).look(1)
 
 
 @pytest.mark.parametrize(("resident", "committed"), [(-1, 0), (50, 40), (50, 101)])
 def test_levels_of_memory_that_cannot_be(resident: int, committed: int) -> None:
-    books = FakeBooks()
-    books.ledger.resident, books.ledger.committed = resident, committed
+    controller = FakeController()
+    controller.ledger.resident, controller.ledger.committed = resident, committed
     with pytest.raises(Violation, match="each should be at most the next"):
-        Checks([BooksAddUp(books)]).look(1)
+        Checks([CountersAddUp(controller)]).look(1)
 
 
 def test_leftovers_at_rest_are_found() -> None:
-    books = FakeBooks()
-    checks = Checks([BooksAddUp(books)])
-    books.runs[1] = "running"
+    controller = FakeController()
+    checks = Checks([CountersAddUp(controller)])
+    controller.runs[1] = "running"
     with pytest.raises(Violation, match="1 runs are left"):
         checks.at_rest(1)
-    books.runs.clear()
-    books.flights[1] = "gang"
-    with pytest.raises(Violation, match="1 flights are left"):
+    controller.runs.clear()
+    controller.in_flight[1] = "gang"
+    with pytest.raises(Violation, match="1 operations are left"):
         checks.at_rest(1)
-    books.flights.clear()
-    books.ledger.resident = books.ledger.committed = 10
+    controller.in_flight.clear()
+    controller.ledger.resident = controller.ledger.committed = 10
     with pytest.raises(Violation, match="no buffer is alive"):
         checks.at_rest(1)

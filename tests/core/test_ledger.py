@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.memory.footprint import Footprint, Footprints, donates, effective
+from core.controller.plan_rows import PlanRows
+from core.memory.footprint import Footprint, donates, effective
 from core.memory.ledger import Ledger, NeverFits, Short, size_text
 from core.model.atoms import Atoms
 from core.model.errors import Illegal
@@ -457,15 +458,13 @@ def test_drawn_plans_have_everything() -> None:
 
 
 def test_a_footprint_is_derived_once_and_follows_the_atoms() -> None:
-    atoms, plan = Atoms(), chain(10, 20)
-    cache = Footprints(atoms)
-    first = cache.of(plan)
+    atoms = Atoms()
+    rows = PlanRows(chain(10, 20), atoms, lambda place: ((0, 1),))
+    first = rows.footprint(frozenset())
     assert [group.atoms for group in first.groups] == [(0,)]
     atoms.intern(TWO)
-    assert cache.of(plan) is first
+    assert rows.footprint(frozenset()) is first
     assert [group.atoms for group in first.groups] == [(0, 1)]
-    cache.forget(plan.id)
-    assert cache.of(plan) is not first
 
 
 def test_sizes_read_well() -> None:

@@ -116,11 +116,11 @@ class Rig:
 
     @property
     def stalls(self) -> list[Stall]:
-        return self.controller.books.stalls.now()
+        return self.controller.stalls.now()
 
     @property
     def waits(self) -> list[Stall]:
-        return self.controller.books.stalls.waits()
+        return self.controller.stalls.waits()
 
     def call(self, devices: int, name: str = "step") -> None:
         made = Build("train", s=devices)
@@ -165,10 +165,10 @@ def test_code_that_takes_too_long_stalls_until_it_is_there() -> None:
     assert not rig.waits
     assert next(note for note in rig.heard() if isinstance(note, Stalled)).age == 305 * S
     assert rig.told[-1].passing
-    assert rig.controller.books.stalls.ever == 1
+    assert rig.controller.stalls.ever == 1
     rig.compile(1)
     assert not rig.stalls
-    assert rig.controller.books.stalls.ever == 1
+    assert rig.controller.stalls.ever == 1
 
 
 # --- flights ------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_a_slice_that_cannot_be_had_stalls_as_long_as_that_lasts() -> None:
         rig.until(begun + later * S)
         assert [(stall.since, stall.reason) for stall in rig.stalls] == [(begun, reason)]
         assert not rig.waits
-    assert rig.controller.books.stalls.ever == 1
+    assert rig.controller.stalls.ever == 1
     rig.heard()
     rig.say(HOST + 1, Join(1, 0))
     assert not rig.stalls
@@ -234,13 +234,13 @@ def test_a_client_that_waits_for_hosts_hears_who_was_refused_and_why() -> None:
     assert (wait.since, wait.reason) == (begun, f"slice 's' {renewed}")
     rig.feed(HostRefused(0, "box", "it has 3 devices"))
     assert rig.heard() == [], "it is tried again and again, and said once"
-    (refusal,) = rig.controller.books.resources.refusals.all()
+    (refusal,) = rig.controller.resources.refusals.all()
     assert refusal.at == rig.now
     rig.feed(HostTaken("another"))
     assert rig.heard() == []
     rig.feed(HostTaken("box"))
     assert rig.heard()[0] == Waiting(1, of_run.reason, 3 * S)
-    assert not rig.controller.books.resources.refusals.all()
+    assert not rig.controller.resources.refusals.all()
 
 
 def test_who_is_refused_of_another_island_is_not_named() -> None:

@@ -49,8 +49,8 @@ class Tape:
         return self.real.next_wakeup()
 
     @property
-    def books(self) -> Any:
-        return self.real.books
+    def state(self) -> Any:
+        return self.real.state
 
 
 def tapes_of(seed: int) -> list[Tape]:
@@ -112,7 +112,7 @@ def together(group: list[Came]) -> CameTogether:
 def chorus(controller: Controller, said: Came, random: Random) -> list[Came]:
     """The same from some other roots too, each for what is below it: from all of them in their order."""
     assert isinstance(said.message, Reports)
-    book = controller.books.islands[said.message.island]
+    book = controller.state.islands[said.message.island]
     hosts = {book.peers[root]: root for root in book.stream.shape.roots if root in book.peers}
     if said.peer not in hosts or any(isinstance(r, Lost | Trouble) for r in said.message.reports):
         return [said]
@@ -147,7 +147,7 @@ def compare(seed: int, chance: float) -> int:
             if len(events) > 1:
                 events.sort(key=lambda event: event.peer)  # type: ignore[attr-defined]
                 one = together(events)  # type: ignore[arg-type]
-                joined += as_one._hearing.may_take(one)
+                joined += as_one._checks.may_take(one)
             first = [effect for event in events for effect in apart.handle(event, now)]
             second = list(as_one.handle(one, now))
             assert first == second, (events, one)
@@ -167,7 +167,7 @@ def running(fanout: int = 8) -> tuple[World, Controller]:
 
 
 def reports(controller: Controller, *said: Any) -> Reports:
-    book = controller.books.islands[0]
+    book = controller.state.islands[0]
     return Reports(0, book.epoch, book.tree_number, said)
 
 
@@ -179,12 +179,12 @@ def test_who_lies_is_closed_and_the_others_are_heard() -> None:
     effects = controller.handle(CameTogether(ALL, reports(controller, Beat(((0, 7),), 1))), 10**12)
     closed = [e.peer for e in effects if type(e).__name__ == "Close"]  # type: ignore[attr-defined]
     assert closed == [0]
-    assert controller.books.islands[0].members == ((1, 6),)
+    assert controller.state.islands[0].members == ((1, 6),)
 
 
 def test_who_is_no_root_is_closed() -> None:
     _, controller = running(fanout=2)
-    assert controller.books.islands[0].stream.shape.roots == (0, 3)
+    assert controller.state.islands[0].stream.shape.roots == (0, 3)
     effects = controller.handle(CameTogether(((0, 1), (2, 4)), reports(controller, Beat(ALL, 1))), 10**12)
     assert [e.peer for e in effects if type(e).__name__ == "Close"] == [2]  # type: ignore[attr-defined]
 
@@ -193,15 +193,15 @@ def test_a_blame_is_heard_from_each() -> None:
     """The run fails with the first of them, before the others have spoken."""
     said = Done(10**9, ALL, Blame("user", "boom"))
     _, controller = running()
-    assert not controller._hearing.may_take(CameTogether(ALL, reports(controller, said)))
-    assert controller._hearing.may_take(CameTogether(ALL, reports(controller, Done(10**9, ALL))))
+    assert not controller._checks.may_take(CameTogether(ALL, reports(controller, said)))
+    assert controller._checks.may_take(CameTogether(ALL, reports(controller, Done(10**9, ALL))))
 
 
 def test_what_came_together_is_recorded_like_any_event() -> None:
     _, controller = running()
     event = CameTogether(ALL, reports(controller, Beat(ALL, 1), Done(3, ALL)))
-    recorder = Recorder(Controller(controller.books.cluster), About())
+    recorder = Recorder(Controller(controller.cluster), About())
     recorder.handle(event, 5)
     log = decode(recorder.log())
     assert log.entries[0].event == event
-    assert len(replay(log, lambda about: Controller(controller.books.cluster))) == 1
+    assert len(replay(log, lambda about: Controller(controller.cluster))) == 1

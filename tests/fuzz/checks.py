@@ -16,13 +16,13 @@ class Windows(Checker):
     name = "window"
     sees = (Entered,)
 
-    def __init__(self, books: Any) -> None:
-        self._books = books
+    def __init__(self, controller: Any) -> None:
+        self._controller = controller
 
     def saw(self, seen: Observation, now: int) -> None:
         assert isinstance(seen, Entered)
-        config, places = self._books.config, []
-        for flight in self._books.flights.on(seen.island):
+        config, places = self._controller.state.config, []
+        for flight in self._controller.in_flight.on(seen.island):
             step = flight.run.plan.steps[flight.step] if flight.kind == "gang" else None
             if isinstance(step, Gang):
                 places.append((device_spans(step.place), step.cost))
@@ -42,16 +42,16 @@ class Members(Checker):
     name = "members"
     sees = (EpochFormed,)
 
-    def __init__(self, books: Any) -> None:
-        self._books = books
+    def __init__(self, controller: Any) -> None:
+        self._controller = controller
 
     def saw(self, seen: Observation, now: int) -> None:
         """`look` judges."""
 
     def look(self, now: int) -> None:
-        for book in self._books.islands:
+        for book in self._controller.state.islands:
             if book.phase == "running":
-                for flight in self._books.flights.on(book.island.index):
+                for flight in self._controller.in_flight.on(book.island.index):
                     strangers = spans.minus(flight.left, book.members)
                     if strangers:
                         self.fail(

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from core.client.client import Client
 from core.controller.admission import Admission
-from core.controller.books import Books
-from core.controller.codes import Codes
+from core.controller.buffer_refs import BufferRefs
+from core.controller.compilation import Compilation
 from core.controller.dispatch import Dispatch
-from core.controller.holdings import Holdings
 from core.controller.recovery import Recovery
 from core.controller.runs import Runs
+from core.controller.state import State
 from core.fanout.reduce import Gather
 from core.fanout.relay import Relay
 from core.fanout.stream import Inlet, Stream
@@ -29,7 +29,7 @@ from core.host.executor.queue import Queue
 from core.host.executor.shards import Shards
 from core.link.link import Link
 from core.memory.buffers import Buffers
-from core.memory.footprint import Footprints
+from core.memory.footprint import Footprint
 from core.memory.ledger import Ledger
 from core.model.plan import Gang
 from core.protocol.effects import Finished, FreeBuffer, Launch
@@ -51,7 +51,7 @@ def _(put: Patch) -> None:
 
 @bug("lost free", "one in five buffers that nobody holds is not freed on its hosts")
 def _(put: Patch) -> None:
-    put(Holdings, "free_on_hosts", every(5, Holdings.free_on_hosts, nothing))
+    put(BufferRefs, "free_on_hosts", every(5, BufferRefs.free_on_hosts, nothing))
 
 
 @bug("double free", "a host frees every tenth buffer twice")
@@ -87,13 +87,13 @@ def _(put: Patch) -> None:
 
 @bug("temporaries forgotten", "memory that a gang needs while it runs is not counted")
 def _(put: Patch) -> None:
-    of = Footprints.of
+    make = Footprint.__init__
 
-    def bare(self: Footprints, plan: Any, donated: Any) -> Any:
+    def bare(self: Footprint, plan: Any, donated: Any, atoms: Any) -> None:
         steps = [replace(step, temp=0) if isinstance(step, Gang) else step for step in plan.steps]
-        return of(self, replace(plan, steps=tuple(steps)), donated)
+        make(self, replace(plan, steps=tuple(steps)), donated, atoms)
 
-    put(Footprints, "of", bare)
+    put(Footprint, "__init__", bare)
 
 
 @bug("donation of a shared buffer", "a run takes over an argument that others hold too")
@@ -108,9 +108,9 @@ def _(put: Patch) -> None:
 @bug("spilled buffer read without restore", "what was spilled is marked as back, and no host is told")
 def _(put: Patch) -> None:
     def bring_back(self: Admission, ident: int, now: int) -> None:
-        buffer = self._books.buffers[ident]
-        self._books.spill.restore(buffer)
-        self._books.spill.restored(buffer)
+        buffer = self._buffers[ident]
+        self._spill.restore(buffer)
+        self._spill.restored(buffer)
 
     put(Admission, "_bring_back", bring_back)
 
@@ -176,11 +176,11 @@ def _(put: Patch) -> None:
 
 @bug("sequence does not increase", "gangs of an even turn and an odd one change numbers")
 def _(put: Patch) -> None:
-    def next_seq(self: Books) -> int:
+    def next_seq(self: State) -> int:
         self._seq += 1
         return self.base + (self._seq + 1 if self._seq % 2 else self._seq - 1)
 
-    put(Books, "next_seq", next_seq)
+    put(State, "next_seq", next_seq)
 
 
 @bug("window ignored", "a device may have four times as many gangs ahead as the window says")
@@ -198,14 +198,14 @@ def _(put: Patch) -> None:
     start = Dispatch.start
 
     def early(self: Dispatch, run: Any, now: int) -> None:
-        shape = run.shape
-        known = shape.gates, shape.first
-        shape.gates = [max(0, gates - 1) for gates in shape.gates]
-        shape.first = [index for index, gates in enumerate(shape.gates) if not gates]
+        rows = run.rows
+        known = rows.gates, rows.first
+        rows.gates = [max(0, gates - 1) for gates in rows.gates]
+        rows.first = [index for index, gates in enumerate(rows.gates) if not gates]
         try:
             start(self, run, now)
         finally:
-            shape.gates, shape.first = known
+            rows.gates, rows.first = known
 
     put(Dispatch, "start", early)
 
@@ -217,7 +217,9 @@ def _(put: Patch) -> None:
 
 @bug("compile readiness ignored", "gangs enter before every host has their code")
 def _(put: Patch) -> None:
-    put(Codes, "ready", lambda self, plan: True)
+    ask = Compilation.ask
+    put(Compilation, "ask", lambda self, rows: ask(self, rows) or True)
+    put(Compilation, "is_ready", lambda self, rows: True)
 
 
 @bug("stale device map", "runs that have not started keep the plan for devices that are gone")
@@ -394,7 +396,7 @@ def _(put: Patch) -> None:
         first = not run.ended
         tell(self, run)
         if first and run.id % 3 == 0:
-            self._books.outbox.note(run.session.peer, Ended(run.call.run, run.blame))
+            self._outbox.note(run.session.peer, Ended(run.call.run, run.blame))
 
     put(Runs, "_tell_end", twice)
 
@@ -403,7 +405,7 @@ def _(put: Patch) -> None:
     "result reported before it is settled", "a run does not wait for what it read to be settled", masked=True
 )
 def _(put: Patch) -> None:
-    put(Buffers, "is_promised", lambda self, ident: False)
+    put(Dispatch, "_await_arguments", nothing)
 
 
 @bug("failure not passed on", "a run whose argument is spoilt is not told")
@@ -411,7 +413,7 @@ def _(put: Patch) -> None:
     put(
         Dispatch,
         "argument_settled",
-        lambda self, buffer, blame, now: self._books.readers.pop(buffer, None) and None,
+        lambda self, buffer, blame, now: self._state.readers.pop(buffer, None) and None,
     )
 
 

@@ -70,8 +70,8 @@ def _(put: Patch) -> None:
     first=ANEW,
 )
 def _(put: Patch) -> None:
-    def failed(self: Failures, flight: Any, now: int) -> None:
-        if not flight.left:
-            self._books.dispatch.end_flight(flight, now)
+    def failed(self: Failures, entry: Any, now: int) -> None:
+        if not entry.left:
+            self._dispatch.end(entry, now)
 
     put(Failures, "peer_failed", failed)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from core.invariants import BooksAddUp, Checks, Violation, everything
+from core.invariants import Checks, CountersAddUp, Violation, everything
 from core.model.errors import Illegal
 from core.model.topology import Cluster
 from tests.world.script import Fetch, Handle, RunHandle, Script
@@ -107,8 +107,13 @@ class Game:
             on_wire=case.seed % 8 == 0,
         )  # fmt: skip
         if check:
-            books = Live(world)
-            checkers = [*everything(pool=setup.pool), BooksAddUp(books), Windows(books), Members(books)]
+            controller = Live(world)
+            checkers = [
+                *everything(pool=setup.pool),
+                CountersAddUp(controller),
+                Windows(controller),
+                Members(controller),
+            ]
             world.checks = Checks(checkers)
         world.restart_controller()
         for host in range(world.cluster.hosts):
@@ -370,7 +375,7 @@ class Game:
 
     def _for_slices(self) -> bool:
         """Some run or put waits for a slice, which somebody who wants one for himself may keep from it."""
-        resources = self.world.books.resources
+        resources = self.world.machine.resources
         exclusive = any(binding.spec.exclusive for binding in resources.bindings())
         return exclusive and bool(resources.waiting())
 
@@ -446,7 +451,7 @@ class Game:
                 script.release_all()
         self._until(world.now + 4 * LEASE + 700 * MS)
         # What was found after a restart is kept for clients that may still come, and freed behind that grace.
-        self._while(lambda: any(map(world.books.watch.waits_for, ("recovery", "claims"))), PATIENCE)
+        self._while(lambda: any(map(world.machine.watch.waits_for, ("recovery", "claims"))), PATIENCE)
         self._while(lambda: bool(world.clock.pending), PATIENCE)
         self._no_faults()
         if world.checks is not None:
@@ -456,19 +461,21 @@ class Game:
                 raise Failed(
                     "left over", f"{what}: {left}\n  {who_waits(self.world, self._living(), self.events)}"
                 )
-        for phase in (f"{b.island.name} {b.phase}" for b in world.books.islands if b.phase != "running"):
+        for phase in (
+            f"{b.island.name} {b.phase}" for b in world.machine.state.islands if b.phase != "running"
+        ):
             raise Failed(
                 "hang", f"island {phase} does not run\n  {who_waits(self.world, self._living(), self.events)}"
             )
 
     def _left(self) -> list[tuple[str, Any]]:
-        world, books = self.world, self.world.books
+        world, controller = self.world, self.world.machine
         hosts = world.fabric.hosts
         return [
-            ("buffers in the books", books.alive()),
-            ("runs", len(books.runs)),
-            ("flights", len(books.flights)),
-            ("in the line for memory", len(books.admission)),
+            ("buffers", len(controller.buffers)),
+            ("runs", len(controller.state.runs)),
+            ("operations in flight", len(controller.state.in_flight)),
+            ("in the line for memory", len(controller.admission.line)),
             ("buffers on hosts", {h: list(mine.buffers) for h, mine in hosts.items() if mine.buffers}),
             ("memory of devices", {h: mine.used for h, mine in hosts.items() if any(mine.used.values())}),
             ("gangs on devices", [job.seq for job in world.fabric.jobs.values()]),
@@ -476,13 +483,13 @@ class Game:
 
 
 class Live:
-    """The books of whichever controller lives now, for the checker of books."""
+    """The controller that lives now, for the checker of its counters."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._world.books, name)
+        return getattr(self._world.machine, name)
 
 
 def hashed(text: str) -> str:

@@ -11,9 +11,9 @@ from .case import MS
 
 
 def who_waits(world: World, living: Sequence[Script], events: int) -> str:
-    books = world.books
+    controller = world.machine
     lines = [f"now {world.now / MS:.3f} ms, {events} events"]
-    for book in books.islands:
+    for book in controller.state.islands:
         lines.append(
             f"island {book.island.name}: {book.phase}, epoch {book.epoch}, members {book.members},"
             f" missing {book.stream.missing}, coming {sorted(book.coming)}"
@@ -22,11 +22,11 @@ def who_waits(world: World, living: Sequence[Script], events: int) -> str:
             f"    offered: {wait.ticket.run}.{wait.ticket.step}: {wait.text}"
             for wait in book.scheduler.waiting()
         ]
-    for run in list(books.runs.values())[:12]:
+    for run in list(controller.state.runs.values())[:12]:
         lines.append(
             f"run {run.id} of {run.session.name}/{run.program.ir.name} is {run.state}, waits for {run.waits!r}"
         )
-    for flight in books.flights.all()[:12]:
+    for flight in list(controller.state.in_flight.values())[:12]:
         lines.append(
             f"flight {flight.seq} {flight.kind} step {flight.step} left {flight.left} transfer {flight.transfer}"
         )

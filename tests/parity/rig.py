@@ -124,7 +124,7 @@ def simulated(scene: Scene) -> Seen:
     sim.run(until=lambda: len(ended) == wanted)
     for user in [*clients, gatekeeper]:
         user.act(lambda client, now: client.close(now))
-    sim.run(until=lambda: not sim.controller.books.sessions)
+    sim.run(until=lambda: not sim.controller.state.sessions)
     return watched.collector.end()
 
 
@@ -213,7 +213,7 @@ async def submitted(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
     if scene.gated:
         waiting = known(found.server.controller)
         await until(lambda: all(run.state == "running" for run in waiting))
-        await until(lambda: all(found.server.controller.books.code_ready(run.plan.id) for run in waiting))
+        await until(lambda: all(found.server.controller.compilation.is_ready(run.rows) for run in waiting))
     for each in devices:
         each.open()
     return runs
@@ -240,23 +240,23 @@ async def joined(found: Cluster, name: str, weight: int, priority: int) -> User:
     user = Weighted(found.server, name, weight, priority)
     found.users.append(user)
     await until(
-        lambda: any(each.name == name for each in list(found.server.controller.books.sessions.values()))
+        lambda: any(each.name == name for each in list(found.server.controller.state.sessions.values()))
     )
     return user
 
 
 def known(controller: Controller) -> list[Any]:
     """Runs that the controller has heard of, other than the gate's."""
-    return [run for run in list(controller.books.runs.values()) if run.program.ir.name != GATE]
+    return [run for run in list(controller.state.runs.values()) if run.program.ir.name != GATE]
 
 
 async def gone(found: Cluster) -> None:
     """Clients leave, and hosts have heard the last word."""
-    books = found.server.controller.books
+    controller = found.server.controller
     for user in found.users:
         user.call(lambda client, now: client.close(now))
-    await until(lambda: not (books.sessions or books.buffers or books.runs))
-    await until(lambda: not any(book.stream.backlog for book in books.islands if book.members))
+    await until(lambda: not (controller.state.sessions or controller.buffers or controller.state.runs))
+    await until(lambda: not any(book.stream.backlog for book in controller.state.islands if book.members))
 
 
 def judged(scene: Scene, folder: Path) -> tuple[Seen, Comparison]:

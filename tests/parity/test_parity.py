@@ -128,5 +128,5 @@ def test_devices_are_told_what_was_commanded_though_a_host_dies(
 
 
 def members(found: Cluster) -> int:
-    books = found.server.controller.books
-    return sum(high - low for book in books.islands for low, high in book.members)
+    controller = found.server.controller
+    return sum(high - low for book in controller.state.islands for low, high in book.members)

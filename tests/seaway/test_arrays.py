@@ -151,7 +151,7 @@ def test_get_brings_a_tree_together() -> None:
 
 def held(s: sw.Session) -> int:
     """Buffers that the controller keeps for anybody."""
-    return len(s.simulation.controller.books.buffers)
+    return len(s.simulation.controller.buffers)
 
 
 def test_when_nobody_holds_an_array_its_memory_is_given_back() -> None:

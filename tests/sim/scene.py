@@ -203,7 +203,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
     return {
         "heard": [user.heard for user in users],
         "over": [user.over for user in users],
-        "order": sim.controller.books.order.whole(),
+        "order": sim.controller.order.whole(),
         "gangs": [_known(row) for row in sim.trace.rows("gangs")],
         "runs": list(sim.trace.rows("runs")),
         "intervals": sorted(sim.trace.intervals()),

@@ -39,7 +39,7 @@ def submitted(trace: Any) -> list[int]:
 
 
 def order(simulation: Any) -> str:
-    return str(simulation.controller.books.order.island(0))
+    return str(simulation.controller.order.island(0))
 
 
 # --- what a log says ------------------------------------------------------------------------------------------------

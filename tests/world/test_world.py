@@ -197,9 +197,9 @@ def test_a_get_of_what_is_on_its_way_back_is_answered_when_its_host_dies() -> No
 
     first, second = a.submit(make("first"), bytes(2)), a.submit(make("second"), bytes(2))
     assert world.run()
-    assert world.books.buffers[world.books.sessions[1].names[1].buffer].state == "spilled"
+    assert world.machine.buffers[world.machine.state.sessions[1].names[1].buffer].state == "spilled"
     fetch = a.get(first.results[0])
-    assert world.run_until(lambda: world.books.sessions[1].names[1].gets != [])
+    assert world.run_until(lambda: world.machine.state.sessions[1].names[1].gets != [])
     world.crash_host(1)
     assert world.run()
     assert fetch.blame is not None

@@ -193,9 +193,9 @@ class World:
         self._entered.clear()
 
     @property
-    def books(self) -> Any:
+    def machine(self) -> Any:
         """The controller's own, for tests that look inside."""
-        return self.controller.endpoint.machine.machine.books  # type: ignore[attr-defined]
+        return self.controller.endpoint.machine.machine  # type: ignore[attr-defined]
 
     def crash_controller(self) -> None:
         self.controller.die()
@@ -239,7 +239,7 @@ class World:
 
     def client_left(self, number: int) -> None:
         """A controller that has not met it, because it has just been started, never will."""
-        if self.observe and number not in self.books.sessions:
+        if self.observe and number not in self.machine.state.sessions:
             self._from_controller(o.ClientLost(number))
 
     def slow(self, host: int, factor: float, lag: int = 0) -> None:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import ClassVar
 
 import msgspec
 
@@ -142,6 +143,8 @@ class Memory:
 
 class Policy(Memory, ABC):
     """Subclass this, and pass the class, or an instance for each island. Only `pick` must be written."""
+
+    takes_the_only_one: ClassVar[bool] = False  # True: `pick` need not be asked while only one gang may enter
 
     @abstractmethod
     def pick(self, ready: Ready, now: int) -> Ticket:

@@ -12,6 +12,8 @@ NONE = 1 << 62  # nanoseconds: after any deadline that is meant
 
 
 class Deadline(Policy):
+    takes_the_only_one = True
+
     def rank(self, ticket: Ticket) -> int:
         return ticket.deadline or NONE
 

@@ -36,6 +36,8 @@ class Clock:
 
 
 class Fair(Policy):
+    takes_the_only_one = True
+
     def __init__(self, lead: int = 4) -> None:
         self.lead = lead
         self._clocks: dict[int, Clock] = {}

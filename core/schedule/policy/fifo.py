@@ -10,5 +10,7 @@ from .base import Policy, Ready, Ticket
 
 
 class Fifo(Policy):
+    takes_the_only_one = True
+
     def pick(self, ready: Ready, now: int) -> Ticket:
         return ready.best()

@@ -13,6 +13,8 @@ from .base import Policy, Ready, Ticket
 
 
 class Shortest(Policy):
+    takes_the_only_one = True
+
     def __init__(self, stretch: int = 100) -> None:
         self.stretch = stretch
 

@@ -9,8 +9,6 @@ Neighbours: `controller` asks before it lets the rooms act.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from ..model import Spans, spans
@@ -27,22 +25,20 @@ from ..protocol import (
     Report,
     Trouble,
 )
-from .records import Company
-
-if TYPE_CHECKING:
-    from .books import Books
-    from .islands import IslandBook
+from .compilation import Compilation
+from .state import Company, IslandState, State
 
 OF_ONE = (Lost, Trouble)
 OF_MANY = (Done, Beat, Enqueued, Compiled, Arrived)  # hosts may say the same; the most frequent first
 KEPT = 512  # companies of an island, and sets of hosts of a company, that are remembered
 
 
-class Hearing:
-    def __init__(self, books: Books) -> None:
-        self._books = books
+class ReportChecks:
+    def __init__(self, state: State, *, compilation: Compilation) -> None:
+        self._state = state
+        self._compilation = compilation
 
-    def lie(self, report: Report, book: IslandBook, below: Spans) -> str:
+    def lie(self, report: Report, book: IslandState, below: Spans) -> str:
         """What roots with these hosts below them cannot truly say: things of others, or of another island."""
         if isinstance(report, OF_ONE):
             if not spans.contains(below, report.host):
@@ -57,8 +53,8 @@ class Hearing:
         if isinstance(report, Done) and report.sizes and min(report.sizes) < 0:
             return f"reports sizes {report.sizes}"
         seq: int = getattr(report, "seq", -1) if not isinstance(report, Counted) else report.transfer
-        flight = self._books.flights.get(seq)
-        if flight is not None and flight.island != book.island.index:
+        entry = self._state.in_flight.get(seq)
+        if entry is not None and entry.island != book.island.index:
             return "reports on what is another island's"
         return ""
 
@@ -66,7 +62,7 @@ class Hearing:
 
     def may_take(self, event: CameTogether) -> bool:
         """Whether it may be heard as one message."""
-        message, islands = event.message, self._books.islands
+        message, islands = event.message, self._state.islands
         if not 0 <= message.island < len(islands):
             return False
         book = islands[message.island]
@@ -82,7 +78,7 @@ class Hearing:
                 return False
         return True
 
-    def _alike(self, report: Report, book: IslandBook, company: Company, several: bool) -> bool:
+    def _alike(self, report: Report, book: IslandState, company: Company, several: bool) -> bool:
         """All of the company say it, truly, and nothing comes of it before the last of them has. `several`: what comes
         of one report must not come before what comes of another, so none may have been made already."""
         if not isinstance(report, OF_MANY) or not self._by_all(report.hosts, company):
@@ -100,12 +96,12 @@ class Hearing:
 
     def _fresh(self, report: Done | Enqueued | Compiled) -> bool:
         if isinstance(report, Compiled):
-            waiting = self._books.codes.awaits(report.plan, report.code)
+            waiting = self._compilation.awaits(report.plan, report.code)
         else:
-            flight = self._books.flights.get(report.seq)
-            if flight is None:
+            entry = self._state.in_flight.get(report.seq)
+            if entry is None:
                 return True
-            waiting = flight.left if isinstance(report, Done) else flight.unacked
+            waiting = entry.left if isinstance(report, Done) else entry.unacked
         return not waiting or spans.within(report.hosts, waiting)
 
     def _by_all(self, hosts: Spans, company: Company) -> bool:
@@ -118,7 +114,7 @@ class Hearing:
             found = company.shared[hosts] = all(spans.overlap(hosts, below) for below in company.each)
         return found
 
-    def _company(self, book: IslandBook, peers: Spans) -> Company | None:
+    def _company(self, book: IslandState, peers: Spans) -> Company | None:
         """Of the roots that these connections are, if all are."""
         if peers not in book.company:
             if len(book.company) >= KEPT:
@@ -128,15 +124,15 @@ class Hearing:
             book.company[peers] = Company(spans.union(*below), tuple(below)) if whole else None
         return book.company[peers]
 
-    def _below(self, book: IslandBook, peers: Spans) -> list[Spans]:
+    def _below(self, book: IslandState, peers: Spans) -> list[Spans]:
         """All below each of them; nobody below what is no root of the island."""
-        hosts = [self._books.host_peers.get(peer, -1) for peer in spans.items(peers)]
-        shape = book.stream.shape
-        return [shape.below(host) if shape.is_root(host) else spans.EMPTY for host in hosts]
+        hosts = [self._state.host_peers.get(peer, -1) for peer in spans.items(peers)]
+        rows = book.stream.shape
+        return [rows.below(host) if rows.is_root(host) else spans.EMPTY for host in hosts]
 
     def apart(self, event: CameTogether) -> list[Came]:
         """As messages one after another. What is below none of them is the first one's lie."""
-        message, islands = event.message, self._books.islands
+        message, islands = event.message, self._state.islands
         if not 0 <= message.island < len(islands):
             return [Came(peer, message) for peer in spans.items(event.peers)]
         below = self._below(islands[message.island], event.peers)

@@ -1,0 +1,173 @@
+"""Plans and their code: what is lowered to which plan, which hosts know it, and which computations are compiled where.
+
+Gangs enter an order only when every host of theirs has reported that their code is ready. Hosts are told a plan once
+an epoch; a new epoch makes all compiled code void. One client's long compilation delays nobody else, because nothing
+else waits here.
+
+In: a plan that a run needs (`ask`), reports of hosts (`reported`), hosts that are gone. Out: `CompileStep` to hosts,
+and in `State.plan_ready` the plans whose code is ready, or never will be.
+Neighbours: `runs` asks and waits; `dispatch` asks again in a new epoch; `membership` begins epochs.
+The functions that matter: `rows_of`, `tell`, `ask`, `is_ready`, `reported`.
+"""
+
+from __future__ import annotations
+
+from ..compile import Lowerings, cut
+from ..model import Atoms, Gang, Plan, Spans, spans
+from ..protocol import Blame, Compiled, CompileStep, ForgetStep
+from .outbox import Outbox
+from .plan_rows import PlanRows
+from .state import State
+
+
+class Compilation:
+    def __init__(self, state: State, *, atoms: Atoms, lowerings: Lowerings, outbox: Outbox) -> None:
+        self._state = state
+        self._atoms = atoms
+        self._lowerings = lowerings
+        self._outbox = outbox
+        self._rows: dict[int, PlanRows] = {}  # by plan
+        self.stale: dict[int, None] = {}  # plans for a device map, or a program, that is no more
+        self._waiting: dict[int, dict[int, Spans]] = {}  # plan -> code -> hosts that have not answered
+        self._asked: dict[int, dict[int, int]] = {}  # plan -> island -> epoch in which it was asked
+        self._blames: dict[int, Blame] = {}  # plan -> why it cannot be compiled
+
+    # --- plans ---------------------------------------------------------------------------------------------------
+
+    def rows_of(self, plan: Plan) -> PlanRows:
+        rows = self._rows.get(plan.id)
+        if rows is None:
+            rows = self._rows[plan.id] = PlanRows(plan, self._atoms, self._state.hosts_of)
+        return rows
+
+    def known(self) -> dict[int, PlanRows]:
+        """The plans that are in use."""
+        return self._rows
+
+    def tell(self, rows: PlanRows, island: int) -> None:
+        """Hosts are told a plan once an epoch, before anything that names it."""
+        epoch = self._state.islands[island].epoch
+        if rows.sent.get(island) != epoch:
+            rows.sent[island] = epoch
+            part = rows.parts.get(island)
+            if part is None:
+                part = rows.parts[island] = cut(rows.plan, island)
+            self._outbox.plan(island, part, rows.island_hosts[island])
+
+    def forget_stale(self) -> None:
+        """Plans for a device map, or a program, that is no more are forgotten when no run of theirs is left."""
+        self.stale.update(dict.fromkeys(self._lowerings.forgotten()))
+        for plan in [p for p in self.stale if p not in self._rows or not self._rows[p].users]:
+            del self.stale[plan]
+            for table in (self._waiting, self._asked, self._blames):
+                table.pop(plan, None)
+            rows = self._rows.pop(plan, None)
+            for island, hosts in rows.island_hosts.items() if rows else ():
+                self._outbox.step(island, ForgetStep((), (plan,)), hosts)
+
+    # --- code ----------------------------------------------------------------------------------------------------
+
+    def ask(self, rows: PlanRows) -> bool:
+        """Have its code compiled wherever it is not, in this epoch. True: it is ready everywhere."""
+        if rows.ready_at == self._state.epochs:
+            return True
+        formed = True
+        for island in rows.island_hosts:
+            book = self._state.islands[island]
+            if book.formed != book.epoch:
+                formed = False  # asked once the epoch has formed
+                continue
+            self.tell(rows, island)
+            self._request(rows, island, book.epoch)
+        return formed and self._is_compiled(rows)
+
+    def is_ready(self, rows: PlanRows) -> bool:
+        """Its code may be launched in this epoch."""
+        if rows.ready_at == self._state.epochs:
+            return True
+        plan, islands = rows.plan.id, self._state.islands
+        if self.blame(plan) is not None:
+            return False
+        formed = all(islands[island].formed == islands[island].epoch for island in rows.island_hosts)
+        return formed and self._is_compiled(rows)
+
+    def _is_compiled(self, rows: PlanRows) -> bool:
+        """All islands of the plan stand."""
+        plan, islands = rows.plan.id, self._state.islands
+        asked = self._asked.get(plan)
+        ready = asked is not None and not self._waiting.get(plan)
+        if asked is not None and ready and plan not in self._blames:
+            if all(asked.get(island) == islands[island].epoch for island in rows.island_hosts):
+                rows.ready_at = self._state.epochs
+        return ready
+
+    def _request(self, rows: PlanRows, island: int, epoch: int) -> None:
+        """Ask the plan's hosts on this island to compile; once an epoch."""
+        plan = rows.plan.id
+        asked = self._asked.setdefault(plan, {})
+        if asked.get(island) == epoch:
+            return
+        asked[island] = epoch
+        wanted = _codes_on(rows, island)
+        if wanted:
+            waiting = self._waiting.setdefault(plan, {})
+            for code, hosts in wanted.items():
+                waiting[code] = spans.union(waiting.get(code, spans.EMPTY), hosts)
+            step = CompileStep(plan, tuple(wanted), tuple(wanted.values()))
+            self._outbox.step(island, step, spans.union(*wanted.values()))
+
+    def reported(self, report: Compiled) -> None:
+        waiting = self._waiting.get(report.plan, {})
+        left = waiting.get(report.code)
+        if left is None:
+            return
+        if report.blame is not None:
+            self._blames.setdefault(report.plan, report.blame)
+            self._rows[report.plan].ready_at = -1
+        left = spans.minus(left, report.hosts)
+        if left:
+            waiting[report.code] = left
+        else:
+            del waiting[report.code]
+        if report.blame is not None or not waiting:
+            self._state.plan_ready.append(report.plan)
+
+    def hosts_gone(self, gone: Spans) -> None:
+        """Nobody waits for the dead: some plans may be ready by this."""
+        for plan, waiting in self._waiting.items():
+            for code in list(waiting):
+                left = spans.minus(waiting[code], gone)
+                if left:
+                    waiting[code] = left
+                else:
+                    del waiting[code]
+                    if not waiting:
+                        self._state.plan_ready.append(plan)
+
+    # --- to look at ----------------------------------------------------------------------------------------------
+
+    def awaits(self, plan: int, code: int) -> Spans:
+        """Hosts that have not answered."""
+        return self._waiting.get(plan, {}).get(code, spans.EMPTY)
+
+    def blame(self, plan: int) -> Blame | None:
+        return self._blames.get(plan)
+
+    def missing(self, plan: int) -> Spans:
+        """Hosts that have not reported: what a stalled compilation is blamed on."""
+        return spans.union(*self._waiting.get(plan, {}).values())
+
+    def lacking(self, plan: int) -> dict[int, Spans]:
+        """By code, hosts that have not reported."""
+        return self._waiting.get(plan, {})
+
+
+def _codes_on(rows: PlanRows, island: int) -> dict[int, Spans]:
+    """The computations that run on this island, with their hosts."""
+    wanted: dict[int, Spans] = {}
+    for index, step in enumerate(rows.plan.steps):
+        if isinstance(step, Gang) and step.place.island == island:
+            known = wanted.get(step.computation, spans.EMPTY)
+            hosts = rows.hosts[index]
+            wanted[step.computation] = hosts if hosts == known else spans.union(known, hosts)
+    return wanted

@@ -1,0 +1,186 @@
+"""What the controller derives from a plan once, so that a run of it costs little: rows by step, slot and argument.
+
+In: a plan and the places of its steps. Out: for each step its hosts, its place key, who waits for it and what is free
+behind it. Nothing here changes with a run, but for the caches at the end.
+
+Neighbours: `compilation` makes and keeps them; `runs`, `admission` and `dispatch` read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ..memory import Footprint, donates, effective
+from ..model import Atoms, Gang, Move, Place, Plan, Spans, spans
+
+
+class StepRow(msgspec.Struct, frozen=True):
+    """What entering one step does, beside its own memory."""
+
+    read_on: tuple[int, ...]  # arguments that it reads, and is not the last to read
+    dying: tuple[int, ...]  # arguments whose last reader it is
+    read_at: tuple[int, ...]  # results of its own run that no later gang reads
+    followers: tuple[int, ...]  # steps that wait for it to enter
+    feeds: tuple[int, ...]  # steps that read what it makes
+    ripens: tuple[int, ...]  # gangs on other islands that its end makes ripe
+    makers: tuple[int, ...]  # steps that make its inputs
+    arguments: tuple[int, ...]  # that it reads
+    is_move: bool
+
+
+class PlanRows:
+    def __init__(self, plan: Plan, atoms: Atoms, hosts_of: Callable[[Place], Spans]) -> None:
+        self.plan = plan
+        places = [
+            step.place if isinstance(step, Gang) else plan.slots[step.target].layout.place
+            for step in plan.steps
+        ]
+        every = [*places, *(slot.layout.place for slot in plan.slots)]
+        hosts = {place: hosts_of(place) for place in dict.fromkeys(every)}
+        keys = {place: atoms.intern(place) for place in hosts}
+        self.keys = [keys[place] for place in places]  # by step: place of a gang, of a move's target
+        self.hosts = [hosts[place] for place in places]  # by step: likewise
+        self.islands = [place.island for place in places]  # by step: likewise
+        self.slot_keys = [keys[slot.layout.place] for slot in plan.slots]
+        self.slot_hosts = [hosts[slot.layout.place] for slot in plan.slots]
+        by_island: dict[int, list[Spans]] = {}
+        for place, found in hosts.items():
+            by_island.setdefault(place.island, []).append(found)
+        self.island_hosts = {
+            island: spans.union(*found) for island, found in by_island.items()
+        }  # who must know it
+        self.all_islands = tuple(by_island)
+        self._derive_slots()
+        self.steps = self._derive_steps()
+        self._derive_starts()
+        self.users = 0  # runs lowered to it that are not over
+        self.parts: dict[int, Plan] = {}  # cut for an island
+        self.sent: dict[int, int] = {}  # island -> epoch in which its hosts were told the plan
+        self.ready_at = -1  # `State.epochs` when its code was ready on all its hosts
+        self._atoms = atoms
+        self.footprints: dict[frozenset[int], Footprint] = {}  # by arguments that are effectively donated
+        self._donating: dict[
+            frozenset[int], frozenset[int]
+        ] = {}  # held by nobody else -> effectively donated
+        self._passed_on: dict[tuple[int, frozenset[int]], bool] = {}
+
+    # --- derived once --------------------------------------------------------------------------------------------
+
+    def _derive_slots(self) -> None:
+        plan = self.plan
+        self.sender_users: dict[
+            int, int
+        ] = {}  # slots read by moves -> how many reads must end before they die
+        self.results_read: dict[int, None] = {}  # results that the run reads itself
+        self.arg_slots = [(number, slot.arg) for number, slot in enumerate(plan.slots) if slot.arg >= 0]
+        self.arg_bytes = {arg: plan.slots[number].nbytes for number, arg in self.arg_slots}
+        reads: dict[int, list[int]] = {}  # slot -> gangs that read it
+        for at, step in enumerate(plan.steps):
+            for number in dict.fromkeys(step.inputs) if isinstance(step, Gang) else ():
+                reads.setdefault(number, []).append(at)
+        self._dying: dict[int, list[int]] = {}  # step -> arguments whose last reader in the order it is
+        self._read_at: dict[int, list[int]] = {}
+        for number, slot in enumerate(plan.slots):
+            if slot.senders:
+                self.sender_users[number] = len(reads.get(number, ())) + len(slot.senders)
+            elif slot.last >= 0 and slot.arg >= 0:
+                self._dying.setdefault(slot.last, []).append(slot.arg)
+        for number in dict.fromkeys(plan.results):
+            if number in reads or plan.slots[number].senders:
+                self.results_read[number] = None
+                if not plan.slots[number].senders:
+                    self._read_at.setdefault(max(reads[number]), []).append(number)
+        results = set(plan.results)
+        self.unread = [  # arguments that no step reads, nor the program returns
+            arg for number, arg in self.arg_slots
+            if plan.slots[number].last < 0 and not plan.slots[number].senders and number not in results
+        ]  # fmt: skip
+        self.exact = [not self._is_bound(slot) for slot in plan.results]
+        self.may_donate = any(
+            plan.slots[slot].arg >= 0
+            for step in plan.steps
+            if isinstance(step, Gang)
+            for slot in step.donated
+        )
+
+    def _is_bound(self, slot: int) -> bool:
+        """What the slot takes is known when its maker has run."""
+        maker = self.plan.slots[slot].maker
+        step = self.plan.steps[maker] if maker >= 0 else None
+        return isinstance(step, Gang) and step.irregular
+
+    def _derive_steps(self) -> list[StepRow]:
+        plan = self.plan
+        numbers = range(len(plan.steps))
+        followers: list[list[int]] = [[] for _ in numbers]
+        feeds: list[list[int]] = [[] for _ in numbers]
+        ripens: list[list[int]] = [[] for _ in numbers]
+        makers: list[tuple[int, ...]] = []
+        arguments: list[tuple[int, ...]] = []
+        self.late = [0] * len(plan.steps)  # by gang: producers on other islands
+        for index, step in enumerate(plan.steps):
+            for before in plan.after[index]:
+                followers[before].append(index)
+            slots = step.inputs if isinstance(step, Gang) else (step.source,)
+            makers.append(
+                tuple(dict.fromkeys(plan.slots[s].maker for s in slots if plan.slots[s].maker >= 0))
+            )
+            arguments.append(tuple(dict.fromkeys(plan.slots[s].arg for s in slots if plan.slots[s].arg >= 0)))
+            for maker in makers[-1]:
+                feeds[maker].append(index)
+            for source in self._late_sources(step) if isinstance(step, Gang) else ():
+                ripens[source].append(index)
+                self.late[index] += 1
+        return [
+            StepRow(
+                tuple(arg for arg in arguments[at] if arg not in self._dying.get(at, ())),
+                tuple(self._dying.get(at, ())), tuple(self._read_at.get(at, ())), tuple(followers[at]),
+                tuple(feeds[at]), tuple(ripens[at]), makers[at], arguments[at], isinstance(plan.steps[at], Move),
+            )
+            for at in numbers
+        ]  # fmt: skip
+
+    def _late_sources(self, gang: Gang) -> list[int]:
+        """A gang is late while a producer on another island, behind a move, has not finished."""
+        found = []
+        for number in gang.inputs:
+            maker = self.plan.slots[number].maker
+            step = self.plan.steps[maker] if maker >= 0 else None
+            if isinstance(step, Move):
+                source = self.plan.slots[step.source]
+                if source.maker >= 0 and source.layout.place.island != gang.place.island:
+                    found.append(source.maker)
+        return found
+
+    def _derive_starts(self) -> None:
+        """What each run of it begins with."""
+        self.gates = [len(after) for after in self.plan.after]
+        self.first = [index for index, gates in enumerate(self.gates) if not gates]
+        self.unsettled = [(2 if row.is_move else 1) + len(row.makers) for row in self.steps]
+
+    # --- kept for a set of donated arguments ---------------------------------------------------------------------
+
+    def footprint(self, donated: frozenset[int]) -> Footprint:
+        """Of a run that effectively takes over the memory of these arguments."""
+        found = self.footprints.get(donated)
+        if found is None:
+            found = self.footprints[donated] = Footprint(self.plan, donated, self._atoms)
+        elif found.version != self._atoms.number:
+            found.refresh(self._atoms)
+        return found
+
+    def donated(self, sole: frozenset[int]) -> frozenset[int]:
+        """Arguments whose memory a run takes over, if nobody else holds these."""
+        found = self._donating.get(sole)
+        if found is None:
+            found = self._donating[sole] = effective(self.plan, sole)
+        return found
+
+    def donates(self, step: int, donated: frozenset[int]) -> bool:
+        """Whether this gang passes its donated inputs' memory on, if these arguments are effectively donated."""
+        found = self._passed_on.get((step, donated))
+        if found is None:
+            found = self._passed_on[step, donated] = donates(self.plan, step, donated)
+        return found

@@ -1,0 +1,112 @@
+"""What the controller looks like at one moment: copies of names and numbers, which do not change.
+
+`Controller.snapshot()` makes one. Drivers, `seaway status` and `seaway replay` show it. Product code outside of the
+controller does not read the controller's tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..model import Spans
+from ..schedule import Wait
+from ..slices import Refusal
+from .records import InFlight, Session
+from .stalls import Stall
+from .state import IslandState
+
+if TYPE_CHECKING:
+    from .controller import Controller
+
+
+class OperationView(msgspec.Struct, frozen=True):
+    """Something in an island's order that is not over: a gang, half of a transfer, a put, a get, or a copy."""
+
+    seq: int
+    kind: str
+    program: str
+    node: str
+    left: Spans  # hosts that have not ended it
+
+
+class IslandView(msgspec.Struct, frozen=True):
+    index: int
+    name: str
+    phase: str
+    epoch: int
+    members: Spans
+    backlog: int  # messages that some host may not have seen
+    order: str  # the hash of its order
+    in_flight: tuple[OperationView, ...]
+    waiting: tuple[Wait, ...]  # gangs that have been offered and have not entered
+
+
+class RunView(msgspec.Struct, frozen=True):
+    number: int  # the client's
+    program: str
+    state: str
+
+
+class ClientView(msgspec.Struct, frozen=True):
+    number: int
+    peer: int  # its connection
+    name: str
+    weight: int
+    programs: int
+    buffers: int
+    runs: tuple[RunView, ...]  # those that have not ended
+    codes: frozenset[str]  # of its programs: by hash, the code that must be kept
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    incarnation: int
+    islands: tuple[IslandView, ...]
+    clients: tuple[ClientView, ...]
+    left: dict[str, int]  # what is not over; see `Controller.left`
+    references: int  # to buffers, of all that hold one
+    stalls: tuple[Stall, ...]  # what stalls now; the longest first
+    waits: tuple[Stall, ...]  # runs that wait and do not stall
+    stalls_ever: int
+    refusals: tuple[Refusal, ...]  # agents that may not be hosts
+    order: str  # the hash of all islands' orders
+
+
+def snapshot_of(controller: Controller) -> Snapshot:
+    state = controller.state
+    return Snapshot(
+        state.incarnation,
+        tuple(_island(controller, island) for island in state.islands),
+        tuple(_client(session) for session in state.sessions.values()),
+        controller.left(),
+        sum(buffer.count for buffer in controller.buffers),
+        tuple(controller.stalls.now()),
+        tuple(controller.stalls.waits()),
+        controller.stalls.ever,
+        tuple(controller.resources.refusals.all()),
+        controller.order.whole(),
+    )
+
+
+def _island(controller: Controller, island: IslandState) -> IslandView:
+    index = island.island.index
+    return IslandView(
+        index, island.island.name, island.phase, island.epoch, island.members, island.stream.backlog,
+        controller.order.island(index), tuple(_operation(each) for each in island.in_flight.values()),
+        tuple(island.scheduler.waiting()),
+    )  # fmt: skip
+
+
+def _operation(entry: InFlight) -> OperationView:
+    program, node = entry.run.describe(entry.step) if entry.run is not None else ("", "")
+    return OperationView(entry.seq, entry.kind, program, node, entry.left)
+
+
+def _client(session: Session) -> ClientView:
+    records = session.programs.values()
+    return ClientView(
+        session.number, session.peer, session.name, session.weight, len(records), len(session.names),
+        tuple(RunView(run.call.run, run.program.ir.name, run.state) for run in session.runs.values()),
+        frozenset(each.code for record in records for each in record.ir.computations if each.code),
+    )  # fmt: skip

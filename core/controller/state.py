@@ -1,0 +1,168 @@
+"""The controller's state: typed tables of plain data. Nothing is decided here.
+
+`State` has what all of the controller's modules look at: who is connected, what runs, what is in each island's order,
+and what is to be done before the turn ends. Each table is written by one module, which is named beside it. What only
+one module needs is kept there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from ..fanout import Stream
+from ..invariants import Observation
+from ..model import Cluster, Island, Place, Spans, spans
+from ..protocol import Blame, Join
+from ..schedule import Scheduler
+from .config import Config
+from .records import InFlight, Run, Session
+
+IDS = 1 << 48  # ids of one incarnation of the controller; far more than it will ever give out
+WAYS = 512  # sets of hosts whose connections are remembered
+
+# What happens to an island: (phase, event) -> next phase. `membership` explains it.
+PHASES: dict[tuple[str, str], str] = {
+    ("forming", "complete"): "reforming",
+    ("running", "lost"): "fencing",
+    ("running", "path"): "fencing",
+    ("running", "change"): "draining",
+    ("fencing", "lost"): "fencing",
+    ("fencing", "path"): "fencing",
+    ("fencing", "seated"): "draining",
+    ("draining", "lost"): "fencing",
+    ("draining", "path"): "fencing",
+    ("draining", "nothing changed"): "running",
+    ("draining", "drained"): "reforming",
+    ("reforming", "lost"): "reforming",
+    ("reforming", "path"): "reforming",
+    ("reforming", "seated"): "running",
+}
+
+
+class Company(msgspec.Struct, eq=False):
+    """Roots of one tree that say the same, and the hosts below them."""
+
+    below: Spans  # below all of them together
+    each: tuple[Spans, ...]
+    shared: dict[Spans, bool] = {}  # by hosts: each of the roots has some of them below it
+
+
+class IslandState:
+    """One island as the controller knows it. Written by `membership`, but for `in_flight` (`in_flight`)."""
+
+    def __init__(self, island: Island, scheduler: Scheduler, epoch: int) -> None:
+        self.island = island
+        self.scheduler = scheduler
+        self.phase = "forming"
+        self.epoch = epoch  # the first to form is the next
+        self.formed = epoch - 1  # the last epoch that has formed: its code may be compiled, its gangs ordered
+        self.tree_number = 0
+        self.stream = Stream(island.index)
+        self.in_flight: dict[int, InFlight] = {}  # by seq: what is in its order and not over
+        self.members: Spans = spans.EMPTY
+        self.peers: dict[int, int] = {}  # host -> its direct connection
+        self.incarnations: dict[int, int] = {}
+        self.dismissed: dict[int, int] = {}  # host -> its last incarnation that was given up
+        self.coming: dict[int, Join] = {}  # joined, not yet members
+        self.fresh: Spans = spans.EMPTY  # members since this epoch; they get work once it has formed
+        self.leaving: dict[int, str] = {}
+        self.apart: Spans = (
+            spans.EMPTY
+        )  # hosts whose relays did not reach them: they hang below the controller
+        self.abandon: list[int] = []  # gangs given up since the last fence
+        self.dropped: list[int] = []
+        self.stale_world = True  # members or devices have changed since the epoch formed
+        self.world_epoch = -1  # the last epoch whose world is up
+        self.company: dict[Spans, Company | None] = {}  # connections: what roots they are together
+        self.roots: dict[int, Spans] = {}  # connection of a root -> the hosts below it
+        self.ways: dict[Spans, tuple[int, ...]] = {}  # hosts: the connections by which they are told
+        scheduler.paused = True
+
+    def rewired(self) -> None:
+        """Another tree, or other connections."""
+        self.company, self.roots, self.ways = {}, {}, {}
+
+    def turn(self, happened: str) -> None:
+        self.phase = PHASES[self.phase, happened]
+
+    def ways_to(self, hosts: Spans) -> tuple[int, ...]:
+        """The connections by which these hosts are told. A root that was dismissed meanwhile gets nothing; those below
+        it are sent again what they miss, once they are seated."""
+        ways = self.ways.get(hosts)
+        if ways is None:
+            ways = tuple(self.peers[root] for root in self.stream.targets(hosts) if root in self.peers)
+            if not self.stream.forming:
+                if len(self.ways) >= WAYS:
+                    self.ways.clear()
+                self.ways[hosts] = ways
+        return ways
+
+
+class State:
+    def __init__(
+        self, cluster: Cluster, config: Config, incarnation: int,
+        observe: Callable[[Observation], None] | None, schedulers: Iterable[Scheduler],
+    ) -> None:  # fmt: skip
+        self.cluster, self.config, self.incarnation = cluster, config, incarnation
+        self.base = incarnation * IDS  # ids of another incarnation are never mistaken for one of ours
+        self.watched = observe is not None  # if not, what would be observed need not be worded
+        self.observe = observe or _ignore
+        self.now = 0
+        # who and what there is
+        self.sessions: dict[int, Session] = {}  # by number; `clients`
+        self.by_peer: dict[int, Session] = {}  # by connection; `clients`
+        self.host_peers: dict[int, int] = {}  # connection -> host; `membership`
+        self.dismissed: dict[int, int] = {}  # connections of hosts that were told to go, until they have
+        self.runs: dict[int, Run] = {}  # by id, until nothing of it is in flight; `runs`
+        self.in_flight: dict[int, InFlight] = {}  # by seq, so in order of entering; `in_flight`
+        first = (incarnation << 20) - 1
+        self.islands = [
+            IslandState(island, scheduler, first)
+            for island, scheduler in zip(cluster.islands, schedulers, strict=True)
+        ]
+        self.epochs = 0  # grows whenever an island's epoch begins or has formed; `membership`
+        # what is to be done before the turn ends
+        self.wake: list[Run] = []  # what they waited for has come
+        self.settling: deque[tuple[int, Blame | None]] = deque()  # buffers whose contents are final
+        self.plan_ready: list[int] = []
+        self.readers: dict[int, list[tuple[Run, int]]] = {}  # buffer -> steps under way that read it
+        self.map_changed = False  # slices lie elsewhere now: plans that have not started are lowered again
+        self._seq = 0
+        self._buffers = 1
+
+    # --- numbers -------------------------------------------------------------------------------------------------
+
+    def next_seq(self) -> int:
+        self._seq += 1
+        return self.base + self._seq
+
+    def next_buffers(self, count: int) -> int:
+        """The first of so many new ids."""
+        first = self.base + self._buffers
+        self._buffers += count
+        return first
+
+    def settled_below(self) -> int:
+        """Every seq below it is over on all its hosts."""
+        for oldest in self.in_flight:
+            return oldest
+        return self.base + self._seq + 1
+
+    # --- look-ups ------------------------------------------------------------------------------------------------
+
+    def island_of_host(self, host: int) -> IslandState:
+        return self.islands[self.cluster.island_of_host(host).index]
+
+    def hosts_of(self, place: Place) -> Spans:
+        return self.cluster.hosts_of(place)
+
+    def client_text(self, number: int) -> str:
+        session = self.sessions.get(number)
+        return f"client {session.name!r}" if session else f"client {number}"
+
+
+def _ignore(seen: Observation) -> None:
+    """Nobody watches."""

@@ -48,9 +48,8 @@ class Tape:
     def next_wakeup(self) -> int | None:
         return self.real.next_wakeup()
 
-    @property
-    def state(self) -> Any:
-        return self.real.state
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
 
 
 def tapes_of(seed: int) -> list[Tape]:

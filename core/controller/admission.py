@@ -153,9 +153,7 @@ class Admission:
     # --- work ----------------------------------------------------------------------------------------------------
 
     def work(self, now: int) -> bool:
-        """Try all that may fit now. True: something was admitted."""
-        if not self.line or not (self.fresh or self.eased != self._ledger.eased):
-            return False
+        """Try all that may fit now. True: something was admitted. Needless while nothing is `fresh` or has eased."""
         any_admitted = False
         again = True
         while again:  # what is admitted may ease the ledger at once (a donation)

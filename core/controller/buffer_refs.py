@@ -17,6 +17,7 @@ from ..memory import Buffer, Buffers, Ledger, Spill
 from ..model import Layout, Shards, Spans, spans
 from ..protocol import Blame, FreeStep, Ready
 from .outbox import Outbox
+from .plan_rows import ResultRow
 from .records import BufferName, Run
 from .state import State
 
@@ -124,19 +125,9 @@ class BufferRefs:
 
     # --- runs make -------------------------------------------------------------------------------------------
 
-    def promise(
-        self,
-        named: BufferName,
-        ident: int,
-        layout: Layout,
-        nbytes: int,
-        key: int,
-        hosts: Spans,
-        exact: bool = True,
-    ) -> None:
-        """A result, or a put, has an id and a layout, so runs that read it may be lowered now. `exact` is False while
-        what it takes is a bound: until its irregular maker has run."""
-        self._create(named, ident, layout, nbytes, key, hosts, exact)
+    def promise(self, named: BufferName, ident: int, row: ResultRow) -> None:
+        """A result, or a put, has an id and a layout, so runs that read it may be lowered now."""
+        self._create(named, ident, row.layout, row.nbytes, row.key, row.hosts, row.exact)
         if named.readers:
             self._wake_readers(named)
         for other in named.others:

@@ -27,6 +27,7 @@ from .admission import Admission, Waiter
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
 from .outbox import Outbox
+from .plan_rows import ResultRow
 from .records import BufferName, InFlight, Session
 from .runs import Runs
 from .state import State
@@ -151,7 +152,7 @@ class Contents:
             refused=lambda blame, at: self._never(named, ident, blame),
         )  # fmt: skip
         self._lines[named] = self._admission.join(waiter), call
-        self._refs.promise(named, ident, layout, nbytes, key, hosts)
+        self._refs.promise(named, ident, ResultRow(0, -1, -1, layout, nbytes, key, hosts, exact=True))
 
     def take_back(self) -> None:
         """The device map has changed. Puts that wait for memory on devices that their slices have left are bound anew:

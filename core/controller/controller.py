@@ -242,21 +242,16 @@ class Controller:
                 wake, state.wake = state.wake, []
                 for run in wake:
                     self.runs.advance(run, now)
-            elif (
-                admission.line
-                and (admission.fresh or admission.eased != ledger.eased)
-                and admission.work(now)
+            elif not (
+                (
+                    admission.line
+                    and (admission.fresh or admission.eased != ledger.eased)
+                    and admission.work(now)
+                )
+                or self.dispatch.pump(now)
+                or self.membership.settle(now)
             ):
-                continue
-            else:
-                may_enter = draining = False
-                for island in state.islands:
-                    may_enter |= bool(island.scheduler.live)
-                    draining |= island.phase == "draining"
-                if not (may_enter and self.dispatch.pump(now)) and not (
-                    draining and self.membership.settle(now)
-                ):
-                    break
+                break
         if self.compilation.stale or self.lowerings.dropped:
             self.compilation.forget_stale()
         for island in state.islands:

@@ -32,7 +32,7 @@ from ..protocol import (
     SendStep,
     better,
 )
-from ..record import OrderHash
+from ..record import OrderHash, token
 from ..schedule.policy import Ticket
 from .admission import Admission
 from .buffer_refs import BufferRefs
@@ -240,13 +240,24 @@ class Dispatch:
         self._ledger.entered(run.id, index, seq)
         if self._tracing is not None:
             self._tracing.entered(entry, run, ticket.place, ticket.since)
-        self._order.entered(island, run.session.name, run.program.ir.name, run.call.run, gang.name)
+        self._order.entered(island, run.session.name, run.call.run, self._token(run, rows, index))
         if state.watched:
             epoch = state.islands[island].epoch
             state.observe(Entered(seq, run.id, index, island, epoch, hosts, device_spans(gang.place)))
         self._after_entering(run, rows, index, seq)
         if not gang.irregular and not sequential and rows.steps[index].followers:
             self._open(run, index, now)
+
+    def _token(self, run: Run, rows: PlanRows, index: int) -> int:
+        """What the hash of the order takes for this gang: it stands for the names of client, program and step."""
+        program = run.program
+        if program.rows is rows:
+            if not program.tokens:
+                program.tokens = tuple(
+                    token(run.session.name, program.ir.name, step.name) for step in rows.plan.steps
+                )
+            return program.tokens[index]
+        return token(run.session.name, program.ir.name, rows.plan.steps[index].name)
 
     def _enter_move(self, run: Run, index: int, move: Move, now: int) -> None:
         """Both halves enter at once, right behind the producer; memory for the target is reserved already."""

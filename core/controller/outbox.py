@@ -20,7 +20,8 @@ class IslandTurn(msgspec.Struct, eq=False):
     plans: list[Plan] = []
     runs: list[RunHeader] = []
     steps: list[Step] = []
-    hosts: list[Spans] = []
+    hosts: Spans = ()  # of the first of them
+    others: list[Spans] = []  # of those that have other hosts
 
 
 class Outbox:
@@ -47,26 +48,30 @@ class Outbox:
                 notes.append(note)
 
     def plan(self, island: int, plan: Plan, hosts: Spans) -> None:
-        turn = self._turn(island)
-        turn.hosts.append(hosts)
+        turn = self._turn(island, hosts)
         turn.plans.append(plan)
 
     def run(self, island: int, header: RunHeader, hosts: Spans) -> None:
         """Its literals may take the memory of what steps before it free."""
-        turn = self._turns.get(island) or self._turn(island)
-        turn.hosts.append(hosts)
+        turn = self._turn(island, hosts)
         if header.literals and turn.steps:
             header = replace(header, at=len(turn.steps))
         turn.runs.append(header)
 
     def step(self, island: int, step: Step, hosts: Spans) -> None:
         if hosts:
-            turn = self._turns.get(island) or self._turn(island)
-            turn.hosts.append(hosts)
+            turn = self._turns.get(island)
+            if turn is None or turn.hosts is not hosts:
+                turn = self._turn(island, hosts)
             turn.steps.append(step)
 
-    def _turn(self, island: int) -> IslandTurn:
-        return self._turns.setdefault(island, IslandTurn())
+    def _turn(self, island: int, hosts: Spans) -> IslandTurn:
+        turn = self._turns.get(island)
+        if turn is None:
+            turn = self._turns[island] = IslandTurn(hosts=hosts)
+        elif hosts is not turn.hosts and hosts != turn.hosts:
+            turn.others.append(hosts)
+        return turn
 
     # --- the end of a turn ---------------------------------------------------------------------------------------
 
@@ -97,11 +102,7 @@ class Outbox:
         turns, self._turns = self._turns, {}
         for index in sorted(turns) if len(turns) > 1 else turns:
             island, turn = self._state.islands[index], turns[index]
-            hosts = turn.hosts[0]
-            for other in turn.hosts:
-                if other is not hosts and other != hosts:
-                    hosts = spans.union(*turn.hosts)
-                    break
+            hosts = spans.union(turn.hosts, *turn.others) if turn.others else turn.hosts
             if hosts != island.members:
                 hosts = spans.meet(hosts, island.members)
             if hosts:

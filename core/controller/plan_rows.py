@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from ..memory import Footprint, donates, effective
-from ..model import Atoms, Gang, Move, Place, Plan, Spans, spans
+from ..model import Atoms, Gang, Layout, Move, Place, Plan, Spans, spans
 
 
 class StepRow(msgspec.Struct, frozen=True):
@@ -28,6 +28,19 @@ class StepRow(msgspec.Struct, frozen=True):
     makers: tuple[int, ...]  # steps that make its inputs
     arguments: tuple[int, ...]  # that it reads
     is_move: bool
+
+
+class ResultRow(msgspec.Struct, frozen=True):
+    """One result of the program."""
+
+    slot: int
+    maker: int  # step; -1: it came with the call
+    arg: int  # -1: it is no argument
+    layout: Layout
+    nbytes: int
+    key: int  # of its place
+    hosts: Spans
+    exact: bool  # False: `nbytes` is a bound until its maker has run
 
 
 class PlanRows:
@@ -97,7 +110,14 @@ class PlanRows:
             arg for number, arg in self.arg_slots
             if plan.slots[number].last < 0 and not plan.slots[number].senders and number not in results
         ]  # fmt: skip
-        self.exact = [not self._is_bound(slot) for slot in plan.results]
+        self.slot_of_arg = {arg: number for number, arg in self.arg_slots}
+        self.results = [
+            ResultRow(
+                slot, plan.slots[slot].maker, plan.slots[slot].arg, plan.slots[slot].layout, plan.slots[slot].nbytes,
+                self.slot_keys[slot], self.slot_hosts[slot], not self._is_bound(slot),
+            )
+            for slot in plan.results
+        ]  # fmt: skip
         self.may_donate = any(
             plan.slots[slot].arg >= 0
             for step in plan.steps

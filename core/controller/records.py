@@ -67,8 +67,9 @@ class ProgramRecord(msgspec.Struct, eq=False):
     places: tuple[Place, ...] = ()
     homes: tuple[Layout, ...] = ()  # where literals lie, by argument
     lowered_at: int = -1  # `Lowerings.version` when it was lowered, for arguments that lie as ...
-    layouts: list[Layout] = []
+    layouts: tuple[Layout, ...] = ()
     rows: PlanRows | None = None
+    tokens: tuple[int, ...] = ()  # by step of that plan, what the order's hash takes for it
 
 
 # A run's life. Key: (state, what happened) -> next state. Anything else is a fault of ours and raises.
@@ -101,6 +102,7 @@ class Run(msgspec.Struct, eq=False):
     state: str = "submitted"
     base: int = 0  # slot s is buffer base + s
     sources: list[BufferName | bytes] = []  # its arguments
+    reads: int = 0  # how many of them are buffers
     names: list[BufferName] = []  # of its results, by index
     made_results: dict[int, list[tuple[int, int]]] = {}  # step -> results that it makes: (slot, buffer)
     held: dict[int, int] = {}  # argument index -> buffer id, while this run holds it

@@ -89,11 +89,14 @@ class Runs:
     def submit(self, session: Session, call: Submit, now: int) -> str | None:
         """Returns what is wrong with the call, if the client broke the protocol. Bad luck is no breach: a program
         that cannot run here, or an argument that is spoilt, fails the run."""
-        wrong = self._breach(session, call)
+        program = session.programs.get(call.program)
+        if program is None:
+            return f"run {call.run} names program {call.program}, which is not registered"
+        wrong = self._breach(session, program, call)
         if wrong:
             return wrong
         self._count += 1
-        state, program = self._state, session.programs[call.program]
+        state = self._state
         run = Run(state.base + self._count, program, session, call, now, now)
         state.runs[run.id] = run
         session.runs[call.run] = run
@@ -109,47 +112,43 @@ class Runs:
             else:
                 sources.append(named := names[arg])
                 self._refs.read(run, index, named)
-        for index in program.ir.donate_args if program.blame is None else ():
+                run.reads += 1
+        for index in program.ir.donate_args if program.blame is None and run.reads else ():
             source = sources[index]
             if isinstance(source, BufferName):
                 self._refs.give_up(source)
         for name in call.results:
-            named = BufferName(session, name)
+            named = BufferName(session, name, released=not name)
             run.names.append(named)
             if name:
                 names[name] = named
-            else:
-                named.released = True
         self.advance(run, now)
         return None
 
-    def _breach(self, session: Session, call: Submit) -> str | None:
-        program, limit = session.programs.get(call.program), self._state.config.literal_limit
-        if program is None:
-            return f"run {call.run} names program {call.program}, which is not registered"
+    def _breach(self, session: Session, program: ProgramRecord, call: Submit) -> str | None:
+        ir, config, names = program.ir, self._state.config, session.names
         if call.run <= session.last_run:
             return f"run {call.run} does not come after run {session.last_run}"
-        if len(session.runs) >= self._state.config.max_runs:
+        if len(session.runs) >= config.max_runs:
             return f"it has {len(session.runs)} runs that have not ended, which is the limit"
-        ir = program.ir
         if len(call.args) != len(ir.args) or len(call.results) != len(ir.results):
             return f"run {call.run} of {ir.name!r} has the wrong number of arguments or results"
-        literal, names, unknown = 0, session.names, -1
+        literal, unknown = 0, -1
         for index, arg in enumerate(call.args):
             if isinstance(arg, bytes):
                 literal += len(arg)
             elif arg not in names and unknown < 0:
                 unknown = index
-        if literal > limit:
-            return f"run {call.run} has literals of more than {limit} bytes"
+        if literal > config.literal_limit:
+            return f"run {call.run} has literals of more than {config.literal_limit} bytes"
         if unknown >= 0:
             name = call.args[unknown]
             return (
                 f"run {call.run}: argument {unknown} names buffer {name!r}, which this client does not hold"
             )
-        named = [name for name in call.results if name]
-        for name in named:
-            if name in names or name < 0 or named.count(name) > 1:
+        if any(call.results):
+            named = [name for name in call.results if name]
+            if min(named) < 0 or len(set(named)) < len(named) or not names.keys().isdisjoint(named):
                 return f"run {call.run} gives a result a name that is in use"
         return None
 
@@ -185,14 +184,14 @@ class Runs:
             _check_literals(run)
             if program.bound_at != self._resources.version and not self._bind(run):
                 return
-            layouts = self._layouts(run, program)
+            layouts = self._layouts(run, program) if run.reads else program.homes
             if layouts is None:
                 return
             rows = program.rows
             if rows is None or program.lowered_at != self._lowerings.version or layouts != program.layouts:
-                plan = self._lower(program, program.places, tuple(layouts))
+                plan = self._lower(program, program.places, layouts)
                 rows = program.rows = self._compilation.rows_of(plan)
-                program.lowered_at, program.layouts = self._lowerings.version, layouts
+                program.lowered_at, program.layouts, program.tokens = self._lowerings.version, layouts, ()
             else:
                 self._lowerings.recent.add(rows.plan.id)
         except (Impossible, ProgramError) as error:
@@ -220,7 +219,7 @@ class Runs:
         program.bound_at, program.rows = self._resources.version, None
         return True
 
-    def _layouts(self, run: Run, program: ProgramRecord) -> list[Layout] | None:
+    def _layouts(self, run: Run, program: ProgramRecord) -> tuple[Layout, ...] | None:
         """Where the arguments really lie; a literal lies wherever the program wants it."""
         layouts: list[Layout] = []
         buffers = self._buffers.all
@@ -241,41 +240,36 @@ class Runs:
                 has, wants = f"{layout.dtype}{list(layout.shape)}", f"{value.dtype}{list(value.shape)}"
                 raise ProgramError(f"argument {index} is {has}, program {program.ir.name!r} wants {wants}")
             layouts.append(layout)
-        return layouts
+        return tuple(layouts)
 
     def _name_results(self, run: Run, rows: PlanRows) -> None:
-        """Every result has an id and a layout now, so those who read it may be lowered."""
-        refs, held, plan = self._refs, run.held, rows.plan
-        base = run.base = self._state.next_buffers(len(plan.slots))
-        run.literals = {arg: slot for slot, arg in rows.arg_slots if arg not in held}
+        """Every result has an id and a layout now, so runs that read it may be lowered."""
+        refs, held, args = self._refs, run.held, run.call.args
+        base = run.base = self._state.next_buffers(len(rows.plan.slots))
         made: dict[int, list[tuple[int, int]]] = {}
-        run.made_results = made
         first: dict[int, BufferName] = {}  # slot -> the result that stands for it
         kept: list[tuple[int, int, int]] = []
-        for named, slot, exact in zip(run.names, plan.results, rows.exact, strict=True):
-            record = plan.slots[slot]
+        for named, row in zip(run.names, rows.results, strict=True):
+            slot = row.slot
             if not named.released:
                 kept.append((slot, run.session.number, named.name))
-            source = run.sources[record.arg] if record.arg in held else first.setdefault(slot, named)
+            source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
             if isinstance(source, BufferName) and source is not named:
                 if named.wanted or named.readers:
                     refs.alias(named, source)
-                continue
-            if record.maker in made:
-                made[record.maker].append((slot, base + slot))
             else:
-                made[record.maker] = [(slot, base + slot)]
-            key, hosts = rows.slot_keys[slot], rows.slot_hosts[slot]
-            refs.promise(named, base + slot, record.layout, record.nbytes, key, hosts, exact)
-        args: list[int] = []
-        literals: list[tuple[int, bytes]] = []
-        for index, arg in enumerate(run.call.args):
-            if isinstance(arg, bytes):
-                args.append(base + run.literals.get(index, 0))
-                literals.append((index, arg))
-            else:
-                args.append(held[index] if index in held else base + run.literals.get(index, 0))
-        run.header = RunHeader(run.id, plan.id, base, tuple(args), tuple(literals), tuple(kept))
+                made.setdefault(row.maker, []).append((slot, base + slot))
+                refs.promise(named, base + slot, row)
+        run.made_results = made
+        slot_of = rows.slot_of_arg
+        if held:
+            run.literals = {arg: slot for arg, slot in slot_of.items() if arg not in held}
+            buffers = [held[arg] if arg in held else base + slot_of.get(arg, 0) for arg in range(len(args))]
+        else:
+            run.literals = slot_of.copy()
+            buffers = [base + slot_of.get(arg, 0) for arg in range(len(args))]
+        literals = [(index, arg) for index, arg in enumerate(args) if isinstance(arg, bytes)]
+        run.header = RunHeader(run.id, rows.plan.id, base, tuple(buffers), tuple(literals), tuple(kept))
 
     def _compile(self, run: Run, now: int) -> None:
         rows = run.rows

@@ -57,6 +57,18 @@ class Level:
             self.extras[new] = self.extras.get(new, 0) + 1
             self.top = new if 0 <= self.top < new else self.top
 
+    def enter(self, seq: int, made: int, freed: int, scratch: int, drop: int, old: int, new: int) -> None:
+        """A gang enters the order behind all that is there."""
+        high, queue = self.resident + made, self.queue
+        peak = high + scratch - self.shift
+        while queue and queue[-1][1] <= peak:
+            queue.pop()  # what would wait for that gang waits for this one anyhow
+        queue.append((seq, peak))
+        self.resident = high - freed
+        self.committed -= drop
+        if old != new:
+            self.swap(old, new)
+
     def leave(self, nbytes: int, after: int) -> None:
         """Behind gang `after`. While that is in the queue, all of the queue is taken to run with it still
         there."""

@@ -31,8 +31,9 @@ from ..model import Atoms, Gang, Move, Plan
 NEVER = -2  # not freed by the order of the devices
 BEFORE = -1  # there before the run
 
-# (group, made, freed, scratch, position; 0: not a gang)
-Touch = tuple[int, int, int, int, int]
+# What entering a step does to a group: (group, made, freed, scratch, position, drop, old, new). Position 0 is no gang.
+# `drop`: by how much the bound falls; `old` and `new`: the extra before and behind it.
+Touch = tuple[int, int, int, int, int, int, int, int]
 
 
 class Life(msgspec.Struct, frozen=True, gc=False):
@@ -64,6 +65,11 @@ class Timeline:
             self.extras[at] = max(0, top - bound)
             bound = max(bound, peaks[at])
             top = max(top, peaks[at] + scratch[at])
+
+    def change(self, position: int) -> tuple[int, int, int]:
+        """By how much the bound falls when the gang at this position enters; the extra before, and behind it."""
+        bounds, extras = self.bounds, self.extras
+        return bounds[position - 1] - bounds[position], extras[position - 1], extras[position]
 
     def lowered(self, by: int, born: int, dies: int) -> Timeline:
         """As if what lives from position `born` to `dies` had been smaller once it was made."""
@@ -103,8 +109,10 @@ class Footprint:
         "loose",
         "plan",
         "slot_keys",
+        "timelines",
         "touches",
         "version",
+        "zeros",
     )
 
     def __init__(self, plan: Plan, donated: frozenset[int], atoms: Atoms) -> None:
@@ -130,6 +138,8 @@ class Footprint:
         self._earliest = self._arrivals()
         self._draw()
         self.touches = self._touches(gangs)
+        self.timelines = [group.timeline for group in self.groups]
+        self.zeros = [0] * len(self.groups)
         self.version = -1
         self.refresh(atoms)
 
@@ -221,7 +231,8 @@ class Footprint:
             touched = []
             for n in self._of[gangs[step]] if step in gangs else made[step]:
                 position = self.groups[n].positions.get(step, 0)
-                touched.append((n, made[step].get(n, 0), freed[step].get(n, 0), scratch, position))
+                change = self.groups[n].timeline.change(position) if position else (0, 0, 0)
+                touched.append((n, made[step].get(n, 0), freed[step].get(n, 0), scratch, position, *change))
             found.append(tuple(touched))
         return tuple(found)
 

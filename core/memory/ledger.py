@@ -115,13 +115,9 @@ class Ledger:
             return self._refuse(footprint, more, missing, self._by_atom(args))
         levels, touched = self._levels, self.touched
         if footprint is not None:
-            number = len(footprint.groups)
+            zeros = footprint.zeros
             self._runs[run] = RunMemory(
-                footprint,
-                [group.timeline for group in footprint.groups],
-                [0] * number,
-                [0] * number,
-                [0] * number,
+                footprint, footprint.timelines.copy(), zeros.copy(), zeros.copy(), zeros.copy()
             )
             for group in footprint.groups:
                 bound, extra = group.timeline.bounds[0], group.timeline.extras[0]
@@ -198,43 +194,34 @@ class Ledger:
         state = self._runs.get(run) or self._running(run)
         if state.footprint.version != self._atoms.number:
             state.footprint.refresh(self._atoms)
-        footprint, at, levels = state.footprint, state.at, self._levels
+        footprint, at, levels, touched = state.footprint, state.at, self._levels, self.touched
         touches = footprint.touches[step]
-        if state.entered >> step & 1 or any([t[4] and t[4] != at[t[0]] + 1 for t in touches]):  # noqa: C419 - a hot path
-            raise Illegal(f"step {step} of run {run} enters twice, or out of turn")
+        if state.entered >> step & 1:
+            raise Illegal(f"step {step} of run {run} enters twice")
+        for touch in touches:
+            if touch[4] and touch[4] != at[touch[0]] + 1:
+                raise Illegal(f"step {step} of run {run} enters out of turn")
         state.entered |= 1 << step
-        level_of, groups, timelines, touched = state.level, footprint.groups, state.timelines, self.touched
-        for number, made, freed, scratch, position in touches:
-            if freed and state.shrunk:
+        for number, made, freed, scratch, position, drop, old, new in touches:
+            if state.shrunk:
                 freed -= state.unneeded(step, number)
-            level_of[number] += made - freed
-            atoms = groups[number].atoms
-            if not position:  # a move: its target comes at once, below what is in the queue
-                for atom in atoms:
-                    touched[atom] = None
-                    level = levels[atom]
-                    level.resident += made
-                    level.shift += made
-                continue
-            at[number] = position
-            bounds, extras = timelines[number].bounds, timelines[number].extras
-            drop, old, new = bounds[position - 1] - bounds[position], extras[position - 1], extras[position]
-            for atom in atoms:
+                drop, old, new = state.timelines[number].change(position) if position else (0, 0, 0)
+            state.level[number] += made - freed
+            if position:
+                at[number] = position
+                if drop or old != new:
+                    self.eased += 1
+            for atom in footprint.groups[number].atoms:
                 touched[atom] = None
                 level = levels[atom]
-                high = level.resident + made
-                peak, queue = high + scratch - level.shift, level.queue
-                while queue and queue[-1][1] <= peak:
-                    queue.pop()  # what would wait for that gang waits for this one anyhow
-                queue.append((seq, peak))
-                level.resident = high - freed
-                level.committed -= drop
-                if old != new:
-                    level.swap(old, new)
-            if drop or old != new:
-                self.eased += 1
-        if step in footprint.gang_keys:
-            self._queued[seq] = footprint.gang_keys[step]
+                if position:
+                    level.enter(seq, made, freed, scratch, drop, old, new)
+                else:  # a move: its target comes at once, below what is in the queue
+                    level.resident += made
+                    level.shift += made
+        key = footprint.gang_keys.get(step)
+        if key is not None:
+            self._queued[seq] = key
 
     def slot_freed(self, run: int, slot: int, after: int = -1) -> None:
         """A slot that the order alone does not free (it was sent) is gone; see `free` for `after`."""

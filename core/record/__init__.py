@@ -13,7 +13,7 @@ from .clocks import MILLION, RATE, Clock, Estimate, Exchange, Reading, drift
 from .durations import Over, taken
 from .eventcodec import fingerprint
 from .eventlog import About, Diverged, Log, LogError, Machine, Recorder, Replayable, decode, replayed
-from .orderhash import OrderHash
+from .orderhash import OrderHash, token
 from .tables import Lists
 from .trace import ENDED, FAILED, PLACEHOLDER, STARTED, Trace, TracedPlace
 
@@ -46,5 +46,6 @@ __all__ = [
     "fingerprint",
     "replayed",
     "taken",
+    "token",
     "trace",
 ]

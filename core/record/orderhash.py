@@ -34,16 +34,9 @@ class OrderHash:
     def __init__(self) -> None:
         self._islands: dict[int, int] = {}
         self._runs: dict[tuple[str, int], int] = {}
-        self._tokens: dict[tuple[str, str, str], int] = {}
 
-    def entered(self, island: int, client: str, program: str, run: int, step: str) -> None:
-        """`run` is the client's own number for it."""
-        names = (client, program, step)
-        stands_for = self._tokens.get(names)
-        if stands_for is None:
-            if len(self._tokens) >= _NAMES_REMEMBERED:
-                self._tokens.clear()  # they are made again as they are needed
-            stands_for = self._tokens[names] = token(*names)
+    def entered(self, island: int, client: str, run: int, stands_for: int) -> None:
+        """`run` is the client's own number for it. `stands_for`: the `token` of client, program and step."""
         # `fold` four times, written out: this is fed once a gang
         state = ((self._islands.get(island, _EMPTY) ^ stands_for) * _FACTOR + _ADD) & _MASK
         state = ((state ^ (state >> 29) ^ run) * _FACTOR + _ADD) & _MASK

@@ -20,7 +20,7 @@ from core.controller import Controller
 from core.model import Gang, Plan, Spans, device_spans
 from core.protocol import effects as e
 from core.protocol import messages as m
-from core.record import OrderHash
+from core.record import OrderHash, token
 
 NOTES = (m.Notes, *get_args(m.Note))
 
@@ -185,7 +185,7 @@ class Collector:
         self.seen.orders[island].append(
             Decision(key.client, plan.program, key.run, step.step, gang.name, devices)
         )
-        self.seen.hash.entered(island, key.client, plan.program, key.run, gang.name)
+        self.seen.hash.entered(island, key.client, key.run, token(key.client, plan.program, gang.name))
         what = "gang, donating" if gang.donated and step.donate else "gang"
         self.seen.runs[key].entered.append((island, what, step.step))
         self.seen.runs[key].sequences.setdefault(devices, []).append(step.step)

@@ -18,8 +18,8 @@ gangs = st.tuples(
 
 def hashed(order: list[Gang]) -> OrderHash:
     found = OrderHash()
-    for gang in order:
-        found.entered(*gang)
+    for island, client, program, run, step in order:
+        found.entered(island, client, run, token(client, program, step))
     return found
 
 

@@ -127,9 +127,9 @@ class Controller:
             Calls: self._from_client,
         }
         self._reports: dict[type, Callable[[IslandState, Any, int], None]] = {
-            Done: lambda island, report, now: self.dispatch.done(report, now),
-            Enqueued: lambda island, report, now: self.dispatch.enqueued(report, now),
-            Counted: lambda island, report, now: self.dispatch.counted(report, now),
+            Done: self.dispatch.done,
+            Enqueued: self.dispatch.enqueued,
+            Counted: self.dispatch.counted,
             Compiled: lambda island, report, now: self.compilation.reported(report),
             Arrived: lambda island, report, now: self.in_flight.arrived(report),
             Beat: lambda island, report, now: island.stream.seen(report.hosts, report.number),

@@ -41,7 +41,7 @@ from .in_flight import InFlightTable
 from .outbox import Outbox
 from .plan_rows import PlanRows
 from .records import BufferName, InFlight, Run
-from .state import State
+from .state import IslandState, State
 from .tracing import Tracing
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ class Dispatch:
 
     # --- over -----------------------------------------------------------------------------------------------
 
-    def enqueued(self, report: Enqueued, now: int) -> None:
+    def enqueued(self, island: IslandState, report: Enqueued, now: int) -> None:
         entry = self._state.in_flight.get(report.seq)
         if entry is None or entry.run is None or not entry.unacked:
             return  # over already, or a repeated report
@@ -329,7 +329,7 @@ class Dispatch:
         if not entry.unacked:
             self._open(entry.run, entry.step, now)
 
-    def counted(self, report: Counted, now: int) -> None:
+    def counted(self, island: IslandState, report: Counted, now: int) -> None:
         """Sparse exchange: once every source has said what it sends, each target is told what to expect."""
         entry = self._state.in_flight.get(report.transfer)
         if entry is None or entry.run is None or not entry.uncounted:
@@ -343,12 +343,12 @@ class Dispatch:
             assert entry.run.rows is not None
             move = entry.run.plan.steps[entry.step]
             assert isinstance(move, Move)  # only sends are counted
-            island = entry.run.plan.slots[move.target].layout.place.island
+            target = entry.run.plan.slots[move.target].layout.place.island
             counts = tuple(sorted(entry.counts.items()))
             hosts = entry.run.rows.hosts[entry.step]
-            self._outbox.step(island, ExpectStep(entry.transfer, counts), hosts)
+            self._outbox.step(target, ExpectStep(entry.transfer, counts), hosts)
 
-    def done(self, report: Done, now: int) -> None:
+    def done(self, island: IslandState, report: Done, now: int) -> None:
         """Some hosts are through with `seq`; when all are, it is over."""
         entry = self._state.in_flight.get(report.seq)
         if entry is None:

@@ -446,7 +446,7 @@ class Runs:
     def over(self, run: Run, now: int) -> None:
         """Nothing of it is in flight any more."""
         if run.state != "over":
-            run.turn("settled")
+            run.state = RUN_TABLE[run.state, "settled"]
         if not run.ended:
             self._tell_end(run)
         if self._dispatch.unexplained:

@@ -59,6 +59,11 @@ class RunMemory(msgspec.Struct, eq=False):
     gone: dict[int, None] = {}  # slots freed out of order
     shrunk: dict[int, int] = {}  # slot -> bytes it did not need after all
 
+    @property
+    def is_plain(self) -> bool:
+        """All of it has entered, and the order frees all that it made."""
+        return not self.footprint.loose and self.entered + 1 == 1 << len(self.footprint.plan.steps)
+
     def has_entered(self, step: int) -> bool:
         return step == BEFORE or bool(self.entered >> step & 1)
 
@@ -264,21 +269,26 @@ class Ledger:
         """The run is over, or withdrawn half-way: what it reserved and did not use goes back. Returned:
         (slot, place key, bytes) of what is still there and nobody's, for the caller to `free` when it has
         gone. An argument among them was donated and not consumed: `Buffers.returned`, and no `free`."""
-        state = self._running(run)
+        state = self._runs.get(run) or self._running(run)
+        if state.footprint.version != self._atoms.number:
+            state.footprint.refresh(self._atoms)
         del self._runs[run]
+        levels, touched = self._levels, self.touched
         for number, group in enumerate(state.footprint.groups):
-            timeline, at = state.timelines[number], state.at[number]
-            unused = timeline.bounds[at] - state.out[number] - state.level[number]
+            timeline, at, used = state.timelines[number], state.at[number], state.level[number]
+            unused, extra = timeline.bounds[at] - state.out[number] - used, timeline.extras[at]
+            rest = used - group.final
             for atom in group.atoms:
-                level = self._levels[atom]
-                self.touched[atom] = None
-                level.committed -= unused
-                level.floor += state.level[number] - group.final
+                level = levels[atom]
                 level.active -= 1
-                if timeline.extras[at]:
-                    level.swap(timeline.extras[at], 0)
+                if unused or rest or extra:
+                    touched[atom] = None
+                    level.committed -= unused
+                    level.floor += rest
+                    if extra:
+                        level.swap(extra, 0)
         self.eased += 1
-        return tuple(state.left())
+        return () if state.is_plain else tuple(state.left())
 
     # --- out of order ---------------------------------------------------------------------------------
 

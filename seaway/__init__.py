@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from core.model import Impossible, ProgramError
     from core.schedule.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
-    from sim.noise import Noise
+    from sim.engine import Noise
 
     from .arrays import Array, Run, block_until_ready, get
     from .checkpoints import checkpoint
@@ -67,7 +67,7 @@ _PUBLIC = {
     "synthetics": ("synthetic",),
     "trace": ("Trace",),
     "core.schedule.policy": ("Deadline", "Fifo", "Policy", "Priority", "RoundRobin", "Shortest", "Stride"),
-    "sim.noise": ("Noise",),
+    "sim.engine.jitter": ("Noise",),
 }  # fmt: skip
 _HOME = {name: room for room, names in _PUBLIC.items() for name in names}
 

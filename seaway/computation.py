@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.model import Sharding
-from sim.kernels import Kernel
+from sim.hardware import Kernel
 
 from . import ambient, avals, trees
 from .avals import Aval

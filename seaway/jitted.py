@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from core.model import Sharding
-from sim.kernels import Kernel
+from sim.hardware import Kernel
 
 from . import avals, shardings, trees
 from .avals import Aval

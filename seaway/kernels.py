@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from sim.kernels import Collective, Kernel, Kind
+from sim.hardware import Collective, Kernel, Kind
 
 from .avals import Aval
 from .costs import units

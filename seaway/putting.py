@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.model import Sharding
-from sim.kernels import Kernel
+from sim.hardware import Kernel
 
 from . import ambient, trees
 from .avals import Aval

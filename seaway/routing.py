@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from core.model import Sharding
-from sim.kernels import Kernel
+from sim.hardware import Kernel
 
 from . import ambient, packing, shardings, trees
 from .avals import Aval, aval

@@ -14,13 +14,10 @@ from core.controller import ON_DEVICES, Config
 from core.schedule import policy as policies
 from core.schedule.policy import Fifo, Policy
 from core.transfer import CHUNK
-from sim import hardware
-from sim.faults import Fault
-from sim.hardware import Setup
-from sim.noise import Noise
-from sim.profiles import Profile
-from sim.profiles import profile as profile_of
-from sim.simulation import MIB, Simulation, fanout_of
+from sim.engine import Noise
+from sim.hardware import Profile, Setup, setups
+from sim.hardware import profile as profile_of
+from sim.simulation import MIB, Fault, Simulation, fanout_of
 
 from .arguments import checked_retries
 from .costs.units import duration
@@ -59,7 +56,7 @@ def simulate(
     computations make: a number, a fraction, a list, a function of (rng, bound), or a dict of these by name.
     costs: of computations that bring none: "estimate" (their flops and bytes), "roofline" (compiled, with
     collectives), a time, a dict by name, a function of the signature.
-    seed: same seed, same trace, to the byte. noise: `Noise` or its fields. faults: `sim.faults.Fault`s, or `drawn`
+    seed: same seed, same trace, to the byte. noise: `Noise` or its fields. faults: `sim.simulation.Fault`s, or `drawn`
     ones: crashes, cuts, slow hosts, pre-emption notices, announced so that their islands are not cohorts.
     dispatch: "parallel", or "sequential" for the baseline. config: the controller's settings.
     retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
@@ -121,16 +118,18 @@ def _setup(cluster: Any, overrides: Mapping[str, Any]) -> Setup:
         )
     options = [name for name in inspect.signature(simulate).parameters if name != "hardware_overrides"]
     for key in overrides:
-        if key not in hardware.OVERRIDES and (close := nearest(key, [*options, *hardware.OVERRIDES])):
+        if key not in setups.OVERRIDES and (close := nearest(key, [*options, *setups.OVERRIDES])):
             raise Impossible(f"sw.simulate has no option {key!r}{close}")
-    return hardware.load(cluster, **overrides)
+    return setups.load(cluster, **overrides)
 
 
 def _faults(given: Any) -> list[Fault]:
     found = list(given) if isinstance(given, Iterable) else [given]
     for fault in found:
         if not isinstance(fault, Fault):
-            raise TypeError(f"faults={given!r}: a list of sim.faults.Fault, as Fault(at, 'crash_host', 7)")
+            raise TypeError(
+                f"faults={given!r}: a list of sim.simulation.Fault, as Fault(at, 'crash_host', 7)"
+            )
     return found
 
 

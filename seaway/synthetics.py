@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.kernels import Collective, Kernel
+from sim.hardware import Collective, Kernel
 
 from . import avals, trees
 from .avals import Aval
@@ -106,7 +106,7 @@ def synthetic(
     duration: "330us", or nanoseconds. allreduce and the like: bytes on each device ("4B", "64MiB"); a list for
     several. temp: scratch memory on each device. It is called like any other, with any pytree; what it makes looks
     like what it is given, unless `out` says otherwise: abstract values, or a function of them. kernel: all of the
-    cost at once (`sim.kernels.Kernel`). collective: whether devices wait for one another (more than one do).
+    cost at once (`sim.hardware.Kernel`). collective: whether devices wait for one another (more than one do).
     """
     who = f"sw.synthetic({name!r})"
     if not isinstance(name, str):

@@ -19,7 +19,7 @@ import msgspec
 
 from core.model import Impossible
 from seaway.calibrating import paced
-from sim import hardware
+from sim.hardware import setups
 
 from .prediction_alone import keys_of, taken
 from .prediction_cases import HOSTS, PLATFORMS, Platform
@@ -109,7 +109,7 @@ def platform_of(path: Path) -> Platform:
         raise Impossible(f"--calibration {path} cannot be read: {why}") from None
     except tomllib.TOMLDecodeError as error:
         raise Impossible(f"--calibration {path} is no TOML: {error}") from None
-    hardware.load(str(path))  # says what else is wrong
+    setups.load(str(path))  # says what else is wrong
     if "profile" not in table:
         raise Impossible(f"--calibration {path} has no [profile]: `python -m seaway calibrate` writes one")
     shared: Any = table.get("shared", ())

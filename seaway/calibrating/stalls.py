@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.hardware import load
-from sim.profiles import Profile
+from sim.hardware import Profile, load
 
 from .fitting import DRAWS, Cost, half_range
 from .workloads import Rig

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.cores import Cores
 from sim.hardware import load
+from sim.hosts import Cores
 
 from .fitting import Cost, Line, line, middle
 from .watching import Watch

@@ -21,7 +21,7 @@ from backend.checkpoint import documents
 from backend.checkpoint.chunks import chunk_of
 from backend.checkpoint.documents import Document, Entry
 from core.model import Arg, Out, Ref, Sharding
-from sim.kernels import Kernel
+from sim.hardware import Kernel
 
 from .. import avals, trees
 from ..avals import Aval

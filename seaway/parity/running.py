@@ -23,9 +23,8 @@ from backend.server import Server
 from core.controller import Config
 from core.model import Cluster, Computation, Impossible
 from core.schedule.policy import Policy
-from sim import hardware
-from sim.errors import Stuck
-from sim.hardware import Setup
+from sim.engine import Stuck
+from sim.hardware import Setup, setups
 
 from ..computation import Signature
 from ..connected.driver import RealDriver
@@ -62,14 +61,14 @@ class Shape(msgspec.Struct, frozen=True):
 def setup_of(cluster: str, **changes: int) -> Setup:
     """`cluster`: a name or a TOML file; "": alike islands of this machine's CPU."""
     if cluster:
-        return hardware.load(cluster, **changes)
+        return setups.load(cluster, **changes)
     island = {
         "name": "i",
         "kind": "cpu",
         "count": changes.get("islands", 1),
         "hosts": changes.get("hosts", 2),
     }
-    return hardware.load({"name": "parity", "island": [{**island, "per_host": changes.get("per_host", 2)}]})
+    return setups.load({"name": "parity", "island": [{**island, "per_host": changes.get("per_host", 2)}]})
 
 
 def nobody(code: object) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.client import Blocked, Persistent
 from core.protocol import Effect, Unblocked
-from sim.people import SimClient
+from sim.hosts import SimClient
 
 from ..arrays import Buffer
 from ..graph import Graph

@@ -10,10 +10,7 @@ import msgspec
 
 from core.model import Computation, Impossible, Place, SliceSpec
 from core.slices import Bound, Resources
-from sim import hardware
-from sim.chips import Chip
-from sim.ici import kernel_time
-from sim.kernels import Kernel
+from sim.hardware import Chip, Kernel, kernel_time, setups
 from sim.simulation import Simulation
 
 from ..computation import Signature
@@ -93,7 +90,7 @@ class Pricing:
         chip, name = self._chip(home), self._sim.setup.name
         for known in (name, f"{chip.name.removeprefix('tpu-')}-{home.devices}", "A"):
             try:
-                if hardware.load(known).chips[0].name == chip.name:
+                if setups.load(known).chips[0].name == chip.name:
                     return known
             except Impossible:
                 continue

@@ -20,8 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sim.clock import LATE
-from sim.errors import Stuck, Unannounced
+from sim.engine import LATE, Stuck, Unannounced
 from sim.simulation import Simulation
 
 from ..errors import SessionClosed, Stalled

@@ -20,7 +20,7 @@ from core.model import Computation, Node, Program, spans
 from core.protocol import Register, Submit
 from core.record import FAILED, PLACEHOLDER
 from core.record import durations as spacing
-from sim.kernels import Kernel
+from sim.hardware import Kernel
 
 from .workload import Workload
 

@@ -24,8 +24,9 @@ from core.model import Impossible
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.transfer import CHUNK
-from sim.errors import Stuck
-from sim.simulation import MIB, Simulation, Times
+from sim.engine import Stuck
+from sim.hosts import Times
+from sim.simulation import MIB, Simulation
 
 from .durations import Took, Which, kernels, told_apart
 from .settings import Settings, check

@@ -11,9 +11,7 @@ from core.controller import Config
 from core.model import Cluster, Impossible, Island
 from core.schedule.policy import Policy
 from core.slices import fits
-from sim import hardware
-from sim.hardware import Setup
-from sim.profiles import Profile
+from sim.hardware import Profile, Setup, setups
 from sim.simulation import fanout_of
 
 from .workload import Workload, anywhere
@@ -56,9 +54,9 @@ def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
             )
         return msgspec.structs.replace(known, cluster=cluster)
     try:
-        setup = hardware.load(_table(cluster, kinds=True))
+        setup = setups.load(_table(cluster, kinds=True))
     except Impossible:
-        setup = hardware.load(_table(cluster, kinds=False))
+        setup = setups.load(_table(cluster, kinds=False))
     dcn = setup.dcn
     if cluster.dcn_bandwidth:
         dcn = msgspec.structs.replace(dcn, bandwidth=cluster.dcn_bandwidth)
@@ -85,7 +83,7 @@ def changed_setup(
         overrides["islands"] = islands
         name = entries[0]["name"]
         entries = [{**entries[0], "name": name[:-1] if name[-1:] == "0" else name}]
-    found = hardware.load({"name": "recorded", "island": entries}, **overrides)
+    found = setups.load({"name": "recorded", "island": entries}, **overrides)
     return found if known is None else msgspec.structs.replace(found, profile=known.profile)
 
 

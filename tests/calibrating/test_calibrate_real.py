@@ -15,7 +15,7 @@ import pytest
 import seaway as sw
 from seaway.calibrating.measuring import MODEL
 from seaway.cli import main
-from sim.hardware import load
+from sim.hardware.setups import load
 
 BYTES = ("transfer_chunk", "transfer_byte_ps", "transfer_end", "send_byte_ps", "receive_byte_ps", "gather",
          "gather_most", "prepare", "stall", "stall_every")  # fmt: skip

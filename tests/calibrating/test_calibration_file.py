@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from seaway.calibrating import calibration as rooms
 from seaway.calibrating.calibration import Figure
-from sim.hardware import load
-from sim.reading import quantity
+from sim.hardware.setups import load
+from sim.hardware.toml_tables import quantity
 
 from .made import COSTS, calibration
 

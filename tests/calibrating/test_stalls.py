@@ -21,7 +21,7 @@ from seaway.calibrating.stalls import (
     shape,
     with_stalls,
 )
-from sim.hardware import load
+from sim.hardware.setups import load
 
 from .made import calibration
 

@@ -29,9 +29,9 @@ from core.schedule.policy import Policy
 from seaway.parity import compare, edge, forced
 from seaway.parity.collect import Seen, Watched
 from seaway.parity.compare import Comparison
-from sim import hardware
-from sim.profiles import profile
-from sim.simulation import Simulation
+from sim.hardware import setups
+from sim.hardware.profiles import profile
+from sim.simulation.simulation import Simulation
 from tests.backend.cluster import Cluster, User, until
 from tests.core.build import Build
 
@@ -93,7 +93,7 @@ def simulated(scene: Scene) -> Seen:
         "hosts": scene.hosts,
         "per_host": scene.per_host,
     }
-    setup = hardware.load({"name": "parity", "island": [island]})
+    setup = setups.load({"name": "parity", "island": [island]})
     setup = msgspec.structs.replace(setup, cluster=small(scene.hosts, scene.per_host, scene.islands))
     sim = Simulation(setup, policy=scene.policy, profile=profile("seaway"), config=scene.config)
     watched = Watched(sim.controller)

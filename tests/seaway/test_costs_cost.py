@@ -10,9 +10,9 @@ from seaway.costs import Cost, CostError, Memory, synthetic
 from seaway.costs import cache as costs_cache
 from seaway.costs.cost import disagreement
 from seaway.costs.hlo import Exchange
-from sim.hardware import load
-from sim.ici import kernel_time
-from sim.kernels import Collective, Kernel
+from sim.hardware.ici import kernel_time
+from sim.hardware.kernels import Collective, Kernel
+from sim.hardware.setups import load
 
 MADE = Cost(
     name="step",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import seaway as sw
-from sim.faults import Fault
+from sim.simulation.faults import Fault
 
 MS = 1_000_000
 

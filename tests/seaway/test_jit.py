@@ -15,7 +15,7 @@ from core.model.program import Sharding
 from seaway.avals import aval
 from seaway.computation import Computation, Signature
 from seaway.costs import Cost
-from sim.kernels import Collective, Kernel
+from sim.hardware.kernels import Collective, Kernel
 
 P: Any = PartitionSpec  # which has no types
 

@@ -34,7 +34,7 @@ SIMULATE: list[tuple[dict[str, Any], str]] = [
     ({"config": {"window": "3"}}, "config: window='3': Expected `int`"),
     ({"config": {"window": 0}}, "config: window=0: at least 1"),
     ({"config": {"windw": 4}}, "did you mean 'window'"),
-    ({"faults": ["crash"]}, "a list of sim.faults.Fault"),
+    ({"faults": ["crash"]}, "a list of sim.simulation.Fault"),
 ]
 
 

@@ -15,7 +15,7 @@ import seaway as sw
 from seaway.avals import aval
 from seaway.costs import Cost
 from seaway.estimate import Work, work_of
-from sim.kernels import Collective, Kernel
+from sim.hardware.kernels import Collective, Kernel
 
 from .sessions import small
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from sim.faults import Fault
+from sim.simulation.faults import Fault
 
 MS = 1_000_000
 CRASH = (Fault(10 * MS, "crash_host", 2), Fault(40 * MS, "return_host", 2))

@@ -11,11 +11,11 @@ from core.model.errors import Impossible
 from core.model.place import line
 from sim.baselines import MODES, SYSTEMS, Mode, Outcome, Work, fused, run
 from sim.baselines.work import costs_of
-from sim.hardware import load
-from sim.ici import collective_time
-from sim.kernels import Collective, Kernel
-from sim.noise import Noise
-from sim.profiles import profile
+from sim.engine.jitter import Noise
+from sim.hardware.ici import collective_time
+from sim.hardware.kernels import Collective, Kernel
+from sim.hardware.profiles import profile
+from sim.hardware.setups import load
 
 US, MS = 1_000, 1_000_000
 PAPER = profile("paper")

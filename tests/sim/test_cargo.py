@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from core.model.topology import Cluster
 from core.protocol.dataplane import Chunk
 from core.record.trace import Trace
-from sim.cargo import Cargo, Roads
-from sim.clock import Clock
-from sim.hardware import load
+from sim.engine.clock import Clock
+from sim.hardware.setups import load
+from sim.network.bulk import Cargo, Roads
 
 GB = 1e9  # bytes a second: a byte takes a nanosecond
 LATENCY, PCIE_LATENCY = 1_000, 100

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.clock import Clock
-from sim.computing import ROUNDS, SLICE, Computing, Takes, begun, part, rounds
-from sim.cores import DEVICE, READ, Cores
-from sim.kernels import Collective, Kernel
+from sim.engine.clock import Clock
+from sim.hardware.kernels import Collective, Kernel
+from sim.hosts.computing import ROUNDS, SLICE, Computing, Takes, begun, part, rounds
+from sim.hosts.cores import DEVICE, READ, Cores
 
 US = 1000
 

@@ -15,15 +15,16 @@ from core.model.errors import Impossible
 from core.protocol import effects as e
 from core.protocol.messages import Beat, Reports
 from core.schedule.policy import Fifo
-from sim.clock import Clock
-from sim.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, Share, Stalls
-from sim.crowded import CrowdedHost
-from sim.faults import Fault
-from sim.hardware import load
-from sim.lanes import Lane
-from sim.people import SimClient
-from sim.profiles import profile
-from sim.simulation import Simulation, Times
+from sim.engine.clock import Clock
+from sim.engine.threads import Lane
+from sim.hardware.profiles import profile
+from sim.hardware.setups import load
+from sim.hosts.client_process import SimClient
+from sim.hosts.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, Share, Stalls
+from sim.hosts.shared_cores import CrowdedHost
+from sim.hosts.times import Times
+from sim.simulation.faults import Fault
+from sim.simulation.simulation import Simulation
 from tests.core.build import chain
 
 from . import scene

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sim.noise import Noise
+from sim.engine.jitter import Noise
 
 from . import scene
 

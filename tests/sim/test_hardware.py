@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from core.model.errors import Impossible
 from core.model.topology import GIB
-from sim import chips
-from sim.chips import Chip
-from sim.hardware import Setup, load
-from sim.layout import host_block, nearest_cube, wraps
-from sim.reading import packaged, quantity
+from sim.hardware import chips
+from sim.hardware.chips import Chip
+from sim.hardware.layout import host_block, nearest_cube, wraps
+from sim.hardware.setups import Setup, load
+from sim.hardware.toml_tables import packaged, quantity
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "cluster.toml"
 TPUS = ["tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-7x"]

@@ -15,12 +15,12 @@ from core.model.errors import Impossible
 from core.model.place import Place, line
 from core.model.topology import Cluster, Island
 from core.slices import grids
-from sim import axes, ici
-from sim.axes import Axis, Group, axes_of, describe, groups_of
-from sim.chips import Chip, chip
-from sim.hardware import Setup, load
-from sim.ici import collective_time
-from sim.kernels import Collective, Kind
+from sim.hardware import axes, ici
+from sim.hardware.axes import Axis, Group, axes_of, describe, groups_of
+from sim.hardware.chips import Chip, chip
+from sim.hardware.ici import collective_time
+from sim.hardware.kernels import Collective, Kind
+from sim.hardware.setups import Setup, load
 
 from .rounds import Torus, all_gather, busiest_link_of_all_to_all, reduce_scatter
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.model.place import line
-from sim.ici import collective_time, kernel_time
-from sim.kernels import Collective, Kernel
+from sim.hardware.ici import collective_time, kernel_time
+from sim.hardware.kernels import Collective, Kernel
 
 from .test_ici import PLAIN, torus
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.clock import Clock
-from sim.lanes import HELD, Lane, Port
+from sim.engine.clock import Clock
+from sim.engine.threads import HELD, Lane, Port
 
 
 def served(lane_cost: int = 0) -> tuple[Clock, Lane, list[tuple[int, Any]]]:

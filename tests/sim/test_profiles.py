@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from core.model.errors import Impossible
-from sim.profiles import COSTS, OPTIONAL, PAUSES, Profile, profile, profiles
+from sim.hardware.profiles import COSTS, OPTIONAL, PAUSES, Profile, profile, profiles
 
 
 def test_there_is_one_of_the_paper_and_one_of_ours() -> None:

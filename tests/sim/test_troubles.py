@@ -6,12 +6,13 @@ import pytest
 
 from core.protocol import effects as e
 from core.schedule.policy import Fifo
-from sim.errors import Stuck, Unannounced
-from sim.faults import Fault, drawn
-from sim.hardware import load
-from sim.people import SimClient
-from sim.profiles import profile
-from sim.simulation import Simulation, Times
+from sim.engine.errors import Stuck, Unannounced
+from sim.hardware.profiles import profile
+from sim.hardware.setups import load
+from sim.hosts.client_process import SimClient
+from sim.hosts.times import Times
+from sim.simulation.faults import Fault, drawn
+from sim.simulation.simulation import Simulation
 from tests.core.build import chain
 
 MS = 1_000_000

@@ -17,14 +17,15 @@ from core.link.batching import Gathering
 from core.model.errors import Impossible
 from core.protocol import effects as e
 from core.schedule.policy import Fifo
-from sim.clock import Clock
-from sim.cores import CALL, DEVICE, ENQUEUE, READ, SEND, Cores
-from sim.faults import Fault
-from sim.hardware import load
-from sim.kernels import Collective, Kernel
-from sim.profiles import Profile, profile
-from sim.simulation import Simulation, Times
-from sim.wires import Together
+from sim.engine.clock import Clock
+from sim.hardware.kernels import Collective, Kernel
+from sim.hardware.profiles import Profile, profile
+from sim.hardware.setups import load
+from sim.hosts.cores import CALL, DEVICE, ENQUEUE, READ, SEND, Cores
+from sim.hosts.message_batching import Together
+from sim.hosts.times import Times
+from sim.simulation.faults import Fault
+from sim.simulation.simulation import Simulation
 from tests.core.build import chain
 
 US, MS = 1_000, 1_000_000

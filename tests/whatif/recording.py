@@ -17,12 +17,13 @@ from core.model.program import Program
 from core.protocol import effects as e
 from core.record.eventlog import Recorder
 from core.schedule.policy import Fifo, Policy
-from sim import simulation
-from sim.hardware import Setup, load
-from sim.kernels import Kernel
-from sim.processes import ControllerProcess
-from sim.profiles import profile
-from sim.simulation import Simulation, Times
+from sim.hardware.kernels import Kernel
+from sim.hardware.profiles import profile
+from sim.hardware.setups import Setup, load
+from sim.hosts.processes import ControllerProcess
+from sim.hosts.times import Times
+from sim.simulation import simulation
+from sim.simulation.simulation import Simulation
 
 MS = 1_000_000
 

@@ -15,7 +15,7 @@ from core.schedule.policy import Fifo, Stride
 from seaway.cli import main
 from seaway.whatif import durations, report, running, settings
 from seaway.whatif.workload import Workload, read, workload_of
-from sim.profiles import profile
+from sim.hardware.profiles import profile
 from tests.backend.cluster import chain
 
 from .recording import MS, Recorded

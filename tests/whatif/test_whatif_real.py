@@ -16,7 +16,7 @@ from core.protocol.messages import Submit
 from core.schedule.policy import Fifo, Policy, Stride
 from seaway.whatif import durations, report, running, settings
 from seaway.whatif.workload import Workload, read
-from sim.profiles import profile
+from sim.hardware.profiles import profile
 from tests.backend.cluster import chain, cluster
 from tests.backend.test_control import TINY
 

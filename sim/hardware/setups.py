@@ -19,9 +19,9 @@ from .ici import collective_time, kernel_time
 from .layout import OVERRIDES as OF_ISLANDS
 from .layout import fill
 from .named import named
-from .placing import Shared, placed
 from .profiles import Profile, profile_in
-from .reading import Table, figure, known_keys, nearest, packaged, subtable, toml, whole
+from .shared_machines import Shared, placed
+from .toml_tables import Table, figure, known_keys, nearest, packaged, subtable, toml, whole
 
 __all__ = ["Chip", "Dcn", "Machine", "Setup", "Shared", "collective_time", "kernel_time", "load"]
 

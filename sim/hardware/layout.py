@@ -12,7 +12,7 @@ from math import prod
 from core.model import Impossible
 
 from .chips import Chip, Generation
-from .reading import Table, quantity, whole
+from .toml_tables import Table, quantity, whole
 
 Shape = tuple[int, ...]
 

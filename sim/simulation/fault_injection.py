@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from .errors import Unannounced
+from ..engine import Unannounced
+from ..hosts import HostProcess
+from ..network import CONTROLLER
 from .faults import Fault
-from .network import CONTROLLER
-from .processes import HostProcess
 
 if TYPE_CHECKING:
     from .simulation import Simulation

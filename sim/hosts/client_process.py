@@ -18,14 +18,14 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
 
+from ..engine import Lane
+from ..network import CONTROLLER
 from .cores import CALL, LATER, READ, Share
-from .lanes import Lane
-from .network import CONTROLLER
+from .message_batching import Together
 from .processes import DATA, Process
-from .wires import Together
 
 if TYPE_CHECKING:
-    from .simulation import Simulation
+    from .context import Context
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class SimClient(Process):
     side: ClientSide
 
     def __init__(
-        self, sim: Simulation, index: int, name: str, weight: int, priority: int, limits: Limits | None
+        self, sim: Context, index: int, name: str, weight: int, priority: int, limits: Limits | None
     ) -> None:
         self.client = Persistent(name, weight=weight, priority=priority, limits=limits)
         self.side = ClientSide(self.client, sim.hosts_of, chunk=sim.chunk)

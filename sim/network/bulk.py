@@ -14,8 +14,7 @@ from core.model import Cluster
 from core.protocol import Chunk, Offer
 from core.record import Trace
 
-from .clock import Clock
-from .lanes import Port
+from ..engine import Clock, Port
 
 PS = 1_000_000_000_000  # picoseconds a second
 Name = int
@@ -72,7 +71,7 @@ class Cargo:
         self._clock.at(departure, self._leave, life, sender, receiver, number, message, nbytes)
 
     def gone(self, sender: Name, receiver: Name, messages: Iterable[Any]) -> None:
-        """Chunks that travel between words (`wires`) leave now."""
+        """Chunks that travel between words (`message_batching`) leave now."""
         for chunk in messages:
             if isinstance(chunk, Chunk):
                 self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + chunk.nbytes

@@ -6,7 +6,7 @@ Of the threads of a gang on one device one is busy all the while, the others for
 the operating system gives a core to a thread that wakes up before one that computes on. A collective goes in rounds:
 nobody begins one before all have ended theirs. What it takes on the links is waiting, and needs no core; but each host
 needs one in each round, so where others have them, it waits as often. Who comes to a collective from something else, or
-finds that others have had its core since, pays `meet`. Neighbours: `devices`, whose queues these are; `cores`;
+finds that others have had its core since, pays `meet`. Neighbours: `device_queues`, whose queues these are; `cores`;
 `kernels`, which say what is to be computed.
 """
 
@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..hardware import Collective, Kernel
 from .cores import DEVICE, Cores, Share
-from .kernels import Collective, Kernel
 
 if TYPE_CHECKING:
-    from .clock import Clock
+    from ..engine import Clock
     from .processes import Process
 
 SLICE = 100_000  # nanoseconds

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
-import msgspec
 import simpy
 
 from core.client import Limits
@@ -30,50 +29,48 @@ from core.protocol import messages as m
 from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 
-from . import noise as chance
+from ..cohort import CohortIsland
+from ..engine import Clock, Noise, Order, Stuck
+from ..engine import jitter as chance
+from ..hardware import Kernel, Profile, Setup, kernel_time
+from ..hosts import (
+    CARRIED,
+    Computing,
+    ControllerProcess,
+    CrowdedHost,
+    Fabric,
+    HostProcess,
+    Machines,
+    SimClient,
+    Stalls,
+    Takes,
+    Times,
+    Together,
+    Wires,
+    Worlds,
+    is_client,
+    rounds,
+)
+from ..network import (
+    CARRIED_BYTES,
+    CONTROLLER,
+    Cargo,
+    Network,
+    Roads,
+    Weights,
+    even_rows,
+    moves_nothing,
+    number_of,
+    report_number,
+)
 from .boot import boot
-from .cargo import CARRIED_BYTES, Cargo, Roads, number_of
-from .clock import Clock
-from .cohort import CohortIsland
-from .computing import Computing, Takes, rounds
-from .cores import Machines, Stalls
-from .crowded import CrowdedHost
-from .devices import Fabric
-from .errors import Stuck
+from .fault_injection import Trouble
 from .faults import Fault, divided
-from .hardware import Setup
-from .ici import kernel_time
-from .kernels import Kernel
-from .lanes import Order
-from .network import CONTROLLER, Network, report_number
-from .noise import Noise
-from .people import SimClient
-from .processes import CARRIED, ControllerProcess, HostProcess, is_client
-from .profiles import Profile
-from .routes import even_rows
-from .trouble import Trouble
-from .weights import Weights, moves_nothing
-from .wires import Together, Wires
-from .worlds import Worlds
 
 MIB = 1 << 20
 S = 1_000_000_000
 QUIET = 2_000 * S  # simulated time in which nothing but timers happens: whoever still waits waits in vain
 STRAGGLERS, COMPUTE = 1 << 48, 1 << 49  # sources of chance
-
-
-class Times(msgspec.Struct, frozen=True):
-    """Nanoseconds of what happens seldom."""
-
-    compile: int = (
-        0  # of a code, on each host: by default, programs have been compiled before the clock starts
-    )
-    form: int = 200_000_000  # to set up an epoch's world
-    join: int = 300_000_000  # to join it
-    lease: int = 10 * S  # a connection that is silent for so long is gone
-    restart: int = 5 * S  # of a host that was dismissed
-    beat: int = 1 * S
-    pcie_latency: int = 1_000
 
 
 class Simulation:

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from core.protocol import is_client
 
-from . import noise as chance
-from .clock import LATE, Clock
-from .placing import HOST, Shared
+from ..engine import LATE, Clock
+from ..engine import jitter as chance
+from ..hardware import HOST, Shared
 
 if TYPE_CHECKING:
-    from .hardware import Setup
+    from ..hardware import Setup
     from .processes import Process
 
 LATER = LATE + 1  # threads decide LATE what they take; who gets a core is decided when all have

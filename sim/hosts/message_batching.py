@@ -5,8 +5,8 @@
 So the real backend does it (`backend/outbox`), by the same rule (core's `batching`): the first goes at once, and what
 comes in the pause behind it goes together. Between two that are one process there is no wire: what has been said is
 heard in one turn, and costs what a further message costs. Chunks of contents go the same way, between the words about
-them. Ends of gangs are gathered alike (`backend/agent`). Neighbours: `processes` and `people`, which speak; `cores`,
-whose turns these are.
+them. Ends of gangs are gathered alike (`backend/agent`). Neighbours: `processes` and `client_process`, which speak;
+`cores`, whose turns these are.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from core.protocol import effects as e
 from .cores import COMPLETE, SEND, Cores
 
 if TYPE_CHECKING:
+    from .context import Context
     from .processes import Process
-    from .simulation import Simulation
 
 
 class Together(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Together(msgspec.Struct, frozen=True):
 
 
 class Wires:
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: Context) -> None:
         self._sim = sim
         self._outboxes: dict[tuple[int, int], Outbox] = {}
         self._ends: dict[object, Ends] = {}  # by process
@@ -68,7 +68,7 @@ class Wires:
 class Outbox:
     """What one process has still to say to another."""
 
-    def __init__(self, sim: Simulation, owner: Process, to: int) -> None:
+    def __init__(self, sim: Context, owner: Process, to: int) -> None:
         self.owner = owner
         self._sim, self._to = sim, to
         cores = sim.machines.of_process(owner.name)
@@ -145,7 +145,7 @@ class Ends:
     """Of the hosts of one process: gangs that ended, on their way to their machines. What ended within a moment is told
     together, each host its own; and all hosts that may be told are told in one turn, as one loop does it."""
 
-    def __init__(self, sim: Simulation, owner: Process, cores: Cores) -> None:
+    def __init__(self, sim: Context, owner: Process, cores: Cores) -> None:
         self.owner = owner
         self._sim = sim
         self._share = cores.share(owner, COMPLETE)  # the first host's, for all
@@ -190,5 +190,5 @@ def contents_of(message: Any) -> int:
     return message.nbytes if isinstance(message, Chunk) else 0
 
 
-def gathering_of(sim: Simulation) -> gathering.Gathering:
+def gathering_of(sim: Context) -> gathering.Gathering:
     return gathering.Gathering(sim.profile.gather, sim.profile.gather_most)

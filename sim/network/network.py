@@ -13,9 +13,9 @@ from typing import Any
 from core.protocol import Grant, Landed
 from core.protocol import messages as m
 
-from . import noise
-from .clock import Clock
-from .weights import MESSAGE, REPORT, is_quiet
+from ..engine import Clock
+from ..engine import jitter as noise
+from .message_sizes import MESSAGE, REPORT, is_quiet
 
 CONTROLLER = -1  # as core's peers are numbered: hosts 0, 1, ...; clients -2, -3, ...
 Name = int

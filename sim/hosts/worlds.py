@@ -7,7 +7,7 @@ from collections.abc import Callable
 from core.model import Cluster, spans
 from core.protocol import effects as e
 
-from .clock import Clock
+from ..engine import Clock
 
 
 class Worlds:

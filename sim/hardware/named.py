@@ -11,7 +11,7 @@ import re
 from core.model import PRESETS, Impossible
 
 from . import chips
-from .reading import nearest
+from .toml_tables import nearest
 
 NOTES = {
     "A": "the paper's set-up A: 2048 TPU v3 cores, 4 a host, one island",

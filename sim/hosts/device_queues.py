@@ -17,7 +17,7 @@ from core.model import Cluster, Gang, Plan, device_spans, spans
 from core.protocol import Blame, Effect, Finished, Launch
 from core.record import PLACEHOLDER, Trace
 
-from .clock import Clock
+from ..engine import Clock
 from .computing import Computing, Takes
 
 Price = Callable[[Plan, Gang, int], Takes]  # (plan, gang, seq)

@@ -12,7 +12,7 @@ import msgspec
 
 from core.model import Impossible
 
-from .reading import Table, figure, known_keys, nearest, packaged, subtable
+from .toml_tables import Table, figure, known_keys, nearest, packaged, subtable
 
 
 class Chip(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ import msgspec
 
 from core.model import Impossible
 
-from .reading import Table, figure, known_keys, nearest, packaged, subtable, toml
+from .toml_tables import Table, figure, known_keys, nearest, packaged, subtable, toml
 
 Status = Literal["fitted", "unmeasured", "measured"]
 
@@ -39,7 +39,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     prepare: int  # a host: what a launch needs that needs no data
     complete: int  # a host: noticing that a gang is over
     transfer_chunk: int  # a host: a chunk of contents
-    # Where processes are Python's on short machines (`placing`), what they say to one another is gathered (`wires`).
+    # Where processes are Python's on short machines (`shared_machines`), what they say to one another is gathered
+    # (`sim.hosts.message_batching`).
     send_more: int = -1  # each further message that goes with another; -1: as much as the first
     receive_more: int = -1
     complete_more: int = -1  # each further gang whose end is noticed with another's
@@ -85,7 +86,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return more if more >= 0 else int(getattr(self, cost))
 
     def chunk(self, nbytes: int) -> int:
-        """Of contents, at either end. Among Python processes it is a message on the wire, as others are (`wires`)."""
+        """Of contents, at either end. Among Python processes it is a message on the wire, as others are."""
         return self.transfer_chunk + nbytes * self.transfer_byte_ps // 1000
 
     def changed(self, **costs: int) -> Profile:

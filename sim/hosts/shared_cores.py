@@ -16,14 +16,14 @@ from core.model import Gang, Plan
 from core.protocol import effects as e
 from core.protocol import messages as m
 
+from ..engine import HELD, Lane, Order
+from ..network import report_number
 from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS, WRITE, Cores, Share
-from .lanes import HELD, Lane, Order
-from .network import report_number
+from .message_batching import Together
 from .processes import DATA, HostProcess
-from .wires import Together
 
 if TYPE_CHECKING:
-    from .simulation import Simulation
+    from .context import Context
 
 THREADS: dict[Any, int] = {m.Ordered: READ, DATA: CONTENTS, e.Finished: COMPLETE}
 
@@ -39,7 +39,7 @@ class Launching:
 
 
 class CrowdedHost(HostProcess):
-    def __init__(self, sim: Simulation, host: int, machine: Host, cores: Cores) -> None:
+    def __init__(self, sim: Context, host: int, machine: Host, cores: Cores) -> None:
         super().__init__(sim, host, machine)
         self._cores = cores
         clock = sim.clock

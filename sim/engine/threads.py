@@ -1,29 +1,36 @@
 """What is done one after another: a thread of a process, and a port that carries one thing at a time.
 
 A `Lane` serves events in the order (arrival, source, number): it takes each for its cost, and then for as long
-as what came of it costs; where cores are short (`cores`), it has one for all of that time. What is known ahead to
-come of which nothing follows but its cost, a swarm of reports say, is told by `absorb`: it is worked off in its
-place, all at once. A `Port` is a lane for bytes.
+as what came of it costs; where cores are short (`sim.hosts.cores`), it has one for all of that time. What is known
+ahead to come of which nothing follows but its cost, a swarm of reports say, is told by `absorb`: it is worked off in
+its place, all at once. A `Port` is a lane for bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from .clock import LATE, Clock
-from .noise import Ints
-
-if TYPE_CHECKING:
-    from .cores import Share
+from .jitter import Ints
 
 NOTHING = object()  # comes of it but its cost
 NEVER = 1 << 63  # no arrival is as late
 HELD = -1  # for what is served, until `go_on`
 Order = tuple[int, int]  # source, and the number of the thing among those from there
+
+
+class CoreShare(Protocol):
+    """What a thread needs of a machine on which it may have to wait for a core."""
+
+    def ask(self, order: Order, begin: Callable[..., None], *args: Any) -> None: ...
+
+    def give_back(self, at: int) -> None: ...
+
+    def let_go(self) -> None: ...
 
 
 class Swarm:
@@ -52,7 +59,9 @@ class Lane:
 
     __slots__ = ("_busy", "_clock", "_count", "_serve", "_share", "_swarms", "_waiting", "free")
 
-    def __init__(self, clock: Clock, serve: Callable[[Any, int], int], share: Share | None = None) -> None:
+    def __init__(
+        self, clock: Clock, serve: Callable[[Any, int], int], share: CoreShare | None = None
+    ) -> None:
         self._clock = clock
         self._serve = serve
         self._share = share  # of its machine's cores, where they may be short

@@ -26,7 +26,7 @@ from core.model import Cluster, Impossible
 from core.protocol import peers
 
 from .chips import Machine
-from .reading import Table, figure, known_keys, whole
+from .toml_tables import Table, figure, known_keys, whole
 
 # Of a host's agent: it reads orders, passes them on, enqueues, hears of completions; one each for contents and reports.
 HOST, CONTROLLER, CLIENT = 6, 1, 2

@@ -22,14 +22,13 @@ from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 
+from ..engine import Lane, Order
+from ..network import CONTROLLER, is_quiet
 from .cores import READ, Share, rank
-from .lanes import Lane, Order
-from .network import CONTROLLER
-from .weights import is_quiet
-from .wires import Together
+from .message_batching import Together
 
 if TYPE_CHECKING:
-    from .simulation import Simulation
+    from .context import Context
 
 DATA = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
 CARRIED = (Chunk, Offer, Spoilt)  # from sender to receiver of contents: they stay in their order
@@ -38,7 +37,7 @@ CARRIED = (Chunk, Offer, Spoilt)  # from sender to receiver of contents: they st
 class Process:
     """What all have: a machine, its timer, and the way out. `name`: its number among `peers`."""
 
-    def __init__(self, sim: Simulation, name: int, machine: Any) -> None:
+    def __init__(self, sim: Context, name: int, machine: Any) -> None:
         self.sim, self.name, self.machine = sim, name, machine
         self.alive = True
         self._armed: int | None = None
@@ -127,7 +126,7 @@ class Process:
 
 
 class ControllerProcess(Process):
-    def __init__(self, sim: Simulation, machine: Controller) -> None:
+    def __init__(self, sim: Context, machine: Controller) -> None:
         super().__init__(sim, CONTROLLER, machine)
         cores = sim.machines.controller
         share = None if cores is None else cores.share(self, READ)
@@ -219,7 +218,7 @@ class ControllerProcess(Process):
 class HostProcess(Process):
     """A host's agent: reader threads, one for completions, one that enqueues."""
 
-    def __init__(self, sim: Simulation, host: int, machine: Host) -> None:
+    def __init__(self, sim: Context, host: int, machine: Host) -> None:
         super().__init__(sim, host, machine)
         self._lanes: dict[Any, Lane] = {}
         self._enqueue_free = self._write_free = 0

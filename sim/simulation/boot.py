@@ -13,8 +13,8 @@ from core.model import spans
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from .network import CONTROLLER
-from .processes import Process
+from ..hosts import Process
+from ..network import CONTROLLER
 
 if TYPE_CHECKING:
     from .simulation import Simulation

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("core", "sim", "backend", "seaway", "experiments")
-FACED = ("core", "sim")  # rooms whose packages are imported by their faces
+FACED = ("core", "sim", "backend")  # rooms whose packages are imported by their faces
 PACKAGES = tuple(
     path.parent.relative_to(ROOT).as_posix()
     for room in FACED
@@ -59,6 +59,12 @@ def test_an_empty_house_is_in_order(house: Path) -> None:
         pytest.param("core/host", "def late():\n    from ..client import Client", id="a host knows clients"),
         pytest.param("sim/network", "from ..hosts import Process", id="a message knows who sends it"),
         pytest.param("sim/hosts", "from ..simulation import Simulation", id="a host knows the simulation"),
+        pytest.param("backend/node", "from ..server import Server", id="a node knows the controller"),
+        pytest.param(
+            "backend/agent",
+            "def late():\n    from ..server import Server",
+            id="an agent knows the controller",
+        ),
         pytest.param("sim", "import backend", id="the simulator knows the backend"),
         pytest.param("backend", "import sim", id="the backend knows the simulator"),
         pytest.param("sim", "import seaway", id="a driver looks up"),

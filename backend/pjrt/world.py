@@ -26,9 +26,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from core.model import Layout, Place, canonical, virtual_index
 
+from ..coordination import Arrival, Overtaken
 from ..devices import About, World
-from ..meeting import Arrival, Overtaken
-from .shield import FOREVER_S, Shield
+from .coordination_relay import FOREVER_S, Shield
 
 log = logging.getLogger("seaway.pjrt")
 Device = Any  # jax.Device, which has no types

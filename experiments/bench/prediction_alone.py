@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from backend.malloc import keep_what_is_freed
+from backend.agent import keep_what_is_freed
 from seaway.calibrating import Pace, paced
 
 from . import members, options

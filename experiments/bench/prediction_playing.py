@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from backend.children import Child, Children, end_with_parent
+from backend.admin import Child, Children, end_with_parent
 from seaway.calibrating import Pace, paced
 from sim.hardware import Profile, setups
 

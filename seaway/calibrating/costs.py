@@ -4,7 +4,7 @@ A cost may be paid in several threads (a note is taken in the connections' loop,
 sum of what was found in each. `send` and `receive` are the same for all processes, and all their rows say what they
 are. What no row tells apart is divided evenly (`fitting`), and `sources` says so.
 
-How often, from the counts of the controller's node (`backend.traffic`), which speaks to all hosts:
+How often, from the counts of the controller's node (`backend.node.traffic`), which speaks to all hosts:
 
     send, receive              gRPC messages; at a host, the other way round
     send_more, receive_more    further parcels in them, and all between clients and controller, in one process

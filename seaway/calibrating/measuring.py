@@ -28,6 +28,7 @@ from .watching import Sample
 
 Say = Callable[[str], object]
 GANG = "device, a gang"
+QUEUE = "backend.node.send_queue"
 MODEL = ("client_call", "client_note", "receive", "receive_more", "send", "send_more", "step", "relay_step",
          "enqueue", "wake", "literal", "complete", "complete_more", "hand", "meet")  # fmt: skip
 
@@ -217,7 +218,7 @@ def _of_wire(found: wire.Wire, pauses: dict[str, Cost]) -> list[Figure]:
             ("receive_byte_ps", 1000 * found.receive.slope, found.receive.spread, f"{how}: CPU of its taker, by byte"),
         ]),
         *figures("costs", "ns", [
-            (key, cost.value, cost.spread, f"measured: how long a pause of {asked[key]} of backend.outbox really lasts")
+            (key, cost.value, cost.spread, f"measured: how long a pause of {asked[key]} of {QUEUE} really lasts")
             for key, cost in pauses.items()
         ]),
         *figures("dcn", "ns", [("latency", found.latency.value, found.latency.spread, f"{how}: {rest}{none}")]),

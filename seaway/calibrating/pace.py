@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self, TypeVar
 
-from backend.children import Children, end_with_parent
+from backend.admin import Children, end_with_parent
 
 from .fitting import Cost, half_range
 from .machine import counted

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from typing import Any, NamedTuple
 
-from backend.threads import cpu_of, sleeps_of, threads_of
+from backend.admin import cpu_of, sleeps_of, threads_of
 
 GROUPS = ("caller", "user", "host", "enqueue", "completions", "device")
 STILL = 0.02  # seconds without traffic: whatever was to be said has been said

@@ -19,11 +19,9 @@ from typing import Any, NamedTuple
 import grpc
 import grpc.aio
 
-from backend.access import Access
-from backend.children import Children, end_with_parent
-from backend.node import new_server
-from backend.outbox import GATHER, GATHER_MOST
-from backend.threads import cpu_of
+from backend.admin import Children, cpu_of, end_with_parent
+from backend.auth import Access
+from backend.node import GATHER, GATHER_MOST, new_server
 
 from ..connected.loop import Loop
 from .fitting import Cost, Line, half_range, line, middle

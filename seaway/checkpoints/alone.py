@@ -14,9 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from backend.checkpoint import folders, zarrs
-from backend.checkpoint.chunks import Box
-from backend.checkpoint.documents import Document, Entry, Request, request_of
+from backend.checkpoint import Box, Document, Entry, Request, folders, request_of, zarrs
 from core.model import Index
 
 from .. import avals

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backend.checkpoint import documents
-from backend.checkpoint.documents import LAST, Request
+from backend.checkpoint import LAST, Request, documents
 
 from .. import ambient, avals, trees
 from ..arrays import Array
@@ -199,6 +198,6 @@ def _whole(step: Any, where: str) -> int:
 def _here(folder: str) -> list[int]:
     from pathlib import Path
 
-    from backend.checkpoint.folders import steps
+    from backend.checkpoint import steps
 
     return steps(Path(folder))

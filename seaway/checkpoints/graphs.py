@@ -17,9 +17,7 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
-from backend.checkpoint import documents
-from backend.checkpoint.chunks import chunk_of
-from backend.checkpoint.documents import Document, Entry
+from backend.checkpoint import Document, Entry, chunk_of, documents
 from core.model import Arg, Out, Ref, Sharding
 from sim.hardware import Kernel
 

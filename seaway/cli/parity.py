@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.policies import HELP, policy_from
+from backend.server import HELP, policy_from
 
 from ..wording import plural
 from .copies import Copy, load

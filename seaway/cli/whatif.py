@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.policies import HELP, policy_from
+from backend.server import HELP, policy_from
 
 from .simulate import weights_of
 

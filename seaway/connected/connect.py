@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from backend import access
-from backend.access import Access, Refused
-from backend.calls import Described, Wrong
-from backend.remote import Head
+from backend.auth import Access, Refused, access
+from backend.client import Head
+from backend.node import Wrong
+from backend.wire import Described
 
 from ..arguments import checked_retries, checked_seconds
 from ..session import Dispatch, Session

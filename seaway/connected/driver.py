@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from backend.access import Access
-from backend.calls import Described, Wrong
-from backend.recording import fetched
-from backend.remote import Head, Remote
-from backend.stamps import Taken
+from backend.admin import fetched
+from backend.auth import Access
+from backend.client import Head, Remote
+from backend.devices import Taken
+from backend.node import Wrong
+from backend.wire import Described
 from core.client import Persistent
 from core.model import Computation, Impossible
 from core.record import Trace as CoreTrace

@@ -2,7 +2,7 @@
 
 The controller says, signed, which runs are ours; each host that had a gang of these is asked, all at once, and not
 waited for long: what does not come is left out, and the trace has what the controller alone knows.
-Neighbours: `driver`; `backend.stamps`, which fetches; `seaway.trace.hosts`, which makes one trace of both.
+Neighbours: `driver`; `backend.devices.gang_times`, which fetches; `seaway.trace.hosts`, which makes one trace of both.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from backend.calls import Wrong
-from backend.remote import Head
-from backend.stamps import ROOM, Taken, fetched
+from backend.client import Head
+from backend.devices import ROOM, Taken, fetched
+from backend.node import Wrong
 from core.model import Cluster
 from core.record import Trace
 

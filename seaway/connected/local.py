@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 
 import msgspec
 
-from backend.calls import Described
-from backend.children import Child
-from backend.durations import durations
-from backend.remote import Remote
+from backend.admin import Child, Supervisor, durations
+from backend.client import Remote
 from backend.server import Server
-from backend.supervising import Supervisor
+from backend.wire import Described
 from core.controller import ON_DEVICES, Bounds, Config
 from core.model import Cluster as Topology
 from core.record import Trace as CoreTrace
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("seaway")
 Platform = Literal["cpu", "cuda", "tpu", "timed"]
 PLATFORMS = ("cpu", "cuda", "tpu", "timed")
-AGENT = "backend.hosting"
+AGENT = "backend.agent.agent_cli"
 # A wait is told of after some seconds, and given up after ten minutes: what a first step takes, nobody knows.
 CONFIG = msgspec.structs.replace(ON_DEVICES, bounds=Bounds(hard=120))
 GRACE = 5.0  # seconds for the controller to end

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from backend.remote import Offer, Remote
+from backend.client import Offer, Remote
 from core.client import Blocked, Persistent
 from core.protocol import Effect, Tell, Unblocked
 

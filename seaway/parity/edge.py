@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from backend import eventlogs, witness
+from backend.agent import device_log
+from backend.server import eventlogs
 from core.compile import BLANK_SLOT
 from core.controller import Controller
 from core.model import Gang, Layout, Move, device_spans, sends_by_host, spans
@@ -193,12 +194,12 @@ class Witnessed:
         frames: set[tuple[Chunk, int]] = set()
         self.begun = 0
         for kind, *rest in lines:
-            if kind == witness.LAUNCH:
+            if kind == device_log.LAUNCH:
                 self.launched.append(rest[0])
-            elif kind == witness.FREE:
+            elif kind == device_log.FREE:
                 self.freed[rest[0]] += 1
                 self.freed_after.setdefault(rest[0], len(self.launched))
-            elif kind == witness.CHUNK:
+            elif kind == device_log.CHUNK:
                 *said, frame, repeated = rest
                 chunk = Chunk(*said)
                 self.chunks[chunk] += repeated or (chunk, frame) not in frames
@@ -218,4 +219,6 @@ def read(log: Log, policy: Callable[[], Policy] | None = None) -> tuple[Seen, Co
 
 
 def witnessed(folder: Path, hosts: int) -> dict[int, Witnessed]:
-    return {host: Witnessed(list(witness.lines_of(witness.file_of(folder, host)))) for host in range(hosts)}
+    return {
+        host: Witnessed(list(device_log.lines_of(device_log.file_of(folder, host)))) for host in range(hosts)
+    }

@@ -16,10 +16,9 @@ from typing import Any
 
 import msgspec
 
-from backend import eventlogs
-from backend.calls import Described
-from backend.children import Child
-from backend.server import Server
+from backend.admin import Child
+from backend.server import Server, eventlogs
+from backend.wire import Described
 from core.controller import Config
 from core.model import Cluster, Computation, Impossible
 from core.schedule.policy import Policy

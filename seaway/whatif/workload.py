@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from backend import eventlogs
+from backend.server import eventlogs
 from core.client import Limits
 from core.controller import Config
 from core.model import Cluster, Impossible, Program, SliceSpec

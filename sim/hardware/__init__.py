@@ -11,7 +11,7 @@ toml_tables      reading TOML, with errors that name the remedy
 
 from __future__ import annotations
 
-from . import axes, chips, ici, setups
+from . import chips, setups
 from .chips import Chip
 from .ici import kernel_time
 from .kernels import Collective, Kernel, Kind
@@ -30,10 +30,8 @@ __all__ = [
     "Profile",
     "Setup",
     "Shared",
-    "axes",
     "chips",
     "figure",
-    "ici",
     "kernel_time",
     "known_keys",
     "load",

@@ -2,11 +2,11 @@
 
     machine --Send--> Outbox --a turn of the sender's--> network --a turn of the receiver's--> machine
 
-So the real backend does it (`backend/outbox`), by the same rule (core's `batching`): the first goes at once, and what
-comes in the pause behind it goes together. Between two that are one process there is no wire: what has been said is
-heard in one turn, and costs what a further message costs. Chunks of contents go the same way, between the words about
-them. Ends of gangs are gathered alike (`backend/agent`). Neighbours: `processes` and `client_process`, which speak;
-`cores`, whose turns these are.
+So the real backend does it (`backend/node/send_queue`), by the same rule (core's `batching`): the first goes at once,
+and what comes in the pause behind it goes together. Between two that are one process there is no wire: what has been
+said is heard in one turn, and costs what a further message costs. Chunks of contents go the same way, between the words
+about them. Ends of gangs are gathered alike (`backend/agent`). Neighbours: `processes` and `client_process`, which
+speak; `cores`, whose turns these are.
 """
 
 from __future__ import annotations

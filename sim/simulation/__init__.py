@@ -7,7 +7,6 @@ faults           what will befall whom, announced with its time;  fault_injectio
 
 from __future__ import annotations
 
-from . import simulation
 from .faults import Fault
 from .simulation import MIB, Simulation, bounds_of, fanout_of
 
@@ -17,5 +16,4 @@ __all__ = [
     "Simulation",
     "bounds_of",
     "fanout_of",
-    "simulation",
 ]

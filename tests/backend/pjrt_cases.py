@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from backend import cargo
+from backend.contents import shard_io
 from core.model.place import Grid, Place
 from core.model.program import Arg, Out
 from core.model.resharding import Shards
@@ -91,8 +91,10 @@ def test_linear_algebra_of_code_that_was_traced_elsewhere(rig: Rig) -> None:
 def test_contents_of_all_types_come_and_go(rig: Rig, dtype: str) -> None:
     like = value((8,), ("x",), dtype)
     where = layout(like, mesh=(8,))
-    raw = np.arange(8 * cargo.numpy_dtype(dtype).itemsize, dtype=np.uint8) % (2 if dtype == "bool" else 100)
-    array = raw.view(cargo.numpy_dtype(dtype))
+    raw = np.arange(8 * shard_io.numpy_dtype(dtype).itemsize, dtype=np.uint8) % (
+        2 if dtype == "bool" else 100
+    )
+    array = raw.view(shard_io.numpy_dtype(dtype))
     for number in (rig.literal(where, array), rig.received(where, array)):
         assert rig.array(number, where).tobytes() == array.tobytes()
 

@@ -2,8 +2,8 @@
 
 from functools import partial
 
+from backend.auth.trust import Rules
 from backend.pjrt.checked import CheckedDevices
-from backend.trust import Rules
 
 from . import pjrt_rig
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend import cargo
 from backend.checkpoint import documents, folders, zarrs
 from backend.checkpoint.chunks import chunk_of
 from backend.checkpoint.documents import Document, Entry, Request
+from backend.contents import shard_io
 from backend.pjrt import checkpoints
 from backend.pjrt.checkpoints import Checkpoints
 from core.model.plan import Plan
@@ -134,8 +134,10 @@ TYPES = ["key<fry>", "bfloat16", "bool", "complex64", "int64"]
 @pytest.mark.parametrize("dtype", TYPES)
 def test_of_every_type(rig: Rig, dtype: str) -> None:
     look = value((8,), ("x",), dtype)
-    raw = np.arange(8 * cargo.numpy_dtype(dtype).itemsize, dtype=np.uint8) % (2 if dtype == "bool" else 100)
-    array = raw.view(cargo.numpy_dtype(dtype))
+    raw = np.arange(8 * shard_io.numpy_dtype(dtype).itemsize, dtype=np.uint8) % (
+        2 if dtype == "bool" else 100
+    )
+    array = raw.view(shard_io.numpy_dtype(dtype))
     step = 20 + TYPES.index(dtype)
     save(rig, look, array, step)
     assert restore(rig, look, step).tobytes() == array.tobytes()

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType
 
-from backend.devices import World
+from backend.devices.interface import World
 from core.model.place import line
 from core.model.plan import Layout, Plan
 from core.model.program import Arg, Out

@@ -14,8 +14,8 @@ import numpy as np
 from jax import export
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from backend import cargo
-from backend.devices import World
+from backend.contents import shard_io
+from backend.devices.interface import World
 from backend.pjrt import PjrtDevices
 from core.compile import lower
 from core.model.place import Place, line
@@ -163,8 +163,8 @@ class Rig:
         number = self.buffer()
         self.devices.make(e.MakeBuffer(number, layout, None, ()))
         shards = {}
-        for index, part in cargo.cut(layout, np.asarray(array)).items():
-            shards[index] = cargo.empty(part.shape, layout.dtype)
+        for index, part in shard_io.cut(layout, np.asarray(array)).items():
+            shards[index] = shard_io.empty(part.shape, layout.dtype)
             shards[index][...] = part
         self.devices.fill(number, layout, shards)
         return number
@@ -198,9 +198,9 @@ class Rig:
 
     def array(self, number: int, layout: Layout) -> Any:
         """What is in a buffer of which this host has all shards."""
-        made = cargo.empty(layout.shape, layout.dtype)
+        made = shard_io.empty(layout.shape, layout.dtype)
         for index, part in self.devices.shards(number).items():
-            made[cargo.box_of(Shards(layout), index)] = part
+            made[shard_io.box_of(Shards(layout), index)] = part
         return made
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from backend.devices import World
+from backend.devices.interface import World
 from backend.pjrt import blames, completions
 from core.model.place import line
 from core.model.plan import Gang, Layout

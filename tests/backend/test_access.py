@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from backend import access
-from backend.access import Access, Refused
+from backend.auth import access
+from backend.auth.access import Access, Refused
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:5", "[::1]:80", "127.9.9.9:1"])

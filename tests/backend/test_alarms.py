@@ -6,7 +6,7 @@ import threading
 import time
 from queue import SimpleQueue
 
-from backend.alarms import Alarms
+from backend.devices.alarms import Alarms
 
 PATIENCE = 10.0
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend import cargo
-from backend.cargo import ArraySink, ArraySource, Misfit, Overflow, Sink, Source
+from backend.contents import shard_io
+from backend.contents.shard_io import ArraySink, ArraySource, Misfit, Overflow, Sink, Source
 from core.model.place import line
 from core.model.plan import Layout
 from core.model.program import ITEM_BYTES, Sharding
@@ -28,15 +28,15 @@ DTYPES = ["float32", "bool", "bfloat16", "float8_e4m3fn", "int8", "complex128", 
 
 def array_of(layout: Layout, seed: int = 0) -> Any:
     """Contents that tell every element from its neighbours, as far as its type can."""
-    dtype = cargo.numpy_dtype(layout.dtype)
+    dtype = shard_io.numpy_dtype(layout.dtype)
     raw = np.random.default_rng(seed).integers(0, 256, prod(layout.shape) * dtype.itemsize, np.uint8)
     return (raw & 1 if layout.dtype == "bool" else raw).view(dtype).reshape(layout.shape)
 
 
 def held(layout: Layout, array: Any, host: int, hosts: Alike) -> dict[tuple[int, ...], Any]:
     """The shards that a host has."""
-    every = cargo.cut(layout, array)
-    return {index: every[index] for index in cargo.local_shards(layout, hosts.devices_of(host))}
+    every = shard_io.cut(layout, array)
+    return {index: every[index] for index in shard_io.local_shards(layout, hosts.devices_of(host))}
 
 
 def chunks(transfer: int, ends: tuple[int, int], piece: int, nbytes: int, size: int) -> Iterator[Chunk]:
@@ -46,7 +46,7 @@ def chunks(transfer: int, ends: tuple[int, int], piece: int, nbytes: int, size: 
 
 def check(layout: Layout, array: Any, host: int, hosts: Alike, got: Mapping[Any, Any]) -> None:
     """Each device of the host finds its box of the array, by the definition of a sharding."""
-    where = cargo.local_shards(layout, hosts.devices_of(host))
+    where = shard_io.local_shards(layout, hosts.devices_of(host))
     assert set(got) == set(where)
     for index, devices in where.items():
         for device in devices:
@@ -162,7 +162,7 @@ def test_shards_that_arrive_lie_so_that_devices_can_take_them_over() -> None:
     sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
     sink.fill(Chunk(1, -CLIENT, 0, 0, 0, 48), bytes(48))
     (shard,) = sink.shards().values()
-    assert shard.ctypes.data % cargo.ALIGN == 0
+    assert shard.ctypes.data % shard_io.ALIGN == 0
 
 
 # --- sparse exchange --------------------------------------------------------------------------------------------

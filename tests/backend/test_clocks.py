@@ -14,12 +14,15 @@ import grpc
 import msgspec
 import pytest
 
-from backend import access, clocks, metrics
-from backend.access import Access
-from backend.calls import SERVICE, Tick, Tock, Wrong
-from backend.clocks import Clocks, HostClock, shifted
-from backend.node import new_server
-from backend.status import status_of
+from backend.admin import metrics
+from backend.auth import access
+from backend.auth.access import Access
+from backend.node import clock_sync
+from backend.node.calls import SERVICE, Wrong
+from backend.node.clock_sync import Clocks, HostClock, shifted
+from backend.node.node import new_server
+from backend.server.cluster_status import status_of
+from backend.wire.call_messages import Tick, Tock
 from core.record.clocks import drift
 from seaway.cli.status import table
 
@@ -133,12 +136,12 @@ def test_the_more_processes_ask_the_less_each_of_them_asks() -> None:
     def pause(host: int) -> float:
         return asyncio.run(book.answer(Tick((host,), proof(host), 0, 0, -1))).pause / S
 
-    assert pause(0) == clocks.PAUSE
-    assert [pause(host) for host in range(512)][-1] == 512 * clocks.EACH
-    now[0] = 2 * clocks.LATELY
-    assert pause(0) == clocks.PAUSE
+    assert pause(0) == clock_sync.PAUSE
+    assert [pause(host) for host in range(512)][-1] == 512 * clock_sync.EACH
+    now[0] = 2 * clock_sync.LATELY
+    assert pause(0) == clock_sync.PAUSE
     many = tuple(range(512))  # of one process
-    assert asyncio.run(book.answer(Tick(many, proof(*many), 0, 0, -1))).pause / S == clocks.PAUSE
+    assert asyncio.run(book.answer(Tick(many, proof(*many), 0, 0, -1))).pause / S == clock_sync.PAUSE
 
 
 @pytest.mark.parametrize(
@@ -202,11 +205,11 @@ def test_an_answer_that_cannot_be_is_refused_and_the_next_is_heard(wrong: bytes)
             assert abs(known.offset) <= known.bound
             await clock.leave(0)
 
-    clocks_pause, clocks.PAUSE = clocks.PAUSE, 0.01
+    clocks_pause, clock_sync.PAUSE = clock_sync.PAUSE, 0.01
     try:
         asyncio.run(work())
     finally:
-        clocks.PAUSE = clocks_pause
+        clock_sync.PAUSE = clocks_pause
 
 
 def test_another_controllers_clock_is_another_clock() -> None:

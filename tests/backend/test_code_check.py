@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 from jax import export
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
+from backend.auth.trust import Rules
 from backend.pjrt import targets
 from backend.pjrt.blobs import Unusable
-from backend.pjrt.gate import Gate
-from backend.trust import Rules
+from backend.pjrt.code_gate import Gate
 from core.model.place import line
 from core.model.plan import Gang, Plan
 from core.model.program import Arg, Out
@@ -316,8 +316,8 @@ def test_a_child_knows_no_secrets_and_ends_with_its_gate_in_the_middle_of_a_chec
 PARENT = """
 import sys, time
 from tests.backend.test_code_check import check, plain
-from backend.pjrt.gate import Gate
-from backend.trust import Rules
+from backend.pjrt.code_gate import Gate
+from backend.auth.trust import Rules
 gate = Gate(Rules(), "cpu", None)
 check(gate, plain(lambda x: x + 1))
 print(gate.pid, flush=True)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from backend import hosting
-from backend.access import Refused
+from backend.agent import agent_cli
+from backend.auth.access import Refused
+from backend.auth.trust import Rules, rules_of, words_of
 from backend.pjrt import verdicts
-from backend.pjrt.gate import Gate
+from backend.pjrt.code_gate import Gate
 from backend.pjrt.verdicts import Verdict, Verdicts
-from backend.trust import Rules, rules_of, words_of
 from core.model.plan import Gang
 from seaway.cli import cluster
 
@@ -57,7 +57,7 @@ def test_what_is_remembered_holds_for_the_same_rules_and_version_alone(
     here = key(Rules())
     assert key(Rules(seconds=1)) == here
     others = {key(Rules(("more",))), key(Rules(largest=1)), key(Rules(), "cuda")}
-    monkeypatch.setattr("backend.pjrt.gate.VERSION", verdicts.VERSION + 1)
+    monkeypatch.setattr("backend.pjrt.code_gate.VERSION", verdicts.VERSION + 1)
     assert len(others | {key(Rules())} - {here}) == 4
 
 
@@ -116,7 +116,7 @@ def test_a_folder_into_which_others_may_write_is_not_believed(tmp_path: Path) ->
     ],
 )
 def test_clients_are_trusted_where_they_can_only_be_ours(words: str, trusted: bool) -> None:
-    chosen = hosting.options().parse_args(["--controller", "head:1", *words.split()])
+    chosen = agent_cli.options().parse_args(["--controller", "head:1", *words.split()])
     assert (rules_of(chosen) is None) is trusted
 
 
@@ -133,6 +133,6 @@ def test_options_say_what_code_may_do_and_take() -> None:
     words = (
         "--controller head:1 --allow-custom-call a --allow-custom-call b --check-seconds 5 --check-memory 7"
     )
-    assert rules_of(hosting.options().parse_args(words.split())) == Rules(("a", "b"), 5.0, 7)
+    assert rules_of(agent_cli.options().parse_args(words.split())) == Rules(("a", "b"), 5.0, 7)
     with pytest.raises(Refused, match="--check-seconds"):
-        rules_of(hosting.options().parse_args([*words.split(), "--check-seconds", "0"]))
+        rules_of(agent_cli.options().parse_args([*words.split(), "--check-seconds", "0"]))

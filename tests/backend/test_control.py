@@ -9,10 +9,11 @@ import grpc
 import numpy as np
 import pytest
 
-from backend import parcels, versions
-from backend.access import Access
-from backend.calls import Enrol, Find, Keep, Status, Wrong, ask
-from backend.node import STREAM
+from backend.auth.access import Access
+from backend.node.calls import Wrong, ask
+from backend.node.node import STREAM
+from backend.wire import envelopes, versions
+from backend.wire.call_messages import Enrol, Find, Keep, Status
 from core.client.client_limits import Submitted
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol import effects as e
@@ -183,8 +184,8 @@ def test_nobody_can_speak_as_a_host_or_as_another_client(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "nonsense",
-    [b"", b"\xff" * 40, parcels.encode([parcels.Packet(b"\x94\x01\x02\xc2\x93")]),
-     parcels.encode([parcels.Address("host/0", "127.0.0.1:1")]), parcels.encode([parcels.Packet(b"")])],
+    [b"", b"\xff" * 40, envelopes.encode([envelopes.Packet(b"\x94\x01\x02\xc2\x93")]),
+     envelopes.encode([envelopes.Address("host/0", "127.0.0.1:1")]), envelopes.encode([envelopes.Packet(b"")])],
 )  # fmt: skip
 def test_nonsense_on_a_stream_ends_that_client_and_nobody_else(tmp_path: Path, nonsense: bytes) -> None:
     async def run() -> None:

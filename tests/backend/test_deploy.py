@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from backend import controlling, hosting
-from backend.access import Refused
-from backend.calls import Enrol, Wrong
-from backend.enrolment import Enrolment
-from backend.tpu import Seat, seat
+from backend.agent import agent_cli
+from backend.agent.tpu import Seat, seat
+from backend.auth.access import Refused
+from backend.node.calls import Wrong
+from backend.server import controller_cli
+from backend.server.registry import Enrolment
+from backend.wire.call_messages import Enrol
 from core.model.errors import Impossible
 from core.model.presets import small
 from core.model.topology import GIB, Cluster
@@ -36,8 +38,8 @@ def test_the_jobset_starts_programs_with_options_that_they_have() -> None:
     controller, agent = containers()
     assert controller["command"][:4] == ["python", "-m", "seaway", "controller"]
     assert agent["command"][:4] == ["python", "-m", "seaway", "agent"]
-    ruling = controlling.options().parse_args(controller["command"][4:])
-    hosted = hosting.options().parse_args(agent["command"][4:])
+    ruling = controller_cli.options().parse_args(controller["command"][4:])
+    hosted = agent_cli.options().parse_args(agent["command"][4:])
     assert f"i{ruling.islands - 1}" == "i1"
     assert hosted.island == "i$(SLICE)"
     assert {each["name"] for each in agent["env"]} == set(
@@ -51,7 +53,7 @@ def test_the_jobset_starts_programs_with_options_that_they_have() -> None:
 
 def test_the_jobset_probes_the_controller_where_it_listens() -> None:
     controller, _ = containers()
-    bind = controlling.options().parse_args(controller["command"][4:]).bind
+    bind = controller_cli.options().parse_args(controller["command"][4:]).bind
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert f"0.0.0.0:{controller[probe]['grpc']['port']}" == bind
     assert {"containerPort": 29000} in controller["ports"]
@@ -61,7 +63,7 @@ def test_the_slurm_script_is_a_script_with_options_that_our_programs_have() -> N
     script = DEPLOY / "slurm.sh"
     subprocess.run(["bash", "-n", str(script)], check=True)
     text = script.read_text()
-    for program, options in (("controller", controlling.options()), ("agent", hosting.options())):
+    for program, options in (("controller", controller_cli.options()), ("agent", agent_cli.options())):
         known = {option for action in options._actions for option in action.option_strings}
         used = re.search(rf"seaway {program} ((?:[^&\n]|\\\n)*)", text)
         assert used
@@ -135,7 +137,7 @@ send = 33000
 
 
 def cluster_of(path: Path) -> Cluster:
-    return controlling.cluster_of(controlling.options().parse_args(["--cluster", str(path)]))
+    return controller_cli.cluster_of(controller_cli.options().parse_args(["--cluster", str(path)]))
 
 
 def test_a_simulator_s_file_serves_and_what_it_leaves_out_is_said_once(

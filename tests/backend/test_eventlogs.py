@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from backend import eventlogs
+from backend.server import eventlogs
 from core.controller import Config
 from core.model.errors import Impossible
 from core.model.presets import small

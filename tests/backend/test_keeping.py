@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.access import Refused
-from backend.blobs import Blobs, hash_of
-from backend.controlling import mebibytes, options
-from backend.keeping import CodeFolder, Held
+from backend.auth.access import Refused
+from backend.contents.code_blobs import Blobs, hash_of
+from backend.server.controller_cli import mebibytes, options
+from backend.server.state_folder import CodeFolder, Held
 from core.model.errors import Impossible
 from core.model.program import Program
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from backend.malloc import OWN, keep_what_is_freed
+from backend.agent.malloc import OWN, keep_what_is_freed
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 NBYTES, MANY = 1 << 20, 64
@@ -22,7 +22,7 @@ ROUNDS = 60  # whoever frees and whoever makes are several threads, with a heap 
 FAULTS = f"""
 import resource, threading
 import numpy as np
-from backend.malloc import keep_what_is_freed
+from backend.agent.malloc import keep_what_is_freed
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

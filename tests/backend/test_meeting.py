@@ -11,14 +11,14 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from backend.meeting import LONGEST, Arrival, Meeting, Overtaken
+from backend.coordination.meeting import LONGEST, Arrival, Meeting, Overtaken
 
 from .test_pjrt_worlds import Process
 
 
 @contextmanager
 def coordination(members: int) -> Iterator[tuple[Process, str]]:
-    service = Process("backend.coordination", "--members", str(members))
+    service = Process("backend.coordination.service", "--members", str(members))
     try:
         yield service, f"127.0.0.1:{service.line()}"
     finally:

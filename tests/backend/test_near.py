@@ -8,8 +8,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from backend.agent import Ends
-from backend.near import Lane
+from backend.agent.agent import Ends
+from backend.node.loopback import Lane
 from core.protocol import effects as e
 from core.protocol.peers import CONTROLLER
 

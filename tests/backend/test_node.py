@@ -10,9 +10,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from backend.node import GOODBYE, STREAM, Node
-from backend.outbox import Outbox
-from backend.parcels import Address
+from backend.node.node import GOODBYE, STREAM, Node
+from backend.node.send_queue import Outbox
+from backend.wire.envelopes import Address
 from core.protocol.peers import CONTROLLER
 
 from .cluster import cluster, until

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from backend import health, metrics, recording
-from backend.access import Access, Refused
-from backend.calls import PAIRS, SERVICE, Cancel, Cancelled, Recorded, RecordedPage, Wrong, ask
-from backend.controlling import bounds_of
+from backend.admin import health, metrics, trace_export
+from backend.auth.access import Access, Refused
+from backend.node.calls import SERVICE, Wrong, ask
+from backend.server.controller_cli import bounds_of
+from backend.wire.call_messages import PAIRS, Cancel, Cancelled, Recorded, RecordedPage
 from core.model.errors import Impossible
 from core.record.trace import Trace
 
@@ -219,7 +220,7 @@ def test_how_long_steps_took_is_told_to_sessions_elsewhere(tmp_path: Path) -> No
 def test_the_trace_travels_in_pages_and_is_the_same_where_it_arrives(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found:
-            found.server._shelf = recording.Shelf(page=200)
+            found.server._shelf = trace_export.Shelf(page=200)
             user = found.user()
             await runs(user, register(user, 20))
             access = found.server.access
@@ -228,11 +229,11 @@ def test_the_trace_travels_in_pages_and_is_the_same_where_it_arrives(tmp_path: P
                 assert first.pages > 1
                 with pytest.raises(Wrong, match=f"has {first.pages} pages, and no page {first.pages}"):
                     await ask(channel, access, Recorded(first.snapshot, first.pages))
-                for _ in range(recording.KEPT):
+                for _ in range(trace_export.KEPT):
                     await ask(channel, access, Recorded())
                 with pytest.raises(Wrong, match="is gone: ask anew"):
                     await ask(channel, access, Recorded(first.snapshot, 1))
-            came = await recording.fetched(found.server.address, access)
+            came = await trace_export.fetched(found.server.address, access)
             assert list(came.rows("gangs")) == list(found.server.trace.rows("gangs"))
             assert list(came.intervals()) == list(found.server.trace.intervals())
             assert len(came) == 20
@@ -257,8 +258,8 @@ def test_a_connected_session_shows_the_controllers_trace(tmp_path: Path) -> None
 
 
 def test_an_empty_trace_travels_too() -> None:
-    snapshot = recording.Snapshot(Trace())
-    assert len(recording.unpacked(snapshot.packed())) == 0
+    snapshot = trace_export.Snapshot(Trace())
+    assert len(trace_export.unpacked(snapshot.packed())) == 0
 
 
 def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class Stage:
         self.stack = ExitStack()
 
     def coordination(self, members: int) -> tuple[Process, str]:
-        service = Process("backend.coordination", "--members", str(members))
+        service = Process("backend.coordination.service", "--members", str(members))
         self.stack.callback(self._end, service)
         return service, f"127.0.0.1:{int(service.line())}"
 
@@ -109,7 +109,7 @@ def test_the_coordination_process_says_its_port_and_ends_with_its_input(stage: S
 )
 def test_a_coordination_process_that_cannot_be_says_why(words: list[str], text: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "backend.coordination", *words],
+        [sys.executable, "-m", "backend.coordination.service", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,

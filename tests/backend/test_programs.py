@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from backend.children import Children
+from backend.admin.children import Children
 
 PATIENCE = 40.0
 
@@ -65,7 +65,7 @@ def agents_of(folder: Path) -> list[int]:
                 words = (each / "cmdline").read_bytes().decode().split("\0")
             except OSError:
                 continue
-            if "backend.hosting" in words and any(
+            if "backend.agent.agent_cli" in words and any(
                 folder.name in os.readlink(f"/proc/{each.name}/fd/2") for _ in "x"
             ):
                 found.append(int(each.name))
@@ -153,7 +153,7 @@ def test_the_installed_command_finds_a_policy_in_the_folder_that_it_is_started_i
 
 
 def test_a_controller_that_starts_again_remembers_what_it_must(tmp_path: Path) -> None:
-    from backend.controlling import remembered
+    from backend.server.controller_cli import remembered
 
     first, second = remembered(tmp_path / "state"), remembered(tmp_path / "state")
     assert (first.starts, second.starts) == (0, 1)
@@ -163,7 +163,7 @@ def test_a_controller_that_starts_again_remembers_what_it_must(tmp_path: Path) -
 
 def test_children_end_with_whoever_has_started_them(tmp_path: Path) -> None:
     children = Children(tmp_path)
-    child = children.start("sleeper", "backend.hosting", ["--help"])
+    child = children.start("sleeper", "backend.agent.agent_cli", ["--help"])
     assert child.process.wait(PATIENCE) == 0
     assert "--with-parent" in child.tail()
     children.end_all()

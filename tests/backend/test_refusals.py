@@ -18,11 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend import metrics, parcels
-from backend.access import HEADER, Access
-from backend.calls import SERVICE, Cancel, Enrol, Find, Permit, Report, Status, Wrong, ask
-from backend.node import STREAM
-from backend.refusals import ELSEWHERE, EVERY, KINDS, SOURCES, Refusals, host_of, plain
+from backend.admin import metrics
+from backend.auth.access import HEADER, Access
+from backend.auth.refusal_log import ELSEWHERE, EVERY, KINDS, SOURCES, Refusals, host_of, plain
+from backend.node.calls import SERVICE, Wrong, ask
+from backend.node.node import STREAM
+from backend.wire import envelopes
+from backend.wire.call_messages import Cancel, Enrol, Find, Permit, Report, Status
 from core.protocol import effects as e
 from core.protocol import messages as m
 from seaway.cli.status import table
@@ -157,14 +159,14 @@ def method(kind: type) -> str:
 
 
 WHO = "who/" + "7" * 32
-NONSENSE = parcels.encode([parcels.Address("host/0", "127.0.0.1:1")])
+NONSENSE = envelopes.encode([envelopes.Address("host/0", "127.0.0.1:1")])
 # kind of refusal: what is done, on a channel; as often as it is to be counted
 KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "token": lambda channel: refused(channel, method(Status), b"", "a guess"),
     "call": lambda channel: refused(channel, "/seaway.Cluster/Nothing", b""),
     "pass": lambda channel: refused(channel, method(Permit), msgspec.msgpack.encode(Permit(((1, "wrong"),)))),
     "malformed": lambda channel: refused(channel, method(Status), b"\xc1"),
-    "oversized": lambda channel: refused(channel, method(Status), bytes(parcels.MESSAGE + 1)),
+    "oversized": lambda channel: refused(channel, method(Status), bytes(envelopes.MESSAGE + 1)),
     "agent": lambda channel: refused(
         channel, method(Enrol), msgspec.msgpack.encode(Enrol("x", 1, "a", "timed", "", 99, 0))
     ),
@@ -175,7 +177,7 @@ KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
 ALSO: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "token": lambda channel: stream(channel, WHO, None, "a guess"),
     "malformed": lambda channel: stream(channel, WHO, b"\xff" * 40),
-    "oversized": lambda channel: stream(channel, WHO, bytes(parcels.MESSAGE + 1)),
+    "oversized": lambda channel: stream(channel, WHO, bytes(envelopes.MESSAGE + 1)),
 }
 LARGE = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backend import parcels
-from backend.blobs import hash_of
-from backend.calls import Wrong
-from backend.remote import Remote
+from backend.client.remote import Remote
+from backend.contents.code_blobs import hash_of
+from backend.node.calls import Wrong
+from backend.wire import envelopes
 from core.client.client import Client
 from core.model.program import Sharding, SliceSpec, Value
 from core.protocol import effects as e
@@ -181,7 +181,7 @@ def test_code_is_left_with_the_controller_once_and_by_its_hash(tmp_path: Path) -
         assert blobs.find(hash_of(b"some code")) == b"some code"
         assert len(blobs) == 2
         with pytest.raises(Wrong, match="pass it as an argument"):
-            await user.head.keep([bytes(parcels.MESSAGE)])
+            await user.head.keep([bytes(envelopes.MESSAGE)])
 
     driven(tmp_path, work)
 

@@ -16,10 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seaway as sw
-from backend import calls, parcels, recording, stamps
-from backend.access import Access
-from backend.calls import OF_HOSTS, SERVICE, Permit, Wrong, ask
-from backend.stamps import ROOM, RUNS, Stamps, stretches, taken
+from backend.admin import trace_export
+from backend.auth.access import Access
+from backend.devices import gang_times
+from backend.devices.gang_times import ROOM, RUNS, Stamps, stretches, taken
+from backend.node.calls import SERVICE, Wrong, ask
+from backend.wire import call_messages, envelopes
+from backend.wire.call_messages import OF_HOSTS, Permit
 from core.record.clocks import Clock, Exchange
 
 from .cluster import User, cluster, until
@@ -68,16 +71,21 @@ def test_a_permit_is_bounded_and_has_the_latest_runs() -> None:
     assert found[-1] == (4 * RUNS - 2, 4 * RUNS - 1)
 
 
-def said(**changed: Any) -> calls.Stamped:
+def said(**changed: Any) -> call_messages.Stamped:
     clock = Clock()
     clock.heard(Exchange(0, 1000, 1000, 10))
     readings = struct.pack("<3q", *clock.readings[0])
-    known = {"records": stamps.RECORD.pack(7, 1, 100, 200, 1), "readings": readings, "since": -1, "rate": 200}
-    return calls.Stamped(**{**known, **changed})
+    known = {
+        "records": gang_times.RECORD.pack(7, 1, 100, 200, 1),
+        "readings": readings,
+        "since": -1,
+        "rate": 200,
+    }
+    return call_messages.Stamped(**{**known, **changed})
 
 
 def test_a_hosts_times_become_the_controllers() -> None:
-    assert taken(3, said()) == [stamps.Taken(3, 7, 1095, 1195, 7, True)]
+    assert taken(3, said()) == [gang_times.Taken(3, 7, 1095, 1195, 7, True)]
     assert taken(3, said(since=150)) == []  # when it was enqueued nobody knows
     assert taken(3, said(readings=b"")) == []
 
@@ -97,10 +105,10 @@ def test_what_no_host_can_have_seen_is_refused(changed: dict[str, bytes]) -> Non
 # --- who is told ------------------------------------------------------------------------------------------------------
 
 
-async def seen_by(user: User, address: str, *others: tuple[int, str]) -> stamps.Fetched:
+async def seen_by(user: User, address: str, *others: tuple[int, str]) -> gang_times.Fetched:
     number = user.remote.client.number
     permitted = await user.head.permit([(number, user.remote.node.passes[f"client/{number}"]), *others], 10.0)
-    return await stamps.fetched({0: address}, user.head.access, permitted, ROOM, 10.0)
+    return await gang_times.fetched({0: address}, user.head.access, permitted, ROOM, 10.0)
 
 
 def test_a_client_is_told_of_its_own_gangs_and_of_no_others(tmp_path: Path) -> None:
@@ -121,8 +129,8 @@ def test_a_client_is_told_of_its_own_gangs_and_of_no_others(tmp_path: Path) -> N
             # Nor may runs be added to what the controller has signed.
             permitted = await ann.head.permit([], 10.0)
             assert permitted.runs == b""
-            forged = calls.Permitted(struct.pack("<2q", 0, 1 << 40), permitted.proof)
-            none = await stamps.fetched({0: address}, Access(), forged, ROOM, 10.0)
+            forged = call_messages.Permitted(struct.pack("<2q", 0, 1 << 40), permitted.proof)
+            none = await gang_times.fetched({0: address}, Access(), forged, ROOM, 10.0)
             assert (none.rows, none.missing) == ([], {0: "the controller has not signed this"})
 
     asyncio.run(work())
@@ -138,7 +146,7 @@ def test_a_host_that_does_not_answer_is_named_and_the_others_are_heard(tmp_path:
                 [(user.remote.client.number, user.remote.node.passes["client/1"])], 10.0
             )
             addresses = {0: "127.0.0.1:1", 1: found.agents[1].address}
-            seen = await stamps.fetched(addresses, Access(), permitted, ROOM, 2.0)
+            seen = await gang_times.fetched(addresses, Access(), permitted, ROOM, 2.0)
             assert [row.host for row in seen.rows] == [1, 1]
             assert list(seen.missing) == [0]
 
@@ -163,7 +171,7 @@ def test_strangers_get_nothing_from_a_host_and_harm_nobody(tmp_path: Path) -> No
                             await call(nonsense(chance), metadata=shown)
                         assert refused.value.code() in REFUSALS
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await call(bytes(parcels.MESSAGE + 1), metadata=shown)
+                        await call(bytes(envelopes.MESSAGE + 1), metadata=shown)
                     assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
             with pytest.raises(Wrong, match="token"):
                 await ask(Access().channel(found.server.address), Access(), Permit(()))
@@ -192,7 +200,7 @@ def test_gangs_of_a_host_with_another_clock_are_where_they_were_in_the_trace(tmp
             # It gains 150 us a second since it was started, which is some seconds ago.
             assert abs(clock["offset"] - 1_234_500 * MS) <= clock["bound"] + 60 * 150_000
             trace, seen = await asyncio.to_thread(_a_program, found.address)
-            _check_without_help(seen, await recording.fetched(found.address, Access()))
+            _check_without_help(seen, await trace_export.fetched(found.address, Access()))
             rows, gangs = trace.hosts(), trace.gangs()
             assert rows["host"].tolist() == [0, 1] * 4
             assert (rows["inferred"] == "started").all()
@@ -222,7 +230,7 @@ def _driver(session: sw.Session) -> Any:
     return session.driver
 
 
-def _check_without_help(seen: list[stamps.Taken], core: Any) -> None:
+def _check_without_help(seen: list[gang_times.Taken], core: Any) -> None:
     """As it came from hosts, before anything else that is known was made use of."""
     gangs = {gang["seq"]: gang for gang in core.gangs.rows()}
     assert {(row.host, row.seq) for row in seen} == {(host, seq) for host in (0, 1) for seq in gangs}

@@ -9,11 +9,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from backend import parcels, versions
-from backend.access import Access
-from backend.calls import PAIRS, SERVICE
-from backend.node import STREAM
-from backend.server import FEW, Names
+from backend.auth.access import Access
+from backend.node.calls import SERVICE
+from backend.node.node import STREAM
+from backend.server.server import FEW, Names
+from backend.wire import envelopes, versions
+from backend.wire.call_messages import PAIRS
 
 from .cluster import cluster, until
 from .test_faults import register, runs
@@ -25,12 +26,12 @@ def nonsense(chance: random.Random) -> bytes:
     """Random bytes; or what is almost a message."""
     if chance.random() < 0.5:
         return chance.randbytes(chance.randrange(200))
-    packets: list[parcels.Any] = [
-        parcels.Packet(chance.randbytes(chance.randrange(60)), chance.randbytes(chance.randrange(9))),
-        parcels.Address("host/0", "127.0.0.1:1"),
-        parcels.Pass("client/1", "0" * 64),
+    packets: list[envelopes.Any] = [
+        envelopes.Packet(chance.randbytes(chance.randrange(60)), chance.randbytes(chance.randrange(9))),
+        envelopes.Address("host/0", "127.0.0.1:1"),
+        envelopes.Pass("client/1", "0" * 64),
     ]
-    data = bytearray(parcels.encode([chance.choice(packets) for _ in range(chance.randrange(4))]))
+    data = bytearray(envelopes.encode([chance.choice(packets) for _ in range(chance.randrange(4))]))
     for _ in range(chance.randrange(4)):
         data[chance.randrange(len(data))] = chance.randrange(256)
     return bytes(data)
@@ -132,7 +133,7 @@ def test_a_message_that_is_too_large_is_refused_and_harms_nobody(tmp_path: Path)
         async with cluster(tmp_path) as found:
             user = found.user()
             program = register(user, 1)
-            large = bytes(parcels.MESSAGE + 1)
+            large = bytes(envelopes.MESSAGE + 1)
             options = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))
             async with grpc.aio.insecure_channel(found.server.address, options=options) as channel:
                 for kind in PAIRS:

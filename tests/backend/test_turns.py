@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend import turns
-from backend.access import Access
-from backend.calls import SERVICE, Status, ask
-from backend.turns import AT_ONCE, CALL, READERS, Busy, Gate, Meter, Turns
+from backend.auth import call_turns
+from backend.auth.access import Access
+from backend.auth.call_turns import AT_ONCE, CALL, READERS, Busy, Gate, Meter, Turns
+from backend.node.calls import SERVICE, ask
+from backend.wire.call_messages import Status
 
 from .cluster import cluster, until
 
@@ -41,7 +42,7 @@ def test_all_together_take_their_part_of_the_time_and_no_more() -> None:
         book.wait("flood", f"flood:{number}", "x")
     had = spend(book, 1000 * MS, 200_000)
     spent = len(had) * (CALL + 200_000)
-    assert abs(spent - (turns.SHARE * 1000 * MS + turns.BURST)) < 2 * MS
+    assert abs(spent - (call_turns.SHARE * 1000 * MS + call_turns.BURST)) < 2 * MS
 
 
 def test_one_connection_has_its_turn_beside_a_host_with_many_and_so_has_each_connection_of_a_host() -> None:
@@ -192,7 +193,7 @@ def test_who_sends_slowly_holds_up_his_own_host_alone() -> None:
 
 
 def test_beyond_the_room_a_call_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "SLOWLY", 0.0)
+    monkeypatch.setattr(call_turns, "SLOWLY", 0.0)
 
     async def run() -> None:
         gate, go = Gate(), asyncio.Event()

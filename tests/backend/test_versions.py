@@ -13,11 +13,12 @@ import msgspec
 import pytest
 
 import seaway as sw
-from backend import versions
-from backend.access import Access
-from backend.calls import SERVICE, About, Described, Enrol, Enrolled, Report, Status, Wrong, ask
-from backend.node import STREAM
-from backend.versions import HEADER, OTHER, mine
+from backend.auth.access import Access
+from backend.node.calls import SERVICE, Wrong, ask
+from backend.node.node import STREAM
+from backend.wire import versions
+from backend.wire.call_messages import About, Described, Enrol, Enrolled, Report, Status
+from backend.wire.versions import HEADER, OTHER, mine
 from core.model.presets import small
 from core.record.eventcodec import fingerprint
 
@@ -27,7 +28,9 @@ from .test_faults import register, runs
 
 FIX = "install the same version on every machine of the cluster, and of its clients"
 OTHERS = "9.9 (protocol 0badc0de)"
-OF_OTHERS = f"import sys, backend.versions as v; v.mine = lambda: {OTHERS!r}; from seaway.cli import main; "
+OF_OTHERS = (
+    f"import sys, backend.wire.versions as v; v.mine = lambda: {OTHERS!r}; from seaway.cli import main; "
+)
 
 
 class Other(Program):

@@ -8,8 +8,8 @@ import threading
 import numpy as np
 
 import seaway as sw
-from backend.threads import cpu_of, threads_of
-from backend.traffic import Traffic
+from backend.admin.cpu_times import cpu_of, threads_of
+from backend.node.traffic import Traffic
 from core.model.spans import one
 from core.protocol.messages import Beat, Done, Ended, ForgetStep, FreeStep, Notes, Ordered, Reports
 from seaway.calibrating.watching import Watch

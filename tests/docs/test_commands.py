@@ -107,7 +107,7 @@ def test_commands_in_the_text_have_the_options_that_they_are_given(page: Path) -
 
 @EVERYWHERE
 def test_figures_for_prometheus_in_the_text_are_there(page: Path) -> None:
-    source = (ROOT / "backend" / "metrics.py").read_text(encoding="utf-8")
+    source = (ROOT / "backend" / "admin" / "metrics.py").read_text(encoding="utf-8")
     named = re.findall(r"\bseaway_([a-z_]+)\b", page.read_text(encoding="utf-8"))
     assert [name for name in named if f'"{name}"' not in source] == []
 

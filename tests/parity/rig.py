@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from backend import eventlogs
-from backend.agent import Agent
-from backend.remote import Head, Remote
-from backend.server import Server
-from backend.timed import TimedDevices
-from backend.witness import Witness
+from backend.agent.agent import Agent
+from backend.agent.device_log import Witness
+from backend.client.remote import Head, Remote
+from backend.devices.timed import TimedDevices
+from backend.server import eventlogs
+from backend.server.server import Server
 from core.client.persistent import Persistent
 from core.controller import ON_DEVICES, Bounds, Config, Controller
 from core.model.plan import Plan

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.witness import file_of
+from backend.agent.device_log import file_of
 from seaway.cli import main
 
 HOPS = """

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from backend.agent import Agent
-from backend.node import Node
+from backend.agent.agent import Agent
+from backend.node.node import Node
 from core.link.endpoint import Write
 from core.link.link import Frame
 from core.protocol import effects as e

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec
 
 import seaway as sw
-from backend.cargo import box_of, numpy_dtype
 from backend.checkpoint import chunks, documents, folders, zarrs
 from backend.checkpoint.documents import CheckpointError, Document, Entry, Request
+from backend.contents.shard_io import box_of, numpy_dtype
 from core.model.place import line
 from core.model.plan import Layout
 from core.model.program import Sharding

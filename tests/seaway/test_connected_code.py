@@ -17,7 +17,7 @@ from jax import export
 from jax.sharding import PartitionSpec
 
 import seaway as sw
-from backend.calls import Wrong
+from backend.node.calls import Wrong
 from seaway import avals, packing
 from seaway.computation import Computation, Signature
 from seaway.connected.code import Code, code_of

@@ -353,13 +353,19 @@ def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str], None]]]:
 
     try:
         said = start(
-            "controller", "backend.controlling", "--bind", "127.0.0.1:0", "--devices-per-host", "4", *words
+            "controller",
+            "backend.server.controller_cli",
+            "--bind",
+            "127.0.0.1:0",
+            "--devices-per-host",
+            "4",
+            *words,
         )
         address = said.removeprefix("controller at ").partition(": ")[0]
         token = words[words.index("--token-file") :][:2] if "--token-file" in words else ()
         start(
             "agent",
-            "backend.hosting",
+            "backend.agent.agent_cli",
             "--controller",
             address,
             "--platform",

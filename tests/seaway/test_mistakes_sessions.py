@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from backend.calls import Wrong
+from backend.node.calls import Wrong
 from seaway.connected.driver import RealDriver
 
 ROOT = Path(__file__).parent.parent.parent

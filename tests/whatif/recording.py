@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import simpy
 
-from backend import eventlogs
+from backend.server import eventlogs
 from core.client.client_limits import Blocked, Submitted
 from core.controller import Config
 from core.model.program import Program

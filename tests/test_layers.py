@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("core", "sim", "backend", "seaway", "experiments")
-FACED = ("core", "sim", "backend")  # rooms whose packages are imported by their faces
+FACED = ("core", "sim", "backend", "seaway")  # rooms whose packages are imported by their faces
 PACKAGES = tuple(
     path.parent.relative_to(ROOT).as_posix()
     for room in FACED
@@ -65,6 +65,8 @@ def test_an_empty_house_is_in_order(house: Path) -> None:
             "def late():\n    from ..server import Server",
             id="an agent knows the controller",
         ),
+        pytest.param("seaway/graph", "from ..sessions import Session", id="a graph knows who runs it"),
+        pytest.param("seaway/sessions", "from ..api import jit", id="a session knows what it is called by"),
         pytest.param("sim", "import backend", id="the simulator knows the backend"),
         pytest.param("backend", "import sim", id="the backend knows the simulator"),
         pytest.param("sim", "import seaway", id="a driver looks up"),

@@ -2,7 +2,7 @@
 
 Which gangs show it, and how: `core.record.durations`. The median counts, by a computation's name.
 
-Neighbours: `server` tells it to sessions elsewhere; `seaway.connected` prices by it.
+Neighbours: `server` tells it to sessions elsewhere; `seaway.sessions.connected` prices by it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The controller's trace, as it travels: its columns, packed, in pages below the limit of a message.
 
 A snapshot is taken when its first page is asked for, and kept while its others are fetched. Neighbours: `server`, which
-keeps them; `seaway.connected`, which makes the same object of them that the controller has.
+keeps them; `seaway.sessions.connected`, which makes the same object of them that the controller has.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ A host uses `Source` and `Sink`, one for each half of a transfer that core opens
 arrays, uses `ArraySource` and `ArraySink`. Here is numpy and no device; contents are bytes in C order.
 
 Of a sparse exchange, shards are rows of whole words: the first says which shard of the target a row goes to, the
-second which row it was (see `seaway.routing`). Piece `s * targets + t` is what source shard s has for target shard t;
-behind the rows that came, a target shard is filled up with rows of zeros, whose second word is -1.
+second which row it was (see `seaway.api.routing`). Piece `s * targets + t` is what source shard s has for target shard
+t; behind the rows that came, a target shard is filled up with rows of zeros, whose second word is -1.
 """
 
 from __future__ import annotations

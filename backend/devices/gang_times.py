@@ -1,6 +1,6 @@
 """When a host enqueued its gangs and saw them end, by its own clock: kept there for whoever asks, and fetched.
 
-    devices --took--> Stamps (the last of them)  --Stamps, with a permit-->  seaway.connected: in the controller's time
+    devices --took--> Stamps (the last of them)  --Stamps, with a permit-->  a session: in the controller's time
 
 Nobody is told of them unasked: what is reported up the tree stays as it is. A client gets those of its own runs: the
 controller signs which runs these are (`permitted`), and hosts, who have the same secret, answer to what is signed. What

@@ -1,7 +1,8 @@
 """What a node has written and taken, in whole numbers that only grow: what messages cost is found by counting them.
 
 A *frame* is one gRPC message, with one parcel or many in it; what goes by a `Lane` is a word of core's without a frame.
-Neighbours: `node`, which counts; `cpu_times`, for CPU time to be divided by it; `seaway.calibrating`, which does that.
+Neighbours: `node`, which counts; `cpu_times`, for CPU time to be divided by it; `seaway.tools.calibrating`, which does
+that.
 """
 
 from __future__ import annotations

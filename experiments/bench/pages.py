@@ -18,10 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seaway.calibrating.devices import addition, product
-from seaway.calibrating.transfers import hops
-from seaway.calibrating.watching import Watch
-from seaway.calibrating.workloads import chained, streamed
+from seaway.tools.calibrating import Watch, addition, chained, hops, product, streamed
 
 from . import options
 

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from backend.agent import keep_what_is_freed
-from seaway.calibrating import Pace, paced
+from seaway.tools.calibrating import Pace, paced
 
 from . import members, options
 from .prediction_cases import HOSTS, MATMULS, Work

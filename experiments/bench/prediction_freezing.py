@@ -2,7 +2,8 @@
 
 Calibrations are measured here, or are files that were measured before, which then must be of the platforms that are
 asked for: devices that compute on the machine's own cores are the CPU's, others take the time they are told.
-Neighbours: `seaway.calibrating` measures; `prediction_alone` adds what CPU devices take for the cases' computations.
+Neighbours: `seaway.tools.calibrating` measures; `prediction_alone` adds what CPU devices take for the cases'
+computations.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from core.model import Impossible
-from seaway.calibrating import paced
+from seaway.tools.calibrating import paced
 from sim.hardware import setups
 
 from .prediction_alone import keys_of, taken
@@ -66,7 +67,7 @@ def calibrations(
 
 
 def _calibrated(platform: Platform, folder: Path, quick: bool, say: Say) -> Path:
-    from seaway.calibrating import calibrate
+    from seaway.tools.calibrating import calibrate
 
     say(f"calibrating {platform} devices on {CALIBRATED} hosts")
     path = folder / f"calibration-{platform}.toml"

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from backend.admin import Child, Children, end_with_parent
-from seaway.calibrating import Pace, paced
+from seaway.tools.calibrating import Pace, paced
 from sim.hardware import Profile, setups
 
 from . import members

@@ -25,8 +25,8 @@ import numpy as np
 
 from core.model import Impossible
 from core.schedule.policy import named
+from seaway.tools.whatif import durations, running, settings, workload
 from seaway.trace import Trace
-from seaway.whatif import durations, running, settings, workload
 from sim.hardware import setups
 
 from . import options

@@ -13,8 +13,7 @@ from .simulate import weights_of
 if TYPE_CHECKING:
     from sim.hardware import Profile, Setup
 
-    from ..whatif.settings import Settings
-    from ..whatif.workload import Workload
+    from ..tools.whatif import Settings, Workload
 
 
 def add(commands: Any) -> None:
@@ -65,8 +64,8 @@ def add(commands: Any) -> None:
 def run(given: argparse.Namespace) -> int:
     from sim.hardware import setups as hardware
 
-    from ..replaced import text_of
-    from ..whatif import durations, report, running, settings, workload
+    from ..sessions import text_of
+    from ..tools.whatif import durations, report, running, settings, workload
     from ..wording import plural
 
     known = hardware.load(given.measured) if given.measured else None
@@ -109,7 +108,7 @@ def _changed(given: argparse.Namespace, recorded: Workload, known: Setup | None)
     """One for each policy; one for the rest, if there is no policy and anything else is changed."""
     from sim.hardware import setups as hardware
 
-    from ..whatif.settings import Settings, changed_setup, config_of
+    from ..tools.whatif import Settings, changed_setup, config_of
 
     shape = {"hosts": given.hosts, "islands": given.islands}
     for key, value in shape.items():

@@ -10,8 +10,7 @@ from sim.hardware import Kernel
 
 from .cost import Cost, Memory
 from .errors import CostError
-from .hlo import Exchange
-from .hlo.collectives import Kind
+from .hlo import Exchange, Kind
 from .units import duration as duration_of
 from .units import nbytes
 

@@ -19,8 +19,8 @@ import seaway as sw
 from backend.pjrt.code import lower
 from backend.pjrt.world import Membership
 from core.model.plan import Gang, Plan
-from seaway.connected.pricing import Pricing
 from seaway.costs.topologies import example, find
+from seaway.sessions.connected.pricing import Pricing
 
 DEVICES, ISLANDS = 4, 2
 

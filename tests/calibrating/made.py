@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from seaway.calibrating.calibration import Calibration, Figure
-from seaway.calibrating.costs import CALLER, DEVICE, ENQUEUE, HOST, USER, counted
-from seaway.calibrating.watching import GROUPS, Sample
+from seaway.tools.calibrating.calibration import Calibration, Figure
+from seaway.tools.calibrating.costs import CALLER, DEVICE, ENQUEUE, HOST, USER, counted
+from seaway.tools.calibrating.watching import GROUPS, Sample
 
 COSTS = {
     "client_call": 45_000.0, "client_note": 30_000.0, "send": 200_000.0, "send_more": 20_000.0, "receive": 250_000.0,

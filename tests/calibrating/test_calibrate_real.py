@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from seaway.calibrating.measuring import MODEL
 from seaway.cli import main
+from seaway.tools.calibrating.measuring import MODEL
 from sim.hardware.setups import load
 
 BYTES = ("transfer_chunk", "transfer_byte_ps", "transfer_end", "send_byte_ps", "receive_byte_ps", "gather",

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaway.calibrating import calibration as rooms
-from seaway.calibrating.calibration import Figure
+from seaway.tools.calibrating import calibration as rooms
+from seaway.tools.calibrating.calibration import Figure
 from sim.hardware.setups import load
 from sim.hardware.toml_tables import quantity
 

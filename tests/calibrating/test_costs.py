@@ -6,11 +6,21 @@ import tomllib
 
 import pytest
 
-from seaway.calibrating.costs import CALLER, DEVICE, ENQUEUE, HOST, SHARED, USER, costs_of, counted, sources
-from seaway.calibrating.devices import looped_cpu
-from seaway.calibrating.transfers import Hop, end_of, simulated, transfers_of
-from seaway.calibrating.watching import GROUPS, Sample, by_group
-from seaway.calibrating.wire import Round, wire_of
+from seaway.tools.calibrating.costs import (
+    CALLER,
+    DEVICE,
+    ENQUEUE,
+    HOST,
+    SHARED,
+    USER,
+    costs_of,
+    counted,
+    sources,
+)
+from seaway.tools.calibrating.devices import looped_cpu
+from seaway.tools.calibrating.transfers import Hop, end_of, simulated, transfers_of
+from seaway.tools.calibrating.watching import GROUPS, Sample, by_group
+from seaway.tools.calibrating.wire import Round, wire_of
 
 from .made import COSTS, calibration, samples
 

@@ -12,7 +12,7 @@ from backend.admin.cpu_times import cpu_of, threads_of
 from backend.node.traffic import Traffic
 from core.model.spans import one
 from core.protocol.messages import Beat, Done, Ended, ForgetStep, FreeStep, Notes, Ordered, Reports
-from seaway.calibrating.watching import Watch
+from seaway.tools.calibrating.watching import Watch
 
 HOSTS, CALLS = 2, 7
 

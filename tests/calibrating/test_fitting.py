@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaway.calibrating.fitting import Row, fit, half_range, line, middle
+from seaway.tools.calibrating.fitting import Row, fit, half_range, line, middle
 
 NAMES = ("message", "parcel", "step", "gang")
 prices = st.lists(st.integers(1_000, 500_000), min_size=len(NAMES), max_size=len(NAMES))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seaway.calibrating import machine
+from seaway.tools.calibrating import machine
 
 
 def group(root: Path, path: str, **files: str) -> None:

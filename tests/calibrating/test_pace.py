@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from seaway.calibrating.pace import FEW, WINDOW, Beat, Pace, mean, paced, steady
+from seaway.tools.calibrating.pace import FEW, WINDOW, Beat, Pace, mean, paced, steady
 
 SECOND = 1_000_000_000
 

@@ -7,7 +7,7 @@ import tomllib
 import numpy as np
 import pytest
 
-from seaway.calibrating.stalls import (
+from seaway.tools.calibrating.stalls import (
     ALL,
     LEAST,
     NONE,

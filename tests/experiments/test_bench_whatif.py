@@ -9,7 +9,7 @@ import pytest
 from core.protocol.messages import Submit
 from experiments.bench import whatif
 from experiments.bench.whatif import QUESTIONS, RECORDED, WEIGHTS, Question, Row, rows_of, summary
-from seaway.whatif.workload import Workload, read
+from seaway.tools.whatif.workload import Workload, read
 from sim.hardware import setups
 
 from .test_bench_prediction import CLUSTER

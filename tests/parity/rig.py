@@ -26,9 +26,9 @@ from core.model.presets import small
 from core.model.program import Program
 from core.protocol import effects as e
 from core.schedule.policy import Policy
-from seaway.parity import compare, edge, forced
-from seaway.parity.collect import Seen, Watched
-from seaway.parity.compare import Comparison
+from seaway.tools.parity import compare, edge, forced
+from seaway.tools.parity.collect import Seen, Watched
+from seaway.tools.parity.compare import Comparison
 from sim.hardware import setups
 from sim.hardware.profiles import profile
 from sim.simulation.simulation import Simulation

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from core.schedule.policy import named
-from seaway.parity import compare
-from seaway.parity.compare import Comparison
+from seaway.tools.parity import compare
+from seaway.tools.parity.compare import Comparison
 from tests.backend.cluster import Cluster, until
 
 from . import rig, shapes

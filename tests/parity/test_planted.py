@@ -13,7 +13,7 @@ from core.link.link import Frame
 from core.protocol import effects as e
 from core.protocol.dataplane import Chunk, Grant
 from core.schedule.policy import Fifo
-from seaway.parity.compare import Comparison
+from seaway.tools.parity.compare import Comparison
 from tests.backend.cluster import Cluster, until
 
 from . import rig, shapes

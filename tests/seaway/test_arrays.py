@@ -13,7 +13,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import seaway as sw
-from seaway.avals import aval
+from seaway.specs.avals import aval
 
 from .sessions import small
 

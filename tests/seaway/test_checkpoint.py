@@ -27,8 +27,8 @@ from core.model.place import line
 from core.model.plan import Layout
 from core.model.program import Sharding
 from core.model.resharding import Shards
-from seaway.checkpoints import graphs
-from seaway.checkpoints.naming import names_of
+from seaway.api.checkpoints import graphs
+from seaway.api.checkpoints.naming import names_of
 from tests.seaway.sessions import small
 
 P: Any = PartitionSpec

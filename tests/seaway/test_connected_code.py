@@ -18,12 +18,14 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 from backend.node.calls import Wrong
-from seaway import avals, packing
-from seaway.computation import Computation, Signature
-from seaway.connected.code import Code, code_of
-from seaway.connected.driver import RealDriver
-from seaway.connected.pricing import Pricing
-from seaway.routing import _Plan
+from seaway.api import row_packing
+from seaway.api.computation import Computation
+from seaway.api.routing import _Plan
+from seaway.graph.signature import Signature
+from seaway.sessions.connected.code import Code, code_of
+from seaway.sessions.connected.driver import RealDriver
+from seaway.sessions.connected.pricing import Pricing
+from seaway.specs import avals
 
 ROOT = Path(__file__).parents[2]
 P: Any = PartitionSpec
@@ -208,9 +210,11 @@ def test_rows_are_packed_on_devices_as_a_simulation_packs_them(dtype: str, shape
     looks = [avals.of(each) for each in (x, number, dest)]
     plan = _Plan("rows", tuple(looks[:2]), looks[2], sw.slice(2), sw.slice(2), 12)  # type: ignore[arg-type]
     packed = plan._pack([x, number, dest])[0]
-    np.testing.assert_array_equal(jax.jit(packing.pack)(x, number, dest), packed)
+    np.testing.assert_array_equal(jax.jit(row_packing.pack)(x, number, dest), packed)
     arrived = plan._exchange(packed)
-    for mine, theirs in zip(jax.jit(packing.unpacker(plan.y))(arrived), plan._unpack([arrived]), strict=True):
+    for mine, theirs in zip(
+        jax.jit(row_packing.unpacker(plan.y))(arrived), plan._unpack([arrived]), strict=True
+    ):
         np.testing.assert_array_equal(np.asarray(mine), theirs)
 
 

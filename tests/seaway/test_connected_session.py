@@ -21,8 +21,8 @@ import pytest
 
 import seaway as sw
 from core.client.client_limits import Limits
-from seaway.connected import port
-from seaway.connected.interrupts import Shield
+from seaway.sessions.connected import port
+from seaway.sessions.connected.interrupts import Shield
 
 ROOT = Path(__file__).parents[2]
 ALL = sw.slice(devices=4)

@@ -12,9 +12,10 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 from core.model.program import Sharding
-from seaway.avals import aval
-from seaway.computation import Computation, Signature
+from seaway.api.computation import Computation
 from seaway.costs import Cost
+from seaway.graph.signature import Signature
+from seaway.specs.avals import aval
 from sim.hardware.kernels import Collective, Kernel
 
 P: Any = PartitionSpec  # which has no types

@@ -16,7 +16,7 @@ import pytest
 
 import seaway as sw
 from backend.node.calls import Wrong
-from seaway.connected.driver import RealDriver
+from seaway.sessions.connected.driver import RealDriver
 
 ROOT = Path(__file__).parent.parent.parent
 Call = Callable[[], Any]

@@ -30,11 +30,11 @@ from core.protocol.messages import (
     Submit,
 )
 from core.protocol.peers import CONTROLLER
-from seaway import caller
-from seaway.arrays import Buffer
-from seaway.computation import Signature
-from seaway.graph import Graph
-from seaway.port import Driver, Port
+from seaway.graph.graph import Graph
+from seaway.graph.signature import Signature
+from seaway.sessions import caller
+from seaway.sessions.arrays import Buffer
+from seaway.sessions.port import Driver, Port
 
 two = sw.slice(devices=2)
 step = sw.synthetic("step", devices=two, duration="1us")

@@ -12,9 +12,9 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import seaway as sw
-from seaway.avals import aval
 from seaway.costs import Cost
-from seaway.estimate import Work, work_of
+from seaway.costs.estimate import Work, work_of
+from seaway.specs.avals import aval
 from sim.hardware.kernels import Collective, Kernel
 
 from .sessions import small

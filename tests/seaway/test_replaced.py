@@ -11,8 +11,8 @@ import pytest
 
 import seaway as sw
 from core.protocol.effects import Tell
-from seaway.connected.local import LocalDriver
-from seaway.replaced import text_of
+from seaway.sessions.connected.local_cluster import LocalDriver
+from seaway.sessions.replaced import text_of
 
 from .sessions import small
 

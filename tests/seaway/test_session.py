@@ -10,7 +10,7 @@ import pytest
 
 import seaway as sw
 from core.schedule.policy import Policy, Ready, Stride, Ticket
-from seaway.simulated import progress
+from seaway.sessions.simulated import progress
 
 from .sessions import small
 

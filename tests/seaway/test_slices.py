@@ -10,8 +10,8 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 import seaway as sw
 from core.model.program import Sharding
-from seaway.avals import aval
-from seaway.shardings import named, resolve
+from seaway.specs.avals import aval
+from seaway.specs.shardings import named, resolve
 
 P: Any = PartitionSpec  # which has no types
 

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 from core.model.program import Arg, Computation, Node, Out, Program
-from seaway.graph import Graph
+from seaway.graph.graph import Graph
 
 P: Any = PartitionSpec  # which has no types
 

@@ -13,8 +13,8 @@ from core.model.program import Node
 from core.record.eventlog import decode
 from core.schedule.policy import Fifo, Stride
 from seaway.cli import main
-from seaway.whatif import durations, report, running, settings
-from seaway.whatif.workload import Workload, read, workload_of
+from seaway.tools.whatif import durations, report, running, settings
+from seaway.tools.whatif.workload import Workload, read, workload_of
 from sim.hardware.profiles import profile
 from tests.backend.cluster import chain
 

@@ -14,8 +14,8 @@ import pytest
 import seaway as sw
 from core.protocol.messages import Submit
 from core.schedule.policy import Fifo, Policy, Stride
-from seaway.whatif import durations, report, running, settings
-from seaway.whatif.workload import Workload, read
+from seaway.tools.whatif import durations, report, running, settings
+from seaway.tools.whatif.workload import Workload, read
 from sim.hardware.profiles import profile
 from tests.backend.cluster import chain, cluster
 from tests.backend.test_control import TINY

@@ -4,7 +4,7 @@ JAX has one backend a process, and a world is a property of it. To change worlds
 its arrays and compiled code, and to make another; whoever has arrays takes them to host memory before (`store`).
 
 A host that is alone has no world to join. JAX offers no public way to join a coordination service that runs elsewhere
-without member 0 starting another, so `_connect` uses its inside; `tests/backend/test_pjrt_worlds.py` would tell.
+without member 0 starting another, so `_connect` uses its inside; `tests/backend/pjrt/test_pjrt_worlds.py` would tell.
 """
 
 from __future__ import annotations

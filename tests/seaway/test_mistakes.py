@@ -11,7 +11,7 @@ import pytest
 import seaway as sw
 from seaway.cli import main
 
-from .sessions import small
+from .small_sessions import small
 
 two = sw.slice(devices=2, name="two")
 step = sw.synthetic("step", devices=two, duration="1ms")

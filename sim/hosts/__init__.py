@@ -6,20 +6,19 @@ shared_cores      a host whose machine has fewer cores than threads;  cores: who
 message_batching  what Python processes say to one another, several messages in one
 device_queues     queues of gangs that start together;  computing: devices that compute on their hosts' cores
 worlds            an epoch's collective world stands when all its members have come
-context, times    what a process needs of the simulation that it is in
+context           what a process needs of the simulation that it is in
 """
 
 from __future__ import annotations
 
 from .client_process import SimClient
 from .computing import Computing, Takes, rounds
-from .context import Context
+from .context import Context, Times
 from .cores import THREADS, Cores, Machines, Share, Stalls
 from .device_queues import Fabric
 from .message_batching import Together, Wires
 from .processes import CARRIED, ControllerProcess, HostProcess, Process, is_client
 from .shared_cores import CrowdedHost
-from .times import Times
 from .worlds import Worlds
 
 __all__ = [

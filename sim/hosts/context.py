@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import simpy
 
 from core.controller import Config
@@ -16,7 +17,6 @@ from core.record import Trace
 from ..engine import Clock, Ints
 from ..hardware import Profile
 from ..network import Cargo, Network, Weights
-from .times import Times
 
 if TYPE_CHECKING:
     from .computing import Takes
@@ -25,6 +25,23 @@ if TYPE_CHECKING:
     from .message_batching import Wires
     from .processes import ControllerProcess, HostProcess
     from .worlds import Worlds
+
+
+S = 1_000_000_000
+
+
+class Times(msgspec.Struct, frozen=True):
+    """Nanoseconds of what happens seldom."""
+
+    compile: int = (
+        0  # of a code, on each host: by default, programs have been compiled before the clock starts
+    )
+    form: int = 200_000_000  # to set up an epoch's world
+    join: int = 300_000_000  # to join it
+    lease: int = 10 * S  # a connection that is silent for so long is gone
+    restart: int = 5 * S  # of a host that was dismissed
+    beat: int = 1 * S
+    pcie_latency: int = 1_000
 
 
 class AlikeHosts(Protocol):

@@ -24,7 +24,7 @@ from sim.engine.jitter import Noise
 from sim.hardware.profiles import Profile, profile
 from sim.hardware.setups import Setup, load
 from sim.hosts.client_process import SimClient
-from sim.hosts.times import Times
+from sim.hosts.context import Times
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.fuzz import programs

@@ -20,9 +20,9 @@ from sim.engine.threads import Lane
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
 from sim.hosts.client_process import SimClient
+from sim.hosts.context import Times
 from sim.hosts.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, Share, Stalls
 from sim.hosts.shared_cores import CrowdedHost
-from sim.hosts.times import Times
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.core.build import chain

@@ -21,9 +21,9 @@ from sim.engine.clock import Clock
 from sim.hardware.kernels import Collective, Kernel
 from sim.hardware.profiles import Profile, profile
 from sim.hardware.setups import load
+from sim.hosts.context import Times
 from sim.hosts.cores import CALL, DEVICE, ENQUEUE, READ, SEND, Cores
 from sim.hosts.message_batching import Together
-from sim.hosts.times import Times
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.core.build import chain

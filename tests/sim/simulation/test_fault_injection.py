@@ -10,7 +10,7 @@ from sim.engine.errors import Stuck, Unannounced
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
 from sim.hosts.client_process import SimClient
-from sim.hosts.times import Times
+from sim.hosts.context import Times
 from sim.simulation.faults import Fault, drawn
 from sim.simulation.simulation import Simulation
 from tests.core.build import chain

@@ -20,8 +20,8 @@ from core.schedule.policy import Fifo, Policy
 from sim.hardware.kernels import Kernel
 from sim.hardware.profiles import profile
 from sim.hardware.setups import Setup, load
+from sim.hosts.context import Times
 from sim.hosts.processes import ControllerProcess
-from sim.hosts.times import Times
 from sim.simulation import simulation
 from sim.simulation.simulation import Simulation
 

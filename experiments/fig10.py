@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seaway.schedules import SCHEDULES
+from seaway.api import SCHEDULES
 
 from . import table2
 from .framework import Option, Point, Values

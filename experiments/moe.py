@@ -28,7 +28,7 @@ from core.model import (
     SliceSpec,
     Value,
 )
-from sim.kernels import Kernel
+from sim.hardware import Kernel
 
 from .framework import Option, Point, Values, grid
 from .framework.figures import beside, doublings, line

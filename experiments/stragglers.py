@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.record import FAILED
-from sim.faults import Fault
+from sim.engine import Noise
 from sim.hardware import load
-from sim.noise import Noise
+from sim.simulation import Fault
 
 from .framework import Option, Point, Values
 from .micro import common

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from seaway.schedules import SCHEDULES
+from seaway.api import SCHEDULES
 
 from .framework import Option, Point, Values, error, grid
 from .framework.figures import BLUE, GREEN, ORANGE, PINK, SKY, beside, printed

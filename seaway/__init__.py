@@ -12,15 +12,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from core.model import Impossible, ProgramError
     from core.schedule.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
-    from sim.noise import Noise
+    from sim.engine import Noise
 
-    from .arrays import Array, Run, block_until_ready, get
-    from .checkpoints import checkpoint
-    from .connected.connect import connect
-    from .connected.errors import NotReady, Unreachable
-    from .connected.local import local
+    from .api import Pipeline, Program, Stage, jit, pipeline, pmap, program, put, route, stage, synthetic
+    from .api.checkpoints import checkpoint
     from .costs import Cost, roofline_costs, tpu_costs
-    from .deadlines import deadline
     from .errors import (
         Cancelled,
         NoContents,
@@ -32,42 +28,47 @@ if TYPE_CHECKING:
         Stalled,
         TracedValueError,
     )
-    from .jitted import jit, pmap
-    from .pipelining import Pipeline, Stage, pipeline, stage
-    from .programs import Program, program
-    from .putting import put
-    from .routing import route
-    from .session import Session, Task, client, current_session, now, now_ns, sleep, spawn
-    from .simulating import simulate
-    from .slices import Slice, slice  # noqa: A004 - as the paper's users say it
-    from .synthetics import synthetic
+    from .sessions import (
+        Array,
+        Run,
+        Session,
+        Task,
+        block_until_ready,
+        client,
+        current_session,
+        deadline,
+        get,
+        now,
+        now_ns,
+        sleep,
+        spawn,
+    )
+    from .sessions.connected import NotReady, Unreachable, connect, local
+    from .sessions.simulated import simulate
+    from .specs import Slice, slice  # noqa: A004 - as the paper's users say it
     from .trace import Trace
 
 # Where it lives. Each is imported when it is first used: `import seaway` is fast.
 _PUBLIC = {
-    "arrays": ("Array", "Run", "block_until_ready", "get"),
-    "checkpoints": ("checkpoint",),
-    "connected.connect": ("connect",),
-    "connected.errors": ("NotReady", "Unreachable"),
-    "connected.local": ("local",),
-    "deadlines": ("deadline",),
+    "api": (
+        "Pipeline", "Program", "Stage", "jit", "pipeline", "pmap", "program", "put", "route", "stage", "synthetic",
+    ),
+    "api.checkpoints": ("checkpoint",),
+    "sessions": (
+        "Array", "Run", "Session", "Task", "block_until_ready", "client", "current_session", "deadline", "get", "now",
+        "now_ns", "sleep", "spawn",
+    ),
+    "sessions.simulated": ("simulate",),
+    "sessions.connected": ("NotReady", "Unreachable", "connect", "local"),
     "costs": ("Cost", "roofline_costs", "tpu_costs"),
     "errors": (
         "Cancelled", "Impossible", "NoContents", "NoSession", "NotNow", "ProgramError", "RunError", "SeawayError",
         "SessionClosed", "Stalled", "TracedValueError",
     ),
-    "jitted": ("jit", "pmap"),
-    "pipelining": ("Pipeline", "Stage", "pipeline", "stage"),
-    "programs": ("Program", "program"),
-    "putting": ("put",),
-    "routing": ("route",),
-    "session": ("Session", "Task", "client", "current_session", "now", "now_ns", "sleep", "spawn"),
-    "simulating": ("simulate",),
-    "slices": ("Slice", "slice"),
-    "synthetics": ("synthetic",),
+    "specs": ("Slice", "slice"),
     "trace": ("Trace",),
     "core.schedule.policy": ("Deadline", "Fifo", "Policy", "Priority", "RoundRobin", "Shortest", "Stride"),
-    "sim.noise": ("Noise",),
+    "sim.engine": ("Noise",),
 }  # fmt: skip
 _HOME = {name: room for room, names in _PUBLIC.items() for name in names}
 
@@ -89,9 +90,9 @@ def __getattr__(name: str) -> Any:
         close = get_close_matches(name, _HOME, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise AttributeError(f"module 'seaway' has no attribute {name!r}{hint}")
-    if room not in ("core.schedule.policy", "errors", "slices"):
+    if room not in ("core.schedule.policy", "errors", "specs"):
         _house.check("sim")  # which all the others need
-    if room.startswith("connected."):
+    if room == "sessions.connected":
         _house.check("backend")
     outside = room.startswith(("core.", "sim."))
     found = getattr(import_module(room if outside else f".{room}", __name__), name)

@@ -10,7 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("core", "sim", "backend", "seaway", "experiments")
-PACKAGES = tuple(f"core/{path.parent.name}" for path in sorted((ROOT / "core").glob("*/__init__.py")))
+FACED = ("core", "sim", "backend", "seaway")  # rooms whose packages are imported by their faces
+PACKAGES = tuple(
+    path.parent.relative_to(ROOT).as_posix()
+    for room in FACED
+    for path in sorted((ROOT / room).glob("*/__init__.py"))
+)
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -52,6 +57,16 @@ def test_an_empty_house_is_in_order(house: Path) -> None:
         pytest.param("core/model", "from ..protocol import peers", id="a value knows who speaks of it"),
         pytest.param("core/schedule", "from ..controller import Run", id="the scheduler looks up"),
         pytest.param("core/host", "def late():\n    from ..client import Client", id="a host knows clients"),
+        pytest.param("sim/network", "from ..hosts import Process", id="a message knows who sends it"),
+        pytest.param("sim/hosts", "from ..simulation import Simulation", id="a host knows the simulation"),
+        pytest.param("backend/node", "from ..server import Server", id="a node knows the controller"),
+        pytest.param(
+            "backend/agent",
+            "def late():\n    from ..server import Server",
+            id="an agent knows the controller",
+        ),
+        pytest.param("seaway/graph", "from ..sessions import Session", id="a graph knows who runs it"),
+        pytest.param("seaway/sessions", "from ..api import jit", id="a session knows what it is called by"),
         pytest.param("sim", "import backend", id="the simulator knows the backend"),
         pytest.param("backend", "import sim", id="the backend knows the simulator"),
         pytest.param("sim", "import seaway", id="a driver looks up"),
@@ -82,7 +97,7 @@ def test_what_a_room_may_import(house: Path, room: str, planted: str) -> None:
     assert result.returncode == 0, result.stdout
 
 
-# --- packages of core are imported by their faces -----------------------------------------------------------------
+# --- packages are imported by their faces -------------------------------------------------------------------------
 
 
 def imported(path: Path, text: str) -> list[str]:
@@ -99,17 +114,17 @@ def imported(path: Path, text: str) -> list[str]:
 
 
 def past_a_face(path: Path, text: str) -> list[str]:
-    """What it imports of a package of core otherwise than from that package's `__init__`."""
+    """What it imports of a package otherwise than from that package's `__init__`."""
     found = []
     for name in imported(path, text):
         file = ROOT.joinpath(*name.split(".")).with_suffix(".py")
         inside = file.parent == path.parent or file.parent in path.parents
-        if name.count(".") > 1 and name.startswith("core.") and file.is_file() and not inside:
+        if name.count(".") > 1 and name.split(".")[0] in FACED and file.is_file() and not inside:
             found.append(name)
     return found
 
 
-def test_packages_of_core_are_imported_by_their_faces() -> None:
+def test_packages_are_imported_by_their_faces() -> None:
     past = {
         str(path.relative_to(ROOT)): names
         for room in ROOMS
@@ -131,6 +146,8 @@ def test_packages_of_core_are_imported_by_their_faces() -> None:
         ("core/schedule/policy/planted.py", "from ..contention import Window", []),
         ("core/schedule/planted.py", "from .policy.fifo import Fifo", ["core.schedule.policy.fifo"]),
         ("backend/planted.py", "import core.client.client", ["core.client.client"]),
+        ("seaway/planted.py", "from sim.hardware import load, setups", []),
+        ("seaway/planted.py", "from sim.hardware.setups import load", ["sim.hardware.setups"]),
     ],
 )
 def test_what_goes_past_a_face_is_seen(path: str, planted: str, past: list[str]) -> None:

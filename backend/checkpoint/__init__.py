@@ -9,3 +9,25 @@ A step of a checkpoint is a zarr group, `folder/step/`, with one array for each 
 another name, `step.partial-...`, and gets its own when all of it is on disk. Nothing here knows devices: that is
 `pjrt.checkpoints`.
 """
+
+from . import chunks, documents, folders, zarrs
+from .chunks import Box, chunk_of
+from .documents import LAST, CheckpointError, Discarded, Document, Entry, Request, request_of
+from .folders import steps
+
+__all__ = [
+    "LAST",
+    "Box",
+    "CheckpointError",
+    "Discarded",
+    "Document",
+    "Entry",
+    "Request",
+    "chunk_of",
+    "chunks",
+    "documents",
+    "folders",
+    "request_of",
+    "steps",
+    "zarrs",
+]

@@ -20,7 +20,7 @@ import numpy as np
 
 from core.model import Index
 
-from .. import cargo
+from ..contents import shard_io
 from .chunks import Box, grid
 from .documents import CheckpointError, Discarded, Entry, Request
 from .folders import ROOT_FILE, settle
@@ -119,7 +119,7 @@ def read(folder: Path, wanted: Sequence[tuple[Entry, Mapping[Index, Box]]]) -> l
             store, shards = opening.result(), dict[Index, Array]()
             for index, box in boxes.items():
                 dtype, shape = disk_look(entry.dtype, [part.stop - part.start for part in box])
-                room = cargo.empty(shape, dtype)
+                room = shard_io.empty(shape, dtype)
                 if room.size:
                     waiting.append(ts.array(room, copy=False).write(store[_on_disk(entry, box)]))
                 shards[index] = room.view(np.uint64)[..., 0] if entry.dtype == KEYS else room
@@ -183,7 +183,7 @@ def _missing(folder: Path, entries: Sequence[Entry]) -> str:
     for entry in entries:
         dtype, _ = disk_look(entry.dtype, entry.shape)
         words = WORDS if entry.dtype == KEYS else 1
-        nbytes = prod(entry.chunk) * words * cargo.numpy_dtype(dtype).itemsize
+        nbytes = prod(entry.chunk) * words * shard_io.numpy_dtype(dtype).itemsize
         tail = ["0"] if entry.dtype == KEYS else []
         files = product(*map(range, grid(entry.shape, entry.chunk)))
         names = ["/".join(["c", *map(str, where), *tail]) for where in files]

@@ -14,7 +14,7 @@ import numpy as np
 
 from core.model import Index, Layout, Shards
 
-from .. import cargo
+from ..contents import shard_io
 from ..devices import Array
 from .world import Membership
 
@@ -25,7 +25,7 @@ KEY_WORDS = 2
 
 def own_shards(world: Membership, layout: Layout) -> dict[Index, list[int]]:
     """The distinct shards that this host has, and on which of its devices."""
-    return cargo.local_shards(layout, world.mine)
+    return shard_io.local_shards(layout, world.mine)
 
 
 def to_devices(world: Membership, layout: Layout, shards: Mapping[Index, Array]) -> Any:
@@ -46,7 +46,7 @@ def to_devices(world: Membership, layout: Layout, shards: Mapping[Index, Array])
 
 
 def device_dtype(layout: Layout) -> Any:
-    return jax.random.key(0).dtype if layout.dtype == KEYS else cargo.numpy_dtype(layout.dtype)
+    return jax.random.key(0).dtype if layout.dtype == KEYS else shard_io.numpy_dtype(layout.dtype)
 
 
 def to_host(world: Membership, layout: Layout, array: Any, *, copies: bool = False) -> dict[Index, Array]:
@@ -59,7 +59,7 @@ def to_host(world: Membership, layout: Layout, array: Any, *, copies: bool = Fal
         if layout.dtype == KEYS:
             held = np.ascontiguousarray(held).view(np.uint64)[..., 0]
         if copies:
-            room = cargo.empty(held.shape, layout.dtype)
+            room = shard_io.empty(held.shape, layout.dtype)
             room[...] = held
             held = room
         found[index] = held
@@ -68,14 +68,14 @@ def to_host(world: Membership, layout: Layout, array: Any, *, copies: bool = Fal
 
 def of_literal(layout: Layout, literal: bytes) -> dict[Index, Array]:
     """A whole array that came with a call."""
-    dtype = cargo.numpy_dtype(layout.dtype)
+    dtype = shard_io.numpy_dtype(layout.dtype)
     wanted = math.prod(layout.shape) * dtype.itemsize
     if len(literal) != wanted:
-        raise cargo.Misfit(
+        raise shard_io.Misfit(
             f"a literal of {len(literal)} bytes, and {layout.dtype}{list(layout.shape)} has {wanted}"
         )
     whole = np.frombuffer(literal, dtype).reshape(layout.shape)
-    return {index: part.copy() for index, part in cargo.cut(layout, whole).items()}
+    return {index: part.copy() for index, part in shard_io.cut(layout, whole).items()}
 
 
 def zeros(world: Membership, layout: Layout) -> Any:
@@ -87,7 +87,7 @@ def zeros(world: Membership, layout: Layout) -> Any:
 
 
 def _zero(size: tuple[int, ...], dtype: str) -> Array:
-    room = cargo.empty(size, dtype)
+    room = shard_io.empty(size, dtype)
     room[...] = 0
     return room
 

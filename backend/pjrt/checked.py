@@ -8,9 +8,9 @@ from typing import Any
 
 from core.model import Code, Gang, Layout
 
-from ..trust import Rules
+from ..auth import Rules
+from .code_gate import Gate
 from .devices import PjrtDevices
-from .gate import Gate
 
 
 class CheckedDevices(PjrtDevices):

@@ -4,8 +4,8 @@
     agent <--Verdict--- checker     what was compiled is in JAX's cache on disk, where the agent finds it
 
 It has CPU devices, never an accelerator, which is the agent's alone; so for other platforms code is traced and not
-compiled. It has no secrets: its environment is what `gate` lets through, and no file of the agent's is open in it. It
-ends with the agent, even one that is killed. `python -m backend.pjrt.checker SETTINGS`.
+compiled. It has no secrets: its environment is what `code_gate` lets through, and no file of the agent's is open in it.
+It ends with the agent, even one that is killed. `python -m backend.pjrt.checker SETTINGS`.
 """
 
 from __future__ import annotations

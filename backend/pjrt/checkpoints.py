@@ -25,14 +25,23 @@ from core.model import Gang, Index, Layout, Plan, Sharding, Shards, canonical, s
 from core.protocol import Blame
 from core.protocol import effects as e
 
-from .. import cargo
-from ..checkpoint import chunks, documents, folders, zarrs
-from ..checkpoint.documents import CheckpointError, Discarded, Document, Entry, Request
+from ..checkpoint import (
+    CheckpointError,
+    Discarded,
+    Document,
+    Entry,
+    Request,
+    chunks,
+    documents,
+    folders,
+    zarrs,
+)
+from ..contents import shard_io
 from ..devices import Array
 from . import arrays, blames
 from .completions import Completions, Flight
-from .line import Line
 from .store import Buffer, Store, is_there
+from .worker_thread import Line
 from .world import Membership
 
 AT_ONCE = 2  # saves that are copied and written; each takes its part of the arrays in host memory
@@ -312,8 +321,8 @@ class Checkpoints:
         wanted: list[tuple[Entry, dict[Index, chunks.Box]]] = []
         for entry, layout in zip(job.document.entries, layouts, strict=True):
             shards = Shards(layout)
-            mine = cargo.local_shards(layout, self._world.mine)
-            wanted.append((entry, {index: cargo.box_of(shards, index)[:-1] for index in mine}))
+            mine = shard_io.local_shards(layout, self._world.mine)
+            wanted.append((entry, {index: shard_io.box_of(shards, index)[:-1] for index in mine}))
         return list(zip(layouts, zarrs.read(folder, wanted), strict=True))
 
     # --- inside -------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Compiled twice where inputs are donated: whether they really are is said at each launch. The same code for the same
 layouts is compiled once, whichever plans have it; what was compiled is also kept on disk, where a folder was given.
-Where clients are not trusted, `admit` has it tried in another process before it is read here (`gate`).
+Where clients are not trusted, `admit` has it tried in another process before it is read here (`code_gate`).
 Neighbours: `blobs`, `world`, `launcher`, `checked`.
 """
 

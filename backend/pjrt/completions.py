@@ -17,10 +17,10 @@ import numpy as np
 from core.protocol import Blame
 from core.protocol import effects as e
 
-from ..stamps import Stamps
+from ..devices import Stamps
 from . import blames
-from .line import show_name
 from .store import Buffer, is_there, ready
+from .worker_thread import show_name
 
 OUTSTANDING = 31  # programs of several devices, in one process
 

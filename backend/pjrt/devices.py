@@ -24,16 +24,15 @@ from core.model import Hosts, Layout, Plan
 from core.protocol import Blame
 from core.protocol import effects as e
 
-from ..devices import About, Array, Index, Post, World
-from ..meeting import Overtaken
-from ..stamps import Stamps
+from ..coordination import Overtaken
+from ..devices import About, Array, Index, Post, Stamps, World
 from . import arrays, blames, rows
 from .checkpoints import Checkpoints
 from .code import Codes
 from .completions import Completions
 from .launcher import Launcher
-from .line import Line
 from .store import Gone, Store, ready
+from .worker_thread import Line
 from .world import Membership
 
 OVERTAKEN_S = 5.0  # to get out of joining a world that is over, before the process begins anew

@@ -1,8 +1,8 @@
 """A sparse exchange, counted: how many rows of this host's shards go to which shard of the target, and to whom.
 
-The data say it: the first word of each row (see `cargo`) is the shard it goes to, and a negative one stays. Of a
+The data say it: the first word of each row (see `shard_io`) is the shard it goes to, and a negative one stays. Of a
 shard's replicas the first one sends. Piece `s * targets + t` is what source shard s has for target shard t; it goes to
-every host that has shard t. Neighbours: `store`, `cargo`.
+every host that has shard t. Neighbours: `store`, `shard_io`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from core.model import Hosts, Index, Layout, Shards, virtual_index
 
-from .. import cargo
+from ..contents import shard_io
 from ..devices import Array
 
 Piece = tuple[int, int, int]  # (receiver, piece, bytes)
@@ -34,7 +34,7 @@ def counted(
 ) -> tuple[Piece, ...]:
     """What this host, which has the devices `mine`, sends. Raises Misfit where rows name no shard of the target."""
     if len(source.shape) != 2 or source.dtype != "int32":
-        raise cargo.Misfit(
+        raise shard_io.Misfit(
             f"rows of {source.dtype}{list(source.shape)} say not where they go: a sparse exchange takes "
             "int32[rows, words], whose first word does"
         )
@@ -44,7 +44,7 @@ def counted(
     for index in sent_by(source, mine):
         to = held[index][:, 0]
         if to.size and int(to.max()) >= wanted.count:
-            raise cargo.Misfit(f"dest names shard {int(to.max())}, and there are {wanted.count}")
+            raise shard_io.Misfit(f"dest names shard {int(to.max())}, and there are {wanted.count}")
         numbers = np.bincount(to[to >= 0], minlength=wanted.count)
         nbytes = held[index].itemsize * held[index].shape[1]
         found += [
@@ -57,6 +57,6 @@ def counted(
 
 
 def _hosts_of(target: Layout, shards: Shards, ordinal: int, hosts: Hosts) -> list[int]:
-    index = cargo.index_of(shards, ordinal)
+    index = shard_io.index_of(shards, ordinal)
     replicas = (shards.device(index, replica) for replica in range(shards.replicas))
     return sorted({hosts.host_of(target.place.device(virtual)) for virtual in replicas})

@@ -16,7 +16,7 @@ from core.model import Index, Layout, shard_bytes
 from ..devices import Array
 from . import arrays
 from .buckets import Packed, packed
-from .line import Line
+from .worker_thread import Line
 from .world import Membership
 
 

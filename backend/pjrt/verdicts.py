@@ -1,7 +1,7 @@
 """What was found of clients' code before, on this machine: one small file each, by what the code is.
 
 The file's lock says that somebody looks at the same code now, so that agents which share the folder look at it once.
-Nothing is kept of code that ran into a limit: another day it may not. Without JAX. Neighbours: `gate`.
+Nothing is kept of code that ran into a limit: another day it may not. Without JAX. Neighbours: `code_gate`.
 """
 
 from __future__ import annotations

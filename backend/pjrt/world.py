@@ -4,7 +4,7 @@ JAX has one backend a process, and a world is a property of it. To change worlds
 its arrays and compiled code, and to make another; whoever has arrays takes them to host memory before (`store`).
 
 A host that is alone has no world to join. JAX offers no public way to join a coordination service that runs elsewhere
-without member 0 starting another, so `_connect` uses its inside; `tests/backend/test_pjrt_worlds.py` would tell.
+without member 0 starting another, so `_connect` uses its inside; `tests/backend/pjrt/test_pjrt_worlds.py` would tell.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
 from core.model import Layout, Place, canonical, virtual_index
 
+from ..coordination import Arrival, Overtaken
 from ..devices import About, World
-from ..meeting import Arrival, Overtaken
-from .shield import FOREVER_S, Shield
+from .coordination_relay import FOREVER_S, Shield
 
 log = logging.getLogger("seaway.pjrt")
 Device = Any  # jax.Device, which has no types

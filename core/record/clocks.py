@@ -15,7 +15,7 @@ is true at once, so what holds is the intersection.
 
 The true offset is never further than `bound` from `offset`, unless a clock runs off faster than `rate`. If that is seen
 (exchanges contradict each other: a clock has jumped), all that was known before is forgotten, and `jumps` counts it.
-Neighbours: `backend.clocks`, which has the clocks and carries the exchanges.
+Neighbours: `backend.node.clock_sync`, which has the clocks and carries the exchanges.
 """
 
 from __future__ import annotations

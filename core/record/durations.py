@@ -5,7 +5,7 @@ devices that is known: when the other ended. Such are samples, and no others. Ga
 their time evenly. One is `deep` that stood behind two: then none of its messages were under way when its turn came, and
 its devices were not idle between. So where there are enough of these, others are not counted.
 
-Pure; its neighbours are `backend.durations` and `seaway.whatif`, which price by it.
+Pure; its neighbours are `backend.admin.durations` and `seaway.tools.whatif`, which price by it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from backend.children import Children, end_with_parent
+from backend.admin import Children, end_with_parent
 
 from . import members
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from backend.children import Child, Children
+from backend.admin import Child, Children
 
 from . import members, options
 from .deployed import Deployed

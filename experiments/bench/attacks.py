@@ -23,10 +23,9 @@ import grpc
 import grpc.aio
 import msgspec
 
-from backend import parcels
-from backend.access import OPTIONS, Access
-from backend.calls import PAIRS, SERVICE, About, Keep, Permit, Recorded, Seen, Status
-from backend.node import STREAM
+from backend.auth import OPTIONS, Access
+from backend.node import SERVICE, STREAM
+from backend.wire import PAIRS, About, Keep, Permit, Recorded, Seen, Status, envelopes
 
 HOSTS = 4  # of the cluster, of one device each
 DURATION = "330us"  # of a step on all of them
@@ -46,12 +45,12 @@ def nonsense(chance: random.Random) -> bytes:
     """Random bytes; or what is almost a message."""
     if chance.random() < 0.5:
         return chance.randbytes(chance.randrange(200))
-    packets: list[parcels.Any] = [
-        parcels.Packet(chance.randbytes(chance.randrange(60)), chance.randbytes(chance.randrange(9))),
-        parcels.Address("host/0", "127.0.0.1:1"),
-        parcels.Pass("client/1", "0" * 64),
+    packets: list[envelopes.Any] = [
+        envelopes.Packet(chance.randbytes(chance.randrange(60)), chance.randbytes(chance.randrange(9))),
+        envelopes.Address("host/0", "127.0.0.1:1"),
+        envelopes.Pass("client/1", "0" * 64),
     ]
-    data = bytearray(parcels.encode([chance.choice(packets) for _ in range(chance.randrange(4))]))
+    data = bytearray(envelopes.encode([chance.choice(packets) for _ in range(chance.randrange(4))]))
     for _ in range(chance.randrange(4)):
         data[chance.randrange(len(data))] = chance.randrange(256)
     return bytes(data)
@@ -83,7 +82,7 @@ def randoms(chance: random.Random) -> tuple[str, bytes]:
 
 
 def oversized(chance: random.Random) -> tuple[str, bytes]:
-    return f"/{SERVICE}/{Keep.__name__}", bytes(parcels.MESSAGE + 1024)
+    return f"/{SERVICE}/{Keep.__name__}", bytes(envelopes.MESSAGE + 1024)
 
 
 async def flood(address: str, shown: Metadata, of: Next, at_once: int = AT_ONCE) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backend.children import Child, Children
+from backend.admin import Child, Children
 
 from . import members
 from .deployed import deployed

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backend.access import Access
-from backend.remote import Head, Remote
+from backend.auth import Access
+from backend.client import Head, Remote
 from core.client import Blocked, Client
 from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
 from core.protocol import effects as e

@@ -19,13 +19,13 @@ from typing import Any
 import grpc
 import msgspec
 
-from backend.access import Access
-from backend.calls import SERVICE, Report, Status
-from backend.children import Child, Children
-from backend.threads import threads_of
+from backend.admin import Child, Children, threads_of
+from backend.auth import Access
+from backend.node import SERVICE
+from backend.wire import Report, Status
 
 PATIENCE = 300.0  # seconds for all to stand: on a busy machine, hundreds of hosts take that long
-AGENT = "backend.hosting"
+AGENT = "backend.agent.agent_cli"
 
 
 def cpu_of(pid: int) -> float:
@@ -45,7 +45,11 @@ class Deployed:
         words = ["--bind", "127.0.0.1:0", "--hosts", str(hosts), "--devices-per-host", str(devices)]
         words += ["--with-parent", "--lease", "60", *options]
         self.controller = self.children.start(
-            "controller", "backend.controlling", words, {"PYTHONWARNINGS": "ignore"}, stdout=subprocess.PIPE
+            "controller",
+            "backend.server.controller_cli",
+            words,
+            {"PYTHONWARNINGS": "ignore"},
+            stdout=subprocess.PIPE,
         )
         self.address = self._said(self.controller)
 

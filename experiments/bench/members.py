@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from backend.children import Child, Children
+from backend.admin import Child, Children
 
 LOOK = 0.05  # seconds between looks how they are
 

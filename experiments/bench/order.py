@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from core.model import spans
-from core.record import OrderHash
+from core.record import OrderHash, token
 
 from . import members, options
 from .deployed import deployed
@@ -292,7 +292,7 @@ def hash_of(ordered: dict[int, Entered], seqs: Iterable[int]) -> str:
     found = OrderHash()
     for seq in seqs:
         who = ordered[seq]
-        found.entered(0, who.client, who.program, who.call, who.step)
+        found.entered(0, who.client, who.call, token(who.client, who.program, who.step))
     return found.whole()
 
 

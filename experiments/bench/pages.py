@@ -1,9 +1,9 @@
 """Memory that agents keep, against giving it back as glibc does: computations on CPU devices, contents between hosts.
 
 `python -m experiments.bench pages [--turns N]`. Two hosts of one CPU device each, a process each; by turns as agents
-are (`backend.malloc`), and as glibc has it where its user has said so. Of products of matrices and sums of arrays,
-eight in a call, four calls under way: the time of a gang, and the CPU time of its hosts. Of arrays that go from host to
-host and back: the time of a hop. And the most memory that a host's process has had.
+are (`backend.agent.malloc`), and as glibc has it where its user has said so. Of products of matrices and sums of
+arrays, eight in a call, four calls under way: the time of a gang, and the CPU time of its hosts. Of arrays that go from
+host to host and back: the time of a hop. And the most memory that a host's process has had.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seaway.calibrating.devices import addition, product
-from seaway.calibrating.transfers import hops
-from seaway.calibrating.watching import Watch
-from seaway.calibrating.workloads import chained, streamed
+from seaway.tools.calibrating import Watch, addition, chained, hops, product, streamed
 
 from . import options
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from sim.profiles import Profile, profile
+from sim.hardware import Profile, profile
 
 BUDGETS = {16: 2.3, 512: 35.0}  # ms: the paper's smallest computations that hide its controller
 CALLS = 12

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from backend.malloc import keep_what_is_freed
-from seaway.calibrating import Pace, paced
+from backend.agent import keep_what_is_freed
+from seaway.tools.calibrating import Pace, paced
 
 from . import members, options
 from .prediction_cases import HOSTS, MATMULS, Work

@@ -2,7 +2,8 @@
 
 Calibrations are measured here, or are files that were measured before, which then must be of the platforms that are
 asked for: devices that compute on the machine's own cores are the CPU's, others take the time they are told.
-Neighbours: `seaway.calibrating` measures; `prediction_alone` adds what CPU devices take for the cases' computations.
+Neighbours: `seaway.tools.calibrating` measures; `prediction_alone` adds what CPU devices take for the cases'
+computations.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from core.model import Impossible
-from seaway.calibrating import paced
-from sim import hardware
+from seaway.tools.calibrating import paced
+from sim.hardware import setups
 
 from .prediction_alone import keys_of, taken
 from .prediction_cases import HOSTS, PLATFORMS, Platform
@@ -66,7 +67,7 @@ def calibrations(
 
 
 def _calibrated(platform: Platform, folder: Path, quick: bool, say: Say) -> Path:
-    from seaway.calibrating import calibrate
+    from seaway.tools.calibrating import calibrate
 
     say(f"calibrating {platform} devices on {CALIBRATED} hosts")
     path = folder / f"calibration-{platform}.toml"
@@ -109,7 +110,7 @@ def platform_of(path: Path) -> Platform:
         raise Impossible(f"--calibration {path} cannot be read: {why}") from None
     except tomllib.TOMLDecodeError as error:
         raise Impossible(f"--calibration {path} is no TOML: {error}") from None
-    hardware.load(str(path))  # says what else is wrong
+    setups.load(str(path))  # says what else is wrong
     if "profile" not in table:
         raise Impossible(f"--calibration {path} has no [profile]: `python -m seaway calibrate` writes one")
     shared: Any = table.get("shared", ())

@@ -21,10 +21,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from backend.children import Child, Children, end_with_parent
-from seaway.calibrating import Pace, paced
-from sim import hardware
-from sim.profiles import Profile
+from backend.admin import Child, Children, end_with_parent
+from seaway.tools.calibrating import Pace, paced
+from sim.hardware import Profile, setups
 
 from . import members
 from .prediction_cases import Case
@@ -187,7 +186,7 @@ def then(asked: Asked) -> Alone:
 
 def _profile(asked: Asked) -> Profile:
     """The file's, at the speed that is asked for."""
-    found = hardware.load(asked.file).profile
+    found = setups.load(asked.file).profile
     assert found is not None
     return found.slower(asked.reference / speed_of(Path(asked.file))) if asked.reference else found
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from sim.kernels import Collective, Kernel
+from sim.hardware import Collective, Kernel
 
 from .prediction_cases import Work
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from core.protocol import CONTROLLER, is_client
-from sim.cores import THREADS, Machines
+from sim.hosts import THREADS, Machines
 from sim.network import Network
 
 from .real import Watch

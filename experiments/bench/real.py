@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backend.threads import threads_of
+from backend.admin import threads_of
 
 from . import actors, members, options
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import process_time
 from typing import NamedTuple
 
-from backend.eventlogs import Recording, machine_of, read
+from backend.server import Recording, machine_of, read
 from core.controller import Controller
 from core.record import replayed
 from core.schedule.policy import Stride

@@ -25,9 +25,8 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 
-from backend.access import OPTIONS
-from backend.children import ROOT
-from backend.health import HEALTH
+from backend.admin import HEALTH, ROOT
+from backend.auth import OPTIONS
 
 from . import options
 from .attacks import ATTACKS, DURATION, HOSTS

@@ -21,8 +21,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from backend.access import Access
-from backend.children import Child, Children, end_with_parent
+from backend.admin import Child, Children, end_with_parent
+from backend.auth import Access
 from backend.node import new_server
 
 MODULE = "experiments.bench.stream"

@@ -25,9 +25,9 @@ import numpy as np
 
 from core.model import Impossible
 from core.schedule.policy import named
+from seaway.tools.whatif import durations, running, settings, workload
 from seaway.trace import Trace
-from seaway.whatif import durations, running, settings, workload
-from sim import hardware
+from sim.hardware import setups
 
 from . import options
 from .prediction_cases import PLATFORMS, Platform, Work
@@ -272,7 +272,7 @@ def main(arguments: Sequence[str] = ()) -> None:
         except (Impossible, NotImplementedError, OSError) as error:
             parser.error(str(error))
         for platform in platforms:
-            known = hardware.load(str(files[platform]))
+            known = setups.load(str(files[platform]))
             found = asked_about(platform, known, chosen.records, chosen.calls, folder)
             rows += found
             print(shown_rows(platform, found), flush=True)

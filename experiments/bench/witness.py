@@ -1,7 +1,7 @@
 """An agent that writes down in which order its devices were given gangs: `python -m experiments.bench.witness`.
 
-As `python -m backend.hosting`, with `--witness FOLDER`: there it has a file named by its host's number, with eight
-bytes a gang: its number in the order of its island, as the enqueueing thread has launched it. `order` reads it.
+As `python -m backend.agent.agent_cli`, with `--witness FOLDER`: there it has a file named by its host's number, with
+eight bytes a gang: its number in the order of its island, as the enqueueing thread has launched it. `order` reads it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from backend import hosting
+from backend.agent import agent_cli
 from backend.pjrt import PjrtDevices
 
 
@@ -50,8 +50,8 @@ def main(arguments: Sequence[str]) -> int:
     def devices_of(chosen: argparse.Namespace) -> PjrtDevices:
         return Witnessed(file_of(mine.witness, chosen.host), memory=chosen.memory)
 
-    hosting.devices_of = devices_of
-    return hosting.main(words)
+    agent_cli.devices_of = devices_of
+    return agent_cli.main(words)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from seaway.trace import style
-from seaway.trace.style import BLACK, BLUE, GREEN, MARKERS, ORANGE, OTHER, PINK, QUIET, RED, SKY
 
 __all__ = [
     "BLACK", "BLUE", "FAR", "GREEN", "MARKERS", "ORANGE", "OTHER", "PINK", "QUIET", "RED", "SKY", "beside", "doublings",
@@ -20,6 +19,10 @@ __all__ = [
 ]  # fmt: skip
 
 TIGHT = 0.068  # of the axis: labels that are nearer are moved apart
+BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY = (
+    style.BLACK, style.BLUE, style.GREEN, style.ORANGE, style.PINK, style.RED, style.SKY,
+)  # fmt: skip
+MARKERS, OTHER, QUIET = style.MARKERS, style.OTHER, style.QUIET
 FAR = (BLUE, RED, GREEN, ORANGE, PINK, SKY, BLACK)  # as COLORS; the first two stand farther apart
 styled = style.applied
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from sim.profiles import COSTS, Profile, profile
+from sim.hardware import COSTS, Profile, profile
 
 from .options import BadOption, nearest
 

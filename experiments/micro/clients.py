@@ -18,10 +18,9 @@ from core.client import Blocked, Client, Limits, Submitted
 from core.controller import Config
 from core.protocol import effects as e
 from core.schedule.policy import named
-from sim.faults import Fault
+from sim.engine import Noise
 from sim.hardware import Setup
-from sim.noise import Noise
-from sim.simulation import Simulation
+from sim.simulation import Fault, Simulation
 
 from ..framework.profiles import profile_of
 from .programs import Task

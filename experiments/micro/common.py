@@ -5,8 +5,7 @@ from __future__ import annotations
 from core.controller import Config
 from core.fanout import fanout_for
 from sim.baselines import SYSTEMS, Mode, Work, run
-from sim.hardware import Setup, load
-from sim.kernels import Kernel
+from sim.hardware import Kernel, Setup, load
 
 from ..framework.options import Option
 from ..framework.profiles import profile_of

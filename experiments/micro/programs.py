@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 from core.model import Arg, Computation, Node, Out, Program, Ref, SliceSpec, Value
 from sim.baselines import fused
-from sim.hardware import Setup
-from sim.ici import kernel_time
-from sim.kernels import Collective, Kernel
+from sim.hardware import Collective, Kernel, Setup, kernel_time
 
 ADD = 1_000  # nanoseconds of a scalar add: of the launch of any kernel
 SCALAR = Value((), "float32")

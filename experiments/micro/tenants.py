@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from seaway.trace.trace import Trace
+from seaway.trace import Trace
 from sim.hardware import Setup
 from sim.simulation import Simulation
 

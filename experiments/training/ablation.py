@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from core.model import Node
-from sim.hardware import Setup
-from sim.profiles import COSTS, Profile
+from sim.hardware import COSTS, Profile, Setup
 
 from .drive import Trained, train
 from .steps import Step

@@ -10,9 +10,8 @@ import numpy as np
 from core.client import Blocked, Client, Submitted
 from core.model import Program, spans
 from core.protocol import effects as e
-from sim.hardware import Setup
-from sim.people import SimClient
-from sim.profiles import Profile
+from sim.hardware import Profile, Setup
+from sim.hosts import SimClient
 from sim.simulation import Simulation
 
 from .steps import Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.model import Arg, Out, Ref, Sharding, SliceSpec, Value
-from seaway import schedules
+from seaway.api import schedules
 
 from ..pricing.jobs import Costed
 from .steps import Graph, Pricing, Step, axes_of, on_all

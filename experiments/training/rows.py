@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from sim.hardware import Setup
-from sim.ici import kernel_time
-from sim.kernels import Kernel
+from sim.hardware import Kernel, Setup, kernel_time
 
 from ..framework import BadOption, Option
 from ..framework.profiles import profile_of

@@ -14,7 +14,7 @@ import msgspec
 
 from core.model import Arg, Computation, Node, Out, Program, Ref, Sharding, SliceSpec, Value
 from seaway.costs import Cost
-from sim.kernels import Kernel
+from sim.hardware import Kernel
 
 from ..pricing import book
 from ..pricing.jobs import Job

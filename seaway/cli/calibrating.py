@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..connected.local import PLATFORMS
+from ..sessions.connected import PLATFORMS
 
 
 def add(commands: Any) -> None:
@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from ..calibrating import calibrate
+    from ..tools.calibrating import calibrate
 
     out: Path = given.out
     if out.suffix != ".toml":

@@ -16,11 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from backend import controlling, hosting, trust
-from backend.access import Access, Refused, checked, is_loopback
-from backend.children import Child, Children
-from backend.keeping import Held
-from backend.supervising import Supervisor
+from backend.admin import Child, Children, Supervisor
+from backend.agent import agent_cli
+from backend.auth import Access, Refused, checked, is_loopback, trust
+from backend.server import Held, controller_cli
 from core.model import Cluster
 
 from ..errors import SeawayError
@@ -32,7 +31,7 @@ EVERY, SOON = 0.2, 0.02  # seconds between looks whether all live; whether the c
 
 
 def add(commands: Any) -> None:
-    for name, program in (("controller", controlling), ("agent", hosting)):
+    for name, program in (("controller", controller_cli), ("agent", agent_cli)):
         parser = commands.add_parser(
             name, parents=[program.options()], conflict_handler="resolve", add_help=False,
             help=str(program.options().description),
@@ -51,7 +50,7 @@ def _running(program: Any) -> Any:
 
 def _add_up(commands: Any) -> None:
     up = commands.add_parser("up", help="a whole cluster on this machine, until Ctrl-C")
-    controlling.add_cluster_options(up)
+    controller_cli.add_cluster_options(up)
     up.add_argument("--bind", default="127.0.0.1:29000", help="where the controller listens (%(default)s)")
     up.add_argument("--platform", default="cpu", choices=("cpu", "timed"), help="devices (%(default)s)")
     up.add_argument(
@@ -75,7 +74,7 @@ def _add_up(commands: Any) -> None:
 
 def _up(given: argparse.Namespace) -> int:
     _on_loopback(given.bind)
-    cluster = controlling.cluster_of(given)
+    cluster = controller_cli.cluster_of(given)
     with tempfile.TemporaryDirectory(prefix="seaway-") as scratch:
         folder = Path(given.state or scratch)
         with _held(folder):
@@ -140,7 +139,7 @@ class Up:
         if given.record:
             words += ["--record", self._record()]
         return self.children.start(
-            "controller", "backend.controlling", [*words, "--with-parent", "--verbose"]
+            "controller", "backend.server.controller_cli", [*words, "--with-parent", "--verbose"]
         )
 
     def _record(self) -> str:
@@ -165,7 +164,7 @@ class Up:
         if given.checkpoints:
             words += ["--checkpoints", given.checkpoints]
         words += [*trust.words_of(given), "--with-parent", "--verbose"]
-        return self.children.start(f"agent-{host}", "backend.hosting", words)
+        return self.children.start(f"agent-{host}", "backend.agent.agent_cli", words)
 
     def _await_ready(self) -> None:
         until = time.monotonic() + READY

@@ -8,15 +8,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.policies import HELP, policy_from
+from backend.server import HELP, policy_from
 
 from ..wording import plural
 from .copies import Copy, load
 
 if TYPE_CHECKING:
-    from ..parity.compare import Comparison
-    from ..parity.running import Program, Shape
-    from ..session import Session
+    from ..sessions import Session
+    from ..tools.parity import Comparison, Program, Shape
 
 
 def add(commands: Any) -> None:
@@ -47,7 +46,7 @@ def add(commands: Any) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from ..parity import running
+    from ..tools.parity import running
 
     names = {"hosts": given.hosts, "per_host": given.devices_per_host, "islands": given.islands}
     for name, number in names.items():
@@ -97,7 +96,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _compared(given: argparse.Namespace, shape: Shape, program: Program) -> list[Comparison]:
-    from ..parity import running
+    from ..tools.parity import running
 
     with tempfile.TemporaryDirectory(prefix="seaway-parity-") as scratch:
         folder = given.keep or Path(scratch)

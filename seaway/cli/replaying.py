@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from backend import eventlogs
-from backend.policies import policy_from
+from backend.server import eventlogs, policy_from
 from core.controller import Controller
 from core.model import Cluster, Impossible, spans
 from core.record import Diverged, Log, LogError, Replayable, Trace, replayed

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.policies import HELP, policy_from
+from backend.server import HELP, policy_from
 from core.schedule.policy import POLICIES, Policy
 
 from ..wording import duration, plural
 from .copies import Copy, load
 
 if TYPE_CHECKING:
-    from ..session import Session
+    from ..sessions import Session
 
 MOST = 4096  # copies
 WEIGHTED = "stride"  # the policy that goes by weights
@@ -140,7 +140,7 @@ def _many(clients: int | None) -> int:
 
 
 def _open(given: argparse.Namespace, policy: Callable[[], Policy]) -> Session:
-    from ..simulating import simulate
+    from ..sessions.simulated import simulate
 
     changes = {key: getattr(given, key) for key in ("hosts", "islands") if getattr(given, key) is not None}
     values: Any = given.values

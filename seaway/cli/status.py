@@ -11,8 +11,9 @@ from typing import Any
 import grpc
 import msgspec
 
-from backend.access import Access, Refused, place_of, read
-from backend.calls import Cancel, Cancelled, Report, Status, Wrong, ask
+from backend.auth import Access, Refused, place_of, read
+from backend.node import Wrong, ask
+from backend.wire import Cancel, Cancelled, Report, Status
 
 from ..errors import SeawayError
 from ..wording import plural

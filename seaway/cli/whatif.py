@@ -6,16 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backend.policies import HELP, policy_from
+from backend.server import HELP, policy_from
 
 from .simulate import weights_of
 
 if TYPE_CHECKING:
-    from sim.hardware import Setup
-    from sim.profiles import Profile
+    from sim.hardware import Profile, Setup
 
-    from ..whatif.settings import Settings
-    from ..whatif.workload import Workload
+    from ..tools.whatif import Settings, Workload
 
 
 def add(commands: Any) -> None:
@@ -64,10 +62,10 @@ def add(commands: Any) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from sim import hardware
+    from sim.hardware import setups as hardware
 
-    from ..replaced import text_of
-    from ..whatif import durations, report, running, settings, workload
+    from ..sessions import text_of
+    from ..tools.whatif import durations, report, running, settings, workload
     from ..wording import plural
 
     known = hardware.load(given.measured) if given.measured else None
@@ -100,7 +98,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _profile(given: argparse.Namespace, *setups: Setup | None) -> Profile:
     """What is asked for; else what the first of these files says that hosts cost there."""
-    from sim.profiles import profile
+    from sim.hardware import profile
 
     found = next((setup.profile for setup in setups if setup is not None and setup.profile is not None), None)
     return found if found is not None and not given.profile else profile(given.profile or "seaway")
@@ -108,9 +106,9 @@ def _profile(given: argparse.Namespace, *setups: Setup | None) -> Profile:
 
 def _changed(given: argparse.Namespace, recorded: Workload, known: Setup | None) -> list[Settings]:
     """One for each policy; one for the rest, if there is no policy and anything else is changed."""
-    from sim import hardware
+    from sim.hardware import setups as hardware
 
-    from ..whatif.settings import Settings, changed_setup, config_of
+    from ..tools.whatif import Settings, changed_setup, config_of
 
     shape = {"hosts": given.hosts, "islands": given.islands}
     for key, value in shape.items():

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from sim.kernels import Collective, Kernel
+from sim.hardware import Collective, Kernel
 
 from .errors import CostError
 from .hlo import Exchange
@@ -37,7 +37,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     duration: int
     used: str
-    source: str  # as sim.kernels.Kernel has it
+    source: str  # as sim.hardware.Kernel has it
     estimates: dict[str, int] = {}
     collectives: tuple[Exchange, ...] = ()
     memory: Memory = Memory()

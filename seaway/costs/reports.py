@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 
-from sim.chips import Chip
+from sim.hardware import Chip
 
 from .cost import Memory
 from .errors import CostError

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from core.model import Impossible
-from sim import hardware
-from sim.chips import Chip
+from sim.hardware import Chip, setups
 
 from . import cache
 from .compiling import Compiled, Failed, compile_in_child
@@ -80,7 +79,7 @@ def _find(topology: str, devices: int) -> tuple[str, Chip]:
         check_devices(where, devices)
         return where.name, where.chip
     try:
-        setup = hardware.load(topology)
+        setup = setups.load(topology)
     except Impossible as error:
         raise CostError(f"{error}; or a TPU topology, as 'v3:4x4'") from None
     largest = max(island.devices for island in setup.cluster.islands)

@@ -6,12 +6,11 @@ from math import prod
 
 import msgspec
 
-from sim.kernels import Kernel
+from sim.hardware import Kernel
 
 from .cost import Cost, Memory
 from .errors import CostError
-from .hlo import Exchange
-from .hlo.collectives import Kind
+from .hlo import Exchange, Kind
 from .units import duration as duration_of
 from .units import nbytes
 
@@ -33,8 +32,8 @@ def synthetic(
 ) -> Cost:
     """`synthetic("330us", allreduce="4B")`: a computation of that time, and that collective among all its devices.
 
-    A collective is the bytes of its operand on each device, or (bytes, groups) with groups as `sim.kernels` has them.
-    `count`: how often it does all that, as 128 for the paper's fused computation of 128.
+    A collective is the bytes of its operand on each device, or (bytes, groups) with groups as `sim.hardware.kernels`
+    has them. `count`: how often it does all that, as 128 for the paper's fused computation of 128.
     """
     if count < 1:
         raise CostError(f"count is how often it computes, at least 1, not {count!r}")

@@ -8,8 +8,7 @@ from math import prod
 
 import msgspec
 
-from sim import chips
-from sim.chips import Chip
+from sim.hardware import Chip, chips
 
 from .errors import CostError
 from .hlo import Rates

@@ -4,7 +4,7 @@ A controller only hears when gangs are over. Its hosts know better, by clocks of
 `bound` more or less; `joined` makes one trace of both. What hosts do not see either is when a device begins: they
 enqueue ahead, and devices take one gang after the other. So a gang is held to have started on a host when the one
 before it had left its devices, or when it was enqueued, if that was later; and this is flagged as worked out.
-Neighbours: `trace`, which has both; `seaway.connected`, which asks the hosts; `core.record.trace`, which
+Neighbours: `trace`, which has both; `seaway.sessions.connected`, which asks the hosts; `core.record.trace`, which
 takes over what is better known.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..noise import Ints, each_below, keys
+from ..engine import Ints, each_below, keys
 
 
 class Jitter:

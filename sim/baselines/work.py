@@ -15,12 +15,8 @@ import simpy
 
 from core.model import Impossible, line
 
-from ..hardware import Setup
-from ..ici import kernel_time
-from ..kernels import Kernel
-from ..noise import Noise
-from ..profiles import Profile
-from ..reading import figure, known_keys, nearest, packaged, subtable
+from ..engine import Noise
+from ..hardware import Kernel, Profile, Setup, figure, kernel_time, known_keys, nearest, packaged, subtable
 
 Mode = Literal["opbyop", "chained", "fused"]
 MODES: tuple[Mode, ...] = ("opbyop", "chained", "fused")

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from core.model import Gang, Island, Place, Plan, Spans, device_spans, spans
 from core.record import PLACEHOLDER
 
-from ..clock import LATE
-from ..noise import Ints
+from ..engine import LATE, Ints
 from .routes import Rows, rows_of
 
 if TYPE_CHECKING:
-    from ..simulation import Simulation
+    from ..hosts import Context
 
 
 class Where:
@@ -80,7 +79,7 @@ class Gangs:
 
     def __init__(
         self,
-        sim: Simulation,
+        sim: Context,
         island: Island,
         over: Callable[[Job], None],
         over_at: Callable[[Job, int], None],

@@ -21,19 +21,16 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.transfer import Transfer
 
-from .. import noise
-from ..errors import Unannounced
-from ..lanes import Lane
-from ..network import CONTROLLER, about, link_of, report_number
-from ..noise import Ints
-from ..weights import is_quiet
+from ..engine import Ints, Lane, Unannounced
+from ..engine import jitter as noise
+from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .climbs import Climbs
 from .gangs import Alone, Gangs, Job
 from .parts import Part, report_about
 from .routes import Route, Rows, Tree, rows_of
 
 if TYPE_CHECKING:
-    from ..simulation import Simulation
+    from ..hosts import Context
 
 Links = NDArray[np.uint64]  # sources of jitter
 MOVES = (m.SendStep, m.RecvStep, m.SpillStep, m.RestoreStep)
@@ -62,7 +59,7 @@ class Member:
 
 
 class CohortIsland:
-    def __init__(self, sim: Simulation, island: Island) -> None:
+    def __init__(self, sim: Context, island: Island) -> None:
         self.sim, self.island = sim, island
         hosts = island.hosts
         first = Executor(island.base_host, sim.hosts_of, incarnation=1, alike=island.host_span)

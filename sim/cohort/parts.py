@@ -19,7 +19,7 @@ from core.protocol import effects as e
 from core.protocol import end_of, peer_of
 from core.protocol import messages as m
 
-from ..noise import Ints
+from ..engine import Ints
 from .routes import rows_of
 
 if TYPE_CHECKING:

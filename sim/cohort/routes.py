@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from core.model import Island, Spans, spans
 
-from ..noise import Ints
+from ..engine import Ints
 
 Rows = slice | NDArray[np.intp]
 

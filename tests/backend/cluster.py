@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from backend.access import Access
-from backend.agent import Agent
-from backend.remote import Head, Remote
-from backend.server import Server
-from backend.timed import TimedDevices
+from backend.agent.agent import Agent
+from backend.auth.access import Access
+from backend.client.remote import Head, Remote
+from backend.devices.timed import TimedDevices
+from backend.server.server import Server
 from core.client.client import Client
 from core.client.client_limits import Blocked, Submitted
 from core.client.persistent import Persistent

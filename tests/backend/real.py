@@ -14,9 +14,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from backend.access import Access
-from backend.calls import Report, Status, ask
-from backend.children import environment
+from backend.admin.children import environment
+from backend.auth.access import Access
+from backend.node.calls import ask
+from backend.wire.call_messages import Report, Status
 from core.model.presets import small
 
 from .cluster import User

@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from backend.agent import Agent
-from backend.timed import TimedDevices
+from backend.agent.agent import Agent
+from backend.devices.timed import TimedDevices
 from core.client.client_limits import Submitted
 from core.protocol import effects as e
 from core.protocol.messages import Blame
@@ -411,12 +411,12 @@ def test_a_coordination_process_that_is_killed_is_replaced_and_nothing_is_lost(t
                 kept = sw.put(np.arange(8, dtype=np.float32), sw.slice(2, name="all"))
                 kept.block_until_ready()
                 assert summed(session, 2).tolist() == [1.0, 2.0]
-                (pid,) = children_of(found.controller.process.pid, "backend.coordination")
+                (pid,) = children_of(found.controller.process.pid, "backend.coordination.service")
                 os.kill(pid, signal.SIGKILL)
                 asyncio.run(found.ready(epoch=1))
                 (again,) = [
                     each
-                    for each in children_of(found.controller.process.pid, "backend.coordination")
+                    for each in children_of(found.controller.process.pid, "backend.coordination.service")
                     if each != pid
                 ]
                 assert again != pid
@@ -457,7 +457,7 @@ def test_real_devices_keep_what_lies_on_them_while_their_controller_is_started_a
                 kept = sw.put(np.arange(8, dtype=np.float32), sw.slice(2, name="all"))
                 kept.block_until_ready()
                 assert summed(session, 2).tolist() == [1.0, 2.0]
-                services = children_of(found.controller.process.pid, "backend.coordination")
+                services = children_of(found.controller.process.pid, "backend.coordination.service")
                 assert len(services) == 1
                 found.controller.kill()
                 found.start_controller()

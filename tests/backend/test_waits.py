@@ -9,10 +9,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from tests.backend.server.test_operations import figure
+from tests.backend.server.test_programs import seaway
+
 from .real import Real
 from .test_faults import TINY, register
-from .test_operations import figure
-from .test_programs import seaway
 
 
 def text_of(place: str) -> str:

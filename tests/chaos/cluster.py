@@ -115,7 +115,7 @@ class Cluster:
         """The process of the island's last epoch; 0: there is none."""
         found = {}
         for pid in children_of(self.processes["controller"].pid):
-            if runs_module(pid, "backend.coordination"):
+            if runs_module(pid, "backend.coordination.service"):
                 words = Path(said_into(pid)).stem.split("-")  # world-ISLAND-EPOCH
                 if len(words) == 3 and words[1] == str(island):
                     found[int(words[2])] = pid
@@ -210,7 +210,8 @@ class Cluster:
 
     def stop(self) -> None:
         coordination = [
-            pid for pid in children_of(self.processes["controller"].pid) if runs_module(pid, "backend.coordination")
+            pid for pid in children_of(self.processes["controller"].pid) if runs_module(pid,
+            "backend.coordination.service")
         ] if "controller" in self.processes else []  # fmt: skip
         for process in self.processes.values():
             process.quit()
@@ -218,6 +219,6 @@ class Cluster:
             *coordination,
             *self.strays(),
         }:  # they end with their parent; one that stands still cannot
-            if runs_module(pid, "backend.coordination"):
+            if runs_module(pid, "backend.coordination.service"):
                 os.kill(pid, signal.SIGKILL)
         self.watch.stop()

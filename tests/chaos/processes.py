@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from backend.children import environment
+from backend.admin.children import environment
 
 SOON = 0.3  # seconds until a process is started again that ended by itself
 TAIL = 3000

@@ -9,8 +9,9 @@ import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from backend.access import Access
-from backend.calls import Report, Status, ask
+from backend.auth.access import Access
+from backend.node.calls import ask
+from backend.wire.call_messages import Report, Status
 
 from .proxy import Proxy
 

@@ -59,9 +59,9 @@ OUTLIVES = {
 
 # Pages whose Python has a test of its own, which names them.
 ELSEWHERE = {
-    "docs/checkpoints.md": "tests/seaway/test_checkpoint_docs.py",  # saves, and a cluster of another size: slow
-    "docs/costs.md": "tests/seaway/test_costs_compiled.py",  # compiles
-    "docs/traces.md": "tests/seaway/test_trace_docs.py",  # on a trace that the test draws
+    "docs/checkpoints.md": "tests/seaway/api/test_checkpoint_docs.py",  # saves, and a cluster of another size: slow
+    "docs/costs.md": "tests/seaway/costs/test_costs_compiled.py",  # compiles
+    "docs/traces.md": "tests/seaway/trace/test_trace_docs.py",  # on a trace that the test draws
 }
 
 # Read in sections, each from its beginning; other pages as a whole.
@@ -96,5 +96,5 @@ NOT_COMPARED = {
 
 # Text that is shown and not printed by what stands before it, by its first line, with who checks it.
 SHOWN_ELSEWHERE = {
-    "the first decision that differs on island 'i0' is number 2": "tests/parity/test_planted.py plants such",
+    "the first decision that differs on island 'i0' is number 2": "tests/seaway/tools/parity/test_planted.py",
 }

@@ -17,10 +17,10 @@ from core.model.topology import CLUSTER_KEYS, ISLAND_KEYS
 from core.schedule.policy.base import Ticket
 from experiments.bench.__main__ import BENCHES
 from seaway import cli
-from sim import hardware
-from sim.chips import CHIP_UNITS, MACHINE_UNITS
-from sim.placing import KEYS as SHARED_KEYS
-from sim.profiles import HEAD
+from sim.hardware import setups
+from sim.hardware.chips import CHIP_UNITS, MACHINE_UNITS
+from sim.hardware.profiles import HEAD
+from sim.hardware.shared_machines import KEYS as SHARED_KEYS
 
 from .pages import FENCE, PAGES, ROOT, name_of, spans_of, units
 from .table import INSTEAD, NOT_COMPARED, OUTLIVES, PREPARED, SHOWN_ELSEWHERE, SUBSTITUTED
@@ -107,7 +107,7 @@ def test_commands_in_the_text_have_the_options_that_they_are_given(page: Path) -
 
 @EVERYWHERE
 def test_figures_for_prometheus_in_the_text_are_there(page: Path) -> None:
-    source = (ROOT / "backend" / "metrics.py").read_text(encoding="utf-8")
+    source = (ROOT / "backend" / "admin" / "metrics.py").read_text(encoding="utf-8")
     named = re.findall(r"\bseaway_([a-z_]+)\b", page.read_text(encoding="utf-8"))
     assert [name for name in named if f'"{name}"' not in source] == []
 
@@ -162,7 +162,7 @@ def listed(text: str) -> set[str]:
 
 def test_the_page_of_cluster_files_has_every_key() -> None:
     there = listed(page("clusters.md"))
-    keys = {*ISLAND_KEYS, *CLUSTER_KEYS, *hardware.KEYS, *hardware.OVERRIDES, *hardware.DCN_UNITS}
+    keys = {*ISLAND_KEYS, *CLUSTER_KEYS, *setups.KEYS, *setups.OVERRIDES, *setups.DCN_UNITS}
     keys |= {*MACHINE_UNITS, *CHIP_UNITS, *SHARED_KEYS, *HEAD, "oversubscription", "like"}
     assert sorted(keys - there - set(re.findall(r"^(\w+) =", page("clusters.md"), re.MULTILINE))) == []
 
@@ -186,7 +186,7 @@ def test_files_that_pages_show_can_be_read(tmp_path: Path) -> None:
         for fence in FENCE.finditer(each.read_text(encoding="utf-8")):
             if fence[1] == "toml":
                 table = tomllib.loads(fence[3])
-                hardware.load({"island": [{"kind": "v4", "hosts": 256}], **table})
+                setups.load({"island": [{"kind": "v4", "hosts": 256}], **table})
             if fence[1] == "ini":
                 unit = configparser.ConfigParser(interpolation=None, strict=True)
                 unit.optionxform = str  # type: ignore[assignment, method-assign]

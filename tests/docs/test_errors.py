@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from backend import controlling
-from backend.server import Server
+from backend.server import controller_cli
+from backend.server.server import Server
 from seaway.cli import main
 from seaway.costs.errors import CostError
 
@@ -154,21 +154,21 @@ MISTAKES: list[Callable[[], object]] = [
 COMMANDS: list[tuple[Callable[[list[str]], int], list[str]]] = [
     (main, ["simulate", "PROGRAM", "--policy", "fifo:1,2"]),
     (main, ["down", "--state", "nowhere"]),
-    (controlling.main, ["--bind", "0.0.0.0:0"]),
-    (controlling.main, ["--bind", "nonsense"]),
+    (controller_cli.main, ["--bind", "0.0.0.0:0"]),
+    (controller_cli.main, ["--bind", "nonsense"]),
     (main, ["up", "--bind", "0.0.0.0:0"]),
     (main, ["up", "--bind", "nonsense"]),
     (main, ["status", "http://x"]),
-    (controlling.main, ["--token-file", "EMPTY"]),
-    (controlling.main, ["--ca", "PROGRAM"]),
-    (controlling.main, ["--token-file", "nowhere"]),
-    (controlling.main, ["--policy", "nowhere:Policy"]),
-    (controlling.main, ["--policy", "core.schedule.policy:Nobody"]),
-    (controlling.main, ["--policy", "core.schedule.policy.fifo:Nobody"]),
+    (controller_cli.main, ["--token-file", "EMPTY"]),
+    (controller_cli.main, ["--ca", "PROGRAM"]),
+    (controller_cli.main, ["--token-file", "nowhere"]),
+    (controller_cli.main, ["--policy", "nowhere:Policy"]),
+    (controller_cli.main, ["--policy", "core.schedule.policy:Nobody"]),
+    (controller_cli.main, ["--policy", "core.schedule.policy.fifo:Nobody"]),
     (main, ["simulate", "PROGRAM", "--policy", "nowhere.py:Mine"]),
     (main, ["simulate", "PROGRAM", "--policy", "nowhere.py"]),
     (main, ["parity", "PROGRAM", "--policy", "json:dumps"]),
-    (controlling.main, ["--cluster", "FILE"]),
+    (controller_cli.main, ["--cluster", "FILE"]),
 ]
 
 

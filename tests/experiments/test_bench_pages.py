@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from backend.malloc import OWN, keep_what_is_freed
+from backend.agent.malloc import OWN, keep_what_is_freed
 from experiments.bench import pages
 from experiments.bench.pages import GIVEN, Took, Turn, given_back, table
 

@@ -9,8 +9,8 @@ import pytest
 from core.protocol.messages import Submit
 from experiments.bench import whatif
 from experiments.bench.whatif import QUESTIONS, RECORDED, WEIGHTS, Question, Row, rows_of, summary
-from seaway.whatif.workload import Workload, read
-from sim import hardware
+from seaway.tools.whatif.workload import Workload, read
+from sim.hardware import setups
 
 from .test_bench_prediction import CLUSTER
 
@@ -85,7 +85,7 @@ def test_what_is_foretold_goes_by_the_settings(tmp_path: Path) -> None:
     cluster.write_text(CLUSTER)
     log = tmp_path / "run.log"
     whatif.really("timed", RECORDED, 20, log)
-    same, fifo = whatif.foretold(log, hardware.load(str(cluster)), [RECORDED, FIFO])
+    same, fifo = whatif.foretold(log, setups.load(str(cluster)), [RECORDED, FIFO])
     assert list(same) == QUANTITIES
     assert fifo["latency p50 ann"] < 0.9 * same["latency p50 ann"]
 

@@ -13,7 +13,7 @@ from jax.sharding import AxisType, Mesh
 
 from experiments.models import adafactor, decoder, islands, meshes, parts, pipeline, spmd, t5
 from experiments.models.shapes import LM_3B, LM_64B, LM_136B, MODELS, T5, T5_BASE, Decoder, Model
-from seaway import schedules
+from seaway.api import schedules
 
 SMALL = Decoder("small", 4, 16, 32, heads=2, d_head=8, vocabulary=48)
 GATED = Decoder("gated", 4, 16, 32, heads=2, d_head=8, gated=True, vocabulary=48)

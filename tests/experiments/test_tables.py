@@ -27,8 +27,8 @@ from experiments.training.exchange import Islands, islands
 from experiments.training.pipelines import Pipeline, pipeline
 from experiments.training.steps import Pricing, Step, spmd
 from seaway.costs import Cost
-from sim.hardware import load
-from sim.profiles import profile
+from sim.hardware.profiles import profile
+from sim.hardware.setups import load
 
 PAPER = profile("paper")
 MS = 1_000_000

@@ -11,7 +11,7 @@ import pytest
 import seaway as sw
 from seaway.cli import main
 
-from .sessions import small
+from .small_sessions import small
 
 two = sw.slice(devices=2, name="two")
 step = sw.synthetic("step", devices=two, duration="1ms")
@@ -34,7 +34,7 @@ SIMULATE: list[tuple[dict[str, Any], str]] = [
     ({"config": {"window": "3"}}, "config: window='3': Expected `int`"),
     ({"config": {"window": 0}}, "config: window=0: at least 1"),
     ({"config": {"windw": 4}}, "did you mean 'window'"),
-    ({"faults": ["crash"]}, "a list of sim.faults.Fault"),
+    ({"faults": ["crash"]}, "a list of sim.simulation.Fault"),
 ]
 
 

@@ -20,12 +20,13 @@ from core.controller import Config
 from core.model.program import Program, SliceSpec
 from core.protocol import effects as e
 from core.schedule.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
-from sim.faults import Fault
-from sim.hardware import Setup, load
-from sim.noise import Noise
-from sim.people import SimClient
-from sim.profiles import Profile, profile
-from sim.simulation import Simulation, Times
+from sim.engine.jitter import Noise
+from sim.hardware.profiles import Profile, profile
+from sim.hardware.setups import Setup, load
+from sim.hosts.client_process import SimClient
+from sim.hosts.context import Times
+from sim.simulation.faults import Fault
+from sim.simulation.simulation import Simulation
 from tests.fuzz import programs
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000

@@ -4,8 +4,8 @@
 operation computes and moves, `collectives` what devices exchange, and `tally` adds it all up.
 """
 
-from .collectives import Exchange
+from .collectives import Exchange, Kind
 from .tally import Rates, Tally, tally
 from .text import HloError, Module, parse
 
-__all__ = ["Exchange", "HloError", "Module", "Rates", "Tally", "parse", "tally"]
+__all__ = ["Exchange", "HloError", "Kind", "Module", "Rates", "Tally", "parse", "tally"]

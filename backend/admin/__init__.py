@@ -1,0 +1,36 @@
+"""Running processes, and saying how they are.
+
+children, supervising  processes that are started, watched, started again and ended
+health, metrics        gRPC's standard health service; figures for Prometheus
+trace_export           a controller's trace, page by page
+durations, cpu_times   how long computations take; CPU time by thread
+"""
+
+from __future__ import annotations
+
+from . import health, metrics
+from .children import ROOT, Child, Children, become, end_with_parent
+from .cpu_times import cpu_of, sleeps_of, threads_of
+from .durations import durations
+from .health import HEALTH
+from .supervising import Supervisor
+from .trace_export import Shelf, Snapshot, fetched
+
+__all__ = [
+    "HEALTH",
+    "ROOT",
+    "Child",
+    "Children",
+    "Shelf",
+    "Snapshot",
+    "Supervisor",
+    "become",
+    "cpu_of",
+    "durations",
+    "end_with_parent",
+    "fetched",
+    "health",
+    "metrics",
+    "sleeps_of",
+    "threads_of",
+]

@@ -1,0 +1,158 @@
+"""Processes that are started here, watched here, and end with us whatever happens.
+
+A child gets a pipe as its standard input and ends when that closes, so it does not outlive its parent, even one that is
+killed. What it says goes into a file, whose end is shown when the child dies before its time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, NoReturn
+
+ROOT = Path(__file__).parents[2]
+TAIL = 2000  # bytes of a dead child's words that are shown
+SAID = 1 << 20  # ... and of its first words, in which it says that it is there
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "no_proxy")
+
+
+class Child:
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path, since: int = 0) -> None:
+        self.name, self.process, self.log = name, process, log
+        self._since = since  # bytes of the log that are an earlier process's
+        self.ended = False  # by us
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def said(self, most: int = SAID) -> str:
+        """Since it was started, from the beginning."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(self._since)
+                return file.read(most).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def tail(self) -> str:
+        """The last of it."""
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(self._since, size - TAIL))
+                return file.read().decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+    def fate(self) -> str:
+        """How it has ended: by which signal, or with which status."""
+        status = self.process.poll()
+        if status is None:
+            return "still runs"
+        if status >= 0:
+            return f"ended with status {status}"
+        try:
+            return f"was ended by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"was ended by signal {-status}"
+
+    def ask_to_end(self) -> None:
+        self.ended = True
+        if self.process.stdin is not None and not self.process.stdin.closed:
+            self.process.stdin.close()
+
+
+class Children:
+    """`folder`: for what they say."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._all: list[Child] = []
+        self._lock = threading.Lock()
+
+    def start(
+        self, name: str, module: str, arguments: Sequence[str], env: Mapping[str, str] | None = None, *,
+        stdout: int | IO[bytes] | None = None,
+    ) -> Child:  # fmt: skip
+        """`python -m module arguments`, with `env` on top of ours. stdout: PIPE, to read what it answers."""
+        log = self._folder / f"{name.replace('/', '-')}.log"
+        with log.open("ab") as words:
+            since = words.tell()
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=stdout or words, stderr=words,
+                env=environment(env or {}), start_new_session=True,  # Ctrl-C is for us alone
+            )  # fmt: skip
+        child = Child(name, process, log, since)
+        with self._lock:
+            self._all.append(child)
+        return child
+
+    def all(self) -> list[Child]:
+        with self._lock:
+            return list(self._all)
+
+    def end(self, child: Child, grace: float = 3.0) -> None:
+        child.ask_to_end()
+        try:
+            child.process.wait(grace)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            child.process.wait()
+        if child.process.stdout is not None:
+            child.process.stdout.close()
+        with self._lock:
+            if child in self._all:
+                self._all.remove(child)
+
+    def end_all(self, grace: float = 3.0) -> None:
+        everyone = self.all()
+        for child in everyone:
+            child.ask_to_end()
+        for child in everyone:
+            self.end(child, grace)
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Ours, without proxies (no connection of ours wants one), and with our own code on its path."""
+    found = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
+    path = found.get("PYTHONPATH")
+    found["PYTHONPATH"] = str(ROOT) if not path else f"{path}{os.pathsep}{ROOT}"
+    return found | dict(more)
+
+
+def become(command: Sequence[str]) -> NoReturn:
+    """This process goes on as another program. All but the standard streams closes: Gloo's sockets would stay open."""
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2:
+            with suppress(OSError):  # the folder's own
+                os.set_inheritable(int(name), False)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(command[0], list(command))
+
+
+def end_with_parent(*, in_order: float = 0.0) -> None:
+    """For a child: end when the standard input closes. `in_order`: seconds that it has to do so as when it is told to
+    by SIGTERM; 0: at once."""
+
+    def watch() -> None:
+        while os.read(0, 4096):  # not by way of sys.stdin, whose lock would be held when the interpreter ends
+            pass
+        if in_order:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(in_order)
+        os._exit(0)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -1,0 +1,86 @@
+"""The standard health service, `grpc.health.v1.Health`, by hand: its two messages have one field each.
+
+What is asked for is "" or "seaway.Cluster", the controller itself, or the name of an island, which serves when it runs.
+Neighbours: `server`. It is the one service that wants no token: whoever probes (Kubernetes, a load balancer) has none,
+and learns only whether something of a name that he knows serves. So that is bounded: `WATCHERS` streams at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import grpc
+import grpc.aio
+
+from ..auth import Busy, Door, Gate
+from ..node import FULL, INVALID, SERVICE, Context, message_of, refuse
+
+HEALTH = "grpc.health.v1.Health"
+SERVING, NOT_SERVING, UNKNOWN = 1, 2, 3
+EVERY = 0.5  # seconds between looks, for who watches
+WATCHERS = 64  # who do, at most
+Serves = Callable[[str], bool | None]  # None: there is no such service
+
+
+def decoded(data: bytes) -> str:
+    """HealthCheckRequest: `string service = 1`. Raises ValueError."""
+    if not data:
+        return ""
+    if len(data) < 2 or data[0] != 0x0A or data[1] >= 0x80 or len(data) != 2 + data[1]:
+        raise ValueError("this is no HealthCheckRequest")
+    return data[2:].decode()
+
+
+def encoded(status: int) -> bytes:
+    """HealthCheckResponse: `ServingStatus status = 1`."""
+    return bytes((0x08, status))
+
+
+def handlers(serves: Serves, door: Door, gate: Gate) -> Sequence[grpc.GenericRpcHandler]:
+    """`serves(service)`, called in the loop."""
+    watchers = 0
+
+    async def asked(context: Context, address: str, called: str) -> str:
+        try:
+            async with gate.turn(address) as turn:
+                return turn.step(decoded, await message_of(turn, door, context, called))
+        except Busy as busy:
+            await refuse(door, context, address, "busy", called, str(busy), FULL)
+        except ValueError as error:
+            await refuse(door, context, address, "malformed", called, str(error), INVALID)
+
+    async def check(_: object, context: Context) -> bytes:
+        service = await asked(context, context.peer(), "health Check")
+        found = serves(service)
+        if found is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"nothing here is called {service!r}")
+        return encoded(SERVING if found else NOT_SERVING)
+
+    async def watch(_: object, context: Context) -> AsyncIterator[bytes]:
+        nonlocal watchers
+        address = context.peer()
+        service = await asked(context, address, "health Watch")
+        if watchers >= WATCHERS:
+            await refuse(door, context, address, "busy", "health Watch", f"{watchers} watch already", FULL)
+        watchers += 1
+        last = -1
+        try:
+            while True:
+                found = serves(service)
+                now = UNKNOWN if found is None else SERVING if found else NOT_SERVING
+                if now != last:
+                    last = now
+                    yield encoded(now)
+                await asyncio.sleep(EVERY)
+        finally:
+            watchers -= 1
+
+    methods = {
+        "Check": grpc.stream_unary_rpc_method_handler(check),
+        "Watch": grpc.stream_stream_rpc_method_handler(watch),
+    }
+    return [grpc.method_handlers_generic_handler(HEALTH, methods)]
+
+
+NAMES = ("", SERVICE)

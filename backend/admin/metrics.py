@@ -1,0 +1,160 @@
+"""Figures for Prometheus, in its text form, over the smallest HTTP there is: `GET /metrics`; and `GET /healthz`.
+
+Neighbours: `cluster_status`, whose figures these are; `controller_cli`, which opens the port where it is asked to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..auth import Refused, is_loopback
+
+REQUEST = 8192  # bytes of a request, at most
+PATIENCE = 5.0  # seconds for a request to come
+Sample = tuple[dict[str, Any], float]
+
+
+def text_of(found: dict[str, Any]) -> str:
+    """`found`: as `status.status_of` says it."""
+    islands, clients = found["islands"], found["clients"]
+    lines: list[str] = []
+
+    def say(name: str, kind: str, words: str, samples: Iterable[Sample]) -> None:
+        lines.append(f"# HELP seaway_{name} {words}")
+        lines.append(f"# TYPE seaway_{name} {kind}")
+        lines.extend(f"seaway_{name}{_labels(labels)} {value:.15g}" for labels, value in samples)
+
+    def of_islands(value: Callable[[dict[str, Any]], float]) -> list[Sample]:
+        return [({"island": island["name"]}, value(island)) for island in islands]
+
+    def of_clients(value: Callable[[dict[str, Any]], float]) -> list[Sample]:
+        return [({"client": each["client"], "name": each["name"]}, value(each)) for each in clients]
+
+    say("up", "gauge", "1: the controller answers.", [({}, 1)])
+    say("starts", "gauge", "Earlier starts with the same --state.", [({}, found["incarnation"])])
+    say("island_running", "gauge", "1: takes work.", of_islands(lambda each: each["phase"] == "running"))
+    say("island_epoch", "gauge", "How often it has formed.", of_islands(lambda each: each["epoch"]))
+    say("island_hosts", "gauge", "Hosts that it should have.", of_islands(lambda each: len(each["hosts"])))
+    say(
+        "island_hosts_connected", "gauge", "Hosts that are connected.",
+        of_islands(lambda each: sum(host["connected"] for host in each["hosts"])),
+    )  # fmt: skip
+    say(
+        "gangs_under_way",
+        "gauge",
+        "In the island's order, not over.",
+        of_islands(lambda each: each["under_way"]),
+    )
+    say("gangs_total", "counter", "Gangs that have entered an order.", [({}, found["gangs"])])
+    say(
+        "stalled", "gauge", 'Waits that have outlasted their soft bound; island "": of no island alone.',
+        [*of_islands(lambda each: each["stalled"]), ({"island": ""}, found["stalled_elsewhere"])],
+    )  # fmt: skip
+    say("hosts_refused", "gauge", "Agents that were not taken, by name.", [({}, len(found["refused"]))])
+    say("stalls_total", "counter", "Waits that outlasted their soft bound.", [({}, found["stalls"])])
+    say(
+        "clock_offset_seconds", "gauge", "How far a host's clock is ahead of the controller's.",
+        _of_clocks(islands, "offset"),
+    )  # fmt: skip
+    say("clock_bound_seconds", "gauge", "How far that may be off.", _of_clocks(islands, "bound"))
+    say("clients", "gauge", "Open sessions.", [({}, len(clients))])
+    say("client_runs", "gauge", "Runs that have not ended.", of_clients(lambda each: each["runs"]))
+    say(
+        "client_programs", "gauge", "Programs that are registered.", of_clients(lambda each: each["programs"])
+    )
+    say("runs", "gauge", "Runs that have not ended.", [({}, found["runs"])])
+    say("runs_total", "counter", "Runs that were submitted.", [({}, found["submitted"])])
+    say("buffers", "gauge", "Buffers that somebody holds.", [({}, found["buffers"])])
+    if found["record"] is not None:
+        words = "1: the event log cannot be written any more."
+        say("record_lost", "gauge", words, [({}, bool(found["record"]["lost"]))])
+    say("code_bytes", "gauge", "Code that is kept for hosts.", [({}, found["code"]["bytes"])])
+    say(
+        "contents_through_controller_bytes_total", "counter", "Bytes of contents; 0, or something is wrong.",
+        [({}, found["contents_through_controller"])],
+    )  # fmt: skip
+    say(
+        "refused_total", "counter", "Calls and streams that were refused, by what was wrong with them.",
+        [({"kind": kind}, count) for kind, count in found["refusals"].items()],
+    )  # fmt: skip
+    return "\n".join([*lines, ""])
+
+
+def _of_clocks(islands: list[dict[str, Any]], name: str) -> list[Sample]:
+    """Of hosts whose clocks are known, in seconds."""
+    hosts = [host for island in islands for host in island["hosts"] if host["clock"] is not None]
+    return [({"host": host["host"]}, host["clock"][name] / 1e9) for host in hosts]
+
+
+def _labels(labels: dict[str, Any]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+# --- the port -----------------------------------------------------------------------------------------------------
+
+
+def place_of(text: str) -> tuple[str, int]:
+    """From `PORT`, which is loopback's, or `ADDRESS:PORT`, which is what somebody has decided."""
+    host, colon, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535 or (colon and not host):
+        raise Refused(f"--metrics-port {text}: a port, or ADDRESS:PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+async def serve(
+    text: str, figures: Callable[[], dict[str, Any]], healthy: Callable[[], bool] = lambda: True
+) -> asyncio.Server:
+    """`healthy`: what `/healthz` says, for probes that cannot speak gRPC, or have no certificate."""
+    host, port = place_of(text)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                status, body = _answer(await reader.readuntil(b"\r\n\r\n"), figures, healthy)
+                kind = "text/plain; version=0.0.4; charset=utf-8"
+                data = body.encode()
+                head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n"
+                writer.write(f"{head}Connection: close\r\n\r\n".encode() + data)
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whoever asked has gone, or never asked
+        finally:
+            writer.close()
+
+    try:
+        return await asyncio.start_server(answer, host, port, limit=REQUEST)
+    except OSError as error:
+        raise Refused(f"--metrics-port {text}: {error.strerror or error}") from None
+
+
+def address_of(server: asyncio.Server) -> str:
+    host, port = server.sockets[0].getsockname()[:2]
+    return f"{host}:{port}"
+
+
+def protected(text: str) -> bool:
+    """Whether only this machine reaches it."""
+    host, port = place_of(text)
+    return is_loopback(f"{host}:{port}")
+
+
+def _answer(
+    request: bytes, figures: Callable[[], dict[str, Any]], healthy: Callable[[], bool]
+) -> tuple[str, str]:
+    words = request.split(b"\r\n", 1)[0].split(b" ")
+    if len(words) != 3 or words[0] != b"GET":
+        return "405 Method Not Allowed", "GET /metrics\n"
+    path = words[1].partition(b"?")[0]
+    if path == b"/healthz":
+        return ("200 OK", "ok\n") if healthy() else ("503 Service Unavailable", "the controller has failed\n")
+    if path not in (b"/metrics", b"/"):
+        return "404 Not Found", "GET /metrics, or /healthz\n"
+    return "200 OK", text_of(figures())

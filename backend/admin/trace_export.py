@@ -1,0 +1,101 @@
+"""The controller's trace, as it travels: its columns, packed, in pages below the limit of a message.
+
+A snapshot is taken when its first page is asked for, and kept while its others are fetched. Neighbours: `server`, which
+keeps them; `seaway.sessions.connected`, which makes the same object of them that the controller has.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+
+import grpc
+import msgspec
+
+from core.record import Trace, TracedPlace
+
+from ..auth import Access
+from ..node import Wrong, calls
+from ..wire import call_messages
+
+PAGE = 8 << 20  # bytes
+KEPT = 2  # snapshots
+
+
+class Columns(msgspec.Struct, frozen=True):
+    words: list[str]
+    places: dict[int, TracedPlace]
+    columns: dict[str, dict[str, bytes]]
+    since: int = 0
+
+
+class Snapshot:
+    """Taken under the lock of whoever records; packed without it."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._words, self._places = list(trace.strings.words), dict(trace.places)
+        self._columns = trace.columns()  # what it hands out never changes
+        self._since = trace.since
+
+    def packed(self) -> bytes:
+        columns = {
+            table: {name: column.tobytes() for name, column in found.items()}
+            for table, found in self._columns.items()
+        }
+        return zlib.compress(
+            msgspec.msgpack.encode(Columns(self._words, self._places, columns, self._since)), 1
+        )
+
+
+def unpacked(data: bytes) -> Trace:
+    found = msgspec.msgpack.decode(zlib.decompress(data), type=Columns)
+    return Trace.restored(found.words, found.places, found.columns, found.since)
+
+
+class Shelf:
+    """The last snapshots, packed."""
+
+    def __init__(self, page: int = PAGE) -> None:
+        self._page = page
+        self._all: dict[int, bytes] = {}
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def put(self, snapshot: Snapshot) -> int:
+        """Its number. In any thread."""
+        data = snapshot.packed()
+        with self._lock:
+            self._count += 1
+            self._all[self._count] = data
+            while len(self._all) > KEPT:
+                del self._all[next(iter(self._all))]
+            return self._count
+
+    def page(self, number: int, at: int) -> call_messages.RecordedPage:
+        """Raises Wrong."""
+        with self._lock:
+            data = self._all.get(number)
+        if data is None:
+            raise Wrong(f"snapshot {number} of the trace is gone: ask anew", grpc.StatusCode.NOT_FOUND)
+        pages = max(1, -(-len(data) // self._page))
+        if not 0 <= at < pages:
+            raise Wrong(f"snapshot {number} of the trace has {pages} pages, and no page {at}")
+        return call_messages.RecordedPage(number, pages, data[at * self._page : (at + 1) * self._page])
+
+
+async def fetched(address: str, access: Access, timeout: float = 60.0) -> Trace:
+    """In a loop. Raises Wrong."""
+    channel = access.channel(address)
+    try:
+        first: call_messages.RecordedPage = await calls.ask(
+            channel, access, call_messages.Recorded(), timeout
+        )
+        parts = [first.contents]
+        for at in range(1, first.pages):
+            more: call_messages.RecordedPage = await calls.ask(
+                channel, access, call_messages.Recorded(first.snapshot, at), timeout
+            )
+            parts.append(more.contents)
+    finally:
+        await channel.close()
+    return unpacked(b"".join(parts))

@@ -1,0 +1,328 @@
+"""A host as a process: core's host machine on a node; what it commands is carried to devices, contents to their places.
+
+    controller --Enrol--> who we are     Node <--> core.host --Launch ...--> Devices --Finished ...--> Node
+                                                        `--OpenSend, OpenRecv, Fill--> cargo
+
+Several agents may live in one process and loop (`timed` devices); one with real devices has a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, cast
+
+import grpc
+import msgspec
+
+from core.host import Host
+from core.link import Gathering, for_host
+from core.model import Plan, spans
+from core.protocol import CONTROLLER, Blame, Chunk, peers
+from core.protocol import effects as e
+
+from ..auth import Access, access, advertised, reached
+from ..contents import Blobs, Misfit, Overflow, Sink, Source
+from ..coordination import world_name
+from ..devices import Devices, World, gang_times
+from ..node import HostClock, Load, Node, Wrong, calls, loaded, new_server
+from ..wire import call_messages, envelopes
+
+log = logging.getLogger("seaway.agent")
+FETCHING_S = 10.0  # that code which the controller lacks is asked for again
+
+
+class Names:
+    """As `node.Names`, for a host."""
+
+    def __init__(self, host: int, secret: bytes) -> None:
+        self._me, self._secret = f"host/{host}", secret
+
+    def mine(self, peer: int) -> tuple[str, str]:
+        return self._me, access.proof(self._secret, self._me)
+
+    def name_of(self, peer: int) -> str:
+        return "controller" if peer == CONTROLLER else f"host/{peer}"
+
+    def peer_of(self, name: str, proof: str) -> int | None:
+        kind, _, number = name.partition("/")
+        if not number.isdigit() or not access.proves(self._secret, name, proof):
+            return None
+        return int(number) if kind == "host" else peers.client(int(number)) if kind == "client" else None
+
+    def beside(self, peer: int, message: msgspec.Struct) -> list[envelopes.Any]:
+        return []
+
+
+class Ends:
+    """What devices say, on its way to the node, in its order: gangs that end within a moment are told together."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._lock = threading.Lock()
+        self._said: list[e.Effect] = []
+        self._gathering = Gathering()
+        self._next = 0.0  # of the loop's clock: not before is the next of them told
+
+    def post(self, event: e.Effect) -> None:
+        """From any thread."""
+        with self._lock:
+            self._said.append(event)
+            if len(self._said) > 1:
+                return  # somebody has rung
+        if not self._node.stopped:
+            self._node.loop.call_soon_threadsafe(self._soon)
+
+    def _soon(self) -> None:
+        now = self._node.loop.time()
+        if now < self._next:
+            self._node.loop.call_at(self._next, self._tell)
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        with self._lock:
+            said, self._said = self._said, []
+        pause = self._gathering.pause(time.monotonic_ns(), len(said))
+        self._next = self._node.loop.time() + pause / 1e9
+        for together, events in groupby(said, lambda event: isinstance(event, e.Finished)):
+            if together:
+                ends = cast(tuple[e.Finished, ...], tuple(events))
+                self._node.feed(ends[0] if len(ends) == 1 else e.FinishedTogether(ends))
+            else:
+                for event in events:
+                    self._node.feed(event)
+
+
+class Agent:
+    """`controller`: its address. `advertise`: where others reach us, if not at `bind`. `over`: told once when this host
+    is to end, and why. `clock`: of this process, which several hosts may have in common."""
+
+    def __init__(
+        self, controller: str, devices: Devices, *, name: str = "", island: str = "", host: int = -1,
+        rank: int = -1,
+        access: Access | None = None, bind: str = "127.0.0.1:0", advertise: str = "",
+        over: Callable[[str], None] = lambda reason: None, clock: HostClock | None = None,
+    ) -> None:  # fmt: skip
+        self.controller, self.devices, self.access = controller, devices, access or Access()
+        self.access.may_bind(bind)
+        self._advertise = advertised(bind, advertise)
+        self.name = name or f"{socket.gethostname()}/{secrets.token_hex(3)}"
+        self._island, self._wanted, self._rank, self._bind, self._over = island, host, rank, bind, over
+        self.start_id = secrets.randbits(30) + 1
+        self.clock = clock or HostClock()
+        devices.stamps.now = self.clock.now
+        self.address = ""
+        self._grpc = new_server()
+        self._code = Blobs()
+        self._sources: dict[int, Source] = {}
+        self._sinks: dict[int, Sink] = {}  # by buffer
+        self._counted: set[int] = set()  # transfers of sparse exchanges, whose pieces are their own
+        self._filling: dict[int, int] = {}  # transfer -> buffer
+        self._local: dict[tuple[int, int, int], bytes] = {}  # chunks from this host to itself
+        self._acts = self._table()
+        self.ended = False
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> int:
+        """Our number. Raises Wrong where the controller will not have us."""
+        port = self.access.bind(self._grpc, self._bind)
+        where, at = self._advertise
+        self.address = f"{where}:{at or port}"
+        about = self.devices.about()
+        request = call_messages.Enrol(
+            self.name, self.start_id, self.address, about.platform, about.kind, about.devices, about.memory,
+            self._island, self._wanted, self._rank,
+        )  # fmt: skip
+        self._channel = self.access.channel(self.controller)
+        said: call_messages.Enrolled = await calls.ask(self._channel, self.access, request)
+        self.cluster = said.cluster
+        self.host = Host(said.host, said.cluster, incarnation=time.time_ns() // 1_000_000, beat=said.beat)
+        endpoint = for_host(self.host, said.host, self.start_id, said.lease)
+        self.node = Node(
+            endpoint, self._perform, Names(said.host, said.secret), access=self.access, contents=self._contents,
+            failed=self._fail,
+        )  # fmt: skip
+        self.node.directory["controller"] = self.controller
+        self.node.serve(self._grpc)
+        door, gate = self.node.door, self.node.gate
+        answers: dict[type[msgspec.Struct], calls.Answer] = {call_messages.Stamps: self._stamps}
+        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, door, gate))
+        self._grpc.add_generic_rpc_handlers([calls.Unknown(door, gate)])
+        self.devices.post, self.devices.hosts = Ends(self.node).post, said.cluster
+        self.devices.failed = self._devices_failed
+        self._secret = said.secret
+        await self._grpc.start()
+        self.node.start()
+        self.clock.join(said.host, said.secret, self.controller, self.access)
+        return said.host
+
+    async def stop(self) -> None:
+        self.ended = True
+        self.devices.close()
+        await self.clock.leave(self.host.host)
+        await self.node.stop()
+        await self._grpc.stop(0.2)
+        await self._channel.close()
+
+    def leave(self, reason: str) -> None:
+        """Ask to be drained; Stop follows when nothing lies here any more."""
+        self.node.feed(e.LeaveRequested(reason))
+
+    async def _stamps(self, request: call_messages.Stamps) -> call_messages.Stamped:
+        return gang_times.answer(self._secret, request, self.devices.stamps, self.clock.clock)
+
+    def _fail(self, error: BaseException) -> None:
+        told = isinstance(error, PermissionError)  # by the controller, and nothing of ours is wrong
+        log.error("host %s failed: %s", self.name, error, exc_info=None if told else error)
+        self._end(f"{type(error).__name__}: {error}")
+
+    def _devices_failed(self, error: BaseException) -> None:
+        """From any thread of theirs."""
+        self.node.loop.call_soon_threadsafe(self._fail, error)
+
+    def _end(self, reason: str) -> None:
+        if not self.ended:
+            self.ended = True
+            self._over(reason)
+
+    # --- what core commands -----------------------------------------------------------------------------------
+
+    def _perform(self, effect: Any) -> None:
+        self._acts[type(effect)](effect)
+
+    def _table(self) -> dict[type, Callable[[Any], None]]:
+        devices = self.devices
+        acts: dict[type, Callable[[Any], None]] = {
+            e.Launch: lambda effect: devices.launch(effect, self._plan_of(effect.run)),
+            e.Prepare: lambda effect: devices.prepare(effect, self._plan_of(effect.run)),
+            e.MakeBuffer: devices.make,
+            e.FreeBuffer: lambda effect: devices.free(effect.buffer),
+            e.CompileCode: self._compile_soon,
+            e.CountRows: self._count,
+            e.SpillBuffer: devices.spill,
+            e.RestoreBuffer: devices.restore,
+            e.Abandon: lambda effect: devices.abandon(effect.seqs),
+            e.Reform: lambda effect: devices.reform(effect, self._world(effect)),
+            e.Stop: lambda effect: self._end(effect.reason),
+            e.Tell: lambda effect: log.info("%s", effect.text),
+            e.ExpectRecv: lambda effect: None,
+            e.DropTransfer: lambda effect: None,  # Sent or Received follows
+        }
+        acts |= dict.fromkeys((e.OpenSend, e.OpenRecv, e.Send, e.Fill, e.Received, e.Sent), self._carry)
+        return acts
+
+    def _compile_soon(self, command: e.CompileCode) -> None:
+        self.node.loop.call_soon_threadsafe(lambda: self.node.task(self._compile(command)))
+
+    def _plan_of(self, run: int) -> Plan:
+        plan = self.host.executor.plan_of(run)
+        assert plan is not None, f"run {run} is launched and not known"
+        return plan
+
+    def _world(self, command: e.Reform) -> World:
+        island = self.cluster.island_of_host(self.host.host)
+        address = reached(
+            self.node.directory.get(world_name(island.index, command.epoch), ""), self.controller
+        )
+        members = list(spans.items(command.members))
+        devices = {host: tuple(self.cluster.devices_of(host)) for host in members}
+        return World(command.epoch, address, members, self.host.host, devices)
+
+    async def _compile(self, command: e.CompileCode) -> None:
+        plan = self.host.executor.plan(command.plan)
+        if plan is None:
+            return  # forgotten meanwhile: nobody waits for it
+        code = plan.codes[command.code]
+        names = [name for name in (code.code, *(part.code for part in code.parts)) if name]
+        try:
+            blobs = {name: await self._find(name) for name in dict.fromkeys(names)}
+        except Wrong as wrong:
+            self.node.feed(e.CodeReady(command.plan, command.code, Blame("code", str(wrong))))
+            return
+        self.devices.compile(command, plan, blobs)
+
+    async def _find(self, name: str) -> bytes:
+        known = self._code.find(name)
+        if known is None:
+            found = await self._fetched(name)
+            if self._code.keep(found.code) != name:
+                raise Wrong(
+                    f"what the controller keeps as code {name[:12]} is not that", grpc.StatusCode.DATA_LOSS
+                )
+            known = found.code
+        return known
+
+    async def _fetched(self, name: str) -> call_messages.Found:
+        """A controller that has been started again may get it from its clients only now."""
+        until = time.monotonic() + FETCHING_S
+        while True:
+            try:
+                found: call_messages.Found = await calls.ask(
+                    self._channel, self.access, call_messages.Find(name)
+                )
+                return found
+            except Wrong as wrong:
+                if wrong.code != grpc.StatusCode.NOT_FOUND or time.monotonic() > until:
+                    raise
+            await asyncio.sleep(FETCHING_S / 20)
+
+    # --- contents -----------------------------------------------------------------------------------------------
+
+    def _carry(self, effect: Any) -> None:
+        match effect:
+            case e.OpenSend(transfer=transfer, buffer=buffer, blame=None):
+                self._sources[transfer] = Source(
+                    effect, self.host.host, self.cluster, lambda: self.devices.shards(buffer),
+                    sparse=transfer in self._counted,
+                )  # fmt: skip
+            case e.Send(message=Chunk() as chunk):  # to ourselves
+                self._local[chunk.transfer, chunk.piece, chunk.offset] = loaded(self._contents(chunk))
+            case e.OpenRecv(transfer=transfer, buffer=buffer):
+                self._sinks[transfer] = Sink(effect, self.host.host, self.cluster)
+                self._filling[transfer] = buffer
+            case e.Fill(chunk=chunk):
+                sink = self._sinks.get(chunk.transfer)
+                if sink is not None:
+                    self._fill(sink, chunk)
+            case e.Received(transfer=transfer, blame=blame):
+                filled, target = self._sinks.pop(transfer, None), self._filling.pop(transfer, -1)
+                if blame is None and filled is not None:
+                    self._fill_up(target, filled)
+            case e.Sent(transfer=transfer):
+                self._sources.pop(transfer, None)
+                self._counted.discard(transfer)
+            case _:
+                pass
+
+    def _fill(self, sink: Sink, chunk: Chunk) -> None:
+        local = self._local.pop((chunk.transfer, chunk.piece, chunk.offset), None)
+        contents = self.node.cargo if local is None else local
+        if chunk.nbytes and not contents:
+            return  # its sender has lost them: the sink will be found incomplete
+        try:
+            sink.fill(chunk, contents)
+        except Misfit as misfit:  # its sender lies, or is another version: nobody else is to suffer
+            self.node.post(e.Malformed(peers.peer_of(chunk.sender), str(misfit)))
+
+    def _fill_up(self, buffer: int, filled: Sink) -> None:
+        try:
+            self.devices.fill(buffer, filled.layout, filled.shards())
+        except (Overflow, Misfit) as error:  # whoever reads it is told why it has no contents
+            self.devices.spoil(buffer, str(error))
+
+    def _count(self, command: e.CountRows) -> None:
+        self._counted.add(command.transfer)
+        self.devices.count(command)
+
+    def _contents(self, chunk: Chunk) -> Load:
+        """A chunk may be sent again when its receiver has all, and its source is gone: nobody reads it."""
+        source = self._sources.get(chunk.transfer)
+        return bytes if source is None else lambda: source.bytes_of(chunk)

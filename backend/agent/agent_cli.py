@@ -1,0 +1,275 @@
+"""Agents as a program: a host of real devices, or many timed ones.
+
+    python -m backend.agent.agent_cli --controller HOST:PORT
+
+It ends when it is told to (SIGTERM: drained first), or when its parent does (`--with-parent`). One that the controller
+has dismissed, because it was gone too long, begins anew by itself, as another process image under the same id.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import grpc
+
+from core.protocol import CONTROLLER
+
+from ..admin import become, end_with_parent
+from ..auth import Access, Refused, add_options, read, rules_of
+from ..devices import Devices
+from ..node import HostClock, Wrong, shifted
+from .agent import Agent
+from .device_log import Witness
+from .malloc import keep_what_is_freed
+from .tpu import Seat, seat
+
+log = logging.getLogger("seaway.agent")
+PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
+GRACE = 20.0  # seconds to be drained in
+ALONE, LOOK = 1.0, 0.1  # seconds without a controller until nobody is taken to drain us; between looks for it
+SOON, EVERY = 1.0, 5.0  # seconds without an answer until that is said, and said again
+AGAIN = 3  # exit status inside: begin anew
+
+
+def options() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="seaway agent", description="A host of a Seaway cluster: its devices, for all its clients."
+    )
+    add = found.add_argument
+    add("--controller", required=True, metavar="HOST:PORT", help="where the controller listens")
+    add("--name", default="", help="the same each time this host starts; default: from the host's name")
+    add("--island", default="", help="which island it belongs to; default: any that has room")
+    add("--host", type=int, default=-1, help="which number it wants; default: any of its island")
+    add(
+        "--rank",
+        type=int,
+        default=-1,
+        help="or its number within its island; default: as TPU_WORKER_ID says, if set",
+    )
+    add(
+        "--bind", default="127.0.0.1:0", metavar="ADDRESS:PORT", help="where other hosts and clients reach it"
+    )
+    add(
+        "--advertise",
+        default="",
+        metavar="ADDRESS[:PORT]",
+        help="... if that is not where it listens, as in a container, or with --bind 0.0.0.0:PORT",
+    )
+    add(
+        "--platform",
+        default="auto",
+        choices=PLATFORMS,
+        help="devices: what JAX finds, or `timed`, which only take time",
+    )
+    add("--devices", type=int, default=0, help="devices of this host, where that is a choice (cpu, timed)")
+    add("--hosts", type=int, default=1, help="timed: so many hosts in this process")
+    add(
+        "--memory",
+        type=int,
+        default=0,
+        help="bytes of each device that programs may use; 0: what the platform says",
+    )
+    add("--cache", default="", metavar="FOLDER", help="compiled code is kept here between starts")
+    add(
+        "--checkpoints",
+        default="",
+        metavar="FOLDER",
+        help="clients may save and restore below it; all hosts see it",
+    )
+    add_options(found)
+    add("--token-file", default="", help="a file with the cluster's token")
+    for each in ("ca", "cert", "key"):
+        add(f"--{each}", default="", help="PEM file, for mutual TLS")
+    add("--witness", type=Path, help=argparse.SUPPRESS)  # a folder: see `device_log`
+    add("--shift-clock", type=shifted, help=argparse.SUPPRESS)  # for tests: see `clock_sync`
+    add("--with-parent", action="store_true", help="end when the standard input closes")
+    add("--verbose", action="store_true", help="log what happens")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    chosen = options().parse_args(words)
+    logging.basicConfig(
+        level=logging.INFO if chosen.verbose else logging.WARNING,
+        format="%(asctime)s %(name)s %(levelname)s %(message)s",
+    )
+    signal.signal(signal.SIGTERM, _end_at_once)  # until there is something to be drained
+    if chosen.with_parent:
+        end_with_parent()
+    keep_what_is_freed()
+    code = 1
+    try:
+        access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
+        prepare(chosen)
+        code = asyncio.run(serve(chosen, access))
+    except (Refused, Wrong) as error:
+        print(f"seaway agent: {_words(error, chosen.controller)}", file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        code = 130
+    if code == AGAIN:
+        become([sys.executable, "-m", "backend.agent.agent_cli", *words])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a member of a collective world that exits in order would wait for the others
+
+
+def _end_at_once(*_: object) -> None:
+    """Nothing lies here yet, so neither JAX, which may be starting, nor the controller's answer is waited for."""
+    os._exit(0)
+
+
+def _words(error: Refused | Wrong, controller: str) -> str:
+    if isinstance(error, Wrong) and error.code in (
+        grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE
+    ):  # fmt: skip
+        return (
+            f"no controller answers at {controller}: is `seaway controller` running there, and is its port open to "
+            f"this machine? (--controller HOST:PORT; with certificates: --ca, --cert, --key)"
+        )
+    return str(error)
+
+
+def prepare(chosen: argparse.Namespace) -> None:
+    """What JAX must find in the environment before it is imported."""
+    if chosen.platform in ("timed", "auto", "cuda", "tpu") and not (
+        chosen.platform == "auto" and chosen.devices
+    ):
+        if chosen.platform in ("cuda", "tpu"):
+            os.environ["JAX_PLATFORMS"] = chosen.platform
+        return
+    count = chosen.devices or 1
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("NPROC", str(max(32, 2 * count)))  # else more than 32 collectives under way hang
+    flags = f"--xla_force_host_platform_device_count={count} --xla_cpu_collective_timeout_seconds=20"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+
+
+def devices_of(chosen: argparse.Namespace) -> Devices:
+    if chosen.platform == "timed":
+        from ..devices import TimedDevices
+
+        return TimedDevices(chosen.devices or 1, chosen.memory)
+    rules = rules_of(chosen)
+    from ..pjrt import PjrtDevices, checked
+
+    kind = PjrtDevices if rules is None else partial(checked.CheckedDevices, rules)
+    try:
+        return kind(
+            memory=chosen.memory, cache=cache_of(chosen.cache) if chosen.cache else None,
+            checkpoints=Path(chosen.checkpoints).absolute() if chosen.checkpoints else None,
+        )  # fmt: skip
+    except (RuntimeError, AssertionError) as error:  # what JAX raises of a platform that is not here
+        reason = (str(error) or "JAX finds none").splitlines()[0]
+        raise Refused(f"no {chosen.platform} device here: {reason}; --platform cpu is everywhere") from None
+
+
+def cache_of(folder: str) -> Path | None:
+    """Compiled code can be done without; so an agent starts all the same where it cannot be kept. (JAX itself goes on,
+    and says so, when the disk fills later.)"""
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as probe:
+            probe.write(bytes(1 << 16))
+    except OSError as error:
+        log.warning("--cache %s: %s; compiled code is not kept", folder, error.strerror)
+        return None
+    return path
+
+
+async def serve(chosen: argparse.Namespace, access: Access) -> int:
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[str] = loop.create_future()
+
+    def ended(reason: str) -> None:
+        loop.call_soon_threadsafe(lambda: None if over.done() else over.set_result(reason))
+
+    count = chosen.hosts if chosen.platform == "timed" else 1
+    clock = HostClock(chosen.shift_clock) if chosen.shift_clock else HostClock()
+    agents = [_agent(chosen, access, ended, clock, number if count > 1 else -1) for number in range(count)]
+    looking = asyncio.create_task(_looking(chosen.controller))
+    try:
+        for agent in agents:
+            await agent.start()
+    finally:
+        looking.cancel()
+    leaving = _leave_when_told(loop, agents)
+    print(f"hosts {', '.join(str(agent.host.host) for agent in agents)} at {agents[0].address}", flush=True)
+    reason = await over
+    for agent in agents:
+        await agent.stop()
+    if leaving.is_set():
+        return 0
+    print(f"seaway agent: dismissed: {reason}; beginning anew", file=sys.stderr)
+    return AGAIN
+
+
+async def _looking(address: str) -> None:
+    """Nobody is to wonder why nothing happens."""
+    await asyncio.sleep(SOON)
+    while True:
+        print(
+            f"seaway agent: no answer yet from a controller at {address}; still asking",
+            file=sys.stderr,
+            flush=True,
+        )
+        await asyncio.sleep(EVERY)
+
+
+def _agent(
+    chosen: argparse.Namespace, access: Access, ended: Callable[[str], None], clock: HostClock, number: int
+) -> Agent:
+    place = seat() if chosen.platform in ("auto", "tpu") and chosen.host < 0 else Seat()
+    rank = chosen.rank if chosen.rank >= 0 else place.rank
+    name = chosen.name if number < 0 or not chosen.name else f"{chosen.name}-{number}"
+    host = chosen.host if chosen.host < 0 or number < 0 else chosen.host + number
+    made = Agent(
+        chosen.controller, devices_of(chosen), name=name, island=chosen.island or place.island, host=host, rank=rank,
+        access=access, bind=chosen.bind, advertise=chosen.advertise, over=ended, clock=clock,
+    )  # fmt: skip
+    if chosen.witness:
+        Witness(chosen.witness).attach(made)
+    return made
+
+
+async def _alone(agents: Sequence[Agent]) -> None:
+    """An agent without a controller is drained by nobody: it ends, as soon as that is clear."""
+    loop = asyncio.get_running_loop()
+    heard = loop.time()
+    while not any(agent.ended for agent in agents):
+        if any(agent.node.connected(CONTROLLER) for agent in agents):
+            heard = loop.time()
+        elif loop.time() - heard >= ALONE:
+            log.warning("it was told to end, and has no controller that would drain it: it ends now")
+            os._exit(0)
+        await asyncio.sleep(LOOK)
+
+
+def _leave_when_told(loop: asyncio.AbstractEventLoop, agents: Sequence[Agent]) -> asyncio.Event:
+    leaving, alone = asyncio.Event(), list[asyncio.Task[None]]()
+
+    def leave() -> None:
+        if not leaving.is_set():
+            leaving.set()
+            for agent in agents:
+                agent.leave("it was told to end")
+            loop.call_later(GRACE, os._exit, 1)
+            alone.append(loop.create_task(_alone(agents)))
+
+    loop.add_signal_handler(signal.SIGTERM, leave)
+    return leaving
+
+
+if __name__ == "__main__":
+    sys.exit(main())

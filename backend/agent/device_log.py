@@ -1,0 +1,130 @@
+"""What a host's devices were really told, and which contents it really sent: the edge of a driver, written down.
+
+    core --commands--> agent --launch, free--> devices      a line each, as the devices' own layer is called
+                         `--chunks--> node                   a line each, as they are handed to a connection
+
+For tests and for `seaway parity`, which computes from the controller's commands what these lines must say. Where
+devices have a thread that enqueues (`pjrt`), the line is written in that thread. Lines are JSON, one file a host; a
+process that is killed has written all it did. Neighbours: `agent`, which is watched; `hosting --witness`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from core.link import Frame, Write
+from core.model import Plan
+from core.protocol import Chunk
+from core.protocol import effects as e
+
+from ..node import Load
+from .agent import Agent
+
+LAUNCH, FREE, CHUNK, BEGUN = "launch", "free", "chunk", "begun"
+RECENT = 256  # frames
+
+
+class Witness:
+    """`attach` it before the agent starts. Its file is opened with the first line: the host's number is known then."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock = folder, threading.Lock()
+        self._file: Any = None
+        self._agent: Agent | None = None
+        self._over = False
+        self._written: deque[Frame] = deque(maxlen=RECENT)
+
+    def attach(self, agent: Agent) -> None:
+        self._agent = agent
+        devices: Any = agent.devices
+        line = getattr(devices, "_line", None)  # the enqueueing thread's, where there is one
+        if line is None:
+            _around(devices, "launch", self._launched)
+            _around(devices, "free", self._freed)
+        else:
+            _around(devices._launcher, "launch", self._launched)
+            _around(devices, "free", lambda buffer: line.do(self._freed, buffer))
+        start, stop, contents = agent.start, agent.stop, agent._contents
+
+        async def started() -> int:
+            number = await start()
+            with agent.node.lock:
+                _around(agent.node, "_write", self._wrote)
+            return number
+
+        async def stopped() -> None:
+            await stop()
+            self.close()
+
+        def to_itself(chunk: Chunk) -> Load:
+            if chunk.receiver == chunk.sender:
+                self._chunk(chunk, -1, False)
+            return contents(chunk)
+
+        agent.start, agent.stop = started, stopped  # type: ignore[method-assign]
+        agent._contents = to_itself  # type: ignore[method-assign]
+
+    def close(self) -> None:
+        with self._lock:
+            self._over = True
+            if self._file is not None:
+                self._file.close()
+
+    def _launched(self, command: e.Launch, plan: Plan) -> None:
+        self._say(LAUNCH, command.seq, command.run, command.step)
+
+    def _freed(self, buffer: int) -> None:
+        self._say(FREE, buffer)
+
+    def _wrote(self, write: Write) -> None:
+        """A link sends a message again, as a new frame of the old number, when a connection was lost, or had a gap:
+        that is its task. The same frame twice, or the same chunk under two numbers, nobody has asked for."""
+        packet = write.packet
+        if isinstance(packet, Frame) and isinstance(packet.message, Chunk):
+            repeated = any(packet is each for each in self._written)
+            self._written.append(packet)
+            self._chunk(packet.message, packet.seq, repeated)
+
+    def _chunk(self, chunk: Chunk, frame: int, repeated: bool) -> None:
+        self._say(
+            CHUNK, chunk.transfer, chunk.receiver, chunk.piece, chunk.offset, chunk.nbytes, frame, repeated
+        )
+
+    def _say(self, *line: Any) -> None:
+        with self._lock:
+            if self._over:
+                return
+            if self._file is None:
+                assert self._agent is not None
+                path = file_of(self._folder, self._agent.host.host)
+                self._file = path.open("a", buffering=1, encoding="utf-8")
+                self._file.write(json.dumps([BEGUN]) + "\n")
+            self._file.write(json.dumps(line) + "\n")
+
+
+def _around(thing: Any, name: str, told: Callable[..., None]) -> None:
+    inner = getattr(thing, name)
+
+    def outer(*arguments: Any) -> None:
+        told(*arguments)
+        inner(*arguments)
+
+    setattr(thing, name, outer)
+
+
+def file_of(folder: Path, host: int) -> Path:
+    return folder / f"host-{host}.jsonl"
+
+
+def lines_of(path: Path) -> Iterator[list[Any]]:
+    """Of one host, in the order of its devices' layer; a line that was cut short by the end of its process is none."""
+    if not path.exists():
+        return
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.endswith("\n"):
+            yield json.loads(line)

@@ -1,0 +1,44 @@
+"""Which host of which TPU slice this machine is: from the variables that Cloud TPU, GKE and Slurm set.
+
+TPU_WORKER_ID          this host's rank in its slice
+TPU_WORKER_HOSTNAMES   all hosts of the slice, in that order
+MEGASCALE_SLICE_ID     which slice, where there are several
+SLURM_PROCID           the rank, where Slurm has started us
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..auth import Refused
+
+
+class Seat(NamedTuple):
+    """rank: within the slice, which is an island; -1: nobody says."""
+
+    rank: int = -1
+    hosts: int = 0  # of the slice; 0: nobody says
+    island: str = ""
+
+
+def seat(env: Mapping[str, str] = os.environ) -> Seat:
+    """Raises Refused where the variables contradict each other."""
+    rank = _number(env, "TPU_WORKER_ID")
+    if rank < 0:
+        return Seat(_number(env, "SLURM_PROCID"), max(0, _number(env, "SLURM_NTASKS")))
+    names = [name for name in env.get("TPU_WORKER_HOSTNAMES", "").split(",") if name.strip()]
+    if names and rank >= len(names):
+        raise Refused(f"TPU_WORKER_ID is {rank}, and TPU_WORKER_HOSTNAMES names {len(names)} hosts")
+    number = _number(env, "MEGASCALE_SLICE_ID")
+    return Seat(rank, len(names), f"slice{number}" if number >= 0 else "")
+
+
+def _number(env: Mapping[str, str], name: str) -> int:
+    text = env.get(name, "").strip()
+    if not text:
+        return -1
+    if not text.isdigit():
+        raise Refused(f"{name}={text!r}: a whole number")
+    return int(text)

@@ -1,0 +1,38 @@
+"""Which callers are let in, with which proof, how often, and what their code may do.
+
+access       what a process shows when it calls, and what it accepts: tokens, TLS, passes
+call_turns   the share of a process's time that calls get, and which call is next
+refusal_log  callers that were refused: logged, and counted
+trust        whether an agent trusts its clients' code
+"""
+
+from __future__ import annotations
+
+from . import access, trust
+from .access import OPTIONS, Access, Refused, advertised, checked, is_loopback, place_of, reached, read
+from .call_turns import READING, SLICE, Busy, Gate, Turn
+from .refusal_log import Door
+from .trust import Rules, add_options, rules_of
+
+__all__ = [
+    "OPTIONS",
+    "READING",
+    "SLICE",
+    "Access",
+    "Busy",
+    "Door",
+    "Gate",
+    "Refused",
+    "Rules",
+    "Turn",
+    "access",
+    "add_options",
+    "advertised",
+    "checked",
+    "is_loopback",
+    "place_of",
+    "reached",
+    "read",
+    "rules_of",
+    "trust",
+]

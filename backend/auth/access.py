@@ -1,0 +1,205 @@
+"""Who may come: what a process shows when it calls, and what it accepts.
+
+    loopback            nothing is needed: whoever has an account on this machine may come
+    a token             one secret for the whole cluster, shown with every call; plaintext, unless TLS is on
+    mTLS                certificates, checked by gRPC on both ends
+
+Beside that, hosts know each other and clients by *passes*: a keyed hash of their name, made with a secret that only the
+controller and enrolled hosts have. So no client can speak as another, or as a host. Neighbours: `node`, `server`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import msgspec
+
+from ..wire import MESSAGE, versions
+
+OPTIONS: Sequence[tuple[str, Any]] = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.so_reuseport", 0),  # a second server on a port is an error, not a rival
+    ("grpc.max_send_message_length", MESSAGE),
+    ("grpc.max_receive_message_length", MESSAGE),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),  # else a server ends connections that are quiet
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.min_reconnect_backoff_ms", 10_000),  # what an attempt may take, whose other end may be starved
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+HEADER = "authorization"
+SCHEME = "grpc://"
+PORT = 29000
+HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:\[\]]+")
+PORTS = re.compile(r"[0-9]{1,5}")
+ANY = ("0.0.0.0", "[::]")  # all addresses of a machine: to listen at, not to dial
+
+
+class Refused(Exception):
+    """This may not be opened, or called; the text says what to do about it."""
+
+
+class Access(msgspec.Struct, frozen=True):
+    """token: what every caller must show. ca, cert, key: PEM bytes; with them every connection is mutual TLS."""
+
+    token: str = ""
+    ca: bytes = b""
+    cert: bytes = b""
+    key: bytes = b""
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("ca", "cert", "key") if getattr(self, name)]
+        if given and len(given) < 3:
+            missing = [name for name in ("ca", "cert", "key") if name not in given]
+            raise Refused(
+                f"mutual TLS needs a CA, a certificate and a key; {' and '.join(missing)} is missing"
+            )
+
+    @property
+    def tls(self) -> bool:
+        return bool(self.ca)
+
+    def shown(self) -> tuple[tuple[str, str], ...]:
+        """Metadata of every call."""
+        return (*versions.shown(), *(((HEADER, f"Bearer {self.token}"),) if self.token else ()))
+
+    def accepts(self, metadata: Mapping[str, Any]) -> bool:
+        return not self.token or hmac.compare_digest(
+            str(metadata.get(HEADER, "")).encode(), f"Bearer {self.token}".encode()
+        )
+
+    def channel(self, address: str) -> grpc.aio.Channel:
+        if self.tls:
+            credentials = grpc.ssl_channel_credentials(self.ca, self.key, self.cert)
+            return grpc.aio.secure_channel(address, credentials, options=OPTIONS)
+        return grpc.aio.insecure_channel(address, options=OPTIONS)
+
+    def bind(self, server: grpc.aio.Server, address: str) -> int:
+        """The port that was opened. Raises Refused: unprotected, or taken."""
+        self.may_bind(address)
+        try:
+            if self.tls:
+                credentials = grpc.ssl_server_credentials(
+                    [(self.key, self.cert)], root_certificates=self.ca, require_client_auth=True
+                )
+                return int(server.add_secure_port(address, credentials))
+            return int(server.add_insecure_port(address))
+        except RuntimeError:
+            raise Refused(
+                f"cannot listen on {address}: is the port taken? `:0` takes any that is free"
+            ) from None
+
+    def may_bind(self, address: str) -> None:
+        checked(address)
+        if self.token or self.tls or is_loopback(address):
+            return
+        raise Refused(
+            f"will not listen on {address} unprotected: anybody who reaches it could run code here. Give it a token "
+            "(--token-file FILE, on every process of the cluster) or certificates (--ca, --cert, --key), or listen on "
+            "127.0.0.1"
+        )
+
+
+def read(token_file: str = "", ca: str = "", cert: str = "", key: str = "") -> Access:
+    """From the files that the options name. An empty one protects nothing, and whoever names it means to be
+    protected: it is refused, not taken for none."""
+    try:
+        token = _contents("token", token_file).decode().strip()
+        return Access(token, _contents("ca", ca), _contents("cert", cert), _contents("key", key))
+    except OSError as error:
+        raise Refused(f"cannot read {error.filename}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Refused(f"{token_file} is not text") from None
+
+
+def _contents(what: str, file: str) -> bytes:
+    found = Path(file).read_bytes() if file else b""
+    if file and not found.strip():
+        remedy = (
+            "put a secret in it (python -c 'import secrets; print(secrets.token_hex(32))'), the same on every process"
+            if what == "token"
+            else f"--{what} names a PEM file, as docs/deployment.md makes one"
+        )
+        raise Refused(f"{file} is empty, and was given to protect the cluster: {remedy}")
+    return found
+
+
+def checked(address: str) -> str:
+    """Where to listen, as it was given. Raises Refused for what is no address, or leaves its port to be guessed."""
+    if not is_address(address):
+        raise Refused(
+            f"cannot listen on {address!r}: an address is like 127.0.0.1:29000; port 0 takes any that is free"
+        )
+    return address
+
+
+def advertised(bind: str, said: str) -> tuple[str, int]:
+    """Host and port at which others reach who listens at `bind`; port 0: that which was opened. Raises Refused for what
+    nobody could dial."""
+    host, _, port = checked(bind).rpartition(":")
+    if said:
+        whole = said if is_address(said) else f"{said}:0"
+        if not is_address(whole) or said.startswith("unix:"):
+            raise Refused(f"--advertise {said}: it is like 10.0.0.10 or 10.0.0.10:29001")
+        host, _, port = whole.rpartition(":")
+    if host in ANY:
+        raise Refused(
+            f"nobody can dial {said or bind}: say at which address other hosts and clients reach this one, "
+            "with --bind, or with --advertise ADDRESS"
+        )
+    return host, int(port)
+
+
+def reached(address: str, controller: str) -> str:
+    """What the controller's machine listens at, as we dial it: all its addresses are the one by which we know it."""
+    host, _, port = address.rpartition(":")
+    return f"{controller.rpartition(':')[0]}:{port}" if host in ANY else address
+
+
+def place_of(address: object) -> str:
+    """Of a controller, as host:port. Raises Refused for what is none."""
+    place = address.removeprefix(SCHEME).rstrip("/") if isinstance(address, str) else ""
+    whole = place if ":" in place else f"{place}:{PORT}"
+    if "://" in place or not is_address(whole) or whole.endswith(":0"):
+        raise Refused("an address is like 'grpc://head:29000'")
+    return whole
+
+
+def is_address(text: str) -> bool:
+    """A host and a port. An IPv6 address stands in brackets; a socket of this machine is a file."""
+    if text.startswith("unix:"):
+        return len(text) > len("unix:")
+    host, _, port = text.rpartition(":")
+    return HOST.fullmatch(host) is not None and PORTS.fullmatch(port) is not None and int(port) < 1 << 16
+
+
+def is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost" or address.startswith("unix:"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# --- passes ------------------------------------------------------------------------------------------------------
+
+
+def proof(secret: bytes, name: str) -> str:
+    return hmac.new(secret, name.encode(), hashlib.sha256).hexdigest()
+
+
+def proves(secret: bytes, name: str, shown: str) -> bool:
+    return hmac.compare_digest(proof(secret, name), shown)

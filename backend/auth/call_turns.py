@@ -1,0 +1,285 @@
+"""Whose turn it is: what calls beside the streams may take of a loop, and who of those that wait comes next.
+
+    handler --turn(address)--> waits in the queue of its connection, among those of its host --> answers --> is charged
+
+All that a controller does for its members runs in the same loop as what strangers ask of it. So calls of all hosts
+together get a part of its time (`SHARE`), by what each has taken of CPU: who has had the least comes next, host by
+host, and of a host connection by connection. As many wait as there is room for (`ROOM`); beyond, of the host with the
+most waiting the last one is refused, and slowly, for who is answered at once asks again at once. A call is read when
+it is its turn, so that what strangers send lies with them until then; who sends slowly holds up those of his own host.
+
+`Turns` decides and knows no clock; `Gate` is the same in a loop. Neighbours: `calls`, `health`, `node`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Generator
+from contextlib import asynccontextmanager
+from typing import Any, Generic, TypeVar
+
+from .refusal_log import host_of
+
+SHARE = 0.25  # of the loop's time
+BURST = 20_000_000  # nanoseconds that are not spent are kept, up to so many
+CALL = (
+    300_000  # nanoseconds that a call costs beside what is measured of it: what gRPC does for it in this loop
+)
+ROOM = 1024  # calls that wait
+AT_ONCE = 4  # calls that are answered, each of which may wait for a thread or a disk
+READING = 10.0  # seconds for a message to come whose turn it is
+READERS = 8  # messages of one host that are awaited at once
+SLOWLY = 0.25  # seconds until who is refused for want of room hears of it ...
+SLOW = 4096  # ... unless so many wait for that already
+SLICE = 1_000_000  # nanoseconds that one stream's messages take before others have a turn
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Busy(Exception):
+    """There is no room for another call that waits."""
+
+
+class Queue(Generic[T]):
+    """Of one connection, or of one host. taken: nanoseconds, counted from where those who waited then were. reached:
+    what the connection that was chosen last had taken then."""
+
+    __slots__ = ("reached", "taken", "waiting", "within")
+
+    def __init__(self, taken: int) -> None:
+        self.taken, self.reached = taken, 0
+        self.waiting: deque[T] = deque()  # of a connection
+        self.within: dict[str, Queue[T]] = {}  # of a host: its connections
+
+
+class Turns(Generic[T]):
+    """`address`: of a connection. What waits is whatever a driver gives; time is in nanoseconds."""
+
+    def __init__(self, now: int, share: float = SHARE, burst: int = BURST, room: int = ROOM) -> None:
+        self._share, self._burst, self._room = share, burst, room
+        self._credit, self._since = float(burst), now
+        self._hosts: dict[str, Queue[T]] = {}
+        self._reached = 0  # what the host that was chosen last had taken then
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def wait(self, host: str, address: str, who: T) -> T | None:
+        """Who finds no room, if anybody: this one, or the last of those who take the most of it."""
+        queue = self._hosts.get(host)
+        if queue is None:
+            queue = self._hosts[host] = Queue(self._reached)
+        mine = queue.within.get(address)
+        if mine is None:
+            mine = queue.within[address] = Queue(queue.reached)
+        mine.waiting.append(who)
+        self._count += 1
+        return self._last_of_most() if self._count > self._room else None
+
+    def _last_of_most(self) -> T:
+        host = max(self._hosts, key=lambda each: _length(self._hosts[each]))
+        within = self._hosts[host].within
+        address = max(within, key=lambda each: len(within[each].waiting))
+        out = within[address].waiting.pop()
+        self._left(host, address)
+        return out
+
+    def next(self, now: int, held: Container[str] = ()) -> tuple[T, str, str] | None:
+        """Whose turn it is, with its host and address; None if nobody waits, or there is nothing left to spend. `held`:
+        hosts whose calls must wait for their own."""
+        self._earn(now)
+        hosts = [each for each in self._hosts if each not in held]
+        if not hosts or self._credit <= 0:
+            return None
+        host = min(hosts, key=lambda each: self._hosts[each].taken)
+        queue = self._hosts[host]
+        address = min(queue.within, key=lambda each: queue.within[each].taken)
+        mine = queue.within[address]
+        who = mine.waiting.popleft()
+        for each in (queue, mine):
+            each.taken += CALL
+        # Who comes later, or comes again, begins behind this turn: else he would stand before all who wait, for ever.
+        self._reached, queue.reached = queue.taken, mine.taken
+        self._credit -= CALL
+        self._left(host, address)
+        return who, host, address
+
+    def _left(self, host: str, address: str) -> None:
+        self._count -= 1
+        within = self._hosts[host].within
+        if not within[address].waiting:
+            del within[address]
+        if not within:
+            del self._hosts[host]
+
+    def charge(self, host: str, address: str, spent: int) -> None:
+        """What a call took beside CALL. Who has nobody waiting is forgotten, with what it took."""
+        self._credit -= spent
+        queue = self._hosts.get(host)
+        if queue is not None:
+            queue.taken += spent
+            if address in queue.within:
+                queue.within[address].taken += spent
+
+    def ready_at(self, now: int, held: Container[str] = ()) -> int | None:
+        """When there is something to spend again, if somebody waits who may have it."""
+        self._earn(now)
+        if all(each in held for each in self._hosts):
+            return None
+        return now if self._credit > 0 else now + int(-self._credit / self._share) + 1
+
+    def forget(self, host: str, address: str, who: T) -> None:
+        """It has given up, if it still waits."""
+        queue = self._hosts.get(host)
+        mine = queue.within.get(address) if queue is not None else None
+        if mine is not None and who in mine.waiting:
+            mine.waiting.remove(who)
+            self._left(host, address)
+
+    def _earn(self, now: int) -> None:
+        self._credit = min(float(self._burst), self._credit + (now - self._since) * self._share)
+        self._since = now
+
+
+def _length(queue: Queue[Any]) -> int:
+    return sum(len(each.waiting) for each in queue.within.values())
+
+
+class Gate:
+    """Turns of calls, in the loop in which it is used."""
+
+    def __init__(self) -> None:
+        self._turns: Turns[asyncio.Future[bool]] = Turns(time.monotonic_ns())
+        self._timer: asyncio.TimerHandle | None = None
+        self._inside = self._slow = 0
+        self._reading: Counter[str] = Counter()  # by host
+
+    @asynccontextmanager
+    async def turn(self, address: str, strange: bool = False) -> AsyncIterator[Turn]:
+        """`strange`: who has shown no token, and takes nothing of those who have. Raises Busy."""
+        host = ("?" if strange else "") + host_of(address)
+        await self._entered(host, address)
+        turn = Turn(self, host, address)
+        try:
+            yield turn
+        finally:
+            self._turns.charge(host, address, turn.spent)
+            self._move(-1)
+
+    async def _entered(self, host: str, address: str) -> None:
+        entered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        out = self._turns.wait(host, address, entered)
+        if out is not None:
+            out.set_result(False)
+        self._admit()
+        try:
+            may = await entered
+        except BaseException:
+            if entered.done() and not entered.cancelled() and entered.result():
+                self._move(-1)  # it was its turn in the very moment in which it gave up
+            else:
+                self._turns.forget(host, address, entered)
+            raise
+        if not may:
+            await self._slowly()
+            raise Busy(f"{ROOM} calls wait already; ask again later")
+
+    async def _slowly(self) -> None:
+        if self._slow < SLOW:
+            self._slow += 1
+            try:
+                await asyncio.sleep(SLOWLY)
+            finally:
+                self._slow -= 1
+
+    def _move(self, inside: int, host: str = "") -> None:
+        """One more of those that are answered, or one less; which is read meanwhile, if it is of a host."""
+        self._inside += inside
+        if host:
+            self._reading[host] -= inside
+            if not self._reading[host]:
+                del self._reading[host]
+        self._admit()
+
+    def _admit(self) -> None:
+        now = time.monotonic_ns()
+        held = {host for host, count in self._reading.items() if count >= READERS}
+        while self._inside < AT_ONCE and (found := self._turns.next(now, held)) is not None:
+            who, _, _ = found
+            if not who.done():  # else it has given up, and its turn is the next one's
+                self._inside += 1
+                who.set_result(True)
+        due = (
+            self._turns.ready_at(now, held) if self._inside < AT_ONCE else None
+        )  # else who leaves looks again
+        if due is not None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later((due - now) / 1e9, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._admit()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Meter:
+    """What a call takes of its loop's thread: `await meter.of(work)`."""
+
+    def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
+        self.spent = 0
+        self._clock = clock
+
+    def of(self, work: Awaitable[T]) -> Metered[T]:
+        return Metered(self, work)
+
+    def step(self, act: Callable[..., R], *given: Any) -> R:
+        begun = self._clock()
+        try:
+            return act(*given)
+        finally:
+            self.spent += self._clock() - begun
+
+
+class Turn(Meter):
+    """Of a call that is answered now."""
+
+    def __init__(self, gate: Gate, host: str, address: str) -> None:
+        super().__init__()
+        self._gate, self._host, self.address = gate, host, address
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """While its message comes, which may take its time, others are answered."""
+        self._gate._move(-1, self._host)
+        try:
+            yield
+        finally:
+            self._gate._move(1, self._host)
+
+
+class Metered(Generic[T]):
+    """A coroutine, whose own steps are measured and not what runs while it waits."""
+
+    def __init__(self, meter: Meter, work: Awaitable[T]) -> None:
+        self._meter, self._work = meter, work
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps: Any = self._work.__await__()
+        act, given = steps.send, None
+        while True:
+            try:
+                waits_for = self._meter.step(act, given)
+            except StopIteration as ended:
+                return ended.value  # type: ignore[no-any-return]
+            try:
+                given = yield waits_for
+                act = steps.send
+            except BaseException as error:
+                act, given = steps.throw, error

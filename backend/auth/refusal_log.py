@@ -1,0 +1,144 @@
+"""Who was refused, how often and why: what is said of it in the log, and counted for `cluster_status` and metrics.
+
+    calls, node, health --refuse--> Door --note--> Refusals --a line, or none yet--> log, at level WARNING
+
+A stranger decides how often he knocks and under which address, so neither may fill a log or memory: of a source (a kind
+of refusal, and the host that it comes from) the first is told at once, and those behind it together, a second later; of
+more than `SOURCES` at once the rest share one line a kind. No refusal is told twice, and none is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable
+from urllib.parse import unquote
+
+KINDS = {
+    "token": "without the cluster's token",
+    "name": "as somebody who is not known here",
+    "call": "for what nobody answers",
+    "pass": "with a wrong pass",
+    "malformed": "with what is no message",
+    "oversized": "with a message that is too large",
+    "protocol": "for what nobody may say",
+    "duplicate": "with a second stream",
+    "agent": "as an agent that has no place",
+    "version": "that is of another version",
+    "busy": "for there was too much of it",
+}
+QUIET = ("duplicate",)  # told at level INFO: no stranger can cause them, and hosts that dial each other do
+EVERY = 1_000_000_000  # nanoseconds between two lines on one source
+SOURCES = 64  # of which lines are kept apart
+ELSEWHERE = "other addresses"
+WORDS = 200  # characters of what a stranger has said that a line repeats
+
+log = logging.getLogger("seaway.refused")
+
+
+class Source:
+    """What is to be told of one, and when."""
+
+    __slots__ = ("called", "due", "left_out", "why")
+
+    def __init__(self, due: int) -> None:
+        self.due, self.left_out, self.called, self.why = due, 0, "", ""
+
+
+class Refusals:
+    """Time comes as an argument, in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.totals: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
+        self._sources: dict[tuple[str, str], Source] = {}
+
+    def note(self, kind: str, address: str, called: str, why: str, now: int) -> str | None:
+        """What is to be said of it now. `address`: as gRPC writes it; `called`: the call, or the name of a stream."""
+        self.totals[kind] += 1
+        host = host_of(address)
+        source = self._sources.get((kind, host))
+        if source is None and len(self._sources) >= SOURCES:
+            host, address = ELSEWHERE, ELSEWHERE
+            source = self._sources.get((kind, host))
+        if source is None:
+            self._sources[kind, host] = Source(now + EVERY)
+            return f"refused ({kind}) {plain(address)} {KINDS[kind]}: {plain(called)}: {plain(why)}"
+        source.left_out += 1
+        source.called, source.why = called, why
+        return None
+
+    def due(self, now: int) -> list[tuple[str, str]]:
+        """(kind, line) of what has been left out so far; a source of which nothing was is forgotten."""
+        lines = []
+        for (kind, host), source in list(self._sources.items()):
+            if now < source.due:
+                continue
+            if not source.left_out:
+                del self._sources[kind, host]
+                continue
+            last = f"{plain(source.called)}: {plain(source.why)}"
+            lines.append(
+                (
+                    kind,
+                    f"refused ({kind}) {plain(host)} {KINDS[kind]}, {source.left_out} more; the last: {last}",
+                )
+            )
+            source.due, source.left_out = now + EVERY, 0
+        return lines
+
+    def next_due(self) -> int | None:
+        return min((source.due for source in self._sources.values()), default=None)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
+class Door:
+    """The same with a clock and a log, in an asyncio loop. `said`: which lines go where; the log's WARNING."""
+
+    def __init__(self) -> None:
+        self.refusals = Refusals()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def refuse(self, kind: str, address: str, called: str, why: str) -> None:
+        line = self.refusals.note(kind, address, called, why, time.monotonic_ns())
+        if line is not None:
+            say([(kind, line)])
+        if self._timer is None:
+            self._arm()
+
+    def close(self) -> None:
+        """What has still to be told is told now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        say(self.refusals.due(time.monotonic_ns() + EVERY))
+
+    def _arm(self) -> None:
+        due = self.refusals.next_due()
+        wait = 0.0 if due is None else max(0, due - time.monotonic_ns()) / 1e9
+        self._timer = None if due is None else asyncio.get_running_loop().call_later(wait, self._ring)
+
+    def _ring(self) -> None:
+        say(self.refusals.due(time.monotonic_ns()))
+        self._arm()
+
+
+def say(lines: Iterable[tuple[str, str]]) -> None:
+    for kind, line in lines:
+        log.log(logging.INFO if kind in QUIET else logging.WARNING, "%s", line)
+
+
+def host_of(address: str) -> str:
+    """Of a peer as gRPC names it: "ipv4:10.0.0.7:41234", "ipv6:%5B::1%5D:41234", "unix:/run/x"."""
+    if address.startswith(("ipv4:", "ipv6:")):
+        return unquote(address[5:]).rpartition(":")[0] or address
+    return address
+
+
+def plain(text: str) -> str:
+    """On one line, and no longer than a line may be, whatever a stranger calls himself."""
+    short = text if len(text) <= WORDS else f"{text[:WORDS]}..."
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in short)

@@ -1,0 +1,284 @@
+"""One client's machine in a user's process: core's client and its share of the data plane, on a node of its own.
+
+    user's threads --act--> core.client --> Node --> controller, hosts
+    user's threads <--heard-- (effects, under the node's lock; in whichever thread fed the machine)
+
+Contents of puts are kept from `offer` until the hosts have them; those of gets from their first chunk until `taken`.
+Neighbours: `node`, `shard_io`; `calls`, for what is asked of the controller's process beside the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from core.client import Client, ClientSide
+from core.link import for_client
+from core.model import Hosts, Layout
+from core.protocol import CONTROLLER, Chunk
+from core.protocol import effects as e
+
+from ..auth import Access
+from ..contents import Array, ArraySink, ArraySource, hash_of
+from ..node import Load, Node, calls
+from ..wire import call_messages, envelopes
+
+log = logging.getLogger("seaway.remote")
+T = TypeVar("T")
+NAMELESS = -(1 << 40)  # what a client's machine calls itself: nobody else does
+COPYING = 600.0  # seconds that contents wait for whoever offered them to copy them
+ROOM = 1 << 20  # bytes of a message that are not code
+TRIES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds after a call that failed
+
+
+class Offer:
+    """What a buffer that was put is to hold: promised under the lock, copied outside it. `again`: it may be sent more
+    than once."""
+
+    __slots__ = ("_array", "_here", "again")
+
+    def __init__(self, again: bool) -> None:
+        self.again = again
+        self._array: Array | None = None
+        self._here = threading.Event()
+
+    def give(self, array: Array | None) -> None:
+        """Nobody may write to it any more. None: it will never come."""
+        self._array = array
+        self._here.set()
+
+    def array(self) -> Array | None:
+        self._here.wait(COPYING)
+        return self._array
+
+
+class Sent:
+    """An offer on its way, to where it is to lie."""
+
+    __slots__ = ("_layout", "_lock", "_offer", "_source")
+
+    def __init__(self, offer: Offer, layout: Layout) -> None:
+        self._offer, self._layout = offer, layout
+        self._source: ArraySource | None = None
+        self._lock = threading.Lock()
+
+    def read(self, chunk: Chunk) -> bytes:
+        """In a copying thread."""
+        array = self._offer.array()
+        with self._lock:
+            if self._source is None:
+                if array is None:
+                    raise LookupError(f"{chunk} is asked for, and its contents were never given")
+                self._source = ArraySource(array)
+                self._source.lies(self._layout)
+        return self._source.read(chunk)
+
+
+class Head:
+    """The controller's process, as it is asked beside the streams. One for all clients of a process; in their loop."""
+
+    def __init__(self, address: str, access: Access) -> None:
+        self.address, self.access = address, access
+        self._channel = access.channel(address)
+        self._kept: dict[
+            str, bytes
+        ] = {}  # code by its hash; a controller that is started again may not have it
+        self._checking = False
+
+    async def about(self, version: str, timeout: float) -> call_messages.Described:
+        found: call_messages.Described = await calls.ask(
+            self._channel, self.access, call_messages.About(version), timeout
+        )
+        return found
+
+    async def keep(self, blobs: Iterable[bytes]) -> None:
+        """Where hosts will find it, by its hash: ahead of the message that names it."""
+        for blob in blobs:
+            name = hash_of(blob)
+            if name in self._kept:
+                continue
+            if len(blob) > envelopes.MESSAGE - ROOM:
+                raise calls.Wrong(
+                    f"the code has {len(blob):,} bytes, and {envelopes.MESSAGE - ROOM:,} may travel: a large array "
+                    f"that the function closes over is part of its code; pass it as an argument"
+                )
+            kept: call_messages.Kept = await calls.ask(self._channel, self.access, call_messages.Keep(blob))
+            if kept.hash != name:
+                raise calls.Wrong(f"the controller kept code {name[:12]} as {kept.hash[:12]}")
+            self._kept[name] = blob
+
+    async def keep_again(self) -> None:
+        """The controller has been found again: it may be another process, without what the one before was left."""
+        if self._checking or not self._kept:
+            return
+        self._checking = True
+        try:
+            for pause in TRIES_S:
+                try:
+                    await self._keep_missing(list(self._kept))
+                    return
+                except calls.Wrong as wrong:
+                    log.info("what code the controller lacks is not known: %s", wrong)
+                    await asyncio.sleep(pause)
+        finally:
+            self._checking = False
+
+    async def _keep_missing(self, names: list[str]) -> None:
+        for first in range(0, len(names), call_messages.MOST_HASHES):
+            request = call_messages.Lacks(tuple(names[first : first + call_messages.MOST_HASHES]))
+            found: call_messages.Lacking = await calls.ask(self._channel, self.access, request)
+            for name in found.hashes:
+                await calls.ask(self._channel, self.access, call_messages.Keep(self._kept[name]))
+
+    async def status(self) -> bytes:
+        found: call_messages.Report = await calls.ask(self._channel, self.access, call_messages.Status())
+        return found.json
+
+    async def seen(self, timeout: float) -> dict[str, tuple[int, int]]:
+        """How long computations took lately, by their names."""
+        found: call_messages.Times = await calls.ask(
+            self._channel, self.access, call_messages.Seen(), timeout
+        )
+        return found.seen
+
+    async def permit(self, clients: Iterable[tuple[int, str]], timeout: float) -> call_messages.Permitted:
+        """Which runs are these clients', for hosts to believe."""
+        found: call_messages.Permitted = await calls.ask(
+            self._channel, self.access, call_messages.Permit(tuple(clients)), timeout
+        )
+        return found
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+class Remote:
+    """Make it in the loop. `heard`: what the machine has to say to its user; it holds the lock, and must not wait.
+    `failed`: an error of ours, or a controller that refuses us: nothing will come any more."""
+
+    def __init__(
+        self, client: Client, hosts: Hosts, lease: int, head: Head, *,
+        heard: Callable[[e.Effect], None], failed: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self.client = client
+        self._heard = heard
+        self._side = ClientSide(client, hosts)
+        endpoint = for_client(self._side, NAMELESS, 1, lease)
+        self.node = Node(
+            endpoint, self._perform, self, access=head.access, contents=self._contents, failed=failed,
+            found=lambda peer: self._found(peer, head),
+        )  # fmt: skip
+        self.node.directory["controller"] = head.address
+        self._title = f"who/{secrets.token_hex(16)}"  # until the controller has given us a number
+        self._offered: dict[int, Offer] = {}  # by buffer
+        self._sources: dict[int, Sent] = {}  # by transfer
+        self._sinks: dict[int, ArraySink] = {}  # by request
+        self._coming: dict[int, int] = {}  # transfer -> request
+        self._arrived: dict[int, Array] = {}  # by request
+
+    # --- any thread -----------------------------------------------------------------------------------------
+
+    def act(self, act: Callable[[Any, int], T]) -> T:
+        """Call the client, as it was given; what comes of it has been handed on when this returns."""
+        with self.node.lock:
+            answer = act(self.client, self.node.now())
+            self.node.feed(e.Called())
+        return answer
+
+    def awaited(self) -> str:
+        """What the client has waited for longest, in words; "" if nothing is known."""
+        with self.node.lock:
+            return self.client.awaited.words(self.node.now())
+
+    def offer(self, buffer: int, again: bool = False) -> Offer:
+        """What a buffer that was just put will hold; under the lock, with the call that put it. `again`: it is kept
+        until it is `Unneeded`."""
+        offer = self._offered[buffer] = Offer(again)
+        return offer
+
+    def _not_wanted(self, buffer: int) -> None:
+        offer = self._offered.get(buffer)
+        if offer is not None and not offer.again:
+            del self._offered[buffer]
+
+    def taken(self, request: int) -> Array | None:
+        """What a get has brought; once."""
+        return self._arrived.pop(request, None)
+
+    # --- who we are, and who others are ----------------------------------------------------------------------
+
+    def mine(self, peer: int) -> tuple[str, str]:
+        if peer == CONTROLLER:
+            return self._title, ""
+        name = f"client/{self.client.number}"
+        return name, self.node.passes.get(name, "")
+
+    def name_of(self, peer: int) -> str:
+        return "controller" if peer == CONTROLLER else f"host/{peer}"
+
+    def peer_of(self, name: str, proof: str) -> int | None:
+        return None  # nobody comes to a client
+
+    def beside(self, peer: int, message: msgspec.Struct) -> list[envelopes.Any]:
+        return []
+
+    def _found(self, peer: int, head: Head) -> None:
+        if peer == CONTROLLER:
+            self.node.task(head.keep_again())
+
+    # --- what the machine says, under the lock ----------------------------------------------------------------
+
+    def _perform(self, effect: e.Effect) -> None:
+        match effect:
+            case e.OpenSend(transfer=transfer, buffer=buffer, source=layout) if buffer in self._offered:
+                assert layout is not None
+                self._sources[transfer] = Sent(self._offered[buffer], layout)
+                self._not_wanted(buffer)
+            case e.Sent(transfer=transfer):
+                self._sources.pop(transfer, None)
+            case e.OpenRecv(transfer=transfer, buffer=request, target=layout):
+                assert layout is not None
+                self._coming[transfer] = request
+                self._sinks[request] = ArraySink(layout)
+            case e.Fill(buffer=request, chunk=chunk):
+                self._sinks[request].fill(chunk, self.node.cargo)
+            case e.Received(transfer=transfer, blame=blame):
+                request = self._coming.pop(transfer)
+                sink = self._sinks.pop(request)
+                if blame is None:
+                    self._arrived[request] = sink.array()
+            case e.GetAgain(request=request, transfer=transfer):
+                del self._coming[transfer], self._sinks[request]
+            case _:
+                self._forget(effect)
+        self._heard(effect)
+
+    def _forget(self, effect: e.Effect) -> None:
+        """Offers that will not be asked for any more."""
+        match effect:
+            case e.CallRefused(what="put", name=buffer):
+                self._not_wanted(buffer)
+            case e.BuffersReady(buffers=buffers, blame=blame) if blame is not None:
+                for buffer in buffers:
+                    self._not_wanted(buffer)
+            case e.Unneeded(buffers=buffers):
+                for buffer in buffers:
+                    self._offered.pop(buffer, None)
+            case _:
+                pass
+
+    def _contents(self, chunk: Chunk) -> Load:
+        """A chunk may be sent again when its receiver has all, and its source is gone: nobody reads it."""
+        source = self._sources.get(chunk.transfer)
+        return bytes if source is None else lambda: source.read(chunk)
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        await self.node.stop()

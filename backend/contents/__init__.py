@@ -1,0 +1,27 @@
+"""Contents apart from core's messages: pieces of arrays, and compiled code.
+
+shard_io    pieces of transfers, cut from shards and put together again
+code_blobs  code by the hash of its contents
+"""
+
+from __future__ import annotations
+
+from . import shard_io
+from .code_blobs import LATELY, LIMIT, Blobs, InUse, hash_of
+from .shard_io import Array, ArraySink, ArraySource, Misfit, Overflow, Sink, Source
+
+__all__ = [
+    "LATELY",
+    "LIMIT",
+    "Array",
+    "ArraySink",
+    "ArraySource",
+    "Blobs",
+    "InUse",
+    "Misfit",
+    "Overflow",
+    "Sink",
+    "Source",
+    "hash_of",
+    "shard_io",
+]

@@ -1,0 +1,364 @@
+"""Contents of transfers: pieces cut out of shards where they leave, and put together to shards where they arrive.
+
+A host uses `Source` and `Sink`, one for each half of a transfer that core opens; pieces are those of
+`core.model.resharding` where both layouts are known, else whole shards, numbered row-major. A client, which has whole
+arrays, uses `ArraySource` and `ArraySink`. Here is numpy and no device; contents are bytes in C order.
+
+Of a sparse exchange, shards are rows of whole words: the first says which shard of the target a row goes to, the
+second which row it was (see `seaway.api.routing`). Piece `s * targets + t` is what source shard s has for target shard
+t; behind the rows that came, a target shard is filled up with rows of zeros, whose second word is -1.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from core.model import Hosts, Index, Layout, Piece, Shards, receives, sends, virtual_index
+from core.protocol import Chunk
+from core.protocol import effects as e
+
+Array = np.ndarray[Any, Any]
+Shelf = Mapping[Index, Array]  # shards of one layout
+Box = tuple[Any, ...]  # slices; an Ellipsis behind them, so that what they cut is always a view
+ALIGN = 64  # bytes: what lies so can be taken over by devices without a copy
+
+
+class Misfit(ValueError):
+    """Contents that do not belong where they are said to go."""
+
+
+class Overflow(ValueError):
+    """More rows were sent to a shard than it has room for."""
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Of core's name. Keys of `jax.random` travel as what is in them, eight bytes each."""
+    if name == "key<fry>":
+        return np.dtype(np.uint64)
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return found
+
+
+def empty(shape: Sequence[int], dtype: str) -> Array:
+    """Room for contents, aligned."""
+    kind = numpy_dtype(dtype)
+    nbytes = math.prod(shape) * kind.itemsize
+    raw = np.empty(nbytes + ALIGN, np.uint8)
+    skip = -raw.ctypes.data % ALIGN
+    return raw[skip : skip + nbytes].view(kind).reshape(tuple(shape))
+
+
+def raw_bytes(array: Array) -> memoryview:
+    """Its contents in C order; without a copy where they lie so."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(np.uint8).data if flat.size else memoryview(b"")
+
+
+def box_of(shards: Shards, index: Index) -> Box:
+    """Where a shard lies in the array."""
+    parts = zip(index, shards.size, strict=True)
+    return *(slice(part * size, (part + 1) * size) for part, size in parts), ...
+
+
+def index_of(shards: Shards, ordinal: int) -> Index:
+    """Of the shard with this number."""
+    if not 0 <= ordinal < shards.count:
+        raise Misfit(f"there is no shard {ordinal} of {shards.count}")
+    found = []
+    for parts in reversed(shards.parts):
+        ordinal, part = divmod(ordinal, parts)
+        found.append(part)
+    return tuple(reversed(found))
+
+
+def cut(layout: Layout, array: Array) -> dict[Index, Array]:
+    """All distinct shards of an array, as views of it."""
+    shards = Shards(layout)
+    if tuple(array.shape) != tuple(layout.shape):
+        raise Misfit(f"an array of shape {array.shape} where {layout.shape} is meant")
+    return {index: array[box_of(shards, index)] for index in product(*map(range, shards.parts))}
+
+
+def local_shards(layout: Layout, devices: Iterable[int]) -> dict[Index, list[int]]:
+    """The distinct shards that these devices have, and which of them have it."""
+    shards, found = Shards(layout), dict[Index, list[int]]()
+    for device in devices:
+        virtual = virtual_index(layout.place, device)
+        if virtual >= 0:
+            found.setdefault(shards.shard_of(virtual), []).append(device)
+    return found
+
+
+# --- what leaves ------------------------------------------------------------------------------------------------
+
+
+class Source:
+    """Of a host's OpenSend. `fetch` gives the shards that the host has; it is called once, in the first thread that
+    asks. `sparse`: whether the pieces are those that were counted (see `pjrt.rows`)."""
+
+    def __init__(
+        self, send: e.OpenSend, me: int, hosts: Hosts, fetch: Callable[[], Shelf], *, sparse: bool = False
+    ) -> None:
+        if send.source is None:
+            raise Misfit(
+                f"transfer {send.transfer} is to be sent, and nobody says how buffer {send.buffer} lies"
+            )
+        self.layout, self._target, self.sparse = send.source, send.target, sparse
+        self._transfer, self._me, self._hosts = send.transfer, me, hosts
+        self._sizes = {piece: nbytes for _, piece, nbytes in send.pieces}
+        self._shards = Shards(send.source)
+        self._fetch, self._shelf = fetch, dict[Index, Array]()
+        self._fetched = False
+        self._plan: dict[int, Piece] = {}
+        self._pieces: dict[int, memoryview] = {}  # under way
+        self._lock = threading.Lock()
+
+    def bytes_of(self, chunk: Chunk) -> bytes:
+        """Any thread; blocks until the contents are there. Asked again, it says the same again."""
+        size = self._sizes.get(chunk.piece)
+        if size is None or chunk.offset < 0 or chunk.nbytes < 0 or chunk.offset + chunk.nbytes > size:
+            raise Misfit(
+                f"{chunk} is not of what transfer {self._transfer} sends: {size} bytes of that piece"
+            )
+        end = chunk.offset + chunk.nbytes
+        with self._lock:
+            piece = self._pieces.get(chunk.piece)
+            if piece is None:
+                piece = self._pieces[chunk.piece] = self._cut(chunk.piece)
+                if len(piece) != size:
+                    raise Misfit(f"piece {chunk.piece} of transfer {self._transfer} has {len(piece)} bytes, "
+                                 f"and {size} were announced")  # fmt: skip
+            if end == size:
+                del self._pieces[chunk.piece]
+        return bytes(piece[chunk.offset : end])
+
+    def _cut(self, number: int) -> memoryview:
+        if not self._fetched:
+            self._shelf, self._fetched = dict(self._fetch()), True
+            if self._target is not None and not self.sparse:
+                planned = sends(self.layout, self._target, self._me, self._hosts)
+                self._plan = {piece.number: piece for piece in planned}
+        if self.sparse:
+            assert self._target is not None
+            return _rows_of(self._shelf, self._shards, Shards(self._target), number)
+        if self._target is None:
+            return raw_bytes(self._shard(index_of(self._shards, number)))
+        piece = self._plan.get(number)
+        if piece is None:
+            raise Misfit(f"transfer {self._transfer} has no piece {number}, unless it is a sparse exchange")
+        index = self._shards.shard_of(piece.source)
+        return raw_bytes(self._shard(index)[_within(self._shards, index, piece)])
+
+    def _shard(self, index: Index) -> Array:
+        found = self._shelf.get(index)
+        if found is None:
+            raise Misfit(f"transfer {self._transfer} sends shard {index}, which is not on host {self._me}")
+        return found
+
+
+def _within(shards: Shards, index: Index, piece: Piece) -> Box:
+    """Where the piece lies in this shard."""
+    lows = (start - part * size for start, part, size in zip(piece.start, index, shards.size, strict=True))
+    return *(slice(low, low + size) for low, size in zip(lows, piece.shape, strict=True)), ...
+
+
+def _rows_of(shelf: Shelf, source: Shards, target: Shards, number: int) -> memoryview:
+    ordinal, to = divmod(number, max(1, target.count))
+    shard = shelf[index_of(source, ordinal)]
+    return raw_bytes(shard[shard[:, 0] == to])
+
+
+# --- what arrives -----------------------------------------------------------------------------------------------
+
+
+class _Incoming:
+    """One piece: where it goes, and how much of it has come."""
+
+    __slots__ = ("at", "box", "came", "home", "nbytes", "staged", "view")
+
+    def __init__(self, home: Array | None, box: Box, nbytes: int, at: int = -1) -> None:
+        self.home, self.box, self.nbytes, self.at = home, box, nbytes, at
+        self.came = 0
+        self.staged: bytearray | None = None
+        self.view: memoryview | None = None
+        part = None if home is None else home[box]
+        if part is not None and part.flags.c_contiguous and part.size:
+            self.view = raw_bytes(part)
+
+    def take(self, offset: int, contents: bytes) -> None:
+        end = offset + len(contents)
+        if self.view is not None:
+            self.view[offset:end] = contents
+        elif self.nbytes:
+            if self.staged is None:
+                self.staged = bytearray(self.nbytes)
+            self.staged[offset:end] = contents
+        self.came += len(contents)
+        if self.came == self.nbytes and self.staged is not None and self.home is not None:
+            shape = self.home[self.box].shape
+            self.home[self.box] = np.frombuffer(self.staged, self.home.dtype).reshape(shape)
+            self.staged = None
+
+
+class Sink:
+    """Of a host's OpenRecv. What has been filled in once is never written to again: whoever takes `shards` may keep
+    them."""
+
+    def __init__(self, recv: e.OpenRecv, me: int, hosts: Hosts) -> None:
+        if recv.target is None:
+            raise Misfit(f"transfer {recv.transfer} comes, and nobody says how buffer {recv.buffer} lies")
+        self.layout, self.sparse = recv.target, recv.sparse
+        self._transfer = recv.transfer
+        self._shards = Shards(recv.target)
+        here = local_shards(recv.target, hosts.devices_of(me))
+        self._shelf = {} if recv.sparse else {index: self._room() for index in here}
+        self._here = tuple(here)
+        self._pieces: dict[tuple[int, int], _Incoming] = {}  # by (sender, piece)
+        self._rows: dict[int, bytearray] = {}  # of a sparse exchange, by piece
+        if recv.sparse:
+            return
+        planned = {}
+        if recv.source is not None:
+            planned = {
+                (each.sender, each.number): each for each in receives(recv.source, recv.target, me, hosts)
+            }
+        for sender, number, nbytes in recv.pieces:
+            if recv.source is None:
+                index = index_of(self._shards, number)
+                box: Box = (...,)
+            else:
+                piece = planned[sender, number]
+                index = self._shards.shard_of(piece.targets[0])
+                box = _within(self._shards, index, piece)
+            self._pieces[sender, number] = _Incoming(self._shelf[index], box, nbytes)
+
+    def _room(self) -> Array:
+        return empty(self._shards.size, self.layout.dtype)
+
+    def fill(self, chunk: Chunk, contents: bytes) -> None:
+        """What this chunk carries. Raises Misfit where that cannot be."""
+        if len(contents) != chunk.nbytes:
+            raise Misfit(
+                f"transfer {self._transfer}: {len(contents)} bytes came as {chunk.nbytes} of piece {chunk.piece} "
+                f"from {chunk.sender}"
+            )
+        if self.sparse:
+            self._fill_rows(chunk, contents)
+            return
+        piece = self._pieces.get((chunk.sender, chunk.piece))
+        if piece is None or chunk.offset < 0 or chunk.offset + chunk.nbytes > piece.nbytes:
+            raise Misfit(
+                f"transfer {self._transfer}: {chunk.nbytes} bytes at {chunk.offset} of piece {chunk.piece} from "
+                f"{chunk.sender} have no place; {'no such piece' if piece is None else piece.nbytes}"
+            )
+        piece.take(chunk.offset, contents)
+
+    def _fill_rows(self, chunk: Chunk, contents: bytes) -> None:
+        piece = self._rows.setdefault(chunk.piece, bytearray())
+        if chunk.offset != len(piece):
+            raise Misfit(
+                f"transfer {self._transfer}: piece {chunk.piece} goes on at {chunk.offset} after {len(piece)}"
+            )
+        piece += contents
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are still to come, as far as that is known."""
+        return sum(piece.nbytes - piece.came for piece in self._pieces.values())
+
+    def shards(self) -> dict[Index, Array]:
+        """This host's distinct shards, when all has come. Raises Overflow where a sparse exchange brought too much."""
+        if self.missing:
+            raise Misfit(
+                f"transfer {self._transfer} is said to be over, and {self.missing} bytes are missing"
+            )
+        if not self.sparse:
+            return self._shelf
+        return {index: self._gather(index) for index in self._here}
+
+    def _gather(self, index: Index) -> Array:
+        """The rows that came for this shard, in the order of their sources."""
+        me, targets = self._shards.ordinal(index), max(1, self._shards.count)
+        made = self._room()
+        made[...] = 0
+        made[:, 1] = -1
+        numbers = sorted(number for number in self._rows if number % targets == me)
+        rows = [
+            np.frombuffer(self._rows[number], made.dtype).reshape(-1, made.shape[1]) for number in numbers
+        ]
+        came = sum(map(len, rows))
+        if came > len(made):
+            raise Overflow(f"{came} rows go to shard {me}, and its capacity is {len(made)}; raise `capacity`")
+        if rows:
+            np.concatenate(rows, out=made[:came])
+        return made
+
+
+# --- clients ----------------------------------------------------------------------------------------------------
+
+
+class ArraySource:
+    """A whole array that a client sends, shard by shard."""
+
+    def __init__(self, array: Any) -> None:
+        self.array: Array = np.asarray(array)
+        self._shards: Shards | None = None
+        self._last: tuple[int, memoryview] = (-1, memoryview(b""))
+        self._lock = threading.Lock()
+
+    def lies(self, layout: Layout) -> None:
+        """How it shall lie, which is known when the hosts are ready for it."""
+        if tuple(self.array.shape) != tuple(layout.shape):
+            raise Misfit(f"an array of shape {self.array.shape} where {layout.shape} is meant")
+        self._shards = Shards(layout)
+
+    def read(self, chunk: Chunk) -> bytes:
+        assert self._shards is not None, "nobody has said yet how it lies"
+        with self._lock:  # one shard after another: a copy of the last is kept, for its chunks to come
+            number, shard = self._last
+            if number != chunk.piece:
+                shard = raw_bytes(self.array[box_of(self._shards, index_of(self._shards, chunk.piece))])
+                self._last = chunk.piece, shard
+        if chunk.offset < 0 or chunk.offset + chunk.nbytes > len(shard):
+            raise Misfit(f"{chunk} is not of a shard of {len(shard)} bytes")
+        return bytes(shard[chunk.offset : chunk.offset + chunk.nbytes])
+
+
+class ArraySink:
+    """A whole array that comes to a client, each shard from whoever has it."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._shards = Shards(layout)
+        self._array = empty(layout.shape, layout.dtype)
+        self._nbytes = math.prod(self._shards.size) * self._array.dtype.itemsize
+        self._pieces: dict[int, _Incoming] = {}
+
+    def fill(self, chunk: Chunk, contents: bytes) -> None:
+        piece = self._pieces.get(chunk.piece)
+        if piece is None:
+            box = box_of(self._shards, index_of(self._shards, chunk.piece))
+            piece = self._pieces[chunk.piece] = _Incoming(self._array, box, self._nbytes)
+        if len(contents) != chunk.nbytes or chunk.offset < 0 or chunk.offset + chunk.nbytes > self._nbytes:
+            raise Misfit(f"{len(contents)} bytes for {chunk} of a shard of {self._nbytes}")
+        piece.take(chunk.offset, contents)
+
+    def array(self) -> Array:
+        """When all of it has come."""
+        missing = self._nbytes * self._shards.count - sum(piece.came for piece in self._pieces.values())
+        if missing:
+            raise Misfit(f"an array is said to have come, and {missing} of its bytes are missing")
+        return self._array

@@ -1,0 +1,94 @@
+"""JAX's coordination service as a process of its own, so that no host's death takes the others of its island along.
+
+`python -m backend.coordination.service --members N` prints the port where members meet (`meeting`) and serves until its
+standard input closes. JAX offers no public way to run the service apart from member 0; what is used of its inside is in
+`serve`, and nowhere else.
+
+Neither port knows tokens, and the service speaks plain gRPC (see docs/security.md): bind them to an address that only
+members reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from .meeting import LONGEST, Meeting
+
+FOREVER_S = 10**8  # heartbeats are off: who is alive, core's leases tell; see `pjrt.coordination_relay`
+SHUTDOWN_S = 1  # members leave when they like: nobody waits for the others
+
+
+def options() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="python -m backend.coordination.service",
+        description="The coordination service of one collective world. Prints its port; ends with its standard input.",
+    )
+    found.add_argument("--members", type=int, required=True, help="how many processes will join")
+    found.add_argument(
+        "--bind", default="127.0.0.1", metavar="ADDRESS", help="where to listen: an address, or address:port"
+    )
+    return found
+
+
+def address_and_port(bind: str) -> tuple[str, int]:
+    address, colon, port = bind.rpartition(":")
+    if not colon or bind.endswith("]"):
+        address, port = bind, "0"
+    return address, int(port)
+
+
+def hold_port(address: str) -> socket.socket:
+    """JAX's service cannot say which port it was given: so hold one, which both may bind."""
+    held = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind((address.strip("[]"), 0))
+    return held
+
+
+def serve(address: str, members: int) -> Any:
+    inside: Any = importlib.import_module("jaxlib._jax")
+    return inside.get_distributed_runtime_service(
+        address, members, heartbeat_timeout=FOREVER_S, cluster_register_timeout=FOREVER_S,
+        shutdown_timeout=SHUTDOWN_S, recoverable=True,
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = options().parse_args(arguments)
+    if chosen.members < 1:
+        print(f"coordination: --members {chosen.members}: a world has at least one", file=sys.stderr)
+        return 2
+    try:
+        address, port = address_and_port(chosen.bind)
+        held = hold_port(address)
+        service_port = held.getsockname()[1]
+        service = serve(f"{address}:{service_port}", chosen.members)  # noqa: F841 - serves as long as somebody holds it
+        held.close()
+        with suppress(
+            KeyboardInterrupt
+        ):  # a terminal's Ctrl-C reaches the whole family; who started us ends us
+            asyncio.run(meet(address, port, Meeting(chosen.members, service_port)))
+    except (OSError, ValueError) as error:
+        print(f"coordination: --bind {chosen.bind}: {error}", file=sys.stderr)
+        return 2
+    # At once, with `service` as it is: one that shuts down in order tells its members, and JAX aborts them.
+    os._exit(0)
+
+
+async def meet(address: str, port: int, meeting: Meeting) -> None:
+    """Until standard input closes."""
+    server = await asyncio.start_server(meeting.come, address.strip("[]"), port, limit=LONGEST)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.buffer.read)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Devices that take the time they are told: the real control plane can be driven at hundreds of hosts on one machine.
+
+A gang takes `cost` nanoseconds on each of its devices, in the order of the launches, and waits for no peer. Contents
+are zeros of the right size. There is no JAX here. Neighbours: `agent`; `devices` is the interface; `alarms`, because
+a loop's timers are up to a millisecond late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from core.model import Gang, Hosts, Layout, Plan, Shards, device_spans, spans, virtual_index
+from core.protocol import Blame
+from core.protocol import effects as e
+
+from .alarms import ALARMS
+from .gang_times import Stamps
+from .interface import About, Array, Index, Post, World
+
+
+class TimedDevices:
+    def __init__(self, devices: int, memory: int = 0, compile_ns: int = 0) -> None:
+        self.post: Post = lambda event: None
+        self.hosts: Hosts | None = None
+        self.failed: Callable[[BaseException], None] = lambda error: None
+        self.stamps = Stamps()
+        self._count, self._memory, self._compile_ns = devices, memory, compile_ns
+        self._loop = asyncio.get_running_loop()
+        self._mine: Sequence[int] = ()
+        self._free: dict[int, int] = {}  # device -> when it is free
+        self._layouts: dict[int, Layout] = {}
+        self._under_way: dict[int, None] = {}  # gangs
+        self._closed = False
+        self.gangs = 0
+        ALARMS.enter()
+
+    def about(self) -> About:
+        return About("timed", "timed", self._count, self._memory)
+
+    def reform(self, command: e.Reform, world: World) -> None:
+        self._mine = world.devices[world.me]
+        self._free = dict.fromkeys(self._mine, 0)
+        self.abandon(command.abandon)
+        self._loop.call_soon(self.post, e.Reformed(command.epoch))
+
+    def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
+        self._loop.call_later(self._compile_ns / 1e9, self.post, e.CodeReady(command.plan, command.code))
+
+    def prepare(self, command: e.Prepare, plan: Plan) -> None:
+        pass
+
+    def launch(self, command: e.Launch, plan: Plan) -> None:
+        gang = plan.steps[command.step]
+        assert isinstance(gang, Gang)
+        now, enqueued = time.monotonic_ns(), self.stamps.now()
+        ours = [device for device in self._mine if spans.contains(device_spans(gang.place), device)]
+        start = max([now, *(self._free[device] for device in ours)])
+        end = start + gang.cost
+        for device in ours:
+            self._free[device] = end
+        for buffer in command.donated:
+            self._layouts.pop(buffer, None)
+        for slot, buffer in zip(gang.outputs, command.outputs, strict=True):
+            self._layouts[buffer] = plan.slots[slot].layout
+        self.gangs += 1
+        looks = [plan.slots[slot].layout for slot in gang.outputs]
+        sizes = tuple(Shards(look).size[0] for look in looks if look.shape) if gang.irregular else ()
+        about = command.seq, sizes, command.run, enqueued, gang.collective
+        self._under_way[command.seq] = None
+        ALARMS.at(end, partial(self._over, *about))
+
+    def _over(self, seq: int, sizes: tuple[int, ...], run: int, enqueued: int, collective: bool) -> None:
+        """In the thread of the alarms. An irregular gang has made as much as it may."""
+        if self._under_way.pop(seq, seq) is not None:
+            return  # it was given up
+        try:
+            self.stamps.took(seq, run, enqueued, self.stamps.now(), collective)
+            self.post(e.Finished(seq, None, sizes))
+        except Exception as error:  # in a thread that all hosts here share: theirs go on
+            self.failed(error)
+
+    def abandon(self, seqs: Sequence[int]) -> None:
+        for seq in seqs:
+            self._under_way.pop(seq, None)
+
+    # --- buffers: their looks, no contents --------------------------------------------------------------------
+
+    def make(self, command: e.MakeBuffer) -> None:
+        self._layouts[command.buffer] = command.layout
+
+    def free(self, buffer: int) -> None:
+        self._layouts.pop(buffer, None)
+
+    def spill(self, command: e.SpillBuffer) -> None:
+        self._loop.call_soon(self.post, e.Copied(command.seq))
+
+    def restore(self, command: e.RestoreBuffer) -> None:
+        self._loop.call_soon(self.post, e.Copied(command.seq))
+
+    def count(self, command: e.CountRows) -> None:
+        blame = Blame("unsupported", "timed devices have no contents, so nobody knows which rows go where")
+        self._loop.call_soon(self.post, e.RowsCounted(command.transfer, (), blame))
+
+    def shards(self, buffer: int) -> Mapping[Index, Array]:
+        layout = self._layouts[buffer]
+        shards = Shards(layout)
+        here = [virtual_index(layout.place, device) for device in self._mine]
+        return {
+            shards.shard_of(virtual): np.zeros(shards.size, np.dtype(layout.dtype))
+            for virtual in here
+            if virtual >= 0
+        }
+
+    def fill(self, buffer: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
+        pass
+
+    def spoil(self, buffer: int, reason: str) -> None:
+        pass
+
+    def usage(self) -> Mapping[str, int]:
+        return {"buffers": len(self._layouts), "under_way": len(self._under_way), "gangs": self.gangs}
+
+    def close(self) -> None:
+        self._under_way.clear()
+        if not self._closed:
+            self._closed = True
+            ALARMS.leave()

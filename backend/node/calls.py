@@ -1,0 +1,160 @@
+"""The unary calls beside the streams: how they are asked, and how they are answered.
+
+Their messages: `backend.wire.call_messages`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+import grpc
+import grpc.aio
+import msgspec
+
+from ..auth import READING, Access, Busy, Door, Gate, Turn
+from ..wire import MEETINGS, OF_HOSTS, PAIRS, Enrol, envelopes, versions
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+NO_TOKEN = "the token is wrong or missing"
+FULL, INVALID = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT
+SERVICE = "seaway.Cluster"
+# gRPC refuses it by itself and tells us nothing: what we see is an end, as of a call that is cut off.
+LARGE = f"one of more than {envelopes.MESSAGE >> 20} MiB, or cut off by its sender"
+
+
+class Wrong(Exception):
+    """The caller cannot have this; the text is for him."""
+
+    def __init__(self, text: str, code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+T = TypeVar("T")
+Answer = Callable[[Any], Awaitable[Any]]
+
+
+async def ask(
+    channel: grpc.aio.Channel,
+    access: Access,
+    request: msgspec.Struct,
+    timeout: float = 30.0,
+    wait: bool = True,
+) -> Any:
+    """The answer; a `Wrong` where the other says no. `wait`: for a server that is not up yet."""
+    kind = type(request)
+    call = channel.unary_unary(f"/{SERVICE}/{kind.__name__}")
+    try:
+        asked = call(
+            msgspec.msgpack.encode(request), metadata=access.shown(), timeout=timeout, wait_for_ready=wait
+        )
+        data = await asked
+        if kind in MEETINGS and (other := versions.answers_otherwise(dict(await asked.initial_metadata()))):
+            raise Wrong(other, versions.OTHER)
+    except grpc.aio.AioRpcError as error:
+        raise Wrong(error.details() or str(error.code()), error.code()) from None
+    return msgspec.msgpack.decode(data, type=PAIRS.get(kind) or OF_HOSTS[kind])
+
+
+def handlers(
+    access: Access, answers: dict[type[msgspec.Struct], Answer], door: Door, gate: Gate
+) -> Sequence[grpc.GenericRpcHandler]:
+    """As calls of a stream of one message: so it is read when it is its turn, and nobody's before he has shown the
+    token."""
+    methods = {
+        kind.__name__: grpc.stream_unary_rpc_method_handler(_answering(access, kind, act, door, gate))
+        for kind, act in answers.items()
+    }
+    return [grpc.method_handlers_generic_handler(SERVICE, methods)]
+
+
+def _answering(
+    access: Access, kind: type[msgspec.Struct], act: Answer, door: Door, gate: Gate
+) -> Callable[..., Awaitable[bytes]]:
+    decoder, name = msgspec.msgpack.Decoder(kind), kind.__name__
+
+    async def worked(data: bytes) -> bytes:
+        return msgspec.msgpack.encode(await act(decoder.decode(data)))
+
+    async def answer(_: object, context: Context) -> bytes:
+        shown, address = shown_in(context), context.peer()
+        known = access.accepts(shown)
+        try:
+            async with gate.turn(address, strange=not known) as turn:
+                if not known:
+                    await refuse(
+                        door, context, address, "token", name, NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED
+                    )
+                if kind in MEETINGS:
+                    if other := versions.refusal(shown):
+                        await refuse(door, context, address, "version", name, other, versions.OTHER)
+                    await context.send_initial_metadata(versions.shown())
+                return await turn.of(worked(await message_of(turn, door, context, name)))
+        except Busy as busy:
+            await refuse(door, context, address, "busy", name, str(busy), FULL)
+        except Wrong as wrong:
+            why = (
+                "pass"
+                if wrong.code == grpc.StatusCode.PERMISSION_DENIED
+                else "agent"
+                if kind is Enrol
+                else ""
+            )
+            await refuse(door, context, address, why, name, str(wrong), wrong.code)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            await refuse(door, context, address, "malformed", name, f"this is no {name}: {error}", INVALID)
+
+    return answer
+
+
+def shown_in(context: Context) -> dict[str, str]:
+    return {str(key): str(value) for key, value in context.invocation_metadata() or ()}
+
+
+async def message_of(turn: Turn, door: Door, context: Context, called: str) -> bytes:
+    """The one message of a call. What is larger than gRPC takes never comes: then the call just ends."""
+    try:
+        async with turn.reading(), asyncio.timeout(READING):
+            data = await context.read()
+    except TimeoutError:
+        await refuse(
+            door, context, turn.address, "malformed", called, f"no message came in {READING:g} s", INVALID
+        )
+    if data is grpc.aio.EOF:
+        why = f"it ended before its message: {LARGE}"
+        await refuse(door, context, turn.address, "oversized", called, why, FULL)
+    return bytes(data)
+
+
+async def refuse(
+    door: Door, context: Context, address: str, kind: str, called: str, why: str, code: grpc.StatusCode
+) -> NoReturn:
+    """`address`: of the caller, asked for when the call began, since gRPC forgets it with the call. `kind`: of
+    `refusal_log`; "" for an answer that the caller may well have expected."""
+    if kind:
+        door.refuse(kind, address, called, why)
+    await context.abort(code, why)
+    raise AssertionError("abort raises")
+
+
+class Unknown(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types of it
+    """Behind all others: a call that nobody answers."""
+
+    def __init__(self, door: Door, gate: Gate) -> None:
+        self._door, self._gate = door, gate
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        called = str(details.method)
+
+        async def answer(_: object, context: Context) -> bytes:
+            address = context.peer()
+            try:
+                async with self._gate.turn(address, strange=True):
+                    why, code = "there is no such call", grpc.StatusCode.UNIMPLEMENTED
+                    await refuse(self._door, context, address, "call", called, why, code)
+            except Busy as busy:
+                await refuse(self._door, context, address, "busy", called, str(busy), FULL)
+
+        return grpc.stream_unary_rpc_method_handler(answer)

@@ -1,0 +1,169 @@
+"""How far hosts' clocks are from the controller's: measured by each process of hosts, and told to the controller.
+
+    HostClock (one a process of hosts)  --Tick: what is known so far-->  Clocks (of the controller)
+              core.record.clocks        <--Tock: when it came, when this left; when to ask again--
+
+One exchange soon after another when a host joins, then fewer and fewer, at last one every few seconds. It is a unary
+call beside the streams, so that no gang waits behind it and it waits behind none. Core's controller hears nothing of
+it, and no event log has it: no decision depends on what time it is anywhere else. All clocks are monotonic ones:
+between machines the offset is mostly how much later one of them was started. Neighbours: `core.record.clocks`, the
+arithmetic; `gang_times`, which needs it; `cluster_status`, `metrics`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+
+import grpc
+import grpc.aio
+import msgspec
+
+from core.record import MILLION, RATE, Clock, Estimate, Exchange, drift
+
+from ..auth import Access, access
+from ..wire import call_messages
+from . import calls
+from .calls import Wrong
+
+S = 1_000_000_000
+PAUSE = 4.0  # seconds between exchanges ...
+EACH = 0.02  # ... or so many for each process that there is: of 512 the controller hears 50 a second
+FIRST = 1 / 256  # the first pause is this part of one, and each twice the one before
+PATIENCE = 10.0  # seconds for an answer
+LATELY = 60 * S  # who has not been heard for so long is not counted any more
+
+log = logging.getLogger("seaway.clocks")
+
+
+class HostClock:
+    """Our side. `now`: this process's clock, by which gangs are stamped. Use within a loop."""
+
+    def __init__(self, now: Callable[[], int] = time.monotonic_ns) -> None:
+        self.now, self.clock = now, Clock()
+        self.refused = 0  # answers that could not be used
+        self._hosts: set[int] = set()
+        self._secret = b""
+        self._theirs = 0  # which clock it is that answers
+        self._part = FIRST  # of a pause: more often while little is known of it
+        self._task: asyncio.Task[None] | None = None
+
+    def join(self, host: int, secret: bytes, controller: str, shown: Access) -> None:
+        """A host of this process has its number. All of them have one controller."""
+        self._hosts.add(host)
+        self._secret = secret
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._keep(controller, shown))
+
+    async def leave(self, host: int) -> None:
+        self._hosts.discard(host)
+        if self._task is not None and not self._hosts:
+            task, self._task = self._task, None
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _keep(self, controller: str, shown: Access) -> None:
+        channel = shown.channel(controller)
+        try:
+            while True:
+                pause = PAUSE
+                try:
+                    pause = await self._ask(channel, shown)
+                except Wrong as wrong:
+                    log.info("the controller does not say what time it is: %s", wrong)
+                except (msgspec.MsgspecError, ValueError) as error:
+                    self.refused += 1
+                    log.warning("what the controller says of its clock cannot be: %s", error)
+                await asyncio.sleep(pause)
+        finally:
+            await channel.close()
+
+    async def _ask(self, channel: grpc.aio.Channel, shown: Access) -> float:
+        """Seconds until the next."""
+        hosts = tuple(sorted(self._hosts))
+        proof = access.proof(self._secret, _name(hosts))
+        asked = self.now()
+        known = self.clock.at(asked) or Estimate(0, -1)
+        tick = call_messages.Tick(hosts, proof, asked, known.offset, known.bound, self.clock.jumps)
+        tock: call_messages.Tock = await calls.ask(channel, shown, tick, PATIENCE)
+        answered = self.now()
+        if tock.start != self._theirs:
+            if self._theirs:  # a controller that was started anew: perhaps elsewhere
+                self.clock.forget(asked)
+            self._theirs, self._part = tock.start, FIRST
+        jumps = self.clock.jumps
+        self.clock.heard(Exchange(asked, tock.received, tock.sent, answered))
+        if self.clock.jumps > jumps:
+            self._part = FIRST
+        part, self._part = self._part, min(1.0, 2 * self._part)
+        return part * tock.pause / S
+
+
+class Told(msgspec.Struct, frozen=True):
+    at: int  # by our clock, at the earliest
+    offset: int  # ours = theirs + offset
+    bound: int
+    jumps: int
+
+
+class Clocks:
+    """The controller's side. `now`: the clock that its trace is written by."""
+
+    def __init__(self, hosts: int, secret: bytes, now: Callable[[], int]) -> None:
+        self._hosts, self._secret, self.now = hosts, secret, now
+        self._start = secrets.randbits(60) + 1
+        self._told: dict[int, Told] = {}
+        self._heard: dict[int, int] = {}  # the first host of a process -> when it asked last
+
+    async def answer(self, tick: call_messages.Tick) -> call_messages.Tock:
+        """Raises Wrong."""
+        received = self.now()
+        if not access.proves(self._secret, _name(tick.hosts), tick.proof):
+            raise Wrong("only hosts are told what time it is", grpc.StatusCode.PERMISSION_DENIED)
+        if max(tick.hosts) >= self._hosts:
+            raise Wrong(f"there is no host {max(tick.hosts)}")
+        if tick.bound >= 0:
+            told = Told(tick.asked + tick.offset - tick.bound, tick.offset, tick.bound, tick.jumps)
+            self._told.update(dict.fromkeys(tick.hosts, told))
+        self._heard[tick.hosts[0]] = received
+        pause = self._pause(received)
+        return call_messages.Tock(self._start, received, self.now(), pause)
+
+    def _pause(self, now: int) -> int:
+        """Nanoseconds; the more ask, the longer."""
+        if any(now - at > LATELY for at in self._heard.values()):
+            self._heard = {host: at for host, at in self._heard.items() if now - at <= LATELY}
+        return round(max(PAUSE, EACH * len(self._heard)) * S)
+
+    def of(self, host: int) -> dict[str, int] | None:
+        """Nanoseconds, as they are known now: `offset` is how far the host's clock is ahead of ours."""
+        told = self._told.get(host)
+        if told is None:
+            return None
+        bound = told.bound + drift(self.now() - told.at, RATE)
+        return {"offset": -told.offset, "bound": bound, "jumps": told.jumps}
+
+
+def _name(hosts: tuple[int, ...]) -> str:
+    return f"clock/{','.join(map(str, hosts))}"
+
+
+# --- for tests ----------------------------------------------------------------------------------------------------
+
+
+def shifted(text: str) -> Callable[[], int]:
+    """ "SECONDS" or "SECONDS:PPM": a clock that is so far ahead, and gains so much; raises ValueError.
+
+    For tests of all this on one machine, where all clocks are one. It changes what a host says of its own gangs' times,
+    which nothing waits for or decides by."""
+    seconds, _, rate = text.partition(":")
+    ahead, gains, begun = round(float(seconds) * S), int(rate or 0), time.monotonic_ns()
+
+    def now() -> int:
+        real = time.monotonic_ns()
+        return real + ahead + (real - begun) * gains // MILLION
+
+    return now

@@ -1,0 +1,176 @@
+"""A checker as its agent sees it: started with an environment of its own, asked, waited for until a time, ended.
+
+Neighbours: `code_gate`, `checker`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import msgspec
+
+from ..admin import ROOT
+from .checker import COMPILING, LENGTH, READY, TIRED, Settings
+
+START_S = 120.0  # until a child is there, on a busy machine
+READ_S = 60.0  # to read one computation's code in
+LONGEST = 1 << 20  # bytes of an answer
+SAID = 400  # characters of a dead child's last words
+
+# What a checker may know of its agent's environment; tokens, keys and accounts are under other names.
+PASSES = re.compile(
+    r"PATH|LANG|LC_\w+|TZ|TMPDIR|NPROC|PYTHON(PATH|HOME|WARNINGS|UTF8|HASHSEED)|VIRTUAL_ENV|LD_LIBRARY_PATH"
+    r"|DYLD_LIBRARY_PATH|XLA_FLAGS|JAX_(?!PLATFORMS)\w+|(OMP|OPENBLAS|MKL)_NUM_THREADS"
+)
+DEVICES = "--xla_force_host_platform_device_count"
+
+
+class Died(Exception):
+    """The child, before it had answered."""
+
+
+class Late(Exception):
+    """The child has not answered in its time: what it has not done, in so many seconds."""
+
+
+class Child:
+    """One checker. Its own words go into a file that has no name."""
+
+    def __init__(self, settings: Settings, devices: int) -> None:
+        self.devices = devices
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "backend.pjrt.checker", msgspec.json.encode(settings).decode()],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, env=environment(devices), cwd="/",
+            start_new_session=True,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._busy = threading.Lock()
+        self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
+        for end in (self._to, self._from):
+            os.set_blocking(end, False)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def tired(self) -> bool:
+        """It had waited for a question for too long, and has ended in order."""
+        return self._process.returncode == TIRED
+
+    def await_ready(self) -> None:
+        try:
+            with self._busy:
+                said = self._read(time.monotonic() + START_S)
+            if said != READY:
+                raise Died
+        except Died:
+            raise Died(self.last_words()) from None
+        except Late:
+            self.end()
+            raise Late(f"it is not there after {START_S:g} s") from None
+
+    def ask(self, question: bytes, seconds: float) -> bytes:
+        """To read code takes moments; so what never ends there has not all of the time that compilers have."""
+        now, reading = time.monotonic(), min(READ_S, seconds)
+        with self._busy:
+            try:
+                self._say(LENGTH.pack(len(question)) + question, now + reading)
+                answer = self._read(now + reading)
+            except Late:
+                raise Late(f"read within {reading:g} s") from None
+            if answer != COMPILING:
+                return answer
+            try:
+                return self._read(now + seconds)
+            except Late:
+                raise Late(f"compiled within {seconds:g} s") from None
+
+    def _say(self, message: bytes, until: float) -> None:
+        rest = memoryview(message)
+        while rest:
+            self._await(self._to, select.POLLOUT, until)
+            try:
+                rest = rest[os.write(self._to, rest) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise Died from None
+
+    def end(self) -> None:
+        """At once: it has nothing to lose. Any thread, and twice does no harm."""
+        process = self._process
+        process.kill()
+        process.wait()
+        with self._busy:  # whoever waits for an answer has been told by now
+            for end in (process.stdin, process.stdout, self._said):
+                if end is not None:
+                    end.close()
+
+    def last_words(self) -> str:
+        """How it ended. It has, or does."""
+        try:
+            status = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"returned {status}"
+        with self._busy:
+            if self._said.closed:
+                return how
+            self._said.seek(0)
+            lines = self._said.read()[-1 << 16 :].decode(errors="replace").strip().splitlines()
+        return f"{how}: {lines[-1].strip()[-SAID:]}" if lines else how
+
+    def _read(self, until: float) -> bytes:
+        size = LENGTH.unpack(self._exactly(LENGTH.size, until))[0]
+        if size > LONGEST:
+            raise Died
+        return self._exactly(size, until)
+
+    def _exactly(self, size: int, until: float) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            self._await(self._from, select.POLLIN, until)
+            try:
+                portion = os.read(self._from, min(size - len(found), 1 << 16))
+            except BlockingIOError:
+                continue
+            if not portion:
+                raise Died
+            found += portion
+        return bytes(found)
+
+    @staticmethod
+    def _await(end: int, what: int, until: float) -> None:
+        waiting = select.poll()
+        waiting.register(end, what)
+        left = until - time.monotonic()
+        if left <= 0 or not waiting.poll(left * 1000):
+            raise Late
+
+
+def environment(devices: int) -> dict[str, str]:
+    """Of a child: what it needs of ours, and so many CPU devices."""
+    found = {name: value for name, value in os.environ.items() if PASSES.fullmatch(name)}
+    flags = [flag for flag in found.get("XLA_FLAGS", "").split() if flag.partition("=")[0] != DEVICES]
+    path = found.get("PYTHONPATH")
+    return found | {
+        "XLA_FLAGS": " ".join([*flags, f"{DEVICES}={devices}"]),
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(ROOT) if not path else f"{path}{os.pathsep}{ROOT}",
+    }

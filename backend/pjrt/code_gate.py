@@ -1,0 +1,156 @@
+"""The gate through which code of clients that are not trusted comes: a child process tries it before this one reads it.
+
+    Codes.admit --> gate --> verdicts: known?  no --> checker, in a child process: started at the first need, bounded in
+                                                      time, ended when it does not answer, started again for the next
+Neighbours: `checked`, `checker_process`, `verdicts`, `code`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+import msgspec
+
+from core.model import Code, Gang, Layout, canonical
+
+from ..auth import Rules
+from .blobs import Unusable
+from .checker import Question, Settings
+from .checker_process import Child, Died, Late
+from .code import given
+from .targets import is_callback
+from .verdicts import VERSION, Verdict, Verdicts
+
+
+class Gate:
+    """`cache`: compiled code's folder, where verdicts are kept, too. In one thread, but for `close`."""
+
+    def __init__(self, rules: Rules, platform: str, cache: Path | None) -> None:
+        never = [name for name in rules.more if is_callback(name)]
+        if never:
+            raise ValueError(
+                f"--allow-custom-call {never[0]}: it would follow an address in the code, so no client's may call it"
+            )
+        self._rules, self._platform, self._cache = rules, platform, cache
+        self._verdicts = Verdicts(cache)
+        self._child: Child | None = None
+        self._lock = threading.Lock()  # over who the child is
+        self._closed = False
+        self.checked = 0
+
+    @property
+    def pid(self) -> int:
+        """Of the child; 0: there is none."""
+        child = self._child
+        return 0 if child is None or not child.alive else child.pid
+
+    def check(
+        self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
+        blobs: Mapping[str, bytes], mine: Sequence[int],
+    ) -> None:  # fmt: skip
+        """Raises Unusable, in words that name the computation. `mine`: the numbers of this host's devices."""
+        with self._verdicts.about(self._key(code, gang, inputs, outputs), self._rules.seconds) as slot:
+            verdict = slot.verdict
+            if verdict is None:
+                places = list(gang.place.devices())
+                numbers = tuple(mine) if set(places) <= set(mine) else tuple(places)
+                question = Question(code, gang, tuple(inputs), tuple(outputs), blobs, numbers)
+                verdict = self._ask(question)
+                slot.keep(verdict)
+        if verdict.kind != "ok":
+            raise Unusable(self._words(code, verdict))
+
+    def close(self) -> None:
+        """Any thread."""
+        with self._lock:
+            self._closed = True
+            child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+    # --- the child --------------------------------------------------------------------------------------------
+
+    def _ask(self, question: Question) -> Verdict:
+        name = question.code.name
+        child = self._at_hand(question)
+        try:
+            answer = child.ask(msgspec.msgpack.encode(question), self._rules.seconds)
+        except Late as late:
+            child.end()
+            raise Unusable(
+                f"the code of computation {name!r} was not {late}, which is what a client's may take here "
+                "(--check-seconds of the agent)"
+            ) from None
+        except Died:
+            how = child.last_words()
+            if child.tired:  # at this very moment
+                return self._ask(question)
+            raise Unusable(f"computation {name!r} cannot be compiled: the compiler's process {how}") from None
+        self.checked += 1
+        verdict = msgspec.msgpack.decode(answer, type=Verdict)
+        if verdict.kind == "room":
+            child.end()  # what it still can do, nobody knows
+        return verdict
+
+    def _at_hand(self, question: Question) -> Child:
+        try:
+            return self._living(len(question.numbers))
+        except (Died, Late, OSError) as error:
+            raise Unusable(
+                f"computation {question.code.name!r} could not be checked, for the process that does so did not start: "
+                f"{error}"
+            ) from error
+
+    def _living(self, devices: int) -> Child:
+        child = self._child
+        if child is not None and child.alive and child.devices >= devices:
+            return child
+        if child is not None:
+            devices = max(devices, child.devices)
+            child.end()
+        with self._lock:
+            if self._closed:
+                raise Died("the agent ends")
+            child = self._child = Child(self._settings(), devices)
+        child.await_ready()
+        return child
+
+    def _settings(self) -> Settings:
+        rules = self._rules
+        room = rules.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        cache = "" if self._cache is None else str(self._cache)
+        return Settings(os.getpid(), self._platform, cache, rules.more, rules.largest, rules.seconds, room)
+
+    # --- words ------------------------------------------------------------------------------------------------
+
+    def _words(self, code: Code, verdict: Verdict) -> str:
+        name, reason, limit = code.name, verdict.reason, self._rules.memory
+        if verdict.kind == "refused":
+            part = code.parts[verdict.part].name if code.parts else name
+            return f"the code of computation {part!r} is refused: {reason}"
+        if verdict.kind == "room":
+            most = f"more than the {limit} bytes that a client's may" if limit else "more than there is"
+            return f"compiling computation {name!r} took {most} of this host's memory (--check-memory of the agent)"
+        return reason if repr(name) in reason else f"computation {name!r} cannot be compiled: {reason}"
+
+    def _key(self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> str:
+        """By what it is: not what it is called, nor on which devices it runs."""
+        rules = self._rules
+        parts = [(part.code, part.inputs, part.outputs) for part in code.parts]
+        what = (
+            VERSION, jax.__version__, version("jaxlib"), self._platform, sorted(rules.more), rules.largest,
+            code.code or code.key, parts, code.results, [_look(each) for each in inputs],
+            [_look(each) for each in outputs], given(gang), gang.irregular, gang.place.size,
+        )  # fmt: skip
+        return hashlib.sha256(msgspec.msgpack.encode(what)).hexdigest()
+
+
+def _look(layout: Layout) -> tuple[object, ...]:
+    plain = canonical(layout)
+    return plain.shape, plain.dtype, plain.mesh, plain.sharding

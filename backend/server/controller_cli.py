@@ -1,0 +1,256 @@
+"""The controller as a program, until SIGTERM, or Ctrl-C, or its parent's end.
+
+    python -m backend.server.controller_cli
+
+What must outlive the process lies in `--state`: how often it has started, so that ids of an earlier start are never
+mistaken for its own, and the secret by which agents know it. Clients and agents come back by themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from core.controller import ON_DEVICES, Bounds, Config
+from core.model import SIMULATED_KEYS, Cluster, Impossible, small
+from core.record import Trace
+
+from ..admin import end_with_parent, metrics
+from ..auth import Refused, read
+from ..contents import LIMIT
+from .cluster_status import status_of
+from .policies import HELP, policy_from
+from .server import LEASE, Server
+from .state_folder import Held
+
+DRAIN = 10.0  # seconds for runs under way to end, when it is told to end
+SAID = 0.1  # seconds for their clients to hear of it
+ORDERLY = 2.0  # seconds for all that, when our parent has ended
+TRACE = 256  # MiB: some three million gangs
+ABSENT = 30.0  # seconds, at least, that runs wait for hosts that are not there
+HARD = 600.0  # seconds: what a first step takes, nobody knows
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--cluster", default="", metavar="FILE", help="a TOML file with the cluster's islands; or:")
+    add("--islands", type=int, default=1, help="islands (1)")
+    add("--hosts", type=int, default=1, help="hosts of each island (1)")
+    add("--devices-per-host", type=int, default=1, help="devices of each host (1)")
+    add("--policy", default="fifo", help=HELP)
+
+
+def options() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="seaway controller", description="The one controller of a Seaway cluster."
+    )
+    add_cluster_options(found)
+    add = found.add_argument
+    add(
+        "--bind",
+        default="127.0.0.1:29000",
+        metavar="ADDRESS:PORT",
+        help="where to listen; port 0: any (%(default)s)",
+    )
+    add("--window", type=int, default=Config().window, help="gangs ahead on a device (%(default)s)")
+    add("--fanout", type=int, default=Config().fanout, help="hosts that one process writes to (%(default)s)")
+    add(
+        "--lease",
+        type=float,
+        default=LEASE / 1e9,
+        help="seconds of silence after which a process is gone (%(default)s)",
+    )
+    add("--state", default="", metavar="FOLDER", help="what must outlive this process; default: nothing does")
+    add(
+        "--record",
+        default="",
+        metavar="FILE",
+        help="all that the controller is told, for `seaway replay`; a new file",
+    )
+    add("--token-file", default="", help="a file with the cluster's token")
+    for each in ("ca", "cert", "key"):
+        add(f"--{each}", default="", help="PEM file, for mutual TLS")
+    add("--with-parent", action="store_true", help="end when the standard input closes")
+    add(
+        "--hard-bound",
+        type=float,
+        default=HARD,
+        metavar="SECONDS",
+        help="a step that outlasts its stated cost by so much is given up (%(default)g)",
+    )
+    add(
+        "--metrics-port",
+        default="",
+        metavar="[ADDRESS:]PORT",
+        help="figures for Prometheus; this machine alone reaches them, unless an address is given",
+    )
+    add(
+        "--code-limit",
+        type=int,
+        default=LIMIT >> 20,
+        metavar="MIB",
+        help="clients' code that is kept, here and in --state: the oldest that nobody uses goes; 0: no limit "
+        "(%(default)s)",
+    )
+    add(
+        "--trace-limit",
+        type=int,
+        default=TRACE,
+        metavar="MIB",
+        help="what the trace may take; beyond, the oldest runs are forgotten; 0: no limit (%(default)s)",
+    )
+    add("--verbose", action="store_true", help="log what happens")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = options().parse_args(arguments)
+    level = logging.INFO if chosen.verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    if chosen.with_parent:
+        end_with_parent(in_order=ORDERLY)
+    try:
+        return asyncio.run(serve(chosen))
+    except (Refused, Impossible) as error:
+        print(f"seaway controller: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+async def serve(chosen: argparse.Namespace) -> int:
+    access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
+    config = msgspec.structs.replace(
+        ON_DEVICES, window=chosen.window, fanout=chosen.fanout, bounds=bounds_of(chosen.hard_bound)
+    )
+    if chosen.metrics_port:
+        metrics.place_of(chosen.metrics_port)
+    held = Held(Path(chosen.state)) if chosen.state else nullcontext()
+    with held, tempfile.TemporaryDirectory(prefix="seaway-") as folder:
+        state = remembered(Path(chosen.state) if chosen.state else None)
+        server = Server(
+            cluster_of(chosen), folder=Path(folder), policy=policy_from(chosen.policy), config=config, access=access,
+            bind=chosen.bind, lease=round(chosen.lease * 1e9), incarnation=state.starts, secret=state.secret,
+            kept=Path(chosen.state) if chosen.state else None, trace=Trace(mebibytes(chosen, "trace_limit")),
+            code=mebibytes(chosen, "code_limit") or sys.maxsize, record=Path(chosen.record) if chosen.record else None,
+        )  # fmt: skip
+        address = await server.start()
+        print(f"controller at {address}: {server.cluster.describe()}", flush=True)
+        figures = None
+        told = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.wait()), server.failure]
+        try:
+            if chosen.metrics_port:
+                figures = await _figures(chosen.metrics_port, server)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await _drained(server)
+            return 1 if server.failure.done() else 0
+        finally:
+            if figures is not None:
+                figures.close()
+            await server.stop()
+            if server.unrecorded():
+                print(f"seaway controller: {server.unrecorded()}", file=sys.stderr, flush=True)
+
+
+async def _drained(server: Server) -> None:
+    """What is under way may end first, for a while; what is submitted meanwhile, too."""
+    until = time.monotonic() + DRAIN
+    while server.controller.left()["runs"] and not server.failure.done() and time.monotonic() < until:
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(SAID)
+
+
+async def _figures(place: str, server: Server) -> asyncio.Server:
+    def look() -> dict[str, Any]:
+        with server.node.lock:
+            return status_of(server)
+
+    found = await metrics.serve(place, look, lambda: not server.failure.done())
+    if not metrics.protected(place):
+        logging.getLogger("seaway.controller").warning("--metrics-port %s: anybody may read it", place)
+    print(f"metrics at http://{metrics.address_of(found)}/metrics", flush=True)
+    return found
+
+
+def mebibytes(chosen: argparse.Namespace, name: str) -> int:
+    if getattr(chosen, name) < 0:
+        raise Impossible(f"--{name.replace('_', '-')} {getattr(chosen, name)}: mebibytes, or 0 for no limit")
+    return int(getattr(chosen, name)) << 20
+
+
+def bounds_of(seconds: float) -> Bounds:
+    """The hard bound is a multiple of the soft one, which scales with what a step is said to cost."""
+    if not seconds > 0:
+        raise Impossible(f"--hard-bound {seconds:g}: seconds, more than 0")
+    floor = min(Bounds().floor, round(seconds * 1e9))
+    return Bounds(
+        floor=floor, hard=max(1, round(seconds * 1e9 / floor)), absent=round(max(seconds, ABSENT) * 1e9)
+    )
+
+
+def cluster_of(chosen: argparse.Namespace) -> Cluster:
+    if not chosen.cluster:
+        for name in ("islands", "hosts", "devices_per_host"):
+            if getattr(chosen, name) < 1:
+                raise Impossible(f"--{name.replace('_', '-')} {getattr(chosen, name)}: at least 1")
+        return small(chosen.hosts, chosen.devices_per_host, chosen.islands)
+    try:
+        table = tomllib.loads(Path(chosen.cluster).read_text(encoding="utf-8"))
+        cluster = Cluster.from_table(table)
+    except OSError as error:
+        raise Impossible(f"cannot read {chosen.cluster}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Impossible(f"{chosen.cluster} is no TOML: {error}") from None
+    except Impossible as error:
+        raise Impossible(f"{chosen.cluster}: {error}") from None
+    if simulated := [key for key in SIMULATED_KEYS if key in table]:
+        logging.getLogger("seaway.controller").warning(
+            "%s: only the simulator reads %s; a real cluster leaves that out",
+            chosen.cluster,
+            ", ".join(simulated),
+        )
+    return cluster
+
+
+class State(NamedTuple):
+    starts: int
+    secret: bytes
+
+
+def remembered(folder: Path | None) -> State:
+    """And one start more is remembered, before anybody hears from it."""
+    if folder is None:
+        return State(0, b"")
+    path = folder / "controller.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        starts, secret = int(known.get("starts", -1)) + 1, str(known.get("secret") or secrets.token_hex(32))
+        fresh = path.with_suffix(".new")
+        fresh.touch(mode=0o600)
+        fresh.write_text(json.dumps({"starts": starts, "secret": secret}), encoding="utf-8")
+        os.replace(fresh, path)
+        return State(starts, bytes.fromhex(secret))
+    except (OSError, ValueError, AttributeError) as error:
+        raise Refused(f"--state {folder}: {error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""Who has which host number: agents ask by name, and keep their number when they come back.
+
+An agent that is there cannot be replaced by another of its name; one that has gone, or was started anew, can. What an
+agent says that it has must be what the cluster has been said to have; of its memory, at least as much: by what was
+said, programs are admitted. Neighbours: `server`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from difflib import get_close_matches
+
+import grpc
+import msgspec
+
+from core.model import GIB, Cluster, Island
+
+from ..node import Wrong
+from ..wire import Enrol
+from .state_folder import Known
+
+TAKEN = grpc.StatusCode.ALREADY_EXISTS
+UNLIMITED = ("cpu", "timed")  # platforms whose devices report no memory, for they have none of their own
+log = logging.getLogger("seaway.controller")
+
+
+class Enrolment:
+    """`connected(host)`: whether its process has a stream to us now. `known`: what outlives this process: agents do
+    not enrol again only because their controller was started anew."""
+
+    def __init__(
+        self, cluster: Cluster, connected: Callable[[int], bool], known: Known | None = None
+    ) -> None:
+        self._cluster, self._connected, self._known = cluster, connected, known
+        self._agents: dict[int, Enrol] = {}  # by host, the last that had the number
+        for host, agent in (known.read() if known else {}).items():
+            if 0 <= host < cluster.hosts and agent.devices == cluster.island_of_host(host).per_host:
+                self._agents[host] = agent
+        self._earlier = set(self._agents)  # of an earlier start, and not seen since
+        self._warned: set[str] = set()  # islands of whose memory something has been said
+
+    def enrol(self, request: Enrol) -> int:
+        """Its number. Raises Wrong."""
+        if request.rank >= 0 and request.host < 0:
+            request = self._ranked(request)
+        known = [host for host, agent in self._agents.items() if agent.name == request.name]
+        if known and self._connected(known[0]) and self._agents[known[0]].start != request.start:
+            at = self._agents[known[0]].address
+            raise Wrong(
+                f"an agent named {request.name!r} is here already, at {at}: give this one another --name, or end "
+                "that one",
+                TAKEN,
+            )
+        if known and request.host in (-1, known[0]):
+            self._fits(request, self._cluster.island_of_host(known[0]))
+            return self._take(known[0], request)
+        host = self._asked(request) if request.host >= 0 else self._free(request)
+        self._fits(request, self._cluster.island_of_host(host))
+        return self._take(host, request)
+
+    def _take(self, host: int, request: Enrol) -> int:
+        self._has_memory(request, self._cluster.island_of_host(host))
+        self._agents[host] = request
+        self._earlier.discard(host)
+        if self._known is not None:
+            self._known.write(self._agents)
+        return host
+
+    def _ranked(self, request: Enrol) -> Enrol:
+        islands = self._cluster.islands
+        if not request.island and len(islands) > 1:
+            names = ", ".join(repr(island.name) for island in islands)
+            raise Wrong(f"host {request.rank} of which island? --island is one of {names}")
+        island = self._island(request.island) if request.island else islands[0]
+        if request.rank >= island.hosts:
+            raise Wrong(
+                f"island {island.name!r} has hosts 0-{island.hosts - 1}, and this is to be its host {request.rank}"
+            )
+        return msgspec.structs.replace(request, island=island.name, host=island.base_host + request.rank)
+
+    def _asked(self, request: Enrol) -> int:
+        if request.host >= self._cluster.hosts:
+            raise Wrong(f"there is no host {request.host}: the cluster has hosts 0-{self._cluster.hosts - 1}")
+        island = self._cluster.island_of_host(request.host)
+        if request.island and request.island != island.name:
+            raise Wrong(f"host {request.host} is one of island {island.name!r}, not of {request.island!r}")
+        self._fits(request, island)
+        if self._taken(request.host, request):
+            raise Wrong(
+                f"host {request.host} is here already: agent {self._agents[request.host].name!r} at "
+                f"{self._agents[request.host].address}",
+                TAKEN,
+            )
+        return request.host
+
+    def wanted(self, request: Enrol) -> int:
+        """Of which island a host that was refused wanted to be; -1: of any, or of one that there is not."""
+        islands = self._cluster.islands
+        if 0 <= request.host < self._cluster.hosts:
+            return self._cluster.island_of_host(request.host).index
+        found = [island.index for island in islands if request.island in ("", island.name)]
+        return found[0] if len(found) == 1 else -1
+
+    def _free(self, request: Enrol) -> int:
+        islands = [self._island(request.island)] if request.island else list(self._cluster.islands)
+        islands.sort(key=lambda island: _short(request, island))  # those for which it has the memory first
+        for island in islands:
+            for host in range(island.base_host, island.base_host + island.hosts):
+                if host not in self._agents and island.per_host == request.devices:
+                    return host
+        for island in islands:  # none that was never taken: one whose agent has gone
+            for host in range(island.base_host, island.base_host + island.hosts):
+                if not self._taken(host, request) and island.per_host == request.devices:
+                    return host
+        shape = "; ".join(self._cluster.describe().splitlines())
+        where = f"island {request.island!r}" if request.island else "the cluster"
+        raise Wrong(
+            f"{where} has no free host with {request.devices} devices: {shape}. Start the "
+            "controller with more hosts, or end an agent",
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+        )
+
+    def _island(self, name: str) -> Island:
+        names = [island.name for island in self._cluster.islands]
+        if name not in names:
+            near = get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(map(repr, names))}"
+            raise Wrong(f"no island is called {name!r}; {hint}", grpc.StatusCode.NOT_FOUND)
+        return self._cluster.island(name)
+
+    def _taken(self, host: int, request: Enrol) -> bool:
+        agent = self._agents.get(host)
+        return agent is not None and agent.start != request.start and self._connected(host)
+
+    def _fits(self, request: Enrol, island: Island) -> None:
+        if request.devices != island.per_host:
+            raise Wrong(
+                f"agent {request.name!r} has {request.devices} devices, and hosts of island {island.name!r} have "
+                f"{island.per_host}"
+            )
+        others = {
+            agent.platform
+            for host, agent in self._agents.items()
+            if self._of(island, host) and self._counts(host)
+        }
+        if others and request.platform not in others:
+            raise Wrong(
+                f"agent {request.name!r} has {request.platform} devices, and island {island.name!r} has "
+                f"{', '.join(sorted(others))}: one program cannot run on both"
+            )
+
+    def _has_memory(self, request: Enrol, island: Island) -> None:
+        """Whether its devices have the memory by which programs will be admitted to them."""
+        who = f"agent {request.name!r} has {_gib(request.memory)} on each device for programs"
+        if _short(request, island) and not island.assumed:
+            raise Wrong(
+                f"{who}, and the cluster's file says {_gib(island.memory)} for island {island.name!r}: what is "
+                f"admitted would not fit. Write memory = {request.memory} there (less what else needs it) and start "
+                "the controller again; or give the agent more (--memory, devices that nobody else uses)"
+            )
+        if island.name in self._warned:
+            return
+        if not request.memory and not island.assumed and request.platform not in UNLIMITED:
+            self._warned.add(island.name)
+            log.warning(
+                "agent %r does not know the memory of its devices; that each has %s, as the cluster's file says of "
+                "island %r, nobody has checked",
+                request.name, _gib(island.memory), island.name,
+            )  # fmt: skip
+        elif request.memory and island.assumed and request.memory != island.memory:
+            self._warned.add(island.name)
+            log.warning(
+                "%s, and programs of island %r are admitted as if it were %s, since nobody has said: write memory = %d "
+                "for the island in a file, and start the controller with --cluster FILE; or sw.local(memory=...)",
+                who, island.name, _gib(island.memory), request.memory,
+            )  # fmt: skip
+
+    def _counts(self, host: int) -> bool:
+        """One of an earlier start, which never came back, may be gone for good."""
+        return host not in self._earlier or self._connected(host)
+
+    @staticmethod
+    def _of(island: Island, host: int) -> bool:
+        return island.base_host <= host < island.base_host + island.hosts
+
+    # --- what is known --------------------------------------------------------------------------------------------
+
+    def platform_of(self, island: int) -> str:
+        mine = [host for host in self._agents if self._of(self._cluster.islands[island], host)]
+        for host in sorted(mine, key=self._counts, reverse=True):  # those of an earlier start last
+            return self._agents[host].platform
+        return ""
+
+    def platforms(self) -> tuple[str, ...]:
+        """For which clients lower their code."""
+        return tuple(sorted({agent.platform for agent in self._agents.values()}))
+
+    def agents(self) -> dict[int, Enrol]:
+        return dict(self._agents)
+
+
+def _short(request: Enrol, island: Island) -> bool:
+    """0: it does not know, or its devices have no limit."""
+    return 0 < request.memory < island.memory
+
+
+def _gib(count: int) -> str:
+    return f"{count} bytes ({count / GIB:.2f} GiB)"

@@ -1,0 +1,311 @@
+"""The controller as a process: core's machine on a node, hosts enrolled, code kept, worlds formed, questions answered.
+
+    agents --Enrol--> Hosts (who has which number)        clients --About, Keep--> blobs
+    streams <--> Node <--> core.controller --FormWorld--> worlds --> coordination processes
+
+It may live in a process of its own (`python -m seaway controller`) or in a thread of a user's (`sw.local`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+
+from core.controller import ON_DEVICES, Config, Controller
+from core.link import for_controller
+from core.model import Cluster
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.protocol import peers
+from core.record import Trace
+from core.schedule.policy import Fifo, Policy
+
+from ..admin import Children, Shelf, Snapshot, durations, health
+from ..auth import Access, Door, Gate, access
+from ..contents import LIMIT, Blobs
+from ..devices import gang_times
+from ..node import Clocks, Node, Wrong, calls, new_server
+from ..wire import call_messages, envelopes, versions
+from .cluster_status import status_of
+from .eventlogs import Recording
+from .registry import Enrolment
+from .state_folder import CodeFolder, Known
+from .world_services import Worlds
+
+S = 1_000_000_000
+LEASE = 10 * S
+BEAT = S
+FEW = 1024  # clients that are remembered without a look whether they are there
+log = logging.getLogger("seaway.controller")
+
+
+class Names:
+    """As `node.Names`, for the controller: it dials nobody."""
+
+    def __init__(self, hosts: int, secret: bytes, linked: Callable[[int], bool]) -> None:
+        self._hosts, self._secret, self._linked = hosts, secret, linked
+        self._clients: dict[str, int] = {}  # by what they call themselves until they have a number
+        self._came, self._room = 0, FEW
+
+    def mine(self, peer: int) -> tuple[str, str]:
+        raise AssertionError("the controller dials nobody")
+
+    def name_of(self, peer: int) -> str:
+        raise AssertionError("the controller dials nobody")
+
+    def peer_of(self, name: str, proof: str) -> int | None:
+        kind, _, number = name.partition("/")
+        if kind == "host" and number.isdigit() and int(number) < self._hosts:
+            return int(number) if access.proves(self._secret, name, proof) else None
+        if kind == "who" and len(number) >= 32:
+            return self._clients.get(number) or self._new(number)
+        return None
+
+    def _new(self, who: str) -> int:
+        """Numbers are not given twice; who has gone is forgotten, now and then."""
+        if len(self._clients) >= self._room:
+            self._clients = {each: peer for each, peer in self._clients.items() if self._linked(peer)}
+            self._room = max(FEW, 2 * len(self._clients))
+        peer = self._clients[who] = self._hosts + self._came
+        self._came += 1
+        return peer
+
+    def beside(self, peer: int, message: msgspec.Struct) -> list[envelopes.Any]:
+        """A client learns its number, and with it the proof of it."""
+        if peer < self._hosts:
+            return []
+        notes = message.notes if isinstance(message, m.Notes) else (message,)
+        return [
+            envelopes.Pass(name, access.proof(self._secret, name))
+            for note in notes
+            if isinstance(note, m.Opened)
+            for name in (f"client/{note.client}",)
+        ]
+
+
+class Server:
+    """`bind`: where to listen, "127.0.0.1:0" any free port of this machine alone. `kept`: a folder for what a later
+    start is to know. `code`: bytes of code that it keeps. `record`: a file for all that the controller is told. Use
+    within an asyncio loop."""
+
+    def __init__(
+        self, cluster: Cluster, *, folder: Path, policy: Callable[[], Policy] = Fifo, config: Config | None = None,
+        access: Access | None = None, bind: str = "127.0.0.1:0", lease: int = LEASE, beat: int = BEAT,
+        incarnation: int = 0, secret: bytes = b"", platform: str = "cpu", trace: Trace | None = None,
+        kept: Path | None = None, record: Path | None = None, code: int = LIMIT,
+    ) -> None:  # fmt: skip
+        self.cluster, self.access, self._bind = cluster, access or Access(), bind
+        self.access.may_bind(bind)
+        self.lease, self.beat, self.platform = lease, beat, platform
+        self.trace = trace if trace is not None else Trace()
+        self.secret = secret or secrets.token_bytes(32)
+        config = msgspec.structs.replace(config or ON_DEVICES, lease=lease)
+        self.controller = Controller(cluster, policy, config, incarnation=incarnation, trace=self.trace)
+        self.log = Recording(self.controller, record, policy, Node.now()) if record else None
+        identity = secrets.randbits(30) + 1
+        endpoint = for_controller(self.log or self.controller, identity, lease)
+        names = Names(cluster.hosts, self.secret, endpoint.linked)
+        self.door, self.gate = Door(), Gate()
+        self.node = Node(
+            endpoint,
+            self._perform,
+            names,
+            access=self.access,
+            failed=self._fail,
+            door=self.door,
+            gate=self.gate,
+        )
+        self.children = Children(folder)
+        self.worlds = Worlds(
+            self.children, bind.rpartition(":")[0] or "127.0.0.1",
+            lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
+        )  # fmt: skip
+        self.enrolment = Enrolment(cluster, self._connected, Known(kept / "agents.json") if kept else None)
+        self.blobs = Blobs(code, self._code_in_use)
+        self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
+        self._shelf = Shelf()
+        self.clocks = Clocks(cluster.hosts, self.secret, Node.now)
+        self.told: list[str] = []  # what the controller has had to say, the last of it
+        self.replaced: list[e.PolicyReplaced] = []
+        self.failure: asyncio.Future[None] = self.node.loop.create_future()
+        self.address = ""
+        self._grpc = new_server()
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> str:
+        """Where it can be reached."""
+        self.node.serve(self._grpc)
+        answers: dict[type[msgspec.Struct], calls.Answer] = {
+            call_messages.Enrol: self._enrol, call_messages.About: self._about, call_messages.Keep: self._keep,
+            call_messages.Find: self._find, call_messages.Lacks: self._lacks, call_messages.Status: self._status,
+            call_messages.Recorded: self._recorded, call_messages.Cancel: self._cancel,
+            call_messages.Seen: self._seen, call_messages.Tick: self.clocks.answer,
+            call_messages.Permit: self._permit,
+        }  # fmt: skip
+        self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, self.door, self.gate))
+        self._grpc.add_generic_rpc_handlers(health.handlers(self.serves, self.door, self.gate))
+        self._grpc.add_generic_rpc_handlers([calls.Unknown(self.door, self.gate)])
+        port = self.access.bind(self._grpc, self._bind)
+        await self._grpc.start()
+        self.address = f"{self._bind.rpartition(':')[0]}:{port}"
+        self.node.start()
+        for (
+            host,
+            agent,
+        ) in self.enrolment.agents().items():  # of an earlier start: they come back by themselves
+            self.node.announce(f"host/{host}", agent.address)
+        return self.address
+
+    async def stop(self) -> None:
+        await self.node.stop()
+        await self._grpc.stop(0.2)
+        await asyncio.to_thread(self.children.end_all)
+        if self.log is not None:
+            await asyncio.to_thread(self.log.close)
+
+    def _fail(self, error: BaseException) -> None:
+        log.error("the controller failed: %s", error, exc_info=error)
+        if not self.failure.done():
+            self.failure.set_exception(error)
+
+    # --- what core commands -----------------------------------------------------------------------------------
+
+    def _perform(self, effect: Any) -> None:
+        match effect:
+            case e.FormWorld():
+                self.node.loop.call_soon_threadsafe(self.node.task, self.worlds.form(effect))
+            case e.DropWorlds():
+                self.node.loop.call_soon_threadsafe(self.worlds.drop, effect)
+            case e.Tell(text, passing):
+                self._tell(logging.INFO, text, keep=not passing)
+            case e.PolicyReplaced():
+                self.replaced.append(effect)
+                self._tell(logging.WARNING, effect.text)
+            case _:
+                raise NotImplementedError(effect)
+
+    def _tell(self, level: int, text: str, keep: bool = True) -> None:
+        log.log(level, "%s", text)
+        if keep:
+            self.told = [*self.told[-99:], text]
+
+    # --- what is asked ------------------------------------------------------------------------------------------
+
+    def _connected(self, host: int) -> bool:
+        return self.node.connected(host)
+
+    async def _enrol(self, request: call_messages.Enrol) -> call_messages.Enrolled:
+        try:
+            host = self.enrolment.enrol(request)
+        except Wrong as wrong:
+            log.warning("agent %r at %s was refused: %s", request.name, request.address, wrong)
+            self.node.feed(e.HostRefused(self.enrolment.wanted(request), request.name, str(wrong)))
+            raise
+        log.info("agent %r is host %d, at %s", request.name, host, request.address)
+        self.node.feed(e.HostTaken(request.name))
+        self.node.announce(f"host/{host}", request.address)
+        return call_messages.Enrolled(host, self.cluster, self.secret, self.lease, self.beat)
+
+    async def _about(self, request: call_messages.About) -> call_messages.Described:
+        platforms = self.enrolment.platforms() or (self.platform,)
+        return call_messages.Described(self.cluster, platforms, self.lease, versions.mine())
+
+    async def _keep(self, request: call_messages.Keep) -> call_messages.Kept:
+        try:
+            name = self.blobs.keep(request.code)
+        except ValueError as error:
+            raise Wrong(str(error), grpc.StatusCode.RESOURCE_EXHAUSTED) from None
+        if self._code is not None:
+            await asyncio.to_thread(self._code.keep, name, request.code)
+        return call_messages.Kept(name)
+
+    def _code_in_use(self) -> set[str]:
+        """By programs that are registered."""
+        with self.node.lock:
+            return {code for client in self.controller.snapshot().clients for code in client.codes}
+
+    async def _lacks(self, request: call_messages.Lacks) -> call_messages.Lacking:
+        missing = [name for name in request.hashes if self.blobs.find(name) is None]
+        if missing and self._code is not None:
+            missing = await asyncio.to_thread(self._code.lacks, missing)
+        return call_messages.Lacking(tuple(missing))
+
+    async def _find(self, request: call_messages.Find) -> call_messages.Found:
+        code = self.blobs.find(request.hash)
+        if code is None and self._code is not None:
+            code = await asyncio.to_thread(self._code.find, request.hash)
+        if code is None:
+            raise Wrong(f"no client has left code {request.hash[:12]}", grpc.StatusCode.NOT_FOUND)
+        return call_messages.Found(code)
+
+    async def _status(self, request: call_messages.Status) -> call_messages.Report:
+        with self.node.lock:
+            return call_messages.Report(msgspec.json.encode(status_of(self)))
+
+    async def _recorded(self, request: call_messages.Recorded) -> call_messages.RecordedPage:
+        number = request.snapshot
+        if not number:
+            with self.node.lock:
+                snapshot = Snapshot(self.trace)
+            number = await asyncio.to_thread(self._shelf.put, snapshot)
+        return self._shelf.page(number, request.page)
+
+    async def _seen(self, request: call_messages.Seen) -> call_messages.Times:
+        with self.node.lock:
+            return call_messages.Times(durations(self.trace))
+
+    async def _permit(self, request: call_messages.Permit) -> call_messages.Permitted:
+        """Which runs of the trace are these clients', for hosts to believe."""
+        for number, shown in request.clients:
+            if not access.proves(self.secret, f"client/{number}", shown):
+                raise Wrong(f"the pass of client {number} is wrong", grpc.StatusCode.PERMISSION_DENIED)
+        mine = {number for number, _ in request.clients}
+        with self.node.lock:
+            columns = self.trace.runs.columns()
+        return await asyncio.to_thread(
+            gang_times.permitted, self.secret, columns["run"], columns["client"], mine
+        )
+
+    async def _cancel(self, request: call_messages.Cancel) -> call_messages.Cancelled:
+        """As if the client had said it."""
+        with self.node.lock:
+            clients = self.controller.snapshot().clients
+            found = [each for each in clients if request.client in (str(each.number), each.name)]
+            if len(found) != 1:
+                several = f"{len(found)} clients are" if found else "no client is"
+                raise Wrong(f"{several} called {request.client!r}", grpc.StatusCode.NOT_FOUND)
+            (client,) = found
+            runs = sorted(run.number for run in client.runs if request.run in (0, run.number))
+            for run in reversed(runs):  # what waits for another first
+                self.node.feed(e.Came(client.peer, m.Cancel(run)))
+            return call_messages.Cancelled(client.number, tuple(runs))
+
+    def serves(self, service: str) -> bool | None:
+        """For the health service: the controller, or an island."""
+        if service in health.NAMES:
+            return not self.failure.done()
+        for island in self.controller.snapshot().islands:
+            if island.name == service:
+                return island.phase == "running"
+        return None
+
+    # --- for whoever runs it ------------------------------------------------------------------------------------
+
+    def unrecorded(self) -> str:
+        """Why the event log is not whole; "": it is, or none is kept."""
+        return "" if self.log is None else self.log.file.lost
+
+    def ready(self) -> bool:
+        """All islands run."""
+        return all(island.phase == "running" for island in self.controller.snapshot().islands)
+
+    def is_client(self, peer: int) -> bool:
+        return peers.is_client(peer) or peer >= self.cluster.hosts

@@ -1,0 +1,181 @@
+"""What a controller's folder keeps for its next start: which agent has which number, and clients' code. One process
+has it at a time.
+
+Agents and clients that come back to a controller that was started anew do not say again what they have said. A folder
+that cannot be written is told of once; the controller goes on, and its next start knows less.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from ..auth import Refused
+from ..contents import LATELY, LIMIT, InUse, hash_of
+from ..wire import Enrol
+
+NAME = re.compile("[0-9a-f]{64}")
+DYING = 2.0  # seconds for what a process had to be let go when it is gone
+log = logging.getLogger("seaway.controller")
+
+
+class Held:
+    """A folder that is this process's alone, until it is let go or the process ends, by whatever means: the lock is the
+    kernel's, and no child inherits it. Raises Refused, naming the process that has it."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Refused(f"--state {folder}: {error.strerror}") from None
+        try:
+            self._take(folder)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+
+    def _take(self, folder: Path) -> None:
+        until = time.monotonic() + DYING
+        while True:
+            try:
+                return fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.pread(self._lock, 32, 0).decode(errors="replace")
+                if _lives(owner) or time.monotonic() > until:
+                    raise Refused(
+                        f"--state {folder} is in use by process {owner or '(unknown)'}: end that one first, or give "
+                        f"this one another folder"
+                    ) from None
+            except OSError as error:
+                raise Refused(f"--state {folder} cannot be locked: {error.strerror}") from None
+            time.sleep(0.01)  # it is about to be gone, or has not said yet who it is
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.ftruncate(self._lock, 0)
+        os.close(self._lock)
+
+
+def _lives(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
+
+
+class Known:
+    """The agents, in one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._told = False
+
+    def read(self) -> dict[int, Enrol]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[int, Enrol])
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.MsgspecError) as error:
+            log.warning("what earlier starts knew of agents cannot be read: %s: %s", self._path, error)
+            return {}
+
+    def write(self, agents: dict[int, Enrol]) -> None:
+        try:
+            _replace(self._path, msgspec.json.encode(agents))
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                log.warning("a later start will not know its agents: %s: %s", self._path, error.strerror)
+
+
+class CodeFolder:
+    """Code by its hash, a file each, of so many bytes in all; beyond that what was left longest ago goes, but for what
+    is in use, or was left lately. In any thread."""
+
+    def __init__(
+        self, folder: Path, limit: int = LIMIT, in_use: InUse = tuple, lately: float = LATELY
+    ) -> None:
+        self._folder, self._limit, self._in_use, self._lately = folder, limit, in_use, lately
+        self._nbytes = -1  # of all files, once that is known
+        self._told = False
+        self._lock = threading.Lock()
+
+    def keep(self, name: str, code: bytes) -> None:
+        path = self._folder / name
+        try:
+            if path.exists():
+                os.utime(path)  # it is wanted again
+            else:
+                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _replace(path, code)
+                self._bound(len(code))
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                log.warning("a later start will not have clients' code: %s: %s", path, error.strerror)
+
+    def _bound(self, more: int) -> None:
+        with self._lock:
+            if self._nbytes >= 0:
+                self._nbytes += more
+                if self._nbytes <= self._limit:
+                    return
+            used, before = self._in_use(), time.time() - self._lately
+            files = sorted(_files(self._folder))
+            self._nbytes = sum(nbytes for _, nbytes, _ in files)
+            for left, nbytes, path in files:
+                unfinished = not NAME.fullmatch(path.name)  # somebody died while he wrote it
+                if left < before and (unfinished or (self._nbytes > self._limit and path.name not in used)):
+                    path.unlink(missing_ok=True)
+                    self._nbytes -= nbytes
+
+    def lacks(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if not NAME.fullmatch(name) or not (self._folder / name).exists()]
+
+    def find(self, name: str) -> bytes | None:
+        if not NAME.fullmatch(name):
+            return None
+        try:
+            code = (self._folder / name).read_bytes()
+        except OSError:
+            return None
+        return code if hash_of(code) == name else None
+
+
+def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """(when it was left, its bytes, where)."""
+    for path in folder.iterdir():
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            continue
+        yield found.st_mtime, found.st_size, path
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """All of it or nothing, whenever we die."""
+    handle, fresh = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(fresh, path)
+    except BaseException:
+        Path(fresh).unlink(missing_ok=True)
+        raise

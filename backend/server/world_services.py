@@ -1,0 +1,89 @@
+"""The collective worlds of islands: a coordination process for each epoch, so that nobody's death takes others along.
+
+The service of an old epoch stays until all members are in a newer one: before that they may still be leaving it. One
+that dies before its time takes nobody along, but nobody can join its world any more: core is told, and forms the next.
+Neighbours: `server`, which hears FormWorld; `coordination`, the process; `children`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from core.model import spans
+from core.protocol import Blame
+from core.protocol import effects as e
+
+from ..admin import Child, Children
+from ..coordination import world_name
+
+PATIENCE = 30.0  # seconds for the service to say its port
+KEPT = 3  # services of one island: of epochs that follow fast on each other, the last
+PAUSE = 1.0  # seconds after a world that did not form: what keeps it from that may keep on
+
+
+class Worlds:
+    """`bind`: where services listen; `collective`: whether an island's hosts need one at all (not if they have no
+    devices that talk). `announce(name, address)`, and then `post` WorldUp."""
+
+    def __init__(
+        self, children: Children, bind: str, collective: Callable[[int], bool],
+        announce: Callable[[str, str], None], post: Callable[[e.Effect], None],
+    ) -> None:  # fmt: skip
+        self._children, self._bind, self._collective = children, bind, collective
+        self._announce, self._post = announce, post
+        self._services: dict[int, dict[int, Child]] = {}  # island -> epoch -> its service
+
+    async def form(self, command: e.FormWorld) -> None:
+        island, epoch = command.island, command.epoch
+        members = spans.count(command.members)
+        name = world_name(island, epoch)
+        try:
+            address = ""
+            if members > 1 and self._collective(island):
+                address = await asyncio.to_thread(self._serve, command, name, members)
+        except Exception as error:
+            await asyncio.sleep(PAUSE)
+            self._post(e.WorldFailed(island, epoch, Blame("world", str(error))))
+            return
+        self._announce(name, address)
+        self._post(e.WorldUp(island, epoch))
+
+    def _serve(self, command: e.FormWorld, name: str, members: int) -> str:
+        arguments = ["--members", str(members), "--bind", self._bind]
+        child = self._children.start(name, "backend.coordination.service", arguments, stdout=subprocess.PIPE)
+        services = self._services.setdefault(command.island, {})
+        services[command.epoch] = child
+        for epoch in sorted(services)[:-KEPT]:
+            self._children.end(services.pop(epoch))
+        assert child.process.stdout is not None
+        line = child.process.stdout.readline().strip()
+        if not line.isdigit():
+            raise RuntimeError(
+                f"the coordination service of {name} did not start: {child.tail() or 'it said nothing'}"
+            )
+        threading.Thread(target=self._watch, args=(child, command), name=name, daemon=True).start()
+        return f"{self._bind}:{int(line)}"
+
+    def drop(self, command: e.DropWorlds) -> None:
+        """In the loop."""
+        services = self._services.get(command.island, {})
+        for child in [services.pop(epoch) for epoch in sorted(services) if epoch < command.epoch]:
+            threading.Thread(target=self._children.end, args=(child,), name="drop", daemon=True).start()
+
+    def _watch(self, child: Child, command: e.FormWorld) -> None:
+        """It says nothing more; so what it speaks through closes when it ends."""
+        assert child.process.stdout is not None
+        with suppress(ValueError):  # it is being ended, and closed
+            child.process.stdout.read()
+        if not child.ended:
+            reason = f"its coordination process has died. {child.tail()}".strip()
+            self._children.end(child)
+            self._post(e.WorldFailed(command.island, command.epoch, Blame("world", reason)))
+
+    @property
+    def running(self) -> int:
+        return sum(child.alive for services in self._services.values() for child in services.values())

@@ -1,0 +1,50 @@
+"""What travels between processes, as values: nothing here opens a connection.
+
+envelopes      what is put on a stream: packets of core's links with contents of chunks, addresses, passes
+call_messages  what is asked and answered in the calls beside the streams
+versions       which Seaway a process is, and whether another is the same
+"""
+
+from __future__ import annotations
+
+from . import call_messages, envelopes, versions
+from .call_messages import (
+    MEETINGS,
+    OF_HOSTS,
+    PAIRS,
+    About,
+    Cancel,
+    Cancelled,
+    Described,
+    Enrol,
+    Keep,
+    Permit,
+    Recorded,
+    Report,
+    Seen,
+    Status,
+)
+from .envelopes import MESSAGE, Address, Packet
+
+__all__ = [
+    "MEETINGS",
+    "MESSAGE",
+    "OF_HOSTS",
+    "PAIRS",
+    "About",
+    "Address",
+    "Cancel",
+    "Cancelled",
+    "Described",
+    "Enrol",
+    "Keep",
+    "Packet",
+    "Permit",
+    "Recorded",
+    "Report",
+    "Seen",
+    "Status",
+    "call_messages",
+    "envelopes",
+    "versions",
+]

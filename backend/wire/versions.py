@@ -1,0 +1,66 @@
+"""Which Seaway this is, and whether another process is the same: said with every call, compared when two meet.
+
+    a version           as it was installed: 0.1.0
+    a protocol          a hash of all that travels between processes, and of what it is made of; two checkouts of one
+                        version differ in it when one says what the other would not understand
+
+It travels beside the messages, in the metadata of calls and streams, and is read before anything is decoded: so one
+whose messages look otherwise is refused by name, too. Neighbours: `calls`, `node`, which compare; `access`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
+
+import grpc
+
+from core.link import codec as wire
+from core.link import endpoint, link, packing
+from core.model import place, plan, program, topology
+from core.protocol import dataplane, messages
+from core.record import fingerprint
+
+from . import call_messages, envelopes
+
+HEADER = "seaway-version"
+UNKNOWN = "of an older version, which does not say which,"
+OTHER = grpc.StatusCode.FAILED_PRECONDITION  # which refuses another version
+CORE = (dataplane, endpoint, link, messages, packing, place, plan, program, topology, wire)
+
+
+@cache
+def mine() -> str:
+    modules: tuple[ModuleType, ...] = (*CORE, call_messages, envelopes)
+    try:
+        installed = version("seaway")
+    except PackageNotFoundError:
+        installed = "that is not installed"
+    return f"{installed} (protocol {fingerprint(modules)})"
+
+
+def shown() -> tuple[tuple[str, str], ...]:
+    """Metadata of every call and stream."""
+    return ((HEADER, mine()),)
+
+
+def refusal(metadata: Mapping[str, object]) -> str:
+    """Of one who calls us; "": it is the same as we are."""
+    theirs = metadata.get(HEADER)
+    return "" if theirs == mine() else _text(mine(), theirs)
+
+
+def answers_otherwise(metadata: Mapping[str, object]) -> str:
+    """Of one whom we have called; "": it is the same as we are."""
+    theirs = metadata.get(HEADER)
+    return "" if theirs == mine() else _text(theirs, mine())
+
+
+def _text(answers: object, asks: object) -> str:
+    there, here = (f"Seaway {each or UNKNOWN}" for each in (answers, asks))
+    return (
+        f"{there} answers there, and {here} asks: install the same version on every machine of the cluster, and of its "
+        f"clients"
+    )

@@ -1,0 +1,35 @@
+"""What a program uses: computations, programs, puts, routes, pipelines, checkpoints.
+
+jitted, synthetics    `sw.jit`, `sw.pmap`, `sw.synthetic`;  computation: what they share
+programs              `sw.program`
+putting, routing      `sw.put`, `sw.route`;  row_packing: how rows travel
+pipelining, schedules `sw.pipeline`: stages on slices, and the order of their micro-batches
+checkpoints/          `sw.checkpoint`
+"""
+
+from __future__ import annotations
+
+from . import schedules
+from .jitted import jit, pmap
+from .pipelining import Pipeline, Stage, pipeline, stage
+from .programs import Program, program
+from .putting import put
+from .routing import route
+from .schedules import SCHEDULES
+from .synthetics import synthetic
+
+__all__ = [
+    "SCHEDULES",
+    "Pipeline",
+    "Program",
+    "Stage",
+    "jit",
+    "pipeline",
+    "pmap",
+    "program",
+    "put",
+    "route",
+    "schedules",
+    "stage",
+    "synthetic",
+]

@@ -1,0 +1,130 @@
+"""A computation: a function that is compiled for a slice. A declaration; calling it runs it, or traces it.
+
+A call with arguments of certain shapes and types finds (or makes, once) its `Signature`: all that can be known
+before anything runs. `sw.jit` and `sw.synthetic` differ only in how they work one out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from ..graph import Signature, leaf_aval, tracing
+from ..sessions import ambient
+from ..specs import Aval, Slice, trees
+
+
+class Computation(ABC):
+    """What calls share: finding the signature, and the way to the session or into the program under trace."""
+
+    def __init__(
+        self, name: str, home: Slice, *, static: Sequence[int] = (), static_names: Sequence[str] = (),
+        donate: Sequence[int] = (), donate_names: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.__name__ = name
+        self.slice = home
+        self._static, self._static_names = tuple(static), tuple(static_names)
+        self._donate, self._donate_names = frozenset(donate), frozenset(donate_names)
+        self._known: dict[Any, Signature] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        signature, leaves = self.match(args, kwargs)
+        tracer = tracing.tracer()
+        outs = tracer.call(signature, leaves) if tracer else ambient.caller(self.name).run(signature, leaves)
+        return signature.out_tree.unflatten(outs)
+
+    def match(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any]]:
+        """The signature of a call, and its arguments as a flat list."""
+        if not kwargs and not self._static:
+            try:
+                key: Any = tuple([arg._abstract for arg in args])
+            except AttributeError:
+                pass  # not only arrays, one an argument
+            else:
+                found = self._known.get(key)
+                if found is None:
+                    found = self._known[key] = self.match_trees(args, kwargs)[0]
+                return found, list(args)
+        return self.match_trees(args, kwargs)
+
+    def match_trees(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Signature, list[Any]]:
+        statics, dynamic, named = self._split_static(args, kwargs)
+        flat = [trees.flatten(arg) for arg in dynamic]
+        flat_named = {name: trees.flatten(kwarg) for name, kwarg in sorted(named.items())}
+        leaves = [leaf for found, _ in (*flat, *flat_named.values()) for leaf in found]
+        types = tuple([self._aval(leaf, number) for number, leaf in enumerate(leaves)])
+        treedefs = tuple(tree for _, tree in flat)
+        named_trees = tuple((name, tree) for name, (_, tree) in flat_named.items())
+        key = (treedefs, named_trees, types, statics)
+        found = self._known.get(key)
+        if found is None:
+            shape = Shape(treedefs, dict(named_trees), types, dict(statics))
+            found = self._known[key] = self.trace(shape)
+        return found, leaves
+
+    @abstractmethod
+    def trace(self, shape: Shape) -> Signature: ...
+
+    def donated(self, shape: Shape) -> tuple[int, ...]:
+        """Which leaves the arguments that are donated have. Positions count static arguments, as in JAX."""
+        found: list[int] = []
+        first = dynamic = 0
+        for number in range(len(shape.args) + sum(isinstance(key, int) for key in shape.statics)):
+            if number in shape.statics:
+                continue
+            count = shape.args[dynamic].num_leaves
+            if number in self._donate:
+                found += range(first, first + count)
+            first, dynamic = first + count, dynamic + 1
+        for name, tree in shape.kwargs.items():
+            if name in self._donate_names:
+                found += range(first, first + tree.num_leaves)
+            first += tree.num_leaves
+        return tuple(found)
+
+    def _split_static(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[tuple[int | str, Any], ...], list[Any], dict[str, Any]]:
+        if not self._static and not self._static_names:
+            return (), list(args), kwargs
+        statics: dict[int | str, Any] = {
+            number: args[number] for number in self._static if number < len(args)
+        }
+        statics |= {name: kwargs[name] for name in self._static_names if name in kwargs}
+        for where, value in statics.items():
+            if not isinstance(value, Hashable):
+                raise TypeError(f"{self.name}(): static argument {where!r} is not hashable: {value!r}")
+        dynamic = [arg for number, arg in enumerate(args) if number not in statics]
+        return tuple(statics.items()), dynamic, {k: v for k, v in kwargs.items() if k not in statics}
+
+    def _aval(self, leaf: Any, number: int) -> Aval:
+        return leaf_aval(leaf, f"{self.name}(): argument leaf {number}")
+
+
+class Shape:
+    """What a call looks like without its contents: trees of the arguments, types of all leaves, static values."""
+
+    __slots__ = ("args", "kwargs", "leaves", "statics")
+
+    def __init__(
+        self, args: tuple[trees.Treedef, ...], kwargs: dict[str, trees.Treedef], leaves: tuple[Aval, ...],
+        statics: dict[int | str, Any],
+    ) -> None:  # fmt: skip
+        self.args, self.kwargs, self.leaves, self.statics = args, kwargs, leaves, statics
+
+    def fill(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments of this look, statics among them."""
+        at, args = 0, []
+        for tree in self.args:
+            args.append(tree.unflatten(leaves[at : at + tree.num_leaves]))
+            at += tree.num_leaves
+        kwargs: dict[str, Any] = {}
+        for name, tree in self.kwargs.items():
+            kwargs[name] = tree.unflatten(leaves[at : at + tree.num_leaves])
+            at += tree.num_leaves
+        for where in sorted(key for key in self.statics if isinstance(key, int)):
+            args.insert(where, self.statics[where])
+        kwargs |= {key: value for key, value in self.statics.items() if isinstance(key, str)}
+        return args, kwargs

@@ -1,0 +1,61 @@
+"""`sw.put`: contents onto a slice, or an array onto another slice or sharding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.model import Sharding
+from sim.hardware import Kernel
+
+from ..graph import Signature, leaf_aval, tracing
+from ..sessions import ambient
+from ..specs import Aval, Operand, Slice, as_slice, resolve, trees
+from .jitted import is_entry
+
+_moves: dict[tuple[Slice, Aval, Sharding], Signature] = {}
+
+
+def put(tree: Any, devices: Slice | int | None = None, sharding: Any = None) -> Any:
+    """Arrays of a pytree onto a slice. `sharding`: a PartitionSpec (or NamedSharding) for all, or a tree of them.
+
+    What is on the client goes straight to the hosts; what is on another slice moves there. In a simulation a
+    `jax.ShapeDtypeStruct` stands for contents that nobody has. Inside @sw.program it moves a value.
+    """
+    where = "sw.put"
+    home = as_slice(devices, where)
+    leaves, treedef = trees.flatten(tree)
+    entries = trees.spread(sharding, tree, f"{where}: sharding", is_entry)
+    found = []
+    for number, (leaf, entry) in enumerate(zip(leaves, entries, strict=True)):
+        aval = leaf_aval(leaf, f"{where}: leaf {number}")
+        split = resolve(entry, home, aval, f"{where}: sharding of leaf {number}")
+        found.append(_one(leaf, aval, home, split))
+    return treedef.unflatten(found)
+
+
+def _one(leaf: Any, aval: Aval, home: Slice, split: Sharding) -> Any:
+    tracer = tracing.tracer()
+    if tracer is not None:
+        return tracer.call(_move(home, aval, split), [leaf])[0]
+    caller = ambient.caller("sw.put")
+    if isinstance(leaf, Operand):
+        return caller.run(_move(home, aval, split), [leaf])[0]
+    return caller.put(leaf, aval, home, split, f"what was put on {caller.called(home)}")
+
+
+def _move(home: Slice, aval: Aval, split: Sharding) -> Signature:
+    """Nothing is computed: what it wants of its input is all there is to it."""
+    key = (home, aval, split)
+    if key not in _moves:
+        _, tree = trees.flatten(0)
+        text = f"{aval!r}{split.dims}{home.shape}"
+        _moves[key] = Signature(
+            name="put", home=home, inputs=(aval,), expects=(split,), outputs=(aval,), out_shardings=(split,),
+            out_tree=tree, key=f"put:{text}", collective=False, kernel=Kernel("put", 0), evaluate=list,
+            function=_same,
+        )  # fmt: skip
+    return _moves[key]
+
+
+def _same(leaf: Any) -> Any:
+    return leaf

@@ -1,0 +1,158 @@
+"""`sw.route`: rows that data send to other shards. What arrives is known only when it has; nobody waits for all to all.
+
+Rows travel with two numbers, where to and where from, whose bits ride behind their own: one buffer, read by the hosts
+that send it. Around the exchange there are two small computations, which pack and unpack.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from core.model import Sharding
+from sim.hardware import Kernel
+
+from ..errors import NotNow
+from ..graph import Graph, Signature, Tracer, leaf_aval, tracing
+from ..sessions import ambient
+from ..specs import Aval, Operand, Slice, as_slice, aval, shardings, trees
+from . import row_packing
+from .row_packing import HEAD, WORD
+
+PACKING = 2_000  # nanoseconds that packing takes, and unpacking
+
+
+def route(
+    x: Any,
+    dest: Any,
+    *,
+    devices: Slice | int | None = None,
+    capacity: int | None = None,
+    name: str = "route",
+) -> tuple[Any, Any]:
+    """Row i of `x` goes to shard `dest[i]` of the slice `devices` (by default x's own); a negative one goes nowhere.
+
+    x: (rows, ...), split over all devices of its slice along rows; or a tree of such arrays, whose rows travel
+    together. dest: (rows,), whole numbers.
+    Returns (y, source): y looks like x, with `capacity` rows a shard (by default, as many as could come), first those
+    that came, in the order of their source; source[j] is the row of `x` that y[j] was, or -1 where nothing came.
+    """
+    leaves, tree = trees.flatten(x)
+    rows = tuple(leaf_aval(leaf, "sw.route: x") for leaf in leaves)
+    to = leaf_aval(dest, "sw.route: dest")
+    home = next((leaf.slice for leaf in leaves if isinstance(leaf, Operand) and leaf.slice), None)
+    if home is None:
+        raise NotNow("sw.route(x, ...): x lies on no slice yet; sw.put it, or make it in a computation")
+    target = home if devices is None else as_slice(devices, "sw.route")
+    for each in rows:
+        if not each.shape or to.shape != each.shape[:1] or "int" not in to.dtype:
+            raise ValueError(
+                f"sw.route(x, dest): dest is one whole number a row of x; x is {each!r}, dest {to!r}"
+            )
+    if to.shape[0] % home.devices:
+        raise ValueError(f"sw.route: the {to.shape[0]} rows of x do not divide by {home!r}")
+    if capacity is not None and capacity < 1:
+        raise ValueError(f"sw.route(capacity={capacity}): rows that a shard has room for, at least 1")
+    room = (to.shape[0] if capacity is None else capacity) * target.devices
+    tracer = tracing.tracer()
+    if tracer is not None:
+        *made, source = _Plan(name, rows, to, home, target, room).trace(tracer, leaves, dest)
+    else:
+        graph = _graph(name, rows, to, home, target, room)
+        *made, source = ambient.caller("sw.route").submit(graph, [*leaves, dest])
+    return tree.unflatten(made), source
+
+
+class _Plan:
+    """Pack, exchange, unpack."""
+
+    def __init__(
+        self, name: str, x: tuple[Aval, ...], dest: Aval, home: Slice, target: Slice, room: int
+    ) -> None:
+        self.name, self.x, self.dest, self.home, self.target, self.room = name, x, dest, home, target, room
+        self.rows = dest.shape[0]
+        self.widths = [each.nbytes // max(1, self.rows) for each in x]  # bytes of a row
+        self.words = HEAD + sum(-(-width // WORD) for width in self.widths)
+        self.packed = aval((self.rows, self.words), "int32")
+        self.arrived = aval((room, self.words), "int32")
+        self.y = tuple(aval((room, *each.shape[1:]), each.dtype) for each in x)
+        self.source = aval((room,), "int32")
+
+    def trace(self, tracer: Tracer, leaves: Sequence[Any], dest: Any) -> list[Any]:
+        pack = self._step(
+            "pack", self.home, (*self.x, self.dest), (self.packed,), self._pack, row_packing.pack
+        )
+        (packed,) = tracer.call(pack, [*leaves, dest])
+        over = shardings.along_all(self.target, 2)
+        arrived = tracer.route(self.name, packed, self.arrived, self.target, over, self._exchange)
+        outputs = (*self.y, self.source)
+        unpack = self._step(
+            "unpack", self.target, (self.arrived,), outputs, self._unpack, row_packing.unpacker(self.y)
+        )
+        return list(tracer.call(unpack, [arrived]))
+
+    def _step(
+        self, what: str, home: Slice, inputs: Any, outputs: Any, evaluate: Any, function: Any
+    ) -> Signature:
+        def split(each: Aval) -> Sharding:
+            return shardings.along_all(home, len(each.shape))
+
+        text = repr((inputs, outputs, home.shape))
+        key = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+        return Signature(
+            name=f"{self.name}.{what}", home=home, inputs=inputs, expects=tuple(map(split, inputs)), outputs=outputs,
+            out_shardings=tuple(map(split, outputs)), out_tree=trees.flatten((0,) * len(outputs))[1],
+            key=f"{what}:{key}", collective=False, kernel=Kernel(f"{self.name}.{what}", PACKING), evaluate=evaluate,
+            function=function,
+        )  # fmt: skip
+
+    # --- on this machine's CPU ------------------------------------------------------------------------------
+
+    def _pack(self, contents: list[Any]) -> list[Any]:
+        *x, dest = (np.ascontiguousarray(np.asarray(each)) for each in contents)
+        made = np.zeros((self.rows, self.words * WORD), np.uint8)
+        made.view(np.int32)[:, 0] = dest
+        made.view(np.int32)[:, 1] = np.arange(self.rows)
+        at = HEAD * WORD
+        for each, width in zip(x, self.widths, strict=True):
+            made[:, at : at + width] = each.reshape(self.rows, -1).view(np.uint8)
+            at += -(-width // WORD) * WORD
+        return [made.view(np.int32)]
+
+    def _exchange(self, packed: Any) -> Any:
+        rows, shards = np.asarray(packed), self.target.devices
+        if rows.size and rows[:, 0].max() >= shards:
+            raise ValueError(f"dest names shard {rows[:, 0].max()}, and {self.target!r} has {shards}")
+        room = self.room // shards
+        made = np.zeros((self.room, self.words), np.int32)
+        made[:, 1] = -1
+        for shard in range(shards):
+            mine = rows[rows[:, 0] == shard]
+            if len(mine) > room:
+                raise ValueError(
+                    f"{len(mine)} rows go to shard {shard}, and its capacity is {room}; raise `capacity`"
+                )
+            made[shard * room : shard * room + len(mine)] = mine
+        return made
+
+    def _unpack(self, contents: list[Any]) -> list[Any]:
+        rows = np.ascontiguousarray(np.asarray(contents[0]))
+        own, at, made = rows.view(np.uint8), HEAD * WORD, []
+        for each, width in zip(self.y, self.widths, strict=True):
+            mine = np.ascontiguousarray(own[:, at : at + width])
+            made.append(mine.view(each.numpy_dtype).reshape(each.shape))
+            at += -(-width // WORD) * WORD
+        return [*made, rows[:, 1].copy()]
+
+
+@functools.lru_cache(maxsize=1024)
+def _graph(name: str, x: tuple[Aval, ...], dest: Aval, home: Slice, target: Slice, room: int) -> Graph:
+    """As a program of its own."""
+    tracer = Tracer(name, [*x, dest], ())
+    *leaves, to = tracer.arguments
+    made = _Plan(name, x, dest, home, target, room).trace(tracer, leaves, to)
+    return tracer.finish(made, tuple(map(str, range(len(made)))))

@@ -1,0 +1,128 @@
+"""`sw.synthetic`: a computation that is only its cost. It takes any arguments, and computes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sim.hardware import Collective, Kernel
+
+from ..graph import Signature, collectives, leaf_aval, nanoseconds, nbytes
+from ..specs import Aval, Slice, as_slice, avals, trees
+from .computation import Computation, Shape
+from .jitted import is_entry, resolve
+from .programs import as_numbers
+
+TOKEN = avals.aval((), "float32")  # what it makes of no arguments: something to wait for
+
+
+class SyntheticComputation(Computation):
+    """See `synthetic`."""
+
+    def __init__(
+        self, name: str, home: Slice, kernel: Kernel, *, out: Any, in_shardings: Any, out_shardings: Any,
+        irregular: bool, collective: bool, donate: Sequence[int],
+    ) -> None:  # fmt: skip
+        super().__init__(name, home, donate=donate)
+        self.kernel = kernel
+        self._made, self._in, self._out = out, in_shardings, out_shardings
+        self._irregular, self._collective = irregular, collective
+
+    def __repr__(self) -> str:
+        return f"<sw.synthetic {self.name}, {self.kernel.duration} ns, on {self.slice!r}>"
+
+    def trace(self, shape: Shape) -> Signature:
+        args, kwargs = shape.fill(shape.leaves)
+        where = f"sw.synthetic {self.name!r}"
+        given = tuple(args) if not kwargs else (*args, kwargs)
+        prefix = (
+            tuple(self._in) if isinstance(self._in, tuple | list) and not is_entry(self._in) else self._in
+        )
+        entries = trees.spread(prefix, given, f"{where}: in_shardings", is_entry)
+        expects = tuple(
+            resolve(entry, self.slice, aval, f"{where}: in_shardings, leaf {number}")
+            for number, (entry, aval) in enumerate(zip(entries, shape.leaves, strict=True))
+        )
+        made, tree = trees.flatten(self._output(given))
+        outputs = tuple(leaf_aval(leaf, f"{where}: out") for leaf in made) or (TOKEN,)
+        if not made:
+            _, tree = trees.flatten(0)
+        same = self._out is None and outputs == shape.leaves  # as they came in, so do they go out
+        out_entries = trees.spread(self._out, tree.unflatten(outputs), f"{where}: out_shardings", is_entry)
+        splits = expects if same else tuple(
+            resolve(entry, self.slice, aval, f"{where}: out_shardings")
+            for entry, aval in zip(out_entries, outputs, strict=True)
+        )  # fmt: skip
+        return Signature(
+            name=self.name, home=self.slice, inputs=shape.leaves, expects=expects, outputs=outputs,
+            out_shardings=splits, out_tree=tree, donate=self.donated(shape), irregular=self._irregular,
+            collective=self._collective, kernel=self.kernel, key=self._key(),
+            evaluate=lambda contents: _pass(contents, shape.leaves, outputs),
+        )  # fmt: skip
+
+    def _output(self, given: tuple[Any, ...]) -> Any:
+        if self._made is None:
+            return given[0] if len(given) == 1 else given
+        return self._made(*given) if callable(self._made) else self._made
+
+    def _key(self) -> str:
+        digest = hashlib.blake2b(repr((self.kernel, self._collective)).encode(), digest_size=12)
+        return f"{self.name}:{digest.hexdigest()}"
+
+
+def _pass(contents: list[Any], inputs: Sequence[Aval], outputs: Sequence[Aval]) -> list[Any]:
+    """What came in, where it looks like what goes out; else zeros."""
+    if tuple(inputs) == tuple(outputs):
+        return list(contents)
+    return [np.zeros(aval.shape, aval.numpy_dtype) for aval in outputs]
+
+
+def synthetic(
+    name: str,
+    *,
+    devices: Slice | int | None = None,
+    duration: int | str = 0,
+    allreduce: int | str | list[int | str] | None = None,
+    allgather: int | str | list[int | str] | None = None,
+    reducescatter: int | str | list[int | str] | None = None,
+    alltoall: int | str | list[int | str] | None = None,
+    permute: int | str | list[int | str] | None = None,
+    kernel: Kernel | None = None,
+    temp: int | str = 0,
+    out: Any | Callable[..., Any] = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    donate_argnums: int | Sequence[int] = (),
+    irregular: bool = False,
+    collective: bool | None = None,
+) -> SyntheticComputation:
+    """A computation that takes `duration` on each device, and whatever its collectives take where it runs.
+
+    duration: "330us", or nanoseconds. allreduce and the like: bytes on each device ("4B", "64MiB"); a list for
+    several. temp: scratch memory on each device. It is called like any other, with any pytree; what it makes looks
+    like what it is given, unless `out` says otherwise: abstract values, or a function of them. kernel: all of the
+    cost at once (`sim.hardware.Kernel`). collective: whether devices wait for one another (more than one do).
+    """
+    who = f"sw.synthetic({name!r})"
+    if not isinstance(name, str):
+        raise TypeError(f"sw.synthetic({name!r}, ...): its first argument is its name")
+    home = as_slice(devices, who)
+    if kernel is None:
+        moved: tuple[Collective, ...] = collectives(
+            who,
+            {"allreduce": allreduce, "allgather": allgather, "reducescatter": reducescatter, "alltoall": alltoall,
+             "permute": permute},
+        )  # fmt: skip
+        kernel = Kernel(name, nanoseconds(who, "duration", duration), moved, nbytes(who, "temp", temp))
+    if not kernel.duration and not kernel.collectives:
+        raise ValueError(
+            f"{who} takes no time; give it a duration, like '330us', or a collective, allreduce='4B'"
+        )
+    waits = home.devices > 1 if collective is None else collective
+    return SyntheticComputation(
+        name, home, kernel, out=out, in_shardings=in_shardings, out_shardings=out_shardings, irregular=irregular,
+        collective=waits, donate=as_numbers(donate_argnums),
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""How much work a JAX function is, read off its jaxpr: no compiler and no device, so it takes milliseconds.
+
+Floating-point operations are counted exactly for matrix products and convolutions, and as one an element for the
+rest. Bytes are what must cross HBM at least: arguments, results, and the operands of matrix products; what a
+compiler fuses away is not counted. Collectives that a compiler would insert are not seen: for them, and for numbers
+to rely on, give costs (`cost=`, `sw.simulate(costs=...)`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import msgspec
+
+from core.model import ITEM_BYTES, Sharding
+
+from ..specs import dtype_name
+
+FREE = {
+    "broadcast_in_dim", "reshape", "squeeze", "transpose", "convert_element_type", "copy", "slice", "concatenate",
+    "dynamic_slice", "dynamic_update_slice", "gather", "iota", "pad", "rev", "stop_gradient", "bitcast_convert_type",
+    "split", "expand_dims", "device_put", "sharding_constraint",
+}  # fmt: skip
+
+
+class Work(msgspec.Struct, frozen=True):
+    """On each device."""
+
+    flops: float
+    hbm_bytes: float
+
+
+def work_of(jaxpr: Any, mesh: Sequence[int], used: Sequence[Sharding]) -> Work:
+    """Divided by the devices along those mesh axes that split anything: who replicates all, does all everywhere."""
+    flops, nbytes = _count(jaxpr.jaxpr)
+    edges = [*jaxpr.jaxpr.invars, *jaxpr.jaxpr.constvars, *jaxpr.jaxpr.outvars]
+    nbytes += sum(_bytes(edge.aval) for edge in edges)
+    axes = sorted({axis for sharding in used for dims in sharding.dims for axis in dims})
+    share = prod(mesh[axis] for axis in axes)
+    return Work(flops / share, nbytes / share)
+
+
+def _count(jaxpr: Any) -> tuple[float, float]:
+    flops = nbytes = 0.0
+    for equation in jaxpr.eqns:
+        more = _inner(equation)
+        if more is None:
+            more = _own(equation)
+        flops, nbytes = flops + more[0], nbytes + more[1]
+    return flops, nbytes
+
+
+def _inner(equation: Any) -> tuple[float, float] | None:
+    """Of an equation that holds others; a loop of unknown length counts once, of branches the dearest."""
+    parameters = equation.params
+    if "branches" in parameters:
+        found = [_count(_open(branch)) for branch in parameters["branches"]]
+        return max(found, default=(0.0, 0.0))
+    inside = [
+        _open(parameters[key])
+        for key in ("jaxpr", "call_jaxpr", "body_jaxpr", "cond_jaxpr", "fun_jaxpr")
+        if key in parameters
+    ]
+    if not inside:
+        return None
+    times = parameters.get("length", 1) if equation.primitive.name == "scan" else 1
+    counts = [_count(each) for each in inside]
+    return times * sum(count[0] for count in counts), times * sum(count[1] for count in counts)
+
+
+def _open(jaxpr: Any) -> Any:
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def _own(equation: Any) -> tuple[float, float]:
+    name = equation.primitive.name
+    if name in FREE:
+        return 0.0, 0.0
+    made = sum(_elements(out.aval) for out in equation.outvars)
+    if name == "dot_general":
+        (contracted, _), _ = equation.params["dimension_numbers"]
+        length = prod(equation.invars[0].aval.shape[axis] for axis in contracted)
+        return 2.0 * made * length, _crossing(equation)
+    if name == "conv_general_dilated":
+        kernel = equation.invars[1].aval.shape
+        numbers = equation.params["dimension_numbers"]
+        outputs = kernel[numbers.rhs_spec[0]]
+        return 2.0 * made * prod(kernel) / max(1, outputs), _crossing(equation)
+    if name.startswith(("reduce", "arg", "cum", "sort")):
+        return float(sum(_elements(var.aval) for var in equation.invars)), 0.0
+    return float(made), 0.0
+
+
+def _crossing(equation: Any) -> float:
+    return float(sum(_bytes(var.aval) for var in (*equation.invars, *equation.outvars)))
+
+
+def _elements(aval: Any) -> int:
+    return prod(getattr(aval, "shape", ()))
+
+
+def _bytes(aval: Any) -> int:
+    dtype = getattr(aval, "dtype", None)
+    return 0 if dtype is None else _elements(aval) * ITEM_BYTES.get(dtype_name(dtype), 4)

@@ -1,0 +1,192 @@
+"""A traced program before any session has seen it: nodes in the order in which Python met them, over slices.
+
+`lower` names the slices and prices the nodes, as a session says, and gives core's IR. The rest is the same in every
+session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from core.model import (
+    Arg,
+    Computation,
+    Exchange,
+    Node,
+    Out,
+    Program,
+    Ref,
+    Sharding,
+    SliceSpec,
+    Value,
+    validate,
+)
+
+from ..specs import WHOLE, Aval, Slice
+from .signature import Signature
+
+
+class Call:
+    """One node: a computation on arguments."""
+
+    __slots__ = ("donate", "inputs", "signature")
+
+    def __init__(self, signature: Signature, inputs: tuple[Ref, ...], donate: tuple[int, ...]) -> None:
+        self.signature, self.inputs, self.donate = signature, inputs, donate
+
+
+class Route:
+    """A sparse exchange."""
+
+    __slots__ = ("aval", "evaluate", "input", "name", "sharding", "slice")
+
+    def __init__(
+        self,
+        name: str,
+        source: Ref,
+        aval: Aval,
+        home: Slice,
+        sharding: Sharding,
+        evaluate: Callable[[Any], Any],
+    ) -> None:
+        self.name, self.input, self.aval, self.slice = name, source, aval, home
+        self.sharding, self.evaluate = sharding, evaluate
+
+
+class Given:
+    """A result that is an argument, handed back as it came."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+class Graph:
+    """`homes[i]`: where argument i is first wanted, and a literal lies; None if no node wants it (`used` do, and only
+    they are core's). `results`: what comes out, by leaf."""
+
+    def __init__(
+        self, name: str, args: Sequence[Aval], nodes: Sequence[Call | Route], results: Sequence[Ref | Given],
+        out_names: Sequence[str], donate_args: tuple[int, ...] = (), captured: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
+        self.name, self.args, self.nodes = name, tuple(args), tuple(nodes)
+        self.results, self.out_names = tuple(results), tuple(out_names)
+        self.donate_args, self.captured = donate_args, tuple(captured)
+        self.homes = self._homes()
+        self.used = tuple(at for at, home in enumerate(self.homes) if home is not None)
+        self.slices: tuple[Slice, ...] = tuple(dict.fromkeys(node_slice(node) for node in self.nodes))
+        made = [ref for ref in self.results if isinstance(ref, Out)]
+        self.made: tuple[Out, ...] = tuple(made) if made or not self.nodes else (Out(len(self.nodes) - 1),)
+        self.hidden = not made  # a program ends with its results, so it needs one, even if nobody wants it
+
+    def _homes(self) -> list[tuple[Slice, Sharding] | None]:
+        homes: list[tuple[Slice, Sharding] | None] = [None] * len(self.args)
+        for node in self.nodes:
+            if isinstance(node, Call):
+                wanted = zip(node.inputs, node.signature.expects, strict=True)
+            else:
+                wanted = zip((node.input,), (WHOLE,), strict=True)
+            for ref, sharding in wanted:
+                if isinstance(ref, Arg) and homes[ref.index] is None:
+                    homes[ref.index] = (node_slice(node), sharding)
+        return homes
+
+    def output(self, ref: Out) -> tuple[Aval, Slice, Sharding]:
+        node = self.nodes[ref.node]
+        if isinstance(node, Route):
+            return node.aval, node.slice, node.sharding
+        signature = node.signature
+        return signature.outputs[ref.output], signature.slice, signature.out_shardings[ref.output]
+
+    def irregular(self, ref: Out) -> bool:
+        node = self.nodes[ref.node]
+        return isinstance(node, Route) or node.signature.irregular
+
+    def lower(self, name_of: Callable[[Slice], str], price: Callable[[Signature], Computation]) -> Program:
+        where = {each: number for number, each in enumerate(self.slices)}
+        renumbered = {at: number for number, at in enumerate(self.used)}
+
+        def ref_of(ref: Ref) -> Ref:
+            return Arg(renumbered[ref.index]) if isinstance(ref, Arg) else ref
+
+        computations: dict[Signature, int] = {}
+        listed: list[Computation] = []
+        nodes: list[Node | Exchange] = []
+        for node in self.nodes:
+            home = where[node_slice(node)]
+            if isinstance(node, Route):
+                nodes.append(Exchange(node.name, ref_of(node.input), _value(node.aval, home, node.sharding)))
+                continue
+            signature = node.signature
+            number = computations.get(signature)
+            if number is None:
+                number = computations[signature] = len(listed)
+                listed.append(price(signature))
+            expects = zip(signature.inputs, signature.expects, strict=True)
+            outputs = zip(signature.outputs, signature.out_shardings, strict=True)
+            nodes.append(
+                Node(
+                    signature.name,
+                    number,
+                    home,
+                    tuple(map(ref_of, node.inputs)),
+                    tuple(_value(aval, home, split) for aval, split in expects),
+                    tuple(_value(aval, home, split) for aval, split in outputs),
+                    node.donate,
+                    signature.irregular,
+                )
+            )
+        args = [
+            _value(aval, where[home[0]], home[1])
+            for aval, home in zip(self.args, self.homes, strict=True) if home is not None
+        ]  # fmt: skip
+        donated = tuple(renumbered[at] for at in self.donate_args if at in renumbered)
+        specs: tuple[SliceSpec, ...] = tuple(each.spec(name_of(each)) for each in self.slices)
+        program = Program(self.name, specs, tuple(listed), tuple(args), tuple(nodes), self.made, donated)
+        validate(program)
+        return program
+
+    def __str__(self) -> str:
+        def said(ref: Ref) -> str:
+            return (
+                f"arg{ref.index}"
+                if isinstance(ref, Arg)
+                else f"v{ref.node}" + f".{ref.output}" * bool(ref.output)
+            )
+
+        lines = [f"program {self.name}({', '.join(f'arg{n}: {each!r}' for n, each in enumerate(self.args))})"]
+        for number, node in enumerate(self.nodes):
+            if isinstance(node, Route):
+                lines.append(
+                    f"  v{number} = route {node.name}({said(node.input)}) -> {node.aval!r} on {node.slice!r}"
+                )
+            else:
+                outputs = ", ".join(map(repr, node.signature.outputs))
+                inputs = ", ".join(map(said, node.inputs))
+                lines.append(
+                    f"  v{number} = {node.signature.name}({inputs}) -> {outputs} on {node.signature.slice!r}"
+                )
+        results = [said(Arg(ref.index)) if isinstance(ref, Given) else said(ref) for ref in self.results]
+        return "\n".join([*lines, f"  return {', '.join(results)}"])
+
+
+def node_slice(node: Call | Route) -> Slice:
+    return node.slice if isinstance(node, Route) else node.signature.slice
+
+
+def _value(aval: Aval, home: int, sharding: Sharding) -> Value:
+    return Value(aval.shape, aval.dtype, home, sharding)
+
+
+def single(signature: Signature) -> Graph:
+    """A call outside any program is a program of one node."""
+    if signature.graph is None:
+        count = len(signature.inputs)
+        call = Call(signature, tuple(map(Arg, range(count))), signature.donate)
+        results = tuple(Out(0, number) for number in range(len(signature.outputs)))
+        signature.graph = Graph(
+            signature.name, signature.inputs, (call,), results, signature.out_names, signature.donate
+        )
+    return signature.graph

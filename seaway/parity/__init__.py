@@ -1,1 +1,0 @@
-"""Parity: one program, simulated and on real devices; what core decided in both, and what devices were told."""

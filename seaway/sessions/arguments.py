@@ -1,0 +1,121 @@
+"""What goes with a call: names of buffers, small contents as they are, and large ones put first.
+
+Up to 4 KiB in all ride in the call. Of more, the largest are put, for this call; constants that a program captured,
+once for all its calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from core.model import Program
+
+from ..errors import NotNow
+from ..graph import Graph
+from ..specs import avals
+from .arrays import Array, Buffer
+
+if TYPE_CHECKING:
+    from .caller import Caller
+
+LITERALS = 4096  # bytes of arguments that ride in a call
+RETRIES = 100  # at most: a run that fails more often has another reason
+
+
+class Bound:
+    """A program, as a client has registered it."""
+
+    __slots__ = ("constants", "graph", "ir", "keep", "number")
+
+    def __init__(self, graph: Graph, ir: Program) -> None:
+        self.graph, self.ir = graph, ir
+        self.number = 0  # once it is registered
+        self.keep = (False,) if graph.hidden else ()
+        self.constants: dict[int, Array] = {}  # large ones that it captured, where they were put
+
+
+def arguments_of(
+    caller: Caller, bound: Bound, leaves: Sequence[Any], again: bool = False
+) -> tuple[tuple[int | bytes, ...], list[Any], list[Array]]:
+    """As core takes them; as contents (or the buffers that have them); and what is put only for this call. `again`:
+    what is put here can be put once more, if it is lost."""
+    graph = bound.graph
+    if all(type(leaf) is Array for leaf in leaves):
+        buffers = [_own(caller, leaf) for leaf in leaves]
+        return tuple([buffers[at].name for at in graph.used]), buffers, []
+    contents = [_own(caller, leaf) if isinstance(leaf, Array) else leaf for leaf in leaves]
+    large = _too_large(graph, leaves)
+    temporary: list[Array] = []
+    found: list[int | bytes] = []
+    for at in graph.used:
+        leaf, content = leaves[at], contents[at]
+        if at in large:
+            temporary.append(_placed(caller, bound, at, leaf, again))
+            content = contents[at] = temporary[-1]._buffer
+        is_buffer = isinstance(content, Buffer)
+        found.append(content.name if is_buffer else avals.host_bytes(leaf, graph.args[at]))
+    return tuple(found), contents, temporary
+
+
+def _placed(caller: Caller, bound: Bound, at: int, leaf: Any, again: bool) -> Array:
+    placed = bound.constants.get(at)
+    if placed is None or placed._buffer.blame is not None:  # it was lost with its hosts
+        graph = bound.graph
+        home = graph.homes[at]
+        assert home is not None, "an argument that no node wants is none"
+        placed = caller.put(leaf, graph.args[at], *home, f"argument {at} of {graph.name!r}", again)
+        if at >= len(graph.args) - len(graph.captured):
+            bound.constants[at] = placed
+    return placed
+
+
+def _too_large(graph: Graph, leaves: Sequence[Any]) -> frozenset[int]:
+    """Which must be put, the largest first, so that the rest may ride in the call; and what has no contents."""
+    host = [(graph.args[at].nbytes, at) for at in graph.used if not isinstance(leaves[at], Array)]
+    large = {at for _, at in host if not has_contents(leaves[at])}
+    total = sum(nbytes for nbytes, at in host if at not in large)
+    for nbytes, at in sorted(host, reverse=True):
+        if total <= LITERALS:
+            break
+        if at not in large:
+            large.add(at)
+            total -= nbytes
+    return frozenset(large)
+
+
+def _own(caller: Caller, array: Array) -> Buffer:
+    buffer = array._usable("pass")
+    if buffer.caller.session is not caller.session:
+        raise NotNow(
+            f"{buffer.label} lies in another session{' that is closed' if buffer.caller.closed else ''}, and arrays do "
+            f"not leave theirs: read it there (np.asarray) and pass what was read"
+        )
+    if buffer.caller is not caller:
+        raise NotNow(
+            f"{buffer.label} belongs to client {buffer.caller.name!r}, and {caller.name!r} calls: clients share "
+            f"devices, not arrays; call in the owner's name, or read it and sw.put it here"
+        )
+    return buffer
+
+
+def checked_retries(who: str, retries: object) -> None:
+    if retries is None or (
+        isinstance(retries, int) and not isinstance(retries, bool) and 0 <= retries <= RETRIES
+    ):
+        return
+    raise ValueError(
+        f"{who}(retries={retries!r}): how often a run may be submitted again, from 0 to {RETRIES}"
+    )
+
+
+def checked_seconds(who: str, **given: object) -> None:
+    for name, seconds in given.items():
+        number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not number or not 0 < seconds < float("inf"):  # type: ignore[operator]
+            raise ValueError(f"{who}({name}={seconds!r}): seconds, more than 0")
+
+
+def has_contents(leaf: Any) -> bool:
+    """A ShapeDtypeStruct has none."""
+    return hasattr(leaf, "__array__") or isinstance(leaf, bool | int | float | complex)

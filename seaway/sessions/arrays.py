@@ -1,0 +1,329 @@
+"""Arrays are futures: shape, type and place are known at once, contents when what makes them has run.
+
+An `Array` is what a user holds; when the last reference goes, its buffer is given back. A `Buffer` is what the client
+knows of it, by the name it chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from core.model import Sharding
+from core.protocol import Blame
+
+from ..errors import NotNow, run_error
+from ..specs import Aval, Operand, Slice, trees
+from ..wording import duration
+
+if TYPE_CHECKING:
+    from .caller import Caller
+
+
+class Run:
+    """One execution of one program."""
+
+    __slots__ = (
+        "blame", "caller", "due_at", "ended_at", "looked_at", "makes", "number", "program", "takes", "tries",
+    )  # fmt: skip
+
+    def __init__(self, caller: Caller, number: int, program: str, due_at: int = 0) -> None:
+        self.caller, self.number, self.program = caller, number, program
+        self.due_at = due_at  # its deadline, in nanoseconds of the session's clock; 0: none
+        self.ended_at = -1  # nanoseconds of the session's clock
+        self.blame: Blame | None = None
+        self.looked_at = False  # somebody has been told of its failure
+        self.makes: list[Buffer] = []  # until it has ended
+        self.tries = 0  # how often it was submitted again
+        self.takes: dict[int, str] = {}  # of one that may be: what its arguments are called
+
+    @property
+    def done(self) -> bool:
+        return self.ended_at >= 0
+
+    @property
+    def late(self) -> bool:
+        """It has missed its deadline: it ended after that, or that has passed and it has not ended."""
+        if not self.due_at:
+            return False
+        return (self.ended_at if self.done else self.caller.now()) > self.due_at
+
+    def cancel(self) -> None:
+        """Ask that it stop. What it has not made by then fails; whoever waits for that gets `Cancelled`."""
+        self.looked_at = True
+        self.caller.cancel(self)
+
+    def wait(self) -> Run:
+        """Until it has ended; raises what it failed with."""
+        self.caller.wait_run(self)
+        if self.blame is not None:
+            self.looked_at = True
+            raise run_error(self.blame)
+        return self
+
+    def final(self, blame: Blame | None, lacks: tuple[tuple[int, str], ...]) -> Blame | None:
+        """How it has ended, with what there was not any more for another try."""
+        if blame is None or not lacks:
+            return blame
+        gone = ", ".join(f"{self.takes.get(name, f'buffer {name}')} is {what}" for name, what in lacks)
+        return replace(blame, cause=f"{blame.cause}; it cannot run again, since {gone}")
+
+    def __repr__(self) -> str:
+        state = "under way" if not self.done else "ended" if self.blame is None else f"failed: {self.blame}"
+        at = f" at {duration(self.ended_at)}" if self.done else ""
+        late = f", due at {duration(self.due_at)}: late" if self.late else ""
+        return f"<run {self.number} of {self.program!r}, {state}{at}{late}>"
+
+
+class Buffer:
+    """`name`: the client's own; 0 once it is given back, and then `gone` says why. `ready_at` < 0: not yet.
+    `content`, `host`: whatever the port keeps, and what was read."""
+
+    __slots__ = (
+        "aval", "blame", "caller", "content", "gone", "host", "label", "name", "ready_at", "run", "sharding", "slice",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        caller: Caller,
+        name: int,
+        aval: Aval,
+        home: Slice,
+        sharding: Sharding,
+        run: Run | None,
+        label: str,
+    ) -> None:
+        self.caller, self.name, self.aval, self.slice, self.sharding = caller, name, aval, home, sharding
+        self.run, self.label = run, label
+        self.ready_at = -1
+        self.blame: Blame | None = None
+        self.gone = ""
+        self.content: Any = None
+        self.host: Any = None
+
+    def settle(self, now: int, blame: Blame | None) -> None:
+        """It has contents now; or never will, or no longer."""
+        if blame is not None and self.ready_at >= 0:
+            blame = replace(blame, cause=f"{self.label} is lost: {blame.cause}")
+        self.blame = blame
+        self.ready_at = now if blame is None else -1
+
+    def fail(self) -> None:
+        """Raise what it was spoilt by."""
+        if self.blame is not None:
+            if self.run is not None:
+                self.run.looked_at = True
+            raise run_error(self.blame)
+
+
+class Array(Operand):
+    """A logical array on a slice. Waits, reads and errors are as for a `jax.Array`; it computes only in computations,
+    except that a single number may be used in Python as one."""
+
+    __slots__ = ("__weakref__", "_buffer")
+    __hash__ = None  # type: ignore[assignment]  # as JAX's: `==` compares contents
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
+        self._abstract = buffer.aval
+
+    def __del__(self) -> None:
+        buffer = self._buffer
+        if buffer.name:
+            buffer.caller.drop(buffer)
+
+    @property
+    def slice(self) -> Slice:
+        return self._buffer.slice
+
+    @property
+    def _split(self) -> Sharding:
+        return self._buffer.sharding
+
+    @property
+    def run(self) -> Run | None:
+        """What makes it: `array.run.cancel()`. None for what was put."""
+        return self._buffer.run
+
+    # --- waiting ------------------------------------------------------------------------------------------
+
+    def is_ready(self) -> bool:
+        buffer = self._buffer
+        if buffer.ready_at < 0 and buffer.blame is None:
+            buffer.caller.poll()
+        return buffer.ready_at >= 0 or buffer.blame is not None
+
+    def block_until_ready(self) -> Array:
+        buffer = self._usable("wait for")
+        buffer.caller.wait_ready([buffer])
+        buffer.fail()
+        return self
+
+    @property
+    def ready_at(self) -> int:
+        """When it was ready, in nanoseconds of the session's clock; waits for that."""
+        self.block_until_ready()
+        return self._buffer.ready_at
+
+    # --- giving up ----------------------------------------------------------------------------------------
+
+    def delete(self) -> None:
+        """Give its memory back now."""
+        if self._buffer.name:
+            self._buffer.gone = "was deleted"
+            self._buffer.caller.drop(self._buffer)
+
+    def is_deleted(self) -> bool:
+        return bool(self._buffer.gone)
+
+    def _usable(self, what: str) -> Buffer:
+        if self._buffer.gone:
+            raise NotNow(f"cannot {what} {self._abstract!r}, {self._buffer.label}: it {self._buffer.gone}")
+        return self._buffer
+
+    # --- contents -----------------------------------------------------------------------------------------
+
+    def _needs(self, does: str) -> np.ndarray[Any, Any]:
+        buffer = self._buffer
+        if buffer.host is None:
+            self._usable("read")
+            buffer.caller.fetch([buffer])
+        return buffer.host  # type: ignore[no-any-return]
+
+    def _number(self, does: str) -> Any:
+        if self.size != 1:
+            raise TypeError(
+                f"{does}: only an array of one element is a number, and this is {self._abstract!r}"
+            )
+        return self._needs(does).reshape(())[()]
+
+    def _operate(self, symbol: str, other: Any, turned: bool) -> Any:
+        if self.size != 1:
+            raise TypeError(
+                f"`{symbol}` on {self._abstract!r}, which lies on {self.slice!r}: compute there, with "
+                f"sw.jit(lambda x, ...: x {symbol} ..., devices=x.slice), or bring it here, with np.asarray(x)"
+            )
+        mine = self._number(f"`{symbol}`")
+        other = other._number(f"`{symbol}`") if isinstance(other, Array) else other
+        return OPERATORS[symbol](other, mine) if turned else OPERATORS[symbol](mine, other)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        found = self._needs("np.asarray()")
+        if dtype is not None and found.dtype != dtype:
+            return found.astype(dtype)
+        return found.copy() if copy else found
+
+    def __bool__(self) -> bool:
+        return bool(self._number("bool()"))
+
+    def __float__(self) -> float:
+        return float(self._number("float()"))
+
+    def __int__(self) -> int:
+        return int(self._number("int()"))
+
+    def __index__(self) -> int:
+        return self._number("index").__index__()  # type: ignore[no-any-return]
+
+    def __complex__(self) -> complex:
+        return complex(self._number("complex()"))
+
+    def __eq__(self, other: object) -> Any:
+        return NotImplemented if other is None else self._operate("==", other, False)
+
+    def __ne__(self, other: object) -> Any:
+        return NotImplemented if other is None else self._operate("!=", other, False)
+
+    def item(self) -> Any:
+        return self._number("item()").item()
+
+    def tolist(self) -> Any:
+        return self._needs("tolist()").tolist()
+
+    def __iter__(self) -> Iterator[Any]:
+        len(self)
+        return iter(self._needs("iteration"))
+
+    def __getitem__(self, where: Any) -> Any:
+        """Of its contents, which are brought here whole."""
+        return self._needs("indexing")[where]
+
+    def __setitem__(self, where: Any, value: Any) -> None:
+        raise TypeError(
+            f"{self._abstract!r} lies on devices, and what lies there does not change: make a new one, with "
+            f"sw.jit(lambda x: x.at[...].set(...), devices=x.slice)"
+        )
+
+    def __format__(self, spec: str) -> str:
+        return format(self._number("format()").item(), spec) if spec else str(self)
+
+    def __copy__(self) -> Array:
+        return self  # nobody can change it
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an Array lies on devices of its session; save its contents, np.asarray(x)")
+
+    def __repr__(self) -> str:
+        return f"Array({self._said()})"
+
+    def __str__(self) -> str:
+        buffer = self._buffer
+        found = buffer.caller.peek(buffer)
+        return repr(self) if found is None else str(found)
+
+    def _said(self) -> str:
+        """Contents, where there are any; else what it is and when."""
+        buffer, what = self._buffer, f"{self._abstract!r} on {self._buffer.caller.called(self.slice)}"
+        if buffer.gone:
+            return f"{what}, {buffer.gone}"
+        found = buffer.caller.peek(buffer)
+        if buffer.blame is not None:
+            return f"{what}, failed: {buffer.blame}"
+        if found is not None:
+            text = np.array2string(found, separator=", ", prefix="Array(")
+            return f"{text}, dtype={self._abstract.dtype}"
+        return (
+            f"{what}, ready at {duration(buffer.ready_at)}" if buffer.ready_at >= 0 else f"{what}, not ready"
+        )
+
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b, "%": lambda a, b: a % b, "**": lambda a, b: a**b, "@": lambda a, b: a @ b,
+    "&": lambda a, b: a & b, "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b, "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
+}  # fmt: skip
+
+
+def block_until_ready(tree: Any) -> Any:
+    """Wait for every array of a pytree, and return it."""
+    buffers = arrays_of(tree)
+    for caller in dict.fromkeys(buffer.caller for buffer in buffers):
+        caller.wait_ready([buffer for buffer in buffers if buffer.caller is caller])
+    for buffer in buffers:
+        buffer.fail()
+    return tree
+
+
+def get(tree: Any) -> Any:
+    """The contents of a pytree of arrays, as numpy arrays: all on their way together."""
+    leaves, treedef = trees.flatten(tree)
+    buffers = [buffer for buffer in arrays_of(leaves) if buffer.host is None]
+    for caller in dict.fromkeys(buffer.caller for buffer in buffers):
+        caller.fetch([buffer for buffer in buffers if buffer.caller is caller])
+    return treedef.unflatten([np.asarray(leaf) for leaf in leaves])
+
+
+def arrays_of(tree: Any) -> list[Buffer]:
+    from ..graph import in_trace
+
+    in_trace("waiting for contents")
+    leaves: Sequence[Any] = trees.leaves(tree)
+    return [leaf._usable("use") for leaf in leaves if isinstance(leaf, Array)]

@@ -1,0 +1,456 @@
+"""One client in a session: turns what a user calls into core's calls, and core's notes into what arrays know.
+
+Large arguments are put first, small ones ride in the call. Buffers whose arrays nobody holds any more are given back
+with the next call, or before anybody waits, a few at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.client import Blocked, Limits, Persistent, Submitted
+from core.model import Value
+from core.protocol import (
+    Blame,
+    BuffersReady,
+    CallRefused,
+    GetAgain,
+    GetComing,
+    OpenRecv,
+    Received,
+    RunAgain,
+    RunEnded,
+    Tell,
+)
+
+from ..errors import SessionClosed
+from ..graph import Given, Graph, single
+from ..specs import Aval, Slice
+from . import ambient
+from .arguments import Bound, arguments_of
+from .arrays import Array, Buffer, Run
+from .port import Port
+
+if TYPE_CHECKING:
+    from ..graph import Signature
+    from .session import Session
+
+DROPPED = 32  # arrays that nobody holds, before a call is made for them alone ...
+DROPPED_BYTES = 1 << 20  # ... or so many bytes of them
+PROGRAMS = Limits().max_programs  # that may be registered; the one that came first makes room
+POLL = 1_000  # nanoseconds that asking whether something is ready takes
+
+log = logging.getLogger("seaway")
+
+
+class Fetch:
+    """A get under way. `left`: whoever waited for it was interrupted. `rows`: that are meant, of what an irregular
+    computation made; -1: all. `at`: when it was over."""
+
+    __slots__ = ("at", "blame", "buffer", "left", "over", "request", "rows")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer, self.request = buffer, 0
+        self.over = self.left = False
+        self.blame: Blame | None = None
+        self.rows = self.at = -1
+
+
+class Caller:
+    """A client. `with s.client("b", weight=2):` makes it the one in whose name this thread calls."""
+
+    def __init__(self, session: Session, name: str, weight: int, priority: int, deadline: int = 0) -> None:
+        self.session, self.name, self.weight, self.priority = session, name, weight, priority
+        self.deadline = deadline  # nanoseconds after its call that a run is due; 0: none
+        self._port: Port = session.driver.join(name, weight, priority)
+        self._port.tell = self._heard
+        self._programs: dict[int, Bound] = {}
+        self._names: dict[Slice, str] = {}
+        self._runs: dict[int, Run] = {}
+        self._buffers: dict[int, Buffer] = {}
+        self._fetches: dict[int, Fetch] = {}
+        self._transfers: dict[int, int] = {}  # that bring what a get asked for -> its request
+        self._dropped: deque[Buffer] = deque()
+        self._dropped_bytes = 0
+        self._waited: dict[int, tuple[Run, int]] = {}  # since the last call, and until when
+        self.failed: list[Run] = []
+        self.closed = False
+
+    def __enter__(self) -> Caller:
+        self._may_call()
+        ambient.enter(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        ambient.leave(self)
+
+    @property
+    def main(self) -> Caller:
+        """As a session has it: whoever calls in this one's name."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"<client {self.name!r}, weight {self.weight}>"
+
+    def now(self) -> int:
+        return self._port.now()
+
+    def _due(self) -> int:
+        """When a run that is called now should have ended."""
+        own = self.now() + self.deadline if self.deadline else 0
+        asked = ambient.due_in(self.session)
+        return min(own, asked) if own and asked else own or asked
+
+    def called(self, home: Slice) -> str:
+        return f"slice {self.name_of(home)!r}"
+
+    def name_of(self, home: Slice) -> str:
+        """A slice without a name gets one when it is first used by this client: `slice0`, `slice1`, ..."""
+        found = self._names.get(home)
+        if found is None:
+            found = home.name
+            if not found:
+                taken = set(self._names.values())
+                number = len(self._names)
+                while f"slice{number}" in taken:
+                    number += 1
+                found = f"slice{number}"
+            self._names[home] = found
+        return found
+
+    # --- programs -----------------------------------------------------------------------------------------
+
+    def run(self, signature: Signature, leaves: list[Any]) -> list[Any]:
+        return self.submit(signature.graph or single(signature), leaves)
+
+    def submit(self, graph: Graph, leaves: Sequence[Any], retries: int | None = None) -> list[Any]:
+        """One run: its results, by leaf. `retries`: None stands for the session's."""
+        self._may_call()
+        if not graph.nodes:
+            return [leaves[ref.index] for ref in graph.results if isinstance(ref, Given)]
+        bound = self._programs.get(id(graph)) or self._bind(graph)
+        again = self.session.retries if retries is None else retries
+        args, contents, temporary = arguments_of(self, bound, leaves, bool(again))
+        due = self._due()
+        run, arrays = self._port.call(lambda client, now: self._submit(client, now, bound, args, due, again))
+        if again:
+            run.takes = {each.name: each.label for each in contents if isinstance(each, Buffer)}
+        self._port.submitted(graph, contents, [array._buffer for array in arrays])
+        for index in graph.donate_args:
+            self._given_up(leaves[index], graph, index)
+        del temporary
+        made = iter(arrays)
+        return [leaves[ref.index] if isinstance(ref, Given) else next(made) for ref in graph.results]
+
+    def _bind(self, graph: Graph) -> Bound:
+        ir = graph.lower(self.name_of, self.session.driver.price)
+        bound = self._programs[id(graph)] = Bound(graph, ir)
+        return bound
+
+    def _submit(
+        self, client: Persistent, now: int, bound: Bound, args: tuple[int | bytes, ...], due: int, again: int
+    ) -> tuple[Run, list[Array]] | Blocked:
+        self._release(client, now)
+        if not bound.number:
+            if len(self._programs) > PROGRAMS:
+                self._forget_first(client, now)
+            number = client.register(bound.ir, now)
+            if isinstance(number, Blocked):
+                return number
+            bound.number = number
+        self._tell_waited(client, now)
+        dispatch = self.session.dispatch
+        at = due and due + now - self.now()  # by core's clock, which may have begun before the session's
+        answer = client.submit(
+            bound.number, args, now, keep=bound.keep, dispatch=dispatch, deadline=at, retries=again
+        )
+        return answer if isinstance(answer, Blocked) else self._results(bound.graph, answer, due)
+
+    def _forget_first(self, client: Persistent, now: int) -> None:
+        """It is registered anew if it is called again."""
+        for key, first in self._programs.items():
+            if first.number:
+                del self._programs[key]
+                client.unregister(first.number, now)
+                return
+
+    def _results(self, graph: Graph, submitted: Submitted, due: int) -> tuple[Run, list[Array]]:
+        run = self._runs[submitted.run] = Run(self, submitted.run, graph.name, due)
+        arrays: list[Array] = []
+        if graph.hidden:
+            return run, arrays
+        names = iter(graph.out_names)
+        for ref, name in zip(graph.made, submitted.results, strict=True):
+            aval, home, sharding = graph.output(ref)
+            path = next(names, "")
+            label = f"result {path!r} of {graph.name!r}" if path else f"the result of {graph.name!r}"
+            buffer = self._buffers[name] = Buffer(self, name, aval, home, sharding, run, label)
+            run.makes.append(buffer)
+            arrays.append(Array(buffer))
+        return run, arrays
+
+    def _given_up(self, leaf: Any, graph: Graph, index: int) -> None:
+        if isinstance(leaf, Array):
+            buffer, to = leaf._buffer, graph.name
+            if graph.homes[index] is None:
+                self.drop(buffer)  # no node wanted it
+                return
+            self._buffers.pop(buffer.name, None)
+            buffer.gone, buffer.name = (
+                f"was donated to {to!r}; do not donate it, or use what the call returned",
+                0,
+            )
+            buffer.content = None
+
+    # --- contents -----------------------------------------------------------------------------------------
+
+    def put(
+        self, leaf: Any, aval: Aval, home: Slice, sharding: Any, label: str, again: bool = False
+    ) -> Array:
+        """`again`: its contents are kept, and put once more for a run that is submitted again."""
+        self._may_call()
+        spec = home.spec(self.name_of(home))
+        value = Value(aval.shape, aval.dtype, 0, sharding)
+
+        def act(client: Persistent, now: int) -> Array | Blocked:
+            self._release(client, now)
+            name = client.put(value, spec, now, again=again)
+            if isinstance(name, Blocked):
+                return name
+            buffer = self._buffers[name] = Buffer(self, name, aval, home, sharding, None, label)
+            self._port.offer(buffer, leaf, again)
+            return Array(buffer)
+
+        return self._port.call(act)
+
+    def fetch(self, buffers: Sequence[Buffer]) -> None:
+        """Bring their contents here, into `host`."""
+        for buffer in buffers:
+            unreadable = self._port.unreadable(buffer)
+            if unreadable is not None:
+                self.wait_ready([buffer])
+                buffer.fail()
+                raise unreadable
+        fetches = [Fetch(buffer) for buffer in buffers if buffer.host is None]
+        try:
+            for fetch in fetches:
+                self._get(fetch)
+            for fetch in fetches:
+                label = fetch.buffer.label
+                self._wait(lambda fetch=fetch: fetch.over, f"the contents of {label}")  # type: ignore[misc]
+        except BaseException:
+            for fetch in fetches:
+                fetch.left = True
+                self._keep(fetch)
+            raise
+        for fetch in fetches:
+            if fetch.blame is not None:
+                fetch.buffer.blame = fetch.buffer.blame or fetch.blame
+                fetch.buffer.fail()
+            fetch.left = True
+            self._keep(fetch)
+        self._waited_for(buffers)
+        for fetch in fetches:
+            self._waited_until(fetch.buffer.run, fetch.at)
+
+    def _keep(self, fetch: Fetch) -> None:
+        """What has come, if it has; what comes when nobody waits for it any more is there for the next who asks."""
+        if fetch.left and fetch.over and fetch.blame is None:
+            found = self._port.contents(fetch.buffer, fetch.request)
+            fetch.buffer.host = found[: fetch.rows] if fetch.rows >= 0 else found
+            fetch.buffer.host.flags.writeable = False
+
+    def _get(self, fetch: Fetch) -> None:
+        self._may_call()
+
+        def act(client: Persistent, now: int) -> int | Blocked:
+            self._release(client, now)
+            request = client.get(fetch.buffer.name, now)
+            if not isinstance(request, Blocked):
+                self._fetches[request] = fetch
+                fetch.request = request
+            return request
+
+        self._port.call(act)
+
+    def peek(self, buffer: Buffer) -> np.ndarray[Any, Any] | None:
+        """For printing: contents if they can be had; and it is ready, or failed, when this returns."""
+        if buffer.host is None and buffer.blame is None and not self.closed:
+            if self._port.unreadable(buffer) is None:
+                try:
+                    self.fetch([buffer])
+                except Exception:
+                    if buffer.blame is None:
+                        raise
+            else:
+                self.wait_ready([buffer])
+        found: np.ndarray[Any, Any] | None = buffer.host
+        return found
+
+    # --- waiting ------------------------------------------------------------------------------------------
+
+    def wait_ready(self, buffers: Sequence[Buffer]) -> None:
+        for buffer in buffers:
+            if buffer.ready_at < 0 and buffer.blame is None:
+                self._wait(lambda b=buffer: b.ready_at >= 0 or b.blame is not None, buffer.label)  # type: ignore[misc]
+        self._waited_for(buffers)
+
+    def wait_run(self, run: Run) -> None:
+        self._wait(lambda: run.done, f"run {run.number} of {run.program!r}")
+        self._waited_until(run, run.ended_at)
+
+    def poll(self) -> None:
+        self.flush()
+        self._port.sleep(POLL)
+
+    def drain(self) -> None:
+        """Until nothing of this client's is under way."""
+        self._wait(lambda: not (self._runs or self._fetches), f"all runs of client {self.name!r}")
+
+    def _wait(self, over: Callable[[], bool], what: str) -> None:
+        self.flush()
+        if not over():
+            if self.closed:
+                raise SessionClosed(
+                    f"the session is closed, and {what} had not come; wait for it inside the `with`"
+                )
+            self._port.wait(over, f"client {self.name!r} waits for {what}")
+
+    def _waited_for(self, buffers: Sequence[Buffer]) -> None:
+        for buffer in buffers:
+            self._waited_until(buffer.run, buffer.ready_at)
+
+    def _waited_until(self, run: Run | None, at: int) -> None:
+        """The user could go on when what he waited for was here, be it that he asks for it later."""
+        if run is not None:
+            self._waited[run.number] = run, max(at, self._waited.get(run.number, (run, -1))[1])
+
+    def _tell_waited(self, client: Persistent, now: int) -> None:
+        """Which ends the next call depends on, and since when there was nothing more to wait for: with that, a recorded
+        session can be done again under another policy. Told with the call: no message of its own, and no lock."""
+        ahead = now - self.now()  # core's clock may have begun before the session's
+        for number, (run, at) in list(self._waited.items()):
+            if run.done:
+                del self._waited[number]
+                client.waited(number, ahead + max(at, run.ended_at))
+
+    # --- giving back --------------------------------------------------------------------------------------
+
+    def drop(self, buffer: Buffer) -> None:
+        """Nobody holds it any more. May come in the middle of anything, so nothing is called here."""
+        self._dropped.append(buffer)
+        self._dropped_bytes += buffer.aval.nbytes
+
+    def _release(self, client: Persistent, now: int) -> None:
+        """With a call, for the sake of memory: but not so often that messages double."""
+        if len(self._dropped) >= DROPPED or self._dropped_bytes >= DROPPED_BYTES:
+            self._release_all(client, now)
+
+    def _release_all(self, client: Persistent, now: int) -> None:
+        names = []
+        self._dropped_bytes = 0
+        while self._dropped:
+            buffer = self._dropped.popleft()
+            if buffer.name and self._buffers.pop(buffer.name, None) is not None:
+                names.append(buffer.name)
+            buffer.name, buffer.content = 0, None
+            buffer.gone = buffer.gone or "was given back"
+        client.release(tuple(names), now)
+
+    def flush(self) -> None:
+        """Before anybody waits: what waits for memory must get what nobody holds."""
+        if self._dropped and not self.closed:
+            self._port.note(self._release_all)
+
+    def cancel(self, run: Run) -> None:
+        if not run.done:
+            self._may_call()
+            self._port.call(lambda client, now: client.cancel(run.number, now))
+
+    def release_slice(self, home: Slice) -> None:
+        """One that this client has not used holds nothing, so there is nothing to give back."""
+        if not isinstance(home, Slice):
+            raise TypeError(f"session.release({home!r}): give the slice itself, as sw.slice(...) made it")
+        self._may_call()
+        name = self._names.get(home, home.name)
+        if name not in self._names.values():
+            return
+        self._port.call(lambda client, now: client.release_slice(name, now))
+
+    # --- what comes ---------------------------------------------------------------------------------------
+
+    def _heard(self, effect: Any) -> None:
+        match effect:
+            case RunEnded(run=number, blame=blame, lacks=lacks):
+                run = self._runs.pop(number)
+                self._run_ended(run, run.final(blame, lacks))
+            case RunAgain(run=number, blame=blame, number=tries):
+                self._runs[number].tries = tries
+                log.warning("client %r: %r failed, and runs again: %s", self.name, self._runs[number], blame)
+            case BuffersReady(buffers=names, blame=blame):
+                for name in names:
+                    buffer = self._buffers.get(name)
+                    if buffer is not None and (blame is None or buffer.blame is None):
+                        buffer.settle(self._port.now(), blame)
+            case CallRefused(what=what, blame=blame) if what not in ("get", "sending"):
+                log.info("client %r: a %s was refused: %s", self.name, what, blame)
+            case Tell(text=text):
+                log.info("client %r: %s", self.name, text)
+            case _:
+                self._heard_of_contents(effect)
+
+    def _heard_of_contents(self, effect: Any) -> None:
+        match effect:
+            case GetAgain(transfer=transfer, blame=blame):
+                self._transfers.pop(transfer, None)
+                log.info("client %r: contents are asked for again: %s", self.name, blame)
+            case GetComing(request=request, rows=rows):
+                if request in self._fetches:
+                    self._fetches[request].rows = rows
+            case OpenRecv(transfer=transfer, buffer=request):
+                self._transfers[transfer] = request
+            case Received(transfer=transfer, blame=blame):
+                request = self._transfers.pop(transfer, 0)
+                self._fetched(request, blame)
+            case CallRefused(what="get" | "sending", name=request, blame=blame):
+                self._fetched(request, blame)
+            case _:
+                pass
+
+    def _run_ended(self, run: Run, blame: Blame | None) -> None:
+        """The end of a run says of all its results that they are there, or never will be. Some were told alone."""
+        run.ended_at, run.blame = self._port.now(), blame
+        if blame is not None:
+            self.failed.append(run)
+        for buffer in run.makes:
+            if buffer.ready_at < 0 and buffer.blame is None:
+                buffer.settle(run.ended_at, blame)
+        run.makes.clear()
+
+    def _fetched(self, request: int, blame: Blame | None) -> None:
+        fetch = self._fetches.pop(request, None)
+        if fetch is not None:
+            fetch.over, fetch.blame, fetch.at = True, blame, self._port.now()
+            self._keep(fetch)
+
+    # --- the end ------------------------------------------------------------------------------------------
+
+    def _may_call(self) -> None:
+        if self.closed:
+            raise SessionClosed(
+                f"the session of client {self.name!r} is closed; call inside its `with` block"
+            )
+
+    def close(self) -> None:
+        if not self.closed:
+            self.flush()
+            self.closed = True
+            self._port.close()
+
+    def abandon(self) -> None:
+        self.closed = True

@@ -1,0 +1,68 @@
+"""The real session: clients of a controller, in this process or elsewhere, whose computations run on devices.
+
+connecting, local_cluster  `sw.connect` and `sw.local`
+driver, port, loop         a session's connections, and what core needs of them
+code, pricing              computations exported for devices that are elsewhere, and what they are taken to cost
+hosttimes, interrupts      when hosts ran gangs, by their clocks; waits that Ctrl-C ends
+
+Each name is imported when it is first used: who connects needs no controller, and an error needs no connection.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .connecting import connect
+    from .driver import RealDriver
+    from .errors import NotReady, Unreachable
+    from .local_cluster import (
+        AGENT,
+        CONFIG,
+        PLATFORMS,
+        LocalCluster,
+        LocalDriver,
+        Made,
+        environment_of,
+        local,
+    )
+    from .loop import Loop
+    from .pricing import Pricing
+
+_MODULES = {
+    "connecting": ("connect",),
+    "driver": ("RealDriver",),
+    "errors": ("NotReady", "Unreachable"),
+    "local_cluster": (
+        "AGENT", "CONFIG", "PLATFORMS", "LocalCluster", "LocalDriver", "Made", "environment_of", "local",
+    ),
+    "loop": ("Loop",),
+    "pricing": ("Pricing",),
+}  # fmt: skip
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "AGENT",
+    "CONFIG",
+    "PLATFORMS",
+    "LocalCluster",
+    "LocalDriver",
+    "Loop",
+    "Made",
+    "NotReady",
+    "Pricing",
+    "RealDriver",
+    "Unreachable",
+    "connect",
+    "environment_of",
+    "local",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f".{module}", __name__), name)
+    return found

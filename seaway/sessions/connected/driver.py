@@ -1,0 +1,220 @@
+"""The world of a real session: a loop that carries the connections of all its clients, in real time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from backend.admin import fetched
+from backend.auth import Access
+from backend.client import Head, Remote
+from backend.devices import Taken
+from backend.node import Wrong
+from backend.wire import Described
+from core.client import Persistent
+from core.model import Computation, Impossible
+from core.record import Trace as CoreTrace
+
+from ...errors import SessionClosed
+from ...graph import Signature
+from .code import Code
+from .errors import Unreachable
+from .hosttimes import asked
+from .interrupts import SHIELD
+from .loop import Loop
+from .port import RealPort
+from .pricing import Pricing
+
+if TYPE_CHECKING:
+    from ...trace import Trace
+
+STEP = 0.1  # seconds between looks whether the session is over, while somebody sleeps
+HEARD = 0.5  # seconds for the controller to hear that we go, where that is in disorder
+FRESH, SEEN = 5.0, 2.0  # seconds that recorded times are good for; that they are waited for
+ENDING = 5.0  # seconds for connections to close
+
+
+class RealDriver:
+    """`patience`: seconds for a controller that is out of reach to come back."""
+
+    files_here = False  # names of folders are for its hosts to understand
+
+    def __init__(
+        self, title: str, loop: Loop, address: str, access: Access, described: Described, *, patience: float = 60.0
+    ) -> None:  # fmt: skip
+        self.title, self.patience = title, patience
+        self._loop, self._address = loop, address
+        self._described = described
+        self._head: Head = loop.do(_made(lambda: Head(address, access)))
+        self._ports: list[RealPort] = []
+        self.contents = described.platforms != ("timed",)  # what lies there has some
+        self.price_of = Pricing(described.platforms, self._keep, self.recorded)
+        self._seen: Mapping[str, tuple[int, int]] = {}
+        self._seen_until = 0.0
+        self._origin = time.monotonic_ns()
+        self._seen_by_hosts: list[Taken] = []
+        self._stopped = threading.Event()
+        self._failure: BaseException | None = None
+        self.closed = False
+        SHIELD.raise_up()
+
+    # --- clients ------------------------------------------------------------------------------------------------
+
+    def join(self, name: str, weight: int, priority: int) -> RealPort:
+        client = Persistent(name, weight=weight, priority=priority)
+        port = RealPort(self, name, client)
+        described = self._described
+        port.remote = self._loop.do(
+            _made(
+                lambda: Remote(
+                    client, described.cluster, described.lease, self._head, heard=port.heard, failed=self.fail
+                )
+            )
+        )
+        self._ports.append(port)
+        self.introduce(port.remote)
+        port.remote.node.start()
+        return port
+
+    def introduce(self, remote: Remote) -> None:
+        """To whom it can reach in some other way than by its address."""
+
+    def price(self, signature: Signature) -> Computation:
+        return self.price_of(signature)
+
+    def _keep(self, code: Code) -> None:
+        try:
+            self._loop.do(self._head.keep([code.blob]))
+        except Wrong as wrong:
+            if wrong.code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                raise Impossible(str(wrong)) from None
+            raise Unreachable(f"the controller at {self._address} did not take code: {wrong}") from None
+
+    def recorded(self) -> Mapping[str, tuple[int, int]]:
+        """By computation's name: how often it was seen to run, and how long it takes; in whichever session. Asked of
+        the controller, now and then: whoever calls is waiting, and an estimate will do."""
+        now = time.monotonic()
+        if now >= self._seen_until:
+            self._seen_until = now + FRESH
+            try:
+                self._seen = self._loop.do(self._head.seen(SEEN))
+            except Wrong:
+                pass  # it has other things to do
+        return self._seen
+
+    def costs(self) -> list[dict[str, Any]]:
+        return self.price_of.table()
+
+    # --- threads and time ---------------------------------------------------------------------------------------
+
+    @property
+    def loop_thread(self) -> threading.Thread:
+        return self._loop.thread
+
+    def spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def joined(self, thread: threading.Thread) -> None:
+        while thread.is_alive():
+            self.check()
+            thread.join(STEP)
+
+    def now(self) -> int:
+        return time.monotonic_ns() - self._origin
+
+    def sleep(self, nanoseconds: int) -> None:
+        if self._stopped.wait(nanoseconds / 1e9):
+            self.check()
+
+    def trace(self) -> Trace:
+        try:
+            found = self._loop.do(fetched(self._address, self._head.access))
+        except Wrong as wrong:
+            raise Unreachable(f"the controller at {self._address} did not send its trace: {wrong}") from None
+        return self.with_hosts(found)
+
+    def with_hosts(self, core: CoreTrace) -> Trace:
+        """With what hosts say of the gangs of our clients' runs; of a session that is closed, what they said last."""
+        from ...trace import Trace, joined, of_setup
+
+        cluster = self._described.cluster
+        if not self.closed and self._failure is None:
+            self._seen_by_hosts = asked(core, cluster, self._head, self._ports, self._loop)
+        merged, told = joined(core, self._seen_by_hosts, of_setup(cluster))
+        return Trace(merged, cluster, told=told)
+
+    # --- trouble ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raises what ends all waits."""
+        if self._failure is not None:
+            raise self._failure
+        if self._stopped.is_set():
+            raise SessionClosed("the session is closed")
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing will come any more. From any thread."""
+        if self._failure is None:
+            self._failure = error
+            if isinstance(error, PermissionError):
+                self._failure = Unreachable(f"the controller refuses us: {error}")
+            self._ring()
+
+    def lost(self, seconds: float) -> None:
+        self.fail(
+            Unreachable(
+                f"the controller at {self._address} has been out of reach for {seconds:.0f} s, and is given up, "
+                f"with all that was under way there; start it again, and open another session"
+            )
+        )
+
+    def _ring(self) -> None:
+        for port in list(self._ports):
+            with port.remote.node.lock:
+                port.ring()
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._ring()
+
+    def close(self) -> None:
+        """Also after `stop`, or a failure: then as much of it as can be done."""
+        if self.closed:
+            return
+        self.closed = True
+        self._stopped.set()
+        try:
+            self.leave()
+        finally:
+            self._loop.close()
+            SHIELD.let_down()
+
+    def leave(self) -> None:
+        for port in self._ports:
+            port.leave()
+        try:
+            self._loop.do(self._end(), ENDING)
+        except (TimeoutError, RuntimeError):
+            pass  # nobody answers, or this is the interpreter's end
+
+    async def _end(self) -> None:
+        until = time.monotonic() + HEARD
+        while time.monotonic() < until and any(port.client.state == "closing" for port in self._ports):
+            await asyncio.sleep(0.005)
+        for port in self._ports:
+            await port.remote.stop()
+        await self._head.close()
+
+
+async def _made(make: Callable[[], Any]) -> Any:
+    """In the loop, where gRPC and nodes want to be made."""
+    return make()

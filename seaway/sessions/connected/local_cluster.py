@@ -1,0 +1,322 @@
+"""`sw.local`: a cluster on this machine: its controller in a thread of this process, its hosts as children of it.
+
+Children end when their standard input closes, so none outlives this process, however that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import copy
+import inspect
+import logging
+import os
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Never
+
+import msgspec
+
+from backend.admin import Child, Supervisor, durations
+from backend.client import Remote
+from backend.server import Server
+from backend.wire import Described
+from core.controller import ON_DEVICES, Bounds, Config
+from core.model import Cluster as Topology
+from core.record import Trace as CoreTrace
+
+from ...costs import units
+from ...errors import nearest
+from ...specs import whole
+from ...wording import plural
+from ..arguments import checked_retries, checked_seconds
+from ..replaced import said, warn
+from ..session import Dispatch, Session
+from ..simulated import Policies, checked_config, policy_of, struct_of
+from .driver import RealDriver
+from .errors import NotReady
+from .loop import Loop
+
+if TYPE_CHECKING:
+    from ...trace import Trace
+
+log = logging.getLogger("seaway")
+Platform = Literal["cpu", "cuda", "tpu", "timed"]
+PLATFORMS = ("cpu", "cuda", "tpu", "timed")
+AGENT = "backend.agent.agent_cli"
+# A wait is told of after some seconds, and given up after ten minutes: what a first step takes, nobody knows.
+CONFIG = msgspec.structs.replace(ON_DEVICES, bounds=Bounds(hard=120))
+GRACE = 5.0  # seconds for the controller to end
+LOOK = 0.01  # seconds between looks whether all hosts are there
+WATCH = 0.25  # seconds between looks whether all hosts are alive
+_open: weakref.WeakSet[LocalDriver] = weakref.WeakSet()
+
+
+def local(
+    hosts: int = 1,
+    devices_per_host: int = 1,
+    *,
+    islands: int = 1,
+    policy: Policies = None,
+    platform: Platform = "cpu",
+    memory: int | str = 0,
+    dispatch: Dispatch = "parallel",
+    config: Config | Mapping[str, Any] | None = None,
+    timeout: float = 60.0,
+    retries: int = 0,
+    record: str | Path | None = None,
+    **unknown: Never,
+) -> Session:
+    """A session on real devices of this machine. `with sw.local(hosts=2, devices_per_host=2) as s:`
+
+    hosts: processes, each with so many devices; `islands`: so many times. policy: as for sw.simulate; any object will
+    do. platform: "cpu"; "cuda" or "tpu", one host with what this machine has; "timed": devices that only take the time
+    they are told. memory: of each device, that programs may use ("2GiB"; 0: as much as there is).
+    config: the controller's settings. timeout: seconds for all of it to stand. retries: how often a run that the
+    cluster failed (a host died) is submitted again, unless its program says otherwise. record: a file for all that
+    the controller is told, which `seaway replay` does again.
+    """
+    for name in unknown:
+        known = {"devices": "devices_per_host"}.get(name)
+        near = f" (did you mean {known!r}?)" if known else nearest(name, inspect.signature(local).parameters)
+        raise TypeError(f"sw.local has no option {name!r}{near}")
+    for name, number in (("hosts", hosts), ("devices_per_host", devices_per_host), ("islands", islands)):
+        if not whole(number):
+            raise ValueError(f"sw.local({name}={number!r}): a whole number, at least 1")
+    _check_platform(platform, hosts, islands)
+    checked_seconds("sw.local", timeout=timeout)
+    checked_retries("sw.local", retries)
+    room = units.nbytes(memory, "sw.local: memory")
+    file = Path(record) if record is not None else None
+    made = Made(hosts, devices_per_host, islands, platform, room, policy_of(policy), _config(config), file)
+    driver = _up(made, timeout)
+    return Session(driver, dispatch=dispatch, retries=retries)
+
+
+def _check_platform(platform: str, hosts: int, islands: int) -> None:
+    if platform not in PLATFORMS:
+        meant = {"gpu": "cuda", "nvidia": "cuda"}.get(str(platform).lower())
+        near = f" (did you mean {meant!r}?)" if meant else nearest(str(platform), PLATFORMS)
+        raise ValueError(f"sw.local(platform={platform!r}): 'cpu', 'cuda', 'tpu' or 'timed'{near}")
+    if platform in ("cuda", "tpu") and (hosts > 1 or islands > 1):
+        number = f"hosts={hosts}" if hosts > 1 else f"islands={islands}"
+        raise ValueError(
+            f"sw.local(platform={platform!r}, {number}): one process has all {platform} devices of a machine, so there "
+            f"is one host here: leave {number} out, or start `seaway controller`, and `seaway agent` on each machine, "
+            f"and sw.connect to it"
+        )
+
+
+class Made(msgspec.Struct, frozen=True):
+    """What was asked for."""
+
+    hosts: int
+    devices: int
+    islands: int
+    platform: str
+    memory: int
+    policy: Any
+    config: Config
+    record: Path | None
+
+
+class LocalCluster:
+    """The controller, in the loop, and its children."""
+
+    def __init__(self, made: Made, loop: Loop) -> None:
+        self.made, self.loop = made, loop
+        self.cluster = _cluster(made)
+        self._folder = tempfile.TemporaryDirectory(prefix="seaway-", ignore_cleanup_errors=True)
+        self.server: Server = loop.do(self._begin())
+        self.supervisor = Supervisor(
+            self.server.children, lambda text: log.warning("local cluster: %s", text)
+        )
+
+    async def _begin(self) -> Server:
+        made = self.made
+        server = Server(
+            self.cluster,
+            folder=Path(self._folder.name),
+            policy=made.policy,
+            config=made.config,
+            platform=made.platform,
+            record=made.record,
+        )
+        await server.start()
+        return server
+
+    def start_agents(self) -> None:
+        """One process a host; of devices that only take time, one for all."""
+        together = self.made.platform == "timed"
+        for number in range(1 if together else self.cluster.hosts):
+            self.supervisor.keep(self._start(number), partial(self._start, number))
+
+    @property
+    def agents(self) -> list[Child]:
+        return self.supervisor.all
+
+    def _start(self, number: int) -> Child:
+        made, hosts = self.made, self.cluster.hosts
+        words = [
+            "--controller", self.server.address, "--name", f"agent-{number}", "--platform", made.platform,
+            "--devices", str(made.devices), "--memory", str(made.memory), "--with-parent", "--checkpoints", "/",
+        ]  # fmt: skip
+        words += (
+            ["--hosts", str(hosts)] if made.platform == "timed" and hosts > 1 else ["--host", str(number)]
+        )
+        return self.server.children.start(f"agent-{number}", AGENT, words, environment_of(made))
+
+    async def watch(self) -> None:
+        """A host that dies is started anew, under its name; one that never comes up is given up."""
+        while True:
+            await asyncio.sleep(WATCH)
+            await asyncio.to_thread(self.supervisor.look)
+
+    def wait(self, timeout: float) -> None:
+        """Until all islands run."""
+        until = time.monotonic() + timeout
+        while not self._ready():
+            for child in self.agents:
+                if not child.alive:
+                    raise NotReady(
+                        f"{child.name} of the local cluster {child.fate()} while it started: {child.tail()}"
+                    )
+            if self.server.failure.done():
+                self.server.failure.result()
+            if time.monotonic() > until:
+                words = "; ".join(f"{child.name}: {child.tail() or 'says nothing'}" for child in self.agents)
+                raise NotReady(f"the local cluster did not stand within {timeout:g} s. {words}")
+            time.sleep(LOOK)
+
+    def _ready(self) -> bool:
+        with self.server.node.lock:
+            return self.server.ready()
+
+    def snapshot(self) -> CoreTrace:
+        with self.server.node.lock:
+            return copy.deepcopy(self.server.trace)
+
+    def end(self) -> None:
+        """The children first: the controller then has nobody left to wait for."""
+        self.supervisor.stop()
+        self.server.children.end_all()
+        try:
+            self.loop.do(self.server.stop(), GRACE)
+        except (TimeoutError, RuntimeError):
+            pass  # at the interpreter's end nothing can be awaited any more
+        self._folder.cleanup()
+
+
+class LocalDriver(RealDriver):
+    """A real session that owns its controller and hosts."""
+
+    files_here = True
+
+    def __init__(self, title: str, cluster: LocalCluster, described: Described) -> None:
+        server = cluster.server
+        super().__init__(title, cluster.loop, server.address, server.access, described)
+        self.server, self.cluster = server, cluster
+        cluster.loop.loop.call_soon_threadsafe(server.failure.add_done_callback, self._controller_failed)
+        _open.add(self)
+
+    def _controller_failed(self, failed: asyncio.Future[None]) -> None:
+        if not failed.cancelled():
+            self.fail(failed.exception() or RuntimeError("the controller ended"))
+
+    def introduce(self, remote: Remote) -> None:
+        remote.node.near["controller"] = self.server.node
+
+    def trace(self) -> Trace:
+        return self.with_hosts(self.cluster.snapshot())
+
+    def recorded(self) -> Mapping[str, tuple[int, int]]:
+        with self.server.node.lock:
+            return durations(self.server.trace)
+
+    @property
+    def agents(self) -> list[Child]:
+        return self.cluster.agents
+
+    def close(self) -> None:
+        again = self.closed
+        super().close()
+        if not again:
+            warn((None, about) for about in self.server.replaced)
+            said(self.server.unrecorded())
+
+    def leave(self) -> None:
+        _open.discard(self)
+        try:
+            super().leave()
+        finally:
+            self.cluster.end()
+
+
+def _up(made: Made, timeout: float) -> LocalDriver:
+    loop = Loop()
+    cluster = None
+    try:
+        cluster = LocalCluster(made, loop)
+        cluster.start_agents()
+        cluster.wait(timeout)
+        loop.begin(cluster.watch())
+        shape = cluster.cluster
+        title = f"local cluster: {plural(shape.hosts, 'host')}, {plural(shape.devices, 'device')} ({made.platform})"
+        described = Described(shape, (made.platform,), cluster.server.lease, "")
+        return LocalDriver(title, cluster, described)
+    except BaseException:
+        if cluster is not None:
+            cluster.end()
+        loop.close()
+        raise
+
+
+def _cluster(made: Made) -> Topology:
+    """As `presets.small` has it. Memory: as was said; on CPU devices, else, this machine's, shared alike."""
+    island: dict[str, object] = {
+        "name": "i", "count": made.islands, "hosts": made.hosts, "per_host": made.devices
+    }  # fmt: skip
+    room = made.memory
+    if made.platform == "cpu" and not room:
+        room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        room //= made.islands * made.hosts * made.devices
+    if room:
+        island["memory"] = room
+    return Topology.from_table({"island": [island]})
+
+
+def environment_of(made: Made) -> dict[str, str]:
+    """Of the agents: so many devices, threads enough for their collectives, and types as wide as ours."""
+    found = {}
+    if made.platform == "cpu":
+        count = f"--xla_force_host_platform_device_count={made.devices}"
+        others = [
+            word for word in os.environ.get("XLA_FLAGS", "").split()
+            if not word.startswith(count.partition("=")[0])
+        ]  # fmt: skip
+        found = {
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": " ".join([*others, count]),
+            "NPROC": str(max(32, 2 * made.devices)),  # fewer hang with many collectives under way
+        }
+    if "jax" in sys.modules:
+        found["JAX_ENABLE_X64"] = str(int(sys.modules["jax"].config.jax_enable_x64))
+    return found
+
+
+def _config(given: Config | Mapping[str, Any] | None) -> Config:
+    return checked_config(struct_of(Config, given, "config", CONFIG))
+
+
+@atexit.register
+def _end_all() -> None:
+    for driver in list(_open):
+        try:
+            driver.close()
+        except Exception:
+            pass  # the children end with us anyhow

@@ -1,0 +1,216 @@
+"""One client of a real session, as the library sees it: its machine, and threads that wait for what it says.
+
+A thread that waits sleeps on a lock of its own, which `_heard` opens; so Ctrl-C ends the wait at once, and leaves
+nothing behind but a lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from _thread import LockType, allocate_lock
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from backend.client import Offer, Remote
+from core.client import Blocked, Persistent
+from core.protocol import Effect, Tell, Unblocked
+
+from ...errors import SessionClosed, TimedContents
+from ...graph import Graph
+from ...specs import avals
+from ..arrays import Buffer
+from ..port import Act
+from .interrupts import SHIELD
+
+if TYPE_CHECKING:
+    from .driver import RealDriver
+
+T = TypeVar("T")
+LOOK = 1.0  # seconds between looks at the connection, while somebody waits
+LATE = 10.0  # seconds after which a wait is worth a line in the log, and then twice as many, and so on
+GOODBYE = 2.0  # seconds for the controller to hear that we go
+
+log = logging.getLogger("seaway")
+
+
+class RealPort:
+    def __init__(self, driver: RealDriver, title: str, client: Persistent) -> None:
+        self._driver, self._title, self._client = driver, title, client
+        self._waiters: list[LockType] = []
+        self._blocked = False
+        self._pending: list[tuple[Offer, Any, avals.Aval]] = []  # puts of the call under way
+        self._last = ""  # that the machine has said since somebody began to wait
+        self._away_since = 0.0
+        self.tell: Callable[[Effect], None] = lambda effect: None
+        self.remote: Remote  # set by the driver, at once
+
+    @property
+    def client(self) -> Persistent:
+        return self._client
+
+    def now(self) -> int:
+        return self._driver.now()
+
+    # --- calls ------------------------------------------------------------------------------------------------
+
+    def call(self, act: Act[T]) -> T:
+        while True:
+            with SHIELD:
+                self._driver.check()
+                self._may_call()
+                try:
+                    answer = self.remote.act(self._may_block(act))
+                finally:
+                    self._copy()
+            if not isinstance(answer, Blocked):
+                return answer
+            self.wait(
+                lambda: not self._blocked, f"client {self._title!r} waits for room to call: {answer.reason}"
+            )
+
+    def _may_call(self) -> None:
+        if self.client.state in ("closing", "closed"):
+            raise SessionClosed(
+                f"the session of client {self._title!r} is over: {self._last or 'it was closed'}; open another one"
+            )
+
+    def _may_block(self, act: Act[T]) -> Act[T]:
+        """Under one lock with the call, so that no `Unblocked` is missed."""
+
+        def acted(client: Persistent, now: int) -> T | Blocked:
+            answer = act(client, now)
+            self._blocked = isinstance(answer, Blocked)
+            return answer
+
+        return acted
+
+    def _copy(self) -> None:
+        """What was put, as it was when the call was made; large ones take a while, and nothing else waits for them."""
+        pending, self._pending = self._pending, []
+        for offer, content, aval in pending:
+            array = None
+            try:
+                array = owned(content, aval)
+            finally:
+                offer.give(array)
+
+    def note(self, act: Callable[[Persistent, int], object]) -> None:
+        with SHIELD:
+            self.remote.act(act)
+
+    # --- waiting ----------------------------------------------------------------------------------------------
+
+    def wait(self, over: Callable[[], bool], what: str) -> None:
+        self._last = ""
+        bell = allocate_lock()
+        bell.acquire()
+        self._waiters.append(bell)
+        begun = looked = time.monotonic()
+        late = LATE
+        try:
+            while not over():
+                self._driver.check()
+                bell.acquire(timeout=LOOK)
+                now = time.monotonic()
+                if now - looked < LOOK:
+                    continue
+                looked = now
+                self._look(now)
+                if now - begun >= late:
+                    log.warning("%s", self._why(what, now - begun))
+                    late *= 2
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"seaway: {self._why(what, time.monotonic() - begun)}")
+            raise
+        finally:
+            self._waiters.remove(bell)
+
+    def _why(self, what: str, seconds: float) -> str:
+        """What is waited for, as far as the controller has said; or else what the machine has told last."""
+        with SHIELD:
+            words = self.remote.awaited()
+        if words:
+            return f"{words}; {what}"
+        return f"{what}, for {seconds:.0f} s now{self._last and f'; {self._last}'}"
+
+    def _look(self, now: float) -> None:
+        """A controller may be started anew. One that does not come back is given up, and with it what is awaited."""
+        if self.client.state not in ("new", "away"):
+            self._away_since = 0.0
+            return
+        self._away_since = self._away_since or now
+        if now - self._away_since >= self._driver.patience:
+            self._driver.lost(now - self._away_since)
+
+    def ring(self) -> None:
+        """Whoever waits looks again. Under the node's lock, or when all is over: so no two ring at once."""
+        for bell in list(self._waiters):
+            if bell.locked():
+                bell.release()
+
+    def heard(self, effect: Effect) -> None:
+        """From the machine, under its lock."""
+        if isinstance(effect, Unblocked):
+            self._blocked = False
+        elif isinstance(effect, Tell) and not effect.passing:
+            self._last = effect.text
+        self.tell(effect)
+        self.ring()
+
+    def sleep(self, nanoseconds: int) -> None:
+        self._driver.sleep(nanoseconds)
+
+    # --- contents ---------------------------------------------------------------------------------------------
+
+    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
+        self._pending.append((self.remote.offer(buffer.name, again), content, buffer.aval))
+
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+        pass
+
+    def unreadable(self, buffer: Buffer) -> Exception | None:
+        if buffer.aval.dtype == avals.KEY:
+            return TypeError(
+                f"{buffer.label} is a random key, and has no contents that numpy knows; jax.random.key_data makes it "
+                f"numbers, in a computation"
+            )
+        if not self._driver.contents and not self._driver.closed:
+            return TimedContents(f"{buffer.aval!r}, {buffer.label},")
+        return None
+
+    def contents(self, buffer: Buffer, request: int) -> Any:
+        found = self.remote.taken(request)
+        if found is None:
+            raise SessionClosed(f"the contents of {buffer.label} have not come: the session is closing")
+        return found
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """The controller is told; whether it has heard is waited for, but not long."""
+        self._go()
+        until = time.monotonic() + GOODBYE
+        while self.client.state != "closed" and time.monotonic() < until:
+            time.sleep(0.001)
+
+    def leave(self) -> None:
+        """In disorder: as `close`, but nobody waits."""
+        if self.client.state in ("new", "open", "away"):
+            self._go()
+
+    def _go(self) -> None:
+        with SHIELD:
+            self.remote.act(lambda client, now: client.close(now))
+
+
+def owned(content: Any, aval: avals.Aval) -> np.ndarray[Any, Any]:
+    """Row-major, in its canonical type, and nobody else's to write to."""
+    found = avals.host_array(content, aval)
+    if aval.dtype == avals.KEY:  # two words each: one number of eight bytes, as contents travel
+        found = np.ascontiguousarray(found).view(np.uint64).reshape(aval.shape)
+    if found is content or found.flags.writeable or not found.flags.c_contiguous:
+        found = np.array(found, order="C")
+    return found

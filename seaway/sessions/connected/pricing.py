@@ -1,0 +1,97 @@
+"""What the controller is told of a computation: under which hash hosts find its code, and what it is taken to cost.
+
+Policies and the bounds of waits go by the cost. It is, best first: what the user states (`cost=`); what it took in this
+session, where its trace is at hand; an estimate from the function's own work, with round figures for the platform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from core.model import Computation
+
+from ...graph import Signature
+from .code import Code, code_of
+
+LEAST = 1_000  # nanoseconds: nothing is launched and over in less
+UNKNOWN = 1_000_000  # of what cannot be estimated
+SEEN = 3  # executions, before what was recorded counts: the first is often slow
+
+
+class Speed(NamedTuple):
+    """Of one device, in round figures: only for what nobody has measured yet."""
+
+    flops: float
+    hbm: float  # bytes a second
+
+
+SPEEDS = {
+    "cpu": Speed(2e10, 1e10),
+    "cuda": Speed(2e14, 2e12),
+    "rocm": Speed(2e14, 2e12),
+    "tpu": Speed(2e14, 1e12),
+}
+Recorded = Callable[
+    [], Mapping[str, tuple[int, int]]
+]  # computation's name -> (executions, their median time)
+Keep = Callable[[Code], None]
+
+
+class Pricing:
+    """`platforms`: of the session's islands; "timed" devices take a cost, and need no code. `keep`: leave this code
+    where hosts find it. `recorded`: what executions took so far."""
+
+    def __init__(self, platforms: tuple[str, ...], keep: Keep, recorded: Recorded = dict) -> None:
+        self._real = tuple(sorted(each for each in platforms if each != "timed"))
+        self._timed = "timed" in platforms
+        self._keep, self._recorded = keep, recorded
+        self._codes: dict[Signature, str] = {}
+        self.prices: dict[Signature, tuple[Computation, str]] = {}  # and where the cost comes from
+
+    def __call__(self, signature: Signature) -> Computation:
+        key = code = ""
+        if self._real and (signature.function is not None or signature.document or not self._timed):
+            key = code = self._code(signature)
+        cost, source = self._cost(signature)
+        kernel = signature.kernel
+        made = Computation(
+            signature.name, key or f"{signature.key}@{cost}", cost, 0 if kernel is None else kernel.temp,
+            signature.collective, code,
+        )  # fmt: skip
+        self.prices[signature] = made, source
+        return made
+
+    def _code(self, signature: Signature) -> str:
+        known = self._codes.get(signature)
+        if known is None:
+            exported = code_of(signature, self._real)
+            self._keep(exported)
+            known = self._codes[signature] = exported.name
+        return known
+
+    def _cost(self, signature: Signature) -> tuple[int, str]:
+        kernel = signature.kernel
+        if kernel is not None and (kernel.duration or not self._real):
+            return max(1, kernel.duration), kernel.source
+        seen = self._recorded().get(signature.name)
+        if seen is not None and seen[0] >= SEEN:
+            return max(1, seen[1]), "recorded"
+        work = signature.work() if signature.work is not None else None
+        if work is None:
+            return (LEAST if kernel is not None else UNKNOWN), "assumed"
+        times = [
+            max(work.flops / speed.flops, work.hbm_bytes / speed.hbm)
+            for speed in (SPEEDS[each] for each in self._real or ("cpu",))
+        ]
+        return max(LEAST, round(max(times) * 1e9)), "estimate"
+
+    def table(self) -> list[dict[str, Any]]:
+        """For people: a row a computation."""
+        return [
+            {
+                "computation": signature.name, "devices": signature.slice.devices, "duration_ns": made.cost,
+                "source": source, "temp_bytes": made.temp, "collective": made.collective, "code": made.code[:12],
+            }
+            for signature, (made, source) in self.prices.items()
+        ]  # fmt: skip

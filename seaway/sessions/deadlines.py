@@ -1,0 +1,58 @@
+"""Deadlines: until when a run should have ended. They order runs under `policy="deadline"`, and are recorded under any.
+
+A deadline is a wish and stops nothing: a run that misses it goes on, and `trace.runs()` says so.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from ..errors import NotNow, SeawayError
+from ..graph import nanoseconds, tracing
+from . import ambient
+
+Time = float | str
+
+
+def host_time(who: str, time: Time) -> int:
+    """Nanoseconds of seconds, or of a text such as "5ms"."""
+    if isinstance(time, str):
+        return nanoseconds(who, "time", time)
+    number: object = time  # whatever the user gave
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e9:
+        raise SeawayError(f"{who}: {time!r} is no time: seconds, not negative, or a text like '5ms'")
+    return round(number * 1e9)
+
+
+def within(who: str, time: Time | None) -> int:
+    """As nanoseconds from a call on; 0 stands for none."""
+    if time is None:
+        return 0
+    found = host_time(who, time)
+    if not found:
+        raise SeawayError(f"{who}: {time!r} is over before it begins; leave it out for none")
+    return found
+
+
+class deadline:  # noqa: N801 - used as a function is
+    """`with sw.deadline("50ms"):` all runs that are called inside are due 50 ms after its beginning: one request, of as
+    many calls as it takes. Of nested ones the earliest counts, and so it is with a client's own."""
+
+    def __init__(self, time: Time) -> None:
+        self._within = within("sw.deadline", time)
+
+    def __enter__(self) -> deadline:
+        tracer = tracing.tracer()
+        if tracer is not None:
+            raise NotNow(
+                "sw.deadline inside a traced program has no effect, since a deadline is a whole run's: write "
+                "`with sw.deadline(...):` around the call of the program"
+            )
+        session = ambient.session("sw.deadline")
+        ambient.due(session, session.now_ns() + self._within)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        ambient.no_longer_due()

@@ -1,0 +1,11 @@
+"""The simulated session: user code of many clients on one machine, one thread at a time, in simulated time."""
+
+from .simulating import Policies, checked_config, policy_of, simulate, struct_of
+
+__all__ = [
+    "Policies",
+    "checked_config",
+    "policy_of",
+    "simulate",
+    "struct_of",
+]

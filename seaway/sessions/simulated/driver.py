@@ -1,0 +1,99 @@
+"""The world of a simulated session: one simulation, its clients' threads, and where values and costs come from."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import simpy
+
+from core.model import Computation
+from sim.simulation import Simulation
+
+from ...graph import Signature
+from ...wording import plural
+from ..replaced import warn
+from .port import SimPort
+from .pricing import Costs, Pricing, table
+from .progress import Progress
+from .sizes import Sizes
+from .turns import Party, Turns
+from .values import values_of
+
+if TYPE_CHECKING:
+    from ...trace import Trace
+
+
+class SimDriver:
+    def __init__(
+        self,
+        simulation: Simulation,
+        *,
+        values: Any,
+        sizes: Any,
+        costs: Costs,
+        seed: int,
+        progress: bool | None,
+    ) -> None:
+        self.simulation = simulation
+        self.turns = Turns(simulation)
+        self.price_of = Pricing(costs, simulation)
+        self._values = values_of(values)
+        self._sizes = Sizes(sizes, simulation, self._values, seed)
+        self._progress = Progress(simulation, progress)
+        self._nonces = 0
+        setup = simulation.setup
+        hosts, devices = plural(setup.cluster.hosts, "host"), plural(setup.cluster.devices, "device")
+        profile = simulation.profile
+        self.title = (
+            f"simulated cluster {setup.name}: {hosts}, {devices}; profile {profile.name} ({profile.status})"
+        )
+
+    @property
+    def env(self) -> simpy.Environment:
+        return self.simulation.env
+
+    def join(self, name: str, weight: int, priority: int) -> SimPort:
+        return SimPort(self.simulation.client(name, weight, priority), self.turns, self._values)
+
+    def price(self, signature: Signature) -> Computation:
+        return self.price_of(signature)
+
+    def nonce(self) -> str:
+        """What tells two saves apart: the same each time."""
+        self._nonces += 1
+        return f"{self._nonces:016x}"
+
+    def costs(self) -> list[dict[str, Any]]:
+        return table(self.price_of.kernels)
+
+    def spawn(self, name: str, work: Callable[[], None]) -> Party:
+        return self.turns.spawn(name, work)
+
+    def joined(self, thread: Party) -> None:
+        self.turns.joined(thread)
+
+    def now(self) -> int:
+        return self.simulation.now
+
+    def sleep(self, nanoseconds: int) -> None:
+        self.turns.until(self.simulation.now + nanoseconds, f"{threading.current_thread().name} sleeps")
+
+    def trace(self) -> Trace:
+        from ...trace import Trace
+
+        return Trace(self.simulation.trace, self.simulation.setup)
+
+    def stop(self) -> None:
+        self.turns.stop()
+
+    def close(self) -> None:
+        self._progress.close()
+        self.turns.stop()
+        self.turns.end()
+        unknown = self._sizes.unknown()
+        if unknown:
+            warnings.warn(unknown, stacklevel=2)
+        warn(self.simulation.replaced)

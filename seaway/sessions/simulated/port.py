@@ -1,0 +1,79 @@
+"""One simulated client's machine, as the library sees it: sim's client, and this thread's turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from core.client import Blocked, Persistent
+from core.protocol import Effect, Unblocked
+from sim.hosts import SimClient
+
+from ...graph import Graph
+from ..arrays import Buffer
+from ..port import Act
+from .values import Values
+
+if TYPE_CHECKING:
+    from .turns import Turns
+
+T = TypeVar("T")
+
+
+class SimPort:
+    def __init__(self, client: SimClient, turns: Turns, values: Values) -> None:
+        self._client, self._turns, self._values = client, turns, values
+        self._unblocked = True
+        self.tell: Callable[[Effect], None] = lambda effect: None
+        client.on_effect = self._heard
+
+    def now(self) -> int:
+        return self._client.sim.now
+
+    def call(self, act: Act[T]) -> T:
+        client, turns = self._client, self._turns
+        while True:
+            due = client.due
+            turns.until(due, f"client {client.title!r} waits to call")
+            while client.sim.now < client.free_at:  # another thread has called in its name meanwhile
+                turns.until(client.free_at, f"client {client.title!r} waits to call")
+            answer = client.act(act)
+            if not isinstance(answer, Blocked):
+                return answer
+            self._unblocked = False
+            turns.wait(
+                lambda: self._unblocked, f"client {client.title!r} waits for room to call: {answer.reason}"
+            )
+
+    def note(self, act: Callable[[Persistent, int], object]) -> None:
+        with self._turns.held():
+            self._client.act(act)
+
+    def wait(self, over: Callable[[], bool], what: str) -> None:
+        self._turns.wait(over, what)
+
+    def sleep(self, nanoseconds: int) -> None:
+        self._turns.until(self._client.sim.now + nanoseconds, f"client {self._client.title!r} sleeps")
+
+    def _heard(self, effect: Effect) -> None:
+        if isinstance(effect, Unblocked):
+            self._unblocked = True
+        self.tell(effect)
+        self._turns.poke()
+
+    # --- contents: none travel; whoever makes values up knows them -----------------------------------------
+
+    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
+        self._values.put(buffer, content)
+
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+        self._values.ran(graph, args, results)
+
+    def unreadable(self, buffer: Buffer) -> Exception | None:
+        return self._values.unreadable(buffer)
+
+    def contents(self, buffer: Buffer, request: int) -> Any:
+        return self._values.contents(buffer)
+
+    def close(self) -> None:
+        self._client.act(lambda client, now: client.close(now))

@@ -1,0 +1,161 @@
+"""What computations cost in a simulation: what their users say, else an estimate from the JAX function's own work."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from core.model import Computation, Impossible, Place, SliceSpec
+from core.slices import Bound, Resources
+from sim.hardware import Chip, Kernel, kernel_time, setups
+from sim.simulation import Simulation
+
+from ...errors import nearest
+from ...graph import Cost, Signature, kernel_of
+from ...specs import Slice, partition_spec
+
+SECOND = 1e9
+LAUNCH = 1_000  # nanoseconds: no kernel is shorter
+
+Costs = str | Mapping[str, Cost] | Callable[[Signature], Cost | None]
+
+
+class Pricing:
+    """`costs`: "estimate" or "roofline"; a time, for all whose cost nobody gave; a dict by computation name (the rest
+    is estimated); or a function of the `Signature`, None for one to estimate. What a computation brings itself goes
+    first, unless `costs` has its name."""
+
+    def __init__(self, costs: Costs, simulation: Simulation) -> None:
+        self._costs, self._sim = costs, simulation
+        self._stated: Kernel | None = None
+        self._places: dict[SliceSpec, tuple[Place, int] | None] = {}
+        self._scratch: Resources | None = None
+        self.kernels: dict[Signature, Kernel] = {}
+        if not (isinstance(costs, Mapping) or callable(costs) or costs in ("estimate", "roofline")):
+            try:
+                self._stated = kernel_of(costs, "any", ())
+            except Impossible:
+                costs = str(costs)
+                raise ValueError(
+                    f"costs={costs!r}: 'estimate', 'roofline', a time like '1ms', a dict by name, or a function"
+                    f"{nearest(costs, ['estimate', 'roofline'])}"
+                ) from None
+
+    def __call__(self, signature: Signature) -> Computation:
+        kernel = self._kernel(signature)
+        self.kernels[signature] = kernel
+        key = signature.key if kernel is signature.kernel else f"{signature.key}@{kernel.duration}"
+        self._sim.kernels[key] = kernel
+        cost = max(1, self._expected(kernel, signature.slice))
+        return Computation(signature.name, key, cost, kernel.temp, signature.collective)
+
+    def _kernel(self, signature: Signature) -> Kernel:
+        name, costs = signature.name, self._costs
+        if isinstance(costs, Mapping) and name in costs:
+            return kernel_of(costs[name], name, signature.inputs)
+        if callable(costs):
+            said = costs(signature)
+            if said is not None:
+                return kernel_of(said, name, signature.inputs)
+        if signature.kernel is not None:
+            return signature.kernel
+        if self._stated is not None:
+            return msgspec.structs.replace(self._stated, name=name)
+        if costs == "roofline" and signature.function is not None and not signature.irregular:
+            return self._roofline(signature)
+        return self._estimate(signature)
+
+    def _roofline(self, signature: Signature) -> Kernel:
+        """Compiled for as many CPU devices, which takes seconds the first time; collectives are found."""
+        from ...costs import roofline_costs
+
+        home = signature.slice
+        specs = [partition_spec(each, home.axis_names) for each in signature.expects]
+        outs = [partition_spec(each, home.axis_names) for each in signature.out_shardings]
+        assert signature.function is not None
+        found = roofline_costs(
+            signature.function, tuple(leaf.abstract() for leaf in signature.inputs), topology=self._setup_of(home),
+            mesh=dict(zip(home.axis_names, home.shape, strict=True)), in_shardings=tuple(specs),
+            out_shardings=signature.out_tree.unflatten(outs), donate=signature.donate, name=signature.name,
+        )  # fmt: skip
+        return found.kernel
+
+    def _setup_of(self, home: Slice) -> str:
+        """The name of a set-up that has such a chip."""
+        chip, name = self._chip(home), self._sim.setup.name
+        for known in (name, f"{chip.name.removeprefix('tpu-')}-{home.devices}", "A"):
+            try:
+                if setups.load(known).chips[0].name == chip.name:
+                    return known
+            except Impossible:
+                continue
+        raise ValueError(
+            f"costs='roofline' knows no set-up of {chip.name}; give a function: see seaway.costs"
+        )
+
+    def _estimate(self, signature: Signature) -> Kernel:
+        chip = self._chip(signature.slice)
+        work = signature.work() if signature.work is not None else None
+        if work is None or not (chip.peak_flops and chip.hbm_bandwidth):
+            warnings.warn(
+                f"nothing is known of the cost of {signature.name!r}; it is taken to be 1 ms", stacklevel=2
+            )
+            return Kernel(signature.name, 1_000_000, source="assumed")
+        seconds = max(work.flops / chip.peak_flops, work.hbm_bytes / chip.hbm_bandwidth)
+        return Kernel(
+            signature.name, max(LAUNCH, round(seconds * SECOND)),
+            flops=work.flops, hbm_bytes=work.hbm_bytes, source="estimate",
+        )  # fmt: skip
+
+    # --- on what it will run, as far as can be told before it is bound -----------------------------------------
+
+    def _chip(self, home: Slice) -> Chip:
+        return self._sim.setup.chips[self._island(home)]
+
+    def _island(self, home: Slice) -> int:
+        spec = home.spec(home.name)
+        for island in self._sim.cluster.islands:
+            if spec.island in ("", island.name) and spec.kind in ("", island.kind):
+                return island.index
+        return 0
+
+    def _expected(self, kernel: Kernel, home: Slice) -> int:
+        """What policies and bounds go by: its time where such a slice would be put on a cluster that is idle."""
+        if not kernel.collectives:
+            return kernel.duration
+        found = self._place(home.spec(""))
+        if found is None:
+            return kernel.duration
+        place, index = found
+        return kernel_time(kernel, place, self._sim.cluster.islands[index], self._sim.setup.chips[index])
+
+    def _place(self, spec: SliceSpec) -> tuple[Place, int] | None:
+        if spec not in self._places:
+            self._places[spec] = None
+            if self._scratch is None:
+                self._scratch = Resources(self._sim.cluster)
+                for host in range(self._sim.cluster.hosts):
+                    self._scratch.host_joined(host)
+            try:
+                bound = self._scratch.bind(0, spec)
+            except Impossible:
+                return None  # core will say so
+            if isinstance(bound, Bound):
+                self._places[spec] = bound.place, bound.place.island
+            self._scratch.release(0, spec.name)
+        return self._places[spec]
+
+
+def table(kernels: Mapping[Signature, Kernel]) -> list[dict[str, Any]]:
+    """For people: what each computation was taken to cost, and why."""
+    return [
+        {
+            "computation": signature.name, "devices": signature.slice.devices, "duration_ns": kernel.duration,
+            "collectives": len(kernel.collectives), "flops": kernel.flops, "hbm_bytes": kernel.hbm_bytes,
+            "source": kernel.source,
+        }
+        for signature, kernel in kernels.items()
+    ]  # fmt: skip

@@ -1,0 +1,184 @@
+"""`sw.simulate`: a session on modelled hardware, driven by the same core as a real one."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from core.controller import ON_DEVICES, Config
+from core.schedule import policy as policies
+from core.schedule.policy import Fifo, Policy
+from core.transfer import CHUNK
+from sim.engine import Noise
+from sim.hardware import Profile, Setup, setups
+from sim.hardware import profile as profile_of
+from sim.simulation import MIB, Fault, Simulation, fanout_of
+
+from ...costs import duration
+from ...errors import Impossible, nearest
+from ..arguments import checked_retries
+from ..session import Dispatch, Session
+from .driver import SimDriver
+from .pricing import Costs
+
+Policies = str | Policy | type[Policy] | Callable[[], Policy] | None
+
+
+def simulate(
+    cluster: str | Path | Mapping[str, object] | Setup = "A",
+    *,
+    policy: Policies = None,
+    profile: str | Path | Profile | None = None,
+    values: Literal["shapes", "compute"] | Mapping[str, Any] = "shapes",
+    sizes: Any = None,
+    costs: Costs = "estimate",
+    seed: int = 0,
+    fidelity: Literal["exact", "cohort"] = "cohort",
+    noise: Noise | Mapping[str, Any] | None = None,
+    faults: Iterable[Fault] = (),
+    dispatch: Dispatch = "parallel",
+    config: Config | Mapping[str, Any] | None = None,
+    retries: int = 0,
+    progress: bool | None = None,
+    **hardware_overrides: Any,
+) -> Session:
+    """A session on a simulated cluster. `with sw.simulate("A", policy="stride") as s:` 2048 TPUs, on this machine.
+
+    cluster: "A", "B", "C" (the paper's), "v4-512", a TOML file, a table; with `hosts=`, `islands=`, ... to change it.
+    policy: "fifo", "stride:lead=3", ...; a Policy, its class, or a function that makes one. profile: host costs,
+    "paper", "seaway", a TOML file; None: those in the cluster's file (`seaway calibrate` writes them), else "paper".
+    values: "shapes" (no contents), "compute" (on this machine's CPU), or stand-ins by name. sizes: rows that irregular
+    computations make: a number, a fraction, a list, a function of (rng, bound), or a dict of these by name.
+    costs: of computations that bring none: "estimate" (their flops and bytes), "roofline" (compiled, with
+    collectives), a time, a dict by name, a function of the signature.
+    seed: same seed, same trace, to the byte. noise: `Noise` or its fields. faults: `sim.simulation.Fault`s, or `drawn`
+    ones: crashes, cuts, slow hosts, pre-emption notices, announced so that their islands are not cohorts.
+    dispatch: "parallel", or "sequential" for the baseline. config: the controller's settings.
+    retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
+    progress: a line after two seconds; None where it can be seen.
+    """
+    checked_retries("sw.simulate", retries)
+    setup = cluster if isinstance(cluster, Setup) else _setup(cluster, hardware_overrides)
+    if isinstance(cluster, Setup) and hardware_overrides:
+        raise ValueError(
+            f"a Setup is complete; give {next(iter(hardware_overrides))!r} to sim.hardware.load()"
+        )
+    if fidelity not in ("exact", "cohort"):
+        raise ValueError(
+            f"fidelity={fidelity!r}: 'cohort', or 'exact' for the reference (one machine a host)"
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ValueError(f"seed={seed!r}: a whole number")
+    costs_of_hosts = _profile(profile, setup)
+    simulation = Simulation(
+        setup, policy=policy_of(policy), profile=costs_of_hosts, seed=seed, fidelity=fidelity, noise=_noise(noise),
+        config=_config(config, setup, costs_of_hosts), faults=_faults(faults),
+        chunk=16 * MIB if setup.profile is None else CHUNK,
+    )  # fmt: skip
+    driver = SimDriver(simulation, values=values, sizes=sizes, costs=costs, seed=seed, progress=progress)
+    return Session(driver, dispatch=dispatch, retries=retries)
+
+
+def policy_of(policy: Policies) -> Callable[[], Policy]:
+    """One for each island: what makes them."""
+    if policy is None:
+        return Fifo
+    if isinstance(policy, str):
+        policies.named(policy)  # says now what is wrong with it
+        return lambda: policies.named(policy)
+    if isinstance(policy, Policy):
+        pristine = copy.deepcopy(policy)
+        return lambda: copy.deepcopy(pristine)
+    if callable(policy):
+        return lambda: _made_by(policy)
+    raise TypeError(
+        f"policy={policy!r}: a name ({', '.join(policies.POLICIES)}), a Policy, or what makes one"
+    )
+
+
+def _made_by(factory: Callable[[], Any]) -> Policy:
+    made = factory()
+    if not isinstance(made, Policy):
+        raise TypeError(
+            f"policy={factory!r} made {made!r}, which is no Policy: subclass sw.Policy, or take one of "
+            f"{', '.join(policies.POLICIES)}"
+        )
+    return made
+
+
+def _setup(cluster: Any, overrides: Mapping[str, Any]) -> Setup:
+    if not isinstance(cluster, str | Path | Mapping):
+        raise TypeError(
+            f"cluster={cluster!r}: a name like 'A' or 'v4-512', the path of a TOML file, a table, or a Setup"
+        )
+    options = [name for name in inspect.signature(simulate).parameters if name != "hardware_overrides"]
+    for key in overrides:
+        if key not in setups.OVERRIDES and (close := nearest(key, [*options, *setups.OVERRIDES])):
+            raise Impossible(f"sw.simulate has no option {key!r}{close}")
+    return setups.load(cluster, **overrides)
+
+
+def _faults(given: Any) -> list[Fault]:
+    found = list(given) if isinstance(given, Iterable) else [given]
+    for fault in found:
+        if not isinstance(fault, Fault):
+            raise TypeError(
+                f"faults={given!r}: a list of sim.simulation.Fault, as Fault(at, 'crash_host', 7)"
+            )
+    return found
+
+
+def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
+    """A table of settings, where it is one; what it leaves out is as in `base`."""
+    if given is None or isinstance(given, kind):
+        return given if given is not None else base
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what}={given!r}: a dict of settings, or a {kind.__name__}")
+    known = [field.name for field in msgspec.structs.fields(kind)]
+    for key in given:
+        if key not in known:
+            raise ValueError(f"{what} has no {key!r}; there is {', '.join(known)}{nearest(str(key), known)}")
+    try:
+        settings = {} if base is None else {name: getattr(base, name) for name in known}
+        return msgspec.convert({**settings, **given}, kind)
+    except msgspec.ValidationError as error:
+        reason, _, where = str(error).partition(" - at `$")
+        key = where.rstrip("`").lstrip(".").partition(".")[0]
+        raise ValueError(f"{what}: {f'{key}={given[key]!r}: ' if key in given else ''}{reason}") from None
+
+
+def _noise(given: Noise | Mapping[str, Any] | None) -> Noise | None:
+    """`latency` may be text, with a unit."""
+    if isinstance(given, Mapping) and isinstance(given.get("latency"), str):
+        given = {**given, "latency": duration(given["latency"], "noise: latency")}
+    return struct_of(Noise, given, "noise")  # type: ignore[no-any-return]
+
+
+def _profile(given: Any, setup: Setup) -> Profile:
+    if given is None:
+        return setup.profile or profile_of("paper")
+    if not isinstance(given, str | Path | Profile):
+        raise TypeError(f"profile={given!r}: 'paper', 'seaway', the path of a TOML file, or a Profile")
+    return given if isinstance(given, Profile) else profile_of(given)
+
+
+def _config(given: Config | Mapping[str, Any] | None, setup: Setup, profile: Profile) -> Config | None:
+    """How wide the tree of hosts is, the profile says, unless it is given: a `Config` says all, a table need not. A
+    cluster that was measured has the settings with which the real one runs."""
+    base = None if setup.profile is None else ON_DEVICES
+    if isinstance(given, Mapping) or (given is None and base is not None):
+        given = {"fanout": fanout_of(profile, setup.cluster), **(given or {})}
+    found: Config | None = struct_of(Config, given, "config", base)
+    return None if found is None else checked_config(found)
+
+
+def checked_config(found: Config) -> Config:
+    for key, least in (("window", 1), ("max_passes", 0), ("fanout", 1), ("max_runs", 1)):
+        if getattr(found, key) < least:
+            raise ValueError(f"config: {key}={getattr(found, key)}: at least {least}")
+    return found

@@ -1,0 +1,108 @@
+"""How much irregular computations make in a simulation: said by the user, known from contents, or as much as they may.
+
+Sizes are rows of the whole array, up to the bound that the computation declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from core.model import Gang, Plan
+from sim.simulation import Simulation, bounds_of
+
+from ...errors import nearest
+from .values import Values
+
+Size = int | float | Sequence[int] | Callable[[Any, int], int]
+OURS = "checkpoint."  # computations that are irregular for the sake of their order, and make what they make
+STREAM = 0x51E5  # of chance: apart from all else that the seed draws
+
+
+class Sizes:
+    """`given`: one size for all, or one a computation's name. A whole number is rows; a fraction, of the bound; a list,
+    recorded, one a run, over again when it ends; a function draws: `lambda rng, bound: rng.integers(bound)`."""
+
+    def __init__(self, given: Any, simulation: Simulation, values: Values, seed: int) -> None:
+        self._given: dict[str, Any] = (
+            dict(given) if isinstance(given, Mapping) else {} if given is None else {"*": given}
+        )
+        self._sim, self._values, self._seed = simulation, values, seed
+        self._counts: dict[str, int] = {}
+        self._seen: dict[str, None] = {}
+        self._last: tuple[int, tuple[int, ...]] = (-1, ())  # seq, and what it made
+        for name, size in self._given.items():
+            _check(name, size)
+        simulation.sizes = self.of
+
+    def of(self, plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:
+        """Asked once a gang, or once a host of it."""
+        if self._last[0] != seq:
+            self._last = (seq, self._draw(plan, gang, seq))
+        return self._last[1]
+
+    def _draw(self, plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:
+        bounds = bounds_of(plan, gang, seq)
+        name = plan.codes[gang.computation].name
+        if name.startswith(OURS):
+            return bounds
+        self._seen[name] = None
+        key = name if name in self._given else "*"
+        count = self._counts[name] = self._counts.get(name, -1) + 1
+        known = self._known(seq, gang)
+        found = []
+        for number, slot in enumerate(gang.outputs):
+            layout = plan.slots[slot].layout
+            whole = layout.shape[0] if layout.shape else 0
+            if known is not None:
+                rows = known[number]
+            elif key in self._given:
+                rows = self._rows(name, self._given[key], count, whole)
+            else:
+                rows = whole
+            shard = bounds[number]
+            found.append(min(shard, ceil(rows * shard / whole)) if whole else 0)
+        return tuple(found)
+
+    def _known(self, seq: int, gang: Gang) -> tuple[int, ...] | None:
+        call = self._sim.controller.call_at(seq)
+
+        return self._values.sizes(*call, gang.node) if call is not None else None
+
+    def _rows(self, name: str, size: Any, count: int, bound: int) -> int:
+        if callable(size):
+            rows = int(size(np.random.default_rng([self._seed, STREAM, *name.encode(), count]), bound))
+        elif isinstance(size, float):
+            rows = round(size * bound)
+        elif isinstance(size, Sequence):
+            rows = int(size[count % len(size)])
+        else:
+            rows = int(size)
+        if not 0 <= rows <= bound:
+            raise ValueError(f"sizes[{name!r}] gave {rows} rows at run {count}; its bound is {bound}")
+        return rows
+
+    def unknown(self) -> str:
+        """A name in `sizes` that no irregular computation had."""
+        for name in self._given:
+            if name not in self._seen and name != "*":
+                return f"sizes names {name!r}, which no irregular computation was called{nearest(name, self._seen)}"
+        return ""
+
+
+def _check(name: str, size: Any) -> None:
+    if (
+        isinstance(size, bool)
+        or not (callable(size) or isinstance(size, int | float | Sequence))
+        or isinstance(size, str)
+    ):
+        raise ValueError(
+            f"sizes[{name!r}]={size!r}: rows, a fraction, a list of rows, or a function of (rng, bound)"
+        )
+    if isinstance(size, float) and not 0 <= size <= 1:
+        raise ValueError(f"sizes[{name!r}]={size!r}: a fraction is from 0.0 to 1.0; rows are whole numbers")
+    if isinstance(size, Sequence) and not size:
+        raise ValueError(f"sizes[{name!r}] is an empty list")

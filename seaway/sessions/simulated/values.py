@@ -1,0 +1,212 @@
+"""Where contents come from in a simulation that moves none: nowhere, from this machine's CPU, or from stand-ins."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from core.model import Arg
+from core.protocol import Blame
+
+from ...errors import NoContents, nearest, run_error
+from ...graph import Call, Graph
+from ...specs import avals
+from ..arguments import has_contents
+from ..arrays import Buffer
+
+Ran = Callable[[Graph, Any, Sequence[tuple[int, ...]]], None]
+
+
+class Values(ABC):
+    """Of one session."""
+
+    @abstractmethod
+    def put(self, buffer: Buffer, content: Any) -> None: ...
+
+    @abstractmethod
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None: ...
+
+    @abstractmethod
+    def unreadable(self, buffer: Buffer) -> Exception | None: ...
+
+    @abstractmethod
+    def contents(self, buffer: Buffer) -> Any: ...
+
+    def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
+        """Rows that an irregular node of this run made, where that is known."""
+        return None
+
+
+class Shapes(Values):
+    """Shapes, types and times; no contents."""
+
+    def put(self, buffer: Buffer, content: Any) -> None:
+        pass
+
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+        pass
+
+    def unreadable(self, buffer: Buffer) -> Exception | None:
+        return NoContents(f"{buffer.aval!r}, {buffer.label},")
+
+    def contents(self, buffer: Buffer) -> Any:
+        raise NoContents(repr(buffer.aval))
+
+
+class Wrong:
+    """A computation that raised, in place of what it would have made."""
+
+    def __init__(self, blame: Blame) -> None:
+        self.blame = blame
+
+
+class Compute(Values):
+    """Every computation really runs, on this machine's CPU, when it is called; how long it takes is modelled."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[tuple[str, int, int], tuple[int, ...]] = {}  # (client, run, node) -> rows
+
+    def put(self, buffer: Buffer, content: Any) -> None:
+        buffer.content = _own(content, buffer.aval) if has_contents(content) else _none(buffer)
+
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+        known = [
+            arg.content if isinstance(arg, Buffer) else _own(arg, aval)
+            for arg, aval in zip(args, graph.args, strict=True)
+        ]
+        made: list[list[Any]] = []
+        for number, node in enumerate(graph.nodes):
+            refs = node.inputs if isinstance(node, Call) else (node.input,)
+            inputs = [
+                known[ref.index] if isinstance(ref, Arg) else made[ref.node][ref.output] for ref in refs
+            ]
+            made.append(self._evaluate(graph, node, inputs))
+            if results and results[0].run and isinstance(node, Call) and node.signature.irregular:
+                run = results[0].run
+                rows = tuple(len(each) if hasattr(each, "__len__") else 0 for each in made[-1])
+                self._sizes[run.caller.name, run.number, number] = rows
+        for ref, buffer in zip(graph.made, results, strict=False):
+            buffer.content = made[ref.node][ref.output]
+
+    def _evaluate(self, graph: Graph, node: Any, inputs: list[Any]) -> list[Any]:
+        is_call = isinstance(node, Call)
+        outputs = len(node.signature.outputs) if is_call else 1
+        for content in inputs:
+            if isinstance(content, Wrong):
+                return [content] * outputs
+        name = node.signature.name if is_call else node.name
+        evaluate = node.signature.evaluate if is_call else node.evaluate
+        try:
+            return evaluate(inputs) if is_call else [evaluate(*inputs)]
+        except Exception as error:
+            cause = f"{type(error).__name__}: {error}"
+            return [Wrong(Blame("user", cause, graph.name, name))] * outputs
+
+    def unreadable(self, buffer: Buffer) -> Exception | None:
+        return run_error(buffer.content.blame) if isinstance(buffer.content, Wrong) else None
+
+    def contents(self, buffer: Buffer) -> Any:
+        return _readable(buffer.content, buffer)
+
+    def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
+        return self._sizes.pop((client, run, node), None)
+
+
+class StandIns(Values):
+    """Contents by the name of a program or computation, and where it has several results, of the result:
+    {"loss": 0.5, "train.loss": lambda n: 1 / (n + 1), "step.0": [3.0, 2.0, 1.0]}. A function is called with the
+    number of the run, from 0; a list has one entry a run."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = {
+            str(name): iter(value) if isinstance(value, Iterator) else value for name, value in given.items()
+        }
+        self._runs: dict[tuple[str, str], int] = {}
+        self._names: dict[str, None] = {}
+
+    def put(self, buffer: Buffer, content: Any) -> None:
+        buffer.content = _own(content, buffer.aval) if has_contents(content) else None
+
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+        if not results:
+            return
+        count = (results[0].caller.name, graph.name)
+        run = self._runs[count] = self._runs.get(count, -1) + 1
+        paths = [path for ref, path in zip(graph.results, graph.out_names, strict=True) if ref in graph.made]
+        for number, (ref, path, buffer) in enumerate(zip(graph.made, paths, results, strict=True)):
+            node = graph.nodes[ref.node]
+            name = node.signature.name if isinstance(node, Call) else node.name
+            inner = node.signature.out_names[ref.output] if isinstance(node, Call) else ""
+            names = [f"{graph.name}.{path}", f"{graph.name}.{number}", f"{name}.{inner}", f"{name}.{ref.output}", path,
+                     graph.name, name]  # fmt: skip
+            self._names.update(dict.fromkeys(each for each in names if each and not each.endswith(".")))
+            key = next((each for each in names if each in self._given), None)
+            if key is not None:
+                buffer.content = self._made_up(key, run, buffer)
+
+    def _made_up(self, key: str, run: int, buffer: Buffer) -> Any:
+        value = self._given[key]
+        if callable(value):
+            value = value(run)
+        elif isinstance(value, Iterator):
+            value = next(value, None)
+        elif isinstance(value, list):
+            if run >= len(value):
+                return Wrong(
+                    Blame("user", f"values[{key!r}] has {len(value)} entries, and this is run {run}")
+                )
+            value = value[run]
+        if value is None:
+            return Wrong(Blame("user", f"values[{key!r}] has come to its end at run {run}"))
+        try:
+            return np.broadcast_to(np.asarray(value, buffer.aval.numpy_dtype), buffer.aval.shape)
+        except ValueError as error:
+            return Wrong(Blame("user", f"values[{key!r}] does not fit {buffer.aval!r}: {error}"))
+
+    def unreadable(self, buffer: Buffer) -> Exception | None:
+        if isinstance(buffer.content, Wrong):
+            return run_error(buffer.content.blame)
+        if buffer.content is not None:
+            return None
+        unknown = [name for name in self._given if name not in self._names]
+        hint = f" `values` has nothing for {buffer.label}"
+        if unknown:
+            hint += (
+                f"; its {unknown[0]!r} is no name of a program or result{nearest(unknown[0], self._names)}"
+            )
+        return NoContents(f"{buffer.aval!r}, {buffer.label},", hint)
+
+    def contents(self, buffer: Buffer) -> Any:
+        return _readable(buffer.content, buffer)
+
+
+def _own(content: Any, aval: avals.Aval) -> Any:
+    """A copy in its canonical type: the user may write to his again."""
+    return content if aval.dtype == avals.KEY else np.array(content, aval.numpy_dtype)
+
+
+def _readable(content: Any, buffer: Buffer) -> np.ndarray[Any, Any]:
+    if buffer.aval.dtype == avals.KEY:
+        raise TypeError(f"{buffer.label} is a random key, and has no contents that numpy knows")
+    return np.array(content, buffer.aval.numpy_dtype)
+
+
+def _none(buffer: Buffer) -> Wrong:
+    cause = f"{buffer.label} was given as a shape without contents, and values='compute' needs them"
+    return Wrong(Blame("user", cause))
+
+
+def values_of(what: Any) -> Values:
+    if isinstance(what, Values):
+        return what
+    if isinstance(what, Mapping):
+        return StandIns(what)
+    kinds: dict[str, Callable[[], Values]] = {"shapes": Shapes, "compute": Compute}
+    if what not in kinds:
+        raise ValueError(
+            f"values={what!r}: 'shapes', 'compute', or a dict of stand-ins{nearest(str(what), kinds)}"
+        )
+    return kinds[what]()

@@ -1,0 +1,35 @@
+"""What arrays are, without their contents, in JAX's words: nothing here runs.
+
+avals      shapes and types
+trees      pytrees
+slices     virtual devices that a user asks for
+shardings  how an array lies on a slice
+operand    what stands for an array in a call: an `Array`, or a value under trace
+"""
+
+from __future__ import annotations
+
+from . import avals, shardings, trees
+from .avals import Aval, aval, dtype_name, jax_dtype
+from .operand import Operand
+from .shardings import WHOLE, is_sharding, partition_spec, resolve
+from .slices import Slice, as_slice, slice, whole  # noqa: A004
+
+__all__ = [
+    "WHOLE",
+    "Aval",
+    "Operand",
+    "Slice",
+    "as_slice",
+    "aval",
+    "avals",
+    "dtype_name",
+    "is_sharding",
+    "jax_dtype",
+    "partition_spec",
+    "resolve",
+    "shardings",
+    "slice",
+    "trees",
+    "whole",
+]

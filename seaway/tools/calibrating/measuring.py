@@ -1,0 +1,354 @@
+"""From a machine to its calibration: sessions are opened, workloads run, and figures made of what was seen.
+
+A session of one host and one of all say together what a host costs. Contents move, and devices compute, in the latter.
+Neighbours: all of this folder; `cli.calibrating`, which prints.
+"""
+
+from __future__ import annotations
+
+import os
+import platform as python_platform
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from core.controller import Config
+from core.transfer import CHUNK
+
+from . import devices, machine, stalls, transfers, wire, workloads
+from .calibration import LIKE, Calibration, Figure, figures
+from .costs import Costs, costs_of, sources
+from .fitting import Cost, middle
+from .pace import paced, steady
+from .watching import Sample
+
+Say = Callable[[str], object]
+GANG = "device, a gang"
+QUEUE = "backend.node.send_queue"
+MODEL = ("client_call", "client_note", "receive", "receive_more", "send", "send_more", "step", "relay_step",
+         "enqueue", "wake", "literal", "complete", "complete_more", "hand", "meet")  # fmt: skip
+
+COMPUTED = ("hand", "meet")  # of devices that compute
+
+
+class Effort(NamedTuple):
+    """How much is run. repeats: of each workload; seconds: of each; bound: of all those of a session, after which they
+    are repeated no more. batches: of rounds on the wire; moves: of each of these sizes."""
+
+    repeats: int
+    seconds: float
+    bound: float
+    batches: int
+    moves: int
+    sizes: tuple[int, ...]
+    waiting: float  # seconds of calls that are waited for
+    played: int  # such calls, simulated
+
+
+MANY = {"timed": 6, "cpu": 4}  # hosts that a machine can play, of which each is a process where it computes
+FULL = Effort(4, 0.2, 20.0, 12, 3, transfers.SIZES, 3.0, 400)
+QUICK = Effort(2, 0.04, 4.0, 4, 2, transfers.QUICK, 0.5, 100)
+
+
+class Found(NamedTuple):
+    """What the sessions said. reached: None where devices do not compute; hops: none where there is one host. waited:
+    calls, one by one."""
+
+    samples: list[Sample]
+    hops: list[transfers.Hop]
+    waited: list[stalls.Waited]
+    reached: devices.Reached | None
+
+
+def calibrate(
+    platform: str = "cpu", hosts: int = 2, devices_per_host: int = 1, quick: bool = False, say: Say = print
+) -> Calibration:
+    """Measures this machine: in under two minutes, or a quarter of one if it is to be quick, and less well then.
+    platform, hosts, devices_per_host: as for `sw.local`. say: is told how it goes."""
+    if not Path("/proc/self/schedstat").exists():
+        raise NotImplementedError(
+            "calibrating needs CPU times by thread, which only Linux tells (/proc/PID/schedstat)"
+        )
+    effort = QUICK if quick else FULL
+    number, known = machine.cores()
+    with TemporaryDirectory(prefix="seaway-") as folder, paced(Path(folder)) as pace:
+        found = _sessions(platform, hosts, devices_per_host, quick, effort, say)
+        say("two processes and a gRPC stream")
+        rounds, pauses = wire.measured(effort.batches), wire.pauses(5 * effort.batches)
+        speed = pace.all()
+        found = found._replace(
+            samples=steady(found.samples, pace),
+            hops=steady(found.hops, pace),
+            waited=steady(found.waited, pace),
+        )
+        looped = steady(found.reached.looped, pace) if found.reached is not None else []
+        line = wire.wire_of(steady(rounds, pace))
+    costs = costs_of(found.samples, platform == "timed")
+    if looped:
+        costs = costs.less("meet", devices.looped_cpu(looped))
+    made = [
+        Figure("speed", speed.value, "ns", speed.spread, "CPU of a fixed piece of Python, all the while"),
+        Figure("cores", number, "", 0.0, known, "machine.cores"),
+        *_host_memory(),
+        *_of_costs(costs, platform == "timed"),
+        *_of_gangs(found.samples),
+        *_of_wire(line, pauses),
+        *_of_transfers(found.hops, costs),
+        *_of_copies(machine.copied()),
+        *_of_devices(found.reached, hosts, devices_per_host),
+    ]  # fmt: skip
+    draft = Calibration(
+        platform, hosts, devices_per_host, number, Config().fanout, _machine(platform, number), tuple(made),
+        (), speed.value,
+    )  # fmt: skip
+    made += _of_ends(draft, found.hops)
+    made += _of_stalls(draft._replace(figures=tuple(made)), found, effort.played)
+    return draft._replace(figures=tuple(made), missing=tuple(_missing(made, platform, hosts, found)))
+
+
+def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort, say: Say) -> Found:
+    """What cannot be is refused by the first, before anything else."""
+    import seaway as sw
+
+    options: Any = {"devices_per_host": each, "platform": platform}
+    hops: list[transfers.Hop] = []
+    reached = None
+    with sw.local(hosts=hosts, **options) as session:
+        if hosts > 1:
+            say("contents, from host to host")
+            hops = transfers.hops(session, each, effort.sizes, effort.moves)
+        rig = workloads.Rig(session, platform, hosts, each)
+        samples = _samples(rig, effort, say)
+        waited = stalls.calls(rig, effort.waiting)
+        if platform != "timed":
+            say("devices: products, sums, sums over all of them")
+            reached = devices.measured(session, hosts * each, 2 if quick else 3, quick)
+    for other in () if quick else others(platform, hosts):
+        with sw.local(hosts=other, **options) as session:
+            samples += _samples(workloads.Rig(session, platform, other, each), effort, say)
+    return Found(samples, hops, waited, reached)
+
+
+def others(platform: str, hosts: int) -> list[int]:
+    """So many hosts have further sessions. With one host, and with more than that, a process does other numbers of
+    things each time that it wakes up: else what waking up costs is not told apart from what messages do."""
+    if platform not in MANY:
+        return []
+    return [number for number in (1, MANY[platform]) if number != hosts]
+
+
+def _samples(rig: workloads.Rig, effort: Effort, say: Say) -> list[Sample]:
+    say(f"workloads on {rig.hosts} host{'s' if rig.hosts > 1 else ''}")
+    return workloads.samples(rig, effort.repeats, effort.seconds, effort.bound, say)
+
+
+def _machine(platform: str, cores: int) -> str:
+    how = (
+        "cpu devices, an agent process each"
+        if platform == "cpu"
+        else f"{platform} devices, all in one agent process"
+    )
+    jax = "" if platform == "timed" else f", jax {version('jax')}"
+    python = python_platform.python_version()
+    return f"{machine.processor()}, {cores} cores, {time.strftime('%Y-%m-%d')}, Python {python}{jax}; {how}"
+
+
+def _host_memory() -> list[Figure]:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return [Figure("host_memory", memory, "B", 0.0, "what this machine says it has", "machine.host_memory")]
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def _of_costs(costs: Costs, timed: bool) -> list[Figure]:
+    how = sources(costs, timed)
+    made = [
+        Figure(name, cost.value, "ns", cost.spread, how[name], f"costs.{name}" if name in MODEL else "")
+        for name, cost in costs.costs.items()
+    ]
+    none = (
+        "timed devices have nothing to prepare"
+        if timed
+        else "arrays are handles: nothing is done ahead of a launch"
+    )
+    made.append(Figure("prepare", 0, "ns", 0.0, f"of our backend: {none}", "costs.prepare"))
+    for group, missed in costs.missed.items():
+        words = (
+            f"root mean square of what the costs miss of a workload's CPU, {costs.rows} rows of all groups"
+        )
+        made.append(Figure(f"missed, {group}", 100 * missed, "", 0.0, f"percent: {words}"))
+    return made
+
+
+def _of_gangs(samples: Sequence[Sample]) -> list[Figure]:
+    """What devices of this machine's own cores take of them is no cost of the host's: a computation's own affair."""
+    sums = [sample for sample in samples if not sample.counts["handed"]]
+    each = [sample.cpu["device"] / sample.counts["ends"] for sample in sums if sample.cpu["device"]]
+    if not each:
+        return []
+    took = middle(each)
+    return [
+        Figure(
+            GANG,
+            took.value,
+            "ns",
+            took.spread,
+            "CPU of a host's threads that compute: a scalar sum",
+        )
+    ]
+
+
+def _of_wire(found: wire.Wire, pauses: dict[str, Cost]) -> list[Figure]:
+    how = "measured: a gRPC message between two processes"
+    rest = "what is left of a round's time without both ends' CPU, halved"
+    none = ""
+    if not found.latency.value:
+        none = (
+            f"; nothing is, or less than {found.doubt / 1000:.0f} us: threads of both work at the same time"
+        )
+    asked = {"gather": "1 ms", "gather_most": "4 ms"}
+    return [
+        *figures("costs", "ps/B", [
+            ("send_byte_ps", 1000 * found.send.slope, found.send.spread, f"{how}: CPU of its sender, by byte"),
+            ("receive_byte_ps", 1000 * found.receive.slope, found.receive.spread, f"{how}: CPU of its taker, by byte"),
+        ]),
+        *figures("costs", "ns", [
+            (key, cost.value, cost.spread, f"measured: how long a pause of {asked[key]} of {QUEUE} really lasts")
+            for key, cost in pauses.items()
+        ]),
+        *figures("dcn", "ns", [("latency", found.latency.value, found.latency.spread, f"{how}: {rest}{none}")]),
+        Figure("bare message", found.message.value, "ns", found.message.spread, f"{how}: CPU of both ends, one way"),
+    ]  # fmt: skip
+
+
+def _of_stalls(draft: Calibration, found: Found, count: int) -> list[Figure]:
+    devices = draft.hosts * draft.devices_per_host
+    lasts = max((figure.value for figure in draft.figures if figure.name == GANG), default=0.0)
+    seen = stalls.found_in(
+        found.waited, stalls.simulated(tomllib.loads(draft.text()), devices, round(lasts), count)
+    )
+    if seen is None:
+        return []
+    how = "measured: how far calls differ that are waited for one by one, which simulated ones do most alike with it"
+    return figures("costs", "ns", [
+        ("stall", seen.each.value, seen.each.spread, f"{how}: how long a thread is held up"),
+        ("stall_every", seen.every.value, seen.every.spread, f"{how}: once in so much work"),
+    ])  # fmt: skip
+
+
+def _of_transfers(hops: Sequence[transfers.Hop], costs: Costs) -> list[Figure]:
+    if not hops:
+        return []
+    found, made = transfers.transfers_of(hops), []
+    ends = [costs.costs[name] for name in ("send", "receive") if name in costs.costs]
+    message = sum(end.value for end in ends) / 2
+    byte = max(0.0, found.byte.slope - message / CHUNK)
+    if len(ends) == 2:
+        how = (
+            "measured: a chunk is a gRPC message, so as `send` and `receive` on average; its bytes are apart"
+        )
+        made += figures("costs", "ns", [("transfer_chunk", message, max(end.spread for end in ends), how)])
+    words = f"by byte: hops of {transfers.LARGE} bytes and more, less a message a chunk"
+    made += figures("costs", "ps/B", [
+        ("transfer_byte_ps", 1000 * byte, found.byte.spread, f"measured: hosts' CPU of contents, one end, {words}")
+    ])  # fmt: skip
+    if found.rate.slope:
+        words = "an array from host to host, where chunk follows chunk: what comes of costs and cores"
+        made.append(Figure("contents", 1e9 / found.rate.slope, "B/s", found.rate.spread, words))
+    small = min(hop.nbytes for hop in hops)
+    made.append(
+        Figure(
+            "hop", found.small.value, "ns", found.small.spread, f"an array of {small} bytes to another host"
+        )
+    )
+    return made
+
+
+def _of_copies(copied: Cost) -> list[Figure]:
+    """Between processes of one machine is no wire: what crosses there is copied, and the rest is their CPU."""
+    how = "measured: bytes copied in memory; between processes of one machine is no other wire"
+    return figures("dcn", "B/s", [("bandwidth", 1e9 / copied.value, copied.spread, how)])
+
+
+def _of_ends(draft: Calibration, hops: Sequence[transfers.Hop]) -> list[Figure]:
+    if not hops:
+        return []
+    found = transfers.end_of(hops, tomllib.loads(draft.text()), draft.devices_per_host)
+    how = "measured: hosts' CPU of the smallest hops, one end: what the simulator's other costs leave of it"
+    return figures("costs", "ns", [("transfer_end", found.value, found.spread, how)])
+
+
+def _of_devices(reached: devices.Reached | None, hosts: int, each: int) -> list[Figure]:
+    if reached is None:
+        return []
+    how = "measured: all devices at once"
+    made = figures("chip", "FLOP/s", [
+        ("peak_flops", reached.flops.value, reached.flops.spread, f"{how}, the best of float32 products of matrices")
+    ]) + figures("chip", "B/s", [
+        ("hbm_bandwidth", reached.bytes.value, reached.bytes.spread, f"{how}, a sum of two arrays: read, read, written")
+    ])  # fmt: skip
+    if reached.sums is not None:
+        made += _of_sums(reached, hosts, each)
+    times = [
+        Figure(
+            f"{one.name}, {one.size}",
+            one.time.value,
+            "ns",
+            one.time.spread,
+            "one of them, in a loop inside a gang",
+        )
+        for one in reached.times
+    ]
+    return made + times
+
+
+def _of_sums(reached: devices.Reached, hosts: int, each: int) -> list[Figure]:
+    """As the model prices them behind a switch: twice log2 n latencies, and twice (n-1)/n of the bytes."""
+    sums, count = reached.sums, hosts * each
+    assert sums is not None
+    way = "network" if hosts > 1 else "ici"
+    how = f"measured: sums over {count} devices, of several sizes"
+    hops = max(1, (count - 1).bit_length())
+    made = figures(
+        "chip",
+        "ns",
+        [(f"{way}_latency", sums.base / (2 * hops), sums.doubt, f"{how}: what is left of none")],
+    )
+    if sums.slope:
+        rate = 2 * (count - 1) / count * 1e9 / sums.slope
+        made += figures("chip", "B/s", [(f"{way}_bandwidth", rate, sums.spread, f"{how}: by byte")])
+    return made
+
+
+# --- what is not ------------------------------------------------------------------------------------------------------
+
+CHIP = ("peak_flops", "hbm_bandwidth", "hbm_bytes", "clock_hz", "ici_latency", "ici_bandwidth", "network_latency",
+        "network_bandwidth", "pcie_latency", "pcie_bandwidth")  # fmt: skip
+
+
+def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Found) -> list[str]:
+    """And what the simulator takes for it."""
+    have = {figure.place for figure in made if figure.place}
+    words = []
+    costs = [
+        key
+        for key in (*MODEL, "transfer_chunk", "transfer_byte_ps", "transfer_end", "stall", "stall_every")
+        if f"costs.{key}" not in have and not (key in COMPUTED and platform == "timed")
+    ]
+    if costs:
+        words.append(f"{', '.join(costs)} (profile 'seaway' holds)")
+    if "dcn.bandwidth" not in have:
+        words.append(
+            "the bandwidth between hosts, for there is one (the machine's network card as assumed holds)"
+        )
+    like = LIKE.get(platform, "cpu")
+    chip = [key for key in CHIP if f"chip.{key}" not in have]
+    words.append(f"{', '.join(chip)} of the devices (chip {like!r} holds)")
+    if found.reached is None:
+        words[-1] += "; timed devices compute nothing"
+    return words

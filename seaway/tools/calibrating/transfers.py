@@ -1,0 +1,131 @@
+"""Contents from host to host and back: what a byte costs the CPUs of its ends, and how fast chunks follow each other.
+
+Each size moves to and fro between two hosts, hop after hop, in one program. Neighbours: `workloads`, `watching`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.hardware import load
+from sim.hosts import Cores
+
+from .fitting import Cost, Line, line, middle
+from .watching import Watch
+
+KB, MB = 1_000, 1_000_000
+SIZES = (KB, 64 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
+QUICK = (KB, 256 * KB, 2 * MB, 8 * MB)
+LARGE = 1 * MB  # from which on hops are chunk after chunk
+HOPS = 4
+WARM = 40  # calls of small ones that do not count: what runs for the first time takes far longer
+OFTEN = 20  # of them, one after another, are measured together: after a rest, the first ones take longer
+AGAIN = 4  # calls of so many, simulated
+MOST = 256 * MB  # bytes that a call moves
+
+
+class Hop(NamedTuple):
+    """Of one of some bytes, nanoseconds: of the clock, and of the hosts' CPU in all. span: monotonic nanoseconds."""
+
+    nbytes: int
+    wall: float
+    cpu: float
+    span: tuple[int, int] = (0, 0)
+
+    def scaled(self, by: float) -> Hop:
+        return self._replace(wall=self.wall * by, cpu=self.cpu * by)
+
+
+class Transfers(NamedTuple):
+    """byte: nanoseconds of CPU of one end, by byte. rate: nanoseconds of the clock a byte, where chunk
+    follows chunk. small: a hop of the smallest size, of the clock."""
+
+    byte: Line
+    rate: Line
+    small: Cost
+    hops: tuple[Hop, ...]
+
+
+def hops(session: Any, devices: int, sizes: Sequence[int], repeats: int) -> list[Hop]:
+    """Between two hosts, on all devices of each. In a session that has not run anything yet: the hosts are taken for
+    this alone, and given back."""
+    import seaway as sw
+
+    homes = [sw.slice(devices=devices, exclusive=True) for _ in range(2)]
+    watch, found = Watch(session), []
+    for size in sizes:
+        many = HOPS if size * HOPS <= MOST else 2
+        rows = max(1, size // devices)
+        x = sw.put(np.zeros((devices, rows), np.uint8), devices=homes[0])
+        work = to_and_fro(homes[0], homes[1], many)
+        warm, calls = (WARM, OFTEN) if size < LARGE else (1, 1)
+        for _ in range(warm):
+            work(x).block_until_ready()
+        for _ in range(repeats):
+            watch.begin()
+            for _ in range(calls):
+                work(x).block_until_ready()
+            sample = watch.end(f"{size} bytes", calls=calls)
+            made = many * calls
+            hosts_cpu = sum(sample.cpu.values()) - sample.cpu["caller"] - sample.cpu["user"]
+            found.append(Hop(rows * devices, sample.wall / made, hosts_cpu / made, sample.span))
+        del x, work
+    for home in homes:
+        session.release(home)
+    return found
+
+
+def to_and_fro(one: Any, other: Any, many: int) -> Any:
+    import seaway as sw
+
+    def program(x: Any) -> Any:
+        for _ in range(many // 2):
+            x = sw.put(sw.put(x, devices=other), devices=one)
+        return x
+
+    return sw.program(program)
+
+
+def end_of(found: Sequence[Hop], table: dict[str, Any], devices: int) -> Cost:
+    """CPU of one end of a transfer, beyond all that the simulator charges for the words, the orders, the bytes and the
+    buffers of a hop: what it leaves of the smallest hops. table: of a cluster."""
+    charged = simulated(table, devices)
+    smallest = min(hop.nbytes for hop in found)
+    return middle([max(0.0, hop.cpu - charged) / 2 for hop in found if hop.nbytes == smallest])
+
+
+def simulated(table: dict[str, Any], devices: int) -> float:
+    """Nanoseconds of the hosts' CPU for the smallest of hops, if ends cost nothing and nothing holds threads up."""
+    import seaway as sw
+
+    profile = load(table).profile
+    assert profile is not None
+    bare = profile.changed(transfer_end=0, stall=0, stall_every=0)
+    with sw.simulate(table, profile=bare, progress=False) as session:
+        homes = [sw.slice(devices=devices, exclusive=True) for _ in range(2)]
+        x = sw.put(np.zeros((devices, max(1, SIZES[0] // devices)), np.uint8), devices=homes[0])
+        work = to_and_fro(homes[0], homes[1], HOPS)
+        work(x).block_until_ready()
+        cores: Cores = session.driver.simulation.machines.controller  # type: ignore[attr-defined]
+        before = _of_hosts(cores.spent)
+        for _ in range(AGAIN):
+            work(x).block_until_ready()
+        return (_of_hosts(cores.spent) - before) / (AGAIN * HOPS)
+
+
+def _of_hosts(spent: Mapping[tuple[int, int], int]) -> int:
+    return sum(some for (name, _), some in spent.items() if name >= 0)
+
+
+def transfers_of(found: Sequence[Hop]) -> Transfers:
+    large = [hop for hop in found if hop.nbytes >= LARGE]
+    smallest = min(hop.nbytes for hop in found)
+    return Transfers(
+        line([(hop.nbytes, hop.cpu / 2) for hop in large]),
+        line([(hop.nbytes, hop.wall) for hop in large]),
+        middle([hop.wall for hop in found if hop.nbytes == smallest]),
+        tuple(found),
+    )

@@ -1,0 +1,121 @@
+"""What a session's processes spend and do meanwhile: CPU time by kind of process and thread, and counts.
+
+caller        the user's threads                          (this process)
+user          the connections' loop and gRPC's threads    (this process: controller and clients)
+host          an agent's loop and gRPC's threads          (agents; timed devices: their work too)
+enqueue       an agent's enqueueing thread
+completions   its thread that waits for what was enqueued
+device        threads that compute, which JAX began from these
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from typing import Any, NamedTuple
+
+from backend.admin import cpu_of, sleeps_of, threads_of
+
+GROUPS = ("caller", "user", "host", "enqueue", "completions", "device")
+STILL = 0.02  # seconds without traffic: whatever was to be said has been said
+MOST = 2.0  # seconds that this is waited for
+
+
+class Sample(NamedTuple):
+    """Nanoseconds: of the clock, and of CPU by group; and how often what was done. span: monotonic nanoseconds."""
+
+    name: str
+    wall: float
+    cpu: dict[str, float]
+    counts: dict[str, float]
+    span: tuple[int, int] = (0, 0)
+
+    def scaled(self, by: float) -> Sample:
+        return self._replace(cpu={group: spent * by for group, spent in self.cpu.items()})
+
+
+class Watch:
+    """Of a session of `sw.local`: its controller writes to all hosts directly, and counts for them. What the looking
+    itself takes is left out: our own times are read last when it begins, and first when it ends."""
+
+    def __init__(self, session: Any) -> None:
+        self._driver = session.driver
+        self._hosts: Counter[str] = Counter()
+        self._traffic: dict[str, int] = {}
+        self._woken: dict[str, int] = {}
+        self._mine = self._process = self._wall = 0
+
+    def begin(self) -> None:
+        self.still()
+        self._traffic, self._hosts = self._node.traffic.counts(), self._of_hosts()
+        self._woken = self._wakes()
+        self._process, self._mine, self._wall = (
+            cpu_of(os.getpid()),
+            time.thread_time_ns(),
+            time.monotonic_ns(),
+        )
+
+    def end(self, name: str, **counts: float) -> Sample:
+        """Since it began; `counts`: what only the workload knows. It is over when nobody says anything any more."""
+        ended, caller = time.monotonic_ns(), time.thread_time_ns() - self._mine
+        self.still()
+        ours = cpu_of(os.getpid()) - self._process
+        looked = time.thread_time_ns() - self._mine
+        hosts = self._of_hosts()
+        traffic, woken = self._node.traffic.counts(), self._wakes()
+        cpu = {"caller": caller, "user": ours - looked}
+        cpu |= {group: hosts[group] - self._hosts[group] for group in GROUPS[2:]}
+        found = {key: float(value - self._traffic[key]) for key, value in traffic.items()}
+        found |= {key: float(value - self._woken[key]) for key, value in woken.items()}
+        found |= {key: float(value) for key, value in counts.items()}
+        spent = {group: float(nanoseconds) for group, nanoseconds in cpu.items()}
+        return Sample(name, float(ended - self._wall), spent, found, (self._wall, ended))
+
+    def still(self) -> None:
+        """Wait until nobody says anything any more; heartbeats alone do not count."""
+        until = time.monotonic() + MOST
+        seen, since = self._said(), time.monotonic()
+        while time.monotonic() < until:
+            time.sleep(STILL / 4)
+            now = self._said()
+            if now != seen:
+                seen, since = now, time.monotonic()
+            elif time.monotonic() - since >= STILL:
+                return
+
+    @property
+    def _node(self) -> Any:
+        return self._driver.server.node
+
+    def _said(self) -> tuple[int, int, int]:
+        traffic = self._node.traffic
+        return traffic.parcels_out, traffic.ends, traffic.near_out
+
+    def _wakes(self) -> dict[str, int]:
+        """Of the connections' loops: the others' threads wake for them, and with them."""
+        agents = sum(sleeps_of(child.pid, child.pid) for child in self._driver.agents)
+        return {
+            "wakes_user": sleeps_of(os.getpid(), self._driver.loop_thread.native_id),
+            "wakes_host": agents,
+        }
+
+    def _of_hosts(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for child in self._driver.agents:
+            groups = by_group(threads_of(child.pid))
+            found.update(groups)
+            found["host"] += cpu_of(child.pid) - sum(groups.values())
+        return found
+
+
+def by_group(threads: dict[int, tuple[str, int]]) -> Counter[str]:
+    """Of an agent's threads those with a name of ours. What these have begun is called as they are, and comes later:
+    JAX's own, which compute."""
+    found: Counter[str] = Counter()
+    for name in ("enqueue", "completions"):
+        same = sorted(number for number, (called, _) in threads.items() if called == name)
+        for number in same:
+            found[name if number == same[0] else "device"] += threads[number][1]
+    found["device"] += sum(spent for name, spent in threads.values() if name.startswith("tf_"))
+    return found

@@ -1,0 +1,185 @@
+"""Forced parity: what devices were told, held against what the controller's commands say they must be told.
+
+Three laws, host by host: each device is given its gangs in the sequence of its island's order; each buffer that comes
+to a host and is not donated is freed there once, behind all gangs that read it; each transfer sends its bytes, once and
+all of them. Where an island has lost hosts, gangs that were abandoned, and what a dead host had still to do, are not
+missed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ...wording import plural
+from .compare import HISTORY, SHOWN, Comparison, Row
+from .edge import Chunk, Commanded, Enqueued, Witnessed
+
+END = "(nothing more)"
+
+
+def compare(commanded: Commanded, seen: dict[int, Witnessed], over: bool = True) -> Comparison:
+    """`over`: all had come to its end before the hosts did, so what was not freed then never was."""
+    found = Comparison("commanded", "by devices")
+    _enqueued(found, commanded, seen)
+    _freed(found, commanded, seen, over)
+    _sent(found, commanded, seen)
+    return found
+
+
+# --- launches -------------------------------------------------------------------------------------------------------
+
+
+def _enqueued(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed]) -> None:
+    texts, unlike, counts = commanded_texts(commanded), False, [0, 0]
+    for host, gangs in commanded.gangs.items():
+        known = {gang.seq: gang for gang in gangs}
+        for device in commanded.cluster.devices_of(host):
+            wanted = [gang.seq for gang in gangs if device in gang.devices]
+            given = [seq for seq in seen[host].launched if seq not in known or device in known[seq].devices]
+            wanted = _expected(commanded, host, wanted, given)
+            counts[0] += len(wanted)
+            counts[1] += len(given)
+            if wanted != given and not unlike:
+                unlike = True
+                found.differences.append("\n".join(_first(device, host, wanted, given, texts)))
+    found.rows.append(Row("gangs enqueued, device by device", str(counts[0]), str(counts[1]), not unlike))
+
+
+def commanded_texts(commanded: Commanded) -> dict[int, str]:
+    return {gang.seq: gang.text for gangs in commanded.gangs.values() for gang in gangs}
+
+
+def _expected(commanded: Commanded, host: int, wanted: Sequence[int], given: Sequence[int]) -> list[int]:
+    """Without what nobody will miss: abandoned gangs that had not been launched, and whatever a host that has died was
+    still to do."""
+    there = set(given)
+    island = commanded.cluster.island_of_host(host).index
+    if not commanded.troubled(island):
+        return list(wanted)
+    kept = [seq for seq in wanted if seq in there or seq not in commanded.abandoned]
+    if host in commanded.lost:
+        last = max((at for at, seq in enumerate(kept) if seq in there), default=-1)
+        kept = kept[: last + 1]
+    return kept
+
+
+def _first(
+    device: int, host: int, wanted: Sequence[int], given: Sequence[int], texts: dict[int, str]
+) -> Iterator[str]:
+    at = next(
+        (at for at, (a, b) in enumerate(zip(wanted, given, strict=False)) if a != b),
+        min(len(wanted), len(given)),
+    )
+    yield f"device {device} of host {host} was given another gang than commanded: number {at} in its sequence"
+    for side, order in (("commanded", wanted), ("by devices", given)):
+        yield f"  {side}:"
+        for number in range(max(0, at - HISTORY), min(at, len(order))):
+            yield f"    {number:6}  {texts.get(order[number], f'gang {order[number]}')}"
+        yield f"  > {at:6}  {texts.get(order[at], f'gang {order[at]}') if at < len(order) else END}"
+
+
+# --- frees ----------------------------------------------------------------------------------------------------------
+
+
+def _freed(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed], over: bool) -> None:
+    wrong: list[str] = []
+    counts = [0, 0]
+    for host, buffers in commanded.buffers.items():
+        island = commanded.cluster.island_of_host(host).index
+        whole = over and not commanded.troubled(island)
+        due = [buffer for buffer in buffers if buffer not in commanded.donated[host]]
+        freed = seen[host].freed
+        counts[0] += len(due) if whole else len([buffer for buffer in due if freed[buffer]])
+        counts[1] += freed.total()
+        wrong += _of_host(host, buffers, commanded, seen[host], whole)
+    found.rows.append(Row("buffers freed, host by host", str(counts[0]), str(counts[1]), not wrong))
+    found.differences += wrong[:SHOWN]
+
+
+def _of_host(
+    host: int, buffers: dict[int, str], commanded: Commanded, seen: Witnessed, whole: bool
+) -> Iterator[str]:
+    readers = last_readers(commanded.gangs[host], seen.launched)
+    for buffer, text in buffers.items():
+        times = seen.freed[buffer]
+        if buffer in commanded.donated[host]:
+            if times and whole:
+                yield f"host {host} freed {text}, which a gang had taken over"
+        elif times > 1 and whole:
+            yield f"host {host} freed {text} {times} times"
+        elif not times and whole:
+            yield f"host {host} never freed {text}"
+        elif times and seen.freed_after[buffer] <= readers.get(buffer, -1):
+            yield f"host {host} freed {text} before the last gang that reads it was enqueued"
+    for buffer in seen.freed:
+        if buffer not in buffers:
+            yield f"host {host} freed buffer {buffer}, which never came to it"
+
+
+def last_readers(gangs: Sequence[Enqueued], launched: Sequence[int]) -> dict[int, int]:
+    """Buffer -> where in the host's launches the last gang is that reads it."""
+    at = {seq: number for number, seq in enumerate(launched)}
+    found: dict[int, int] = {}
+    for gang in gangs:
+        for buffer in gang.reads:
+            found[buffer] = max(found.get(buffer, -1), at.get(gang.seq, -1))
+    return found
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------------
+
+
+def _sent(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed]) -> None:
+    """Pair by pair of hosts (a client is one, too); of a sparse exchange, pieces by host that gets them."""
+    wrong: list[str] = []
+    nbytes: dict[int, Counter[tuple[int, int]]] = {}
+    pieces: dict[int, Counter[int]] = {}
+    for host, each in seen.items():
+        for chunk, times in each.chunks.items():
+            nbytes.setdefault(chunk.transfer, Counter())[host, chunk.receiver] += chunk.nbytes * times
+            pieces.setdefault(chunk.transfer, Counter())[chunk.receiver] += not chunk.offset
+            if times > 1:
+                wrong.append(_again(host, chunk, times, commanded))
+    counts = [0, 0]
+    for transfer, sent in commanded.transfers.items():
+        excused = transfer in commanded.excused or bool(commanded.lost)
+        there = nbytes.get(transfer, Counter())
+        if sent.known:
+            wrong += _unlike(sent.text, sent.nbytes, there, excused)
+            counts[0] += sent.nbytes.total()
+            counts[1] += there.total()
+        elif not excused and pieces.get(transfer, Counter()) != Counter(sent.pieces):
+            wrong.append(
+                f"{sent.text}: pieces by host {dict(sorted(pieces.get(transfer, {}).items()))} were sent, and "
+                f"{dict(sorted(sent.pieces.items()))} counted"
+            )
+    wrong += [
+        f"transfer {each} was sent, and nobody had ordered it"
+        for each in nbytes
+        if each not in commanded.transfers
+    ]
+    found.rows.append(Row("bytes sent, by pairs of hosts", str(counts[0]), str(counts[1]), not wrong))
+    found.differences += wrong[:SHOWN]
+
+
+def _again(host: int, chunk: Chunk, times: int, commanded: Commanded) -> str:
+    sent = commanded.transfers.get(chunk.transfer)
+    return (
+        f"host {host} sent the same {plural(chunk.nbytes, 'byte')} {times} times to {_end(chunk.receiver)}: piece "
+        f"{chunk.piece} from {chunk.offset} on, {sent.text if sent else f'transfer {chunk.transfer}'}"
+    )
+
+
+def _unlike(
+    text: str, wanted: Counter[tuple[int, int]], given: Counter[tuple[int, int]], excused: bool
+) -> Iterator[str]:
+    for pair in sorted({*wanted, *given}):
+        less = given[pair] < wanted[pair]
+        if given[pair] != wanted[pair] and not (less and excused):
+            host, receiver = pair
+            yield (f"host {host} sent {given[pair]:,} of {wanted[pair]:,} bytes to {_end(receiver)}: {text}")
+
+
+def _end(receiver: int) -> str:
+    return f"host {receiver}" if receiver >= 0 else f"client {-receiver}"

@@ -1,0 +1,199 @@
+"""One program, run twice: in a simulated session and on real devices of this machine, of the same shape and settings.
+
+    shape --simulated--> session --the program--> Seen, from the controller's commands as it gives them
+    shape --real-------> session --the program--> event log --replayed--> Seen, from the same commands again
+
+Nothing of one run is given to the other. What both are given is what a deployer says beforehand: the cluster, the
+policy, the settings, and what each computation is taken to cost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from backend.admin import Child
+from backend.server import Server, eventlogs
+from backend.wire import Described
+from core.controller import Config
+from core.model import Cluster, Computation, Impossible
+from core.schedule.policy import Policy
+from sim.engine import Stuck
+from sim.hardware import Setup, setups
+
+from ...graph import Signature
+from ...sessions import Dispatch, Session
+from ...sessions.connected import (
+    AGENT,
+    CONFIG,
+    LocalCluster,
+    LocalDriver,
+    Loop,
+    Made,
+    Pricing,
+    RealDriver,
+    environment_of,
+)
+from ...sessions.simulated import simulate
+from . import compare, edge, forced
+from .collect import Seen, Watched
+from .compare import Comparison
+
+HEARD, LOOK = 5.0, 0.02  # seconds for hosts to confirm what they were told; between looks
+Program = Callable[[Session], None]
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What both runs are given."""
+
+    setup: Setup
+    policy: Callable[[], Policy]
+    platform: str = "timed"
+    config: Config = CONFIG
+    dispatch: Dispatch = "parallel"
+    profile: str = "seaway"
+    values: Any = "shapes"
+    timeout: float = 60.0
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.setup.cluster
+
+
+def setup_of(cluster: str, **changes: int) -> Setup:
+    """`cluster`: a name or a TOML file; "": alike islands of this machine's CPU."""
+    if cluster:
+        return setups.load(cluster, **changes)
+    island = {
+        "name": "i",
+        "kind": "cpu",
+        "count": changes.get("islands", 1),
+        "hosts": changes.get("hosts", 2),
+    }
+    return setups.load({"name": "parity", "island": [{**island, "per_host": changes.get("per_host", 2)}]})
+
+
+def nobody(code: object) -> None:
+    """Code is not kept: hosts of a simulation need none."""
+
+
+# --- simulated ------------------------------------------------------------------------------------------------------
+
+
+def simulated(shape: Shape, program: Program) -> Seen:
+    session = simulate(
+        shape.setup, policy=shape.policy, profile=shape.profile, config=shape.config, values=shape.values,
+        dispatch=shape.dispatch, progress=False,
+    )  # fmt: skip
+    simulation = session.simulation
+    watched = Watched(simulation.controller)
+    simulation.controller_process.machine = watched
+    session.driver.price_of = Priced(session.driver.price_of, shape.platform)  # type: ignore[attr-defined]
+    with session:
+        program(session)
+    controller = simulation.controller
+    try:
+        simulation.run(until=lambda: not any(map(controller.left().get, ("clients", "buffers", "runs"))))
+    except Stuck:
+        pass  # it is found, and counted, as left over
+    return watched.collector.end()
+
+
+class Priced:
+    """What the simulator takes a computation to need, and what controllers are told: as on real devices."""
+
+    def __init__(self, simulated: Any, platform: str) -> None:
+        self._simulated, self._real = simulated, Pricing((platform,), nobody)
+        self.kernels = simulated.kernels
+
+    def __call__(self, signature: Signature) -> Computation:
+        made: Computation = self._simulated(signature)
+        told = self._real(signature)
+        return msgspec.structs.replace(made, cost=told.cost, temp=told.temp)
+
+
+# --- real -----------------------------------------------------------------------------------------------------------
+
+
+class RecordedCluster(LocalCluster):
+    """As `sw.local` has it, of any shape; its controller keeps a log, its hosts what their devices were told."""
+
+    def __init__(self, shape: Shape, loop: Loop, folder: Path) -> None:
+        self._shape, self._kept = shape, folder
+        island = shape.cluster.islands[0]
+        made = Made(
+            hosts=island.hosts, devices=island.per_host, islands=len(shape.cluster.islands), platform=shape.platform,
+            memory=0, policy=shape.policy, config=shape.config, record=log_of(folder),
+        )  # fmt: skip
+        super().__init__(made, loop)
+
+    async def _begin(self) -> Server:
+        self.cluster = self._shape.cluster
+        return await super()._begin()
+
+    def _start(self, number: int) -> Child:
+        made = self.made
+        words = [
+            "--controller", self.server.address, "--name", f"agent-{number}", "--platform", made.platform,
+            "--devices", str(made.devices), "--with-parent", "--checkpoints", "/",
+            "--witness", str(self._kept),
+        ]  # fmt: skip
+        many = made.platform == "timed" and self.cluster.hosts > 1
+        words += ["--hosts", str(self.cluster.hosts)] if many else ["--host", str(number)]
+        return self.server.children.start(f"agent-{number}", AGENT, words, environment_of(made))
+
+
+class RecordedDriver(LocalDriver):
+    def leave(self) -> None:
+        """Hosts are to hear the last of it before they end."""
+        RealDriver.leave(self)
+        until = time.monotonic() + HEARD
+        while self._backlog() and time.monotonic() < until:
+            time.sleep(LOOK)
+        super().leave()
+
+    def _backlog(self) -> bool:
+        with self.server.node.lock:
+            return any(island.backlog for island in self.server.controller.snapshot().islands)
+
+    def recorded(self) -> dict[str, tuple[int, int]]:
+        """Nothing: what executions took is not known beforehand, and costs decide about order."""
+        return {}
+
+
+def log_of(folder: Path) -> Path:
+    return folder / "controller.log"
+
+
+def real(shape: Shape, program: Program, folder: Path) -> None:
+    """Leaves the controller's log in the folder, and what the hosts' devices were told."""
+    if len(numbers := sorted({island.per_host for island in shape.cluster.islands})) > 1:
+        raise Impossible(
+            f"hosts with {', '.join(map(str, numbers))} devices: on one machine all must have as many"
+        )
+    loop = Loop()
+    cluster = None
+    try:
+        cluster = RecordedCluster(shape, loop, folder)
+        cluster.start_agents()
+        cluster.wait(shape.timeout)
+        described = Described(shape.cluster, (shape.platform,), cluster.server.lease, "")
+        driver = RecordedDriver("real cluster", cluster, described)
+    except BaseException:
+        if cluster is not None:
+            cluster.end()
+        loop.close()
+        raise
+    with Session(driver, dispatch=shape.dispatch) as session:
+        program(session)
+
+
+def judged(shape: Shape, simulation: Seen, folder: Path) -> list[Comparison]:
+    """Free: what core decided in both. Forced: what devices were told, against what was commanded in the real run."""
+    seen, commanded = edge.read(eventlogs.read(log_of(folder)), shape.policy)
+    free = compare.compare(simulation, seen)
+    return [free, forced.compare(commanded, edge.witnessed(folder, shape.cluster.hosts))]

@@ -1,0 +1,225 @@
+"""What-if's answer: the record, what the model makes of the same settings, and each change, side by side.
+
+Of the record the controller's trace is all there is: when gangs began, it does not say. So device time there is
+executions times what each was measured to take, which is how the simulated worlds price them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...trace import Trace, times
+from .durations import Took, Which, executions
+from .workload import Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from .running import World
+
+RECORD = "recorded"
+NONE = float("nan")
+
+
+class Client(NamedTuple):
+    name: str
+    weight: int
+    runs: int
+    failed: int
+    p50_us: float
+    p99_us: float
+    share: float  # of device time, while all clients had work
+
+
+class Column(NamedTuple):
+    """A world in figures. Times in nanoseconds."""
+
+    title: str
+    makespan: int  # from the first run that was submitted to the last that ended
+    utilization: float  # device time that was computed, of all devices' in that time
+    clients: tuple[Client, ...]
+
+
+def of_record(recorded: Workload, took: dict[Which, Took]) -> Column:
+    spent = sum(took[which].nanoseconds * which[1] * count for which, count in executions(recorded).items())
+    return _column(RECORD, Trace(recorded.trace, recorded.cluster), recorded.cluster.devices, spent)
+
+
+def of_world(world: World) -> Column:
+    return _column(world.settings.title, Trace(world.trace, world.setup), world.setup.cluster.devices, None)
+
+
+def _column(title: str, trace: Trace, devices: int, spent: int | None) -> Column:
+    runs = trace.core.columns()["runs"]
+    low = min(runs["submitted"])
+    high = max([*runs["ended"], low + 1])
+    if spent is None:
+        spent = int(trace.facts().spent().sum())
+    return Column(title, high - low, spent / (devices * (high - low)), tuple(_clients(trace)))
+
+
+def _clients(trace: Trace) -> Iterator[Client]:
+    ran = max(trace.core.columns()["gangs"]["ended"], default=-1) >= 0
+    shares = trace.clients(window=trace.contended)["got_share"] if ran else None
+    for row, found in enumerate(trace.clients().to_dict("records")):
+        yield Client(
+            str(found["client"]), int(found["weight"]), int(found["runs"]), int(found["failed_runs"]),
+            float(found["latency_p50_us"]), float(found["latency_p99_us"]),
+            NONE if shares is None else float(shares.iloc[row]),
+        )  # fmt: skip
+
+
+# --- as text --------------------------------------------------------------------------------------------------------
+
+
+def lines(columns: Sequence[Column]) -> Iterator[str]:
+    """A table: a row a figure, a column a world. Behind the record, how far each is from it."""
+    record = columns[0]
+    rows = [["", *(column.title for column in columns)]]
+    rows.append(["makespan", *(_time(c.makespan, record.makespan, c is record) for c in columns)])
+    rows.append(["devices busy", *(f"{c.utilization:.1%}" for c in columns)])
+    for at, client in enumerate(record.clients):
+        mine = [column.clients[at] for column in columns]
+        rows.append([f"client {client.name}", *(f"weight {c.weight}" for c in mine)])
+        rows.append(["  runs", *(f"{c.runs}" + (f" ({c.failed} failed)" if c.failed else "") for c in mine)])
+        for what in ("p50", "p99"):
+            found = [float(getattr(c, f"{what}_us")) * 1_000 for c in mine]
+            texts = [_time(each, found[0], each_at == 0) for each_at, each in enumerate(found)]
+            rows.append([f"  {what} latency", *texts])
+        rows.append(["  share", *("" if np.isnan(c.share) else f"{c.share:.1%}" for c in mine)])
+    widths = [max(len(row[at]) for row in rows) for at in range(len(columns) + 1)]
+    for row in rows:
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)),
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _time(value: float, record: float, is_record: bool) -> str:
+    if np.isnan(value):
+        return ""
+    shown = times.text(value)
+    return shown if is_record or np.isnan(record) or not record else f"{shown} ({value / record - 1:+.1%})"
+
+
+class Errors(NamedTuple):
+    """By how much the model misses the record under the record's own settings: signed fractions."""
+
+    makespan: float
+    p50: dict[str, float]  # by client
+
+    def __str__(self) -> str:
+        latencies = ", ".join(f"{name} {error:+.1%}" for name, error in self.p50.items())
+        return f"makespan {self.makespan:+.1%}" + (f"; p50 latency: {latencies}" if latencies else "")
+
+
+def errors(record: Column, same: Column) -> Errors:
+    p50 = {
+        then.name: now.p50_us / then.p50_us - 1
+        for then, now in zip(record.clients, same.clients, strict=True)
+        if then.p50_us > 0 and not np.isnan(now.p50_us)
+    }
+    return Errors(same.makespan / record.makespan - 1, p50)
+
+
+def notes(recorded: Workload, took: dict[Which, Took]) -> Iterator[str]:
+    """What the reader must know of the record, before he believes a figure."""
+    stated = [one for one in took.values() if not one.samples and one.runs]
+    if stated:
+        named = ", ".join(f"{one.name} on {one.devices}" for one in stated[:8])
+        more = f", and {len(stated) - 8} more" if len(stated) > 8 else ""
+        yield f"never seen back to back, so at their stated costs: {named}{more}"
+    if recorded.compiling:
+        took_each = times.text(recorded.compiling)
+        yield f"hosts compiled in the record: {took_each} a code, and so does each code here, on every host at once"
+    failed = sum(row["code"] >= 0 for row in recorded.trace.runs.rows())
+    if failed:
+        yield f"runs that failed in the record, and are run here all the same: {failed}"
+    unended = sum(row["ended"] < 0 for row in recorded.trace.runs.rows())
+    if unended:
+        yield f"runs that had not ended when the record did, and are run to their ends here: {unended}"
+    if recorded.lost_hosts:
+        yield f"hosts were lost in the record, and are not here: {recorded.lost_hosts}"
+
+
+# --- as tables and a picture ----------------------------------------------------------------------------------------
+
+
+def frame(columns: Sequence[Column]) -> pd.DataFrame:
+    """A row a world and client; what is of the world stands in each of its rows."""
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    for column in columns:
+        world = {
+            "world": column.title, "makespan_us": column.makespan / 1_000, "busy_fraction": column.utilization,
+        }  # fmt: skip
+        rows += [
+            world
+            | {
+                "client": client.name, "weight": client.weight, "runs": client.runs, "failed_runs": client.failed,
+                "latency_p50_us": client.p50_us, "latency_p99_us": client.p99_us, "got_share": client.share,
+            }
+            for client in column.clients
+        ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def save(columns: Sequence[Column], folder: Path) -> list[Path]:
+    """`whatif.csv`, `.parquet`, `.png` and `.svg`."""
+    from ...trace import style
+
+    folder.mkdir(parents=True, exist_ok=True)
+    table = frame(columns)
+    csv, parquet = folder / "whatif.csv", folder / "whatif.parquet"
+    table.to_csv(csv, index=False, lineterminator="\n")
+    table.to_parquet(parquet, index=False)
+    return [csv, parquet, *style.save(plot(columns), folder / "whatif")]
+
+
+def plot(columns: Sequence[Column]) -> Figure:
+    """Makespan, and of each client its median latency (a line up to the 99th percentile) and its share."""
+    from ...trace import style
+
+    titles = [style.short(column.title, 22) for column in columns]
+    with style.applied():
+        figure = style.Picture("wide", height=max(2.2, 1.2 + 0.34 * len(columns)))
+        left, middle, right = figure.subplots(1, 3, sharey=True)
+        at = np.arange(len(columns))
+        name, scale = times.unit(max(column.makespan for column in columns))
+        left.barh(at, [column.makespan / scale for column in columns], color=style.BLUE, height=0.6)
+        left.set(title="Makespan", xlabel=name, yticks=at, yticklabels=titles)
+        left.invert_yaxis()
+        clients = [client.name for client in columns[0].clients]
+        colors = style.colors(clients)
+        _latencies(middle, columns, colors)
+        before = np.zeros(len(columns))
+        for number, client in enumerate(clients):
+            shares = np.nan_to_num([column.clients[number].share for column in columns])
+            right.barh(at, shares, left=before, color=colors[client], height=0.6, label=style.short(client))
+            before += shares
+        style.percent(right, "x")
+        right.set(title="Share, while all had work", xlabel="of device time")
+        right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def _latencies(axes: Any, columns: Sequence[Column], colors: dict[str, str]) -> None:
+    found = [c.p99_us * 1_000 for column in columns for c in column.clients if not np.isnan(c.p99_us)]
+    name, scale = times.unit(max(found, default=1))
+    number = len(colors)
+    for which, color in enumerate(colors.values()):
+        offset = (which - (number - 1) / 2) * 0.6 / max(1, number)
+        for at, column in enumerate(columns):
+            client = column.clients[which]
+            p50, p99 = client.p50_us * 1_000 / scale, client.p99_us * 1_000 / scale
+            axes.plot([p50, p99], [at + offset] * 2, color=color, linewidth=1)
+            axes.plot([p50], [at + offset], "o", color=color)
+    axes.set(title="Latency, p50 to p99", xlabel=name)
+    axes.set_xlim(left=0)

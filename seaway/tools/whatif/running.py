@@ -1,0 +1,247 @@
+"""A workload run again in a simulation: a simulated person for each client, who calls as the recorded one did.
+
+Closed loop: whoever had waited for runs waits for the same runs here (and for contents that were asked of them), and
+calls when the time has passed that he then thought. Open loop: each call is made when it was made, whatever has ended.
+
+    submit --think--> submit, waited for runs 3, 4 --(3 and 4 have ended here)--think--> submit ...
+
+Thinking includes what the call itself costs the client: a call is charged once. An older log, whose library told of a
+wait only as of the next call, has no thinking after it; then what passed between the end and the call, as the
+controller saw it, less what the model takes for the message there and the call back, is held to be thinking. So it is
+for calls that say nothing of it, puts and releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import simpy
+
+from core.client import Blocked, Persistent
+from core.model import Impossible
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.transfer import CHUNK
+from sim.engine import Stuck
+from sim.hosts import Times
+from sim.simulation import MIB, Simulation
+
+from .durations import Took, Which, kernels, told_apart
+from .settings import Settings, check
+from .workload import Made, Person, Workload, anywhere
+
+
+class World:
+    """What came of it."""
+
+    def __init__(self, settings: Settings, simulation: Simulation) -> None:
+        self.settings, self.simulation = settings, simulation
+        self.trace, self.setup = simulation.trace, simulation.setup
+
+
+def run(recorded: Workload, settings: Settings, took: dict[Which, Took]) -> World:
+    check(recorded, settings)
+    times = Times(pcie_latency=settings.setup.chips[0].pcie_latency, compile=recorded.compiling)
+    measured = settings.setup.profile is not None  # and then with contents in pieces as they were
+    sim = Simulation(
+        settings.setup, policy=settings.make, profile=settings.profile, config=settings.config, times=times,
+        chunk=CHUNK if measured else 16 * MIB,
+    )  # fmt: skip
+    sim.kernels.update(kernels(took))
+    ways = Ways.of(sim)
+    weights = settings.weights or tuple(person.weight for person in recorded.people)
+    actors = [
+        Actor(sim, person, weight, settings, recorded.start, ways)
+        for person, weight in zip(recorded.people, weights, strict=True)
+    ]
+    for actor in actors:
+        sim.env.process(actor.live())
+    try:
+        sim.run(until=lambda: all(actor.over for actor in actors))
+    except Stuck as stuck:
+        raise Impossible(f"under {settings.title}: {stuck}") from None
+    return World(settings, sim)
+
+
+class Ways(NamedTuple):
+    """What the model takes for messages between the controller and a client, but for the call's own cost."""
+
+    note: int  # a run has ended, as the controller sees it -> its user knows
+    call: int  # a call is made -> the controller hears it
+    landed: int  # contents are with a client -> the controller hears of it, by way of a host
+
+    @classmethod
+    def of(cls, sim: Simulation) -> Ways:
+        latency, costs = sim.setup.dcn.latency, sim.profile
+        call = latency + costs.receive
+        return cls(costs.send + latency + costs.client_note, call, 2 * call + costs.send)
+
+    def thinking(self, made: Made) -> int:
+        """Of what passed between what was waited for and the call, as the controller saw it."""
+        if not made.waited:
+            return made.gap
+        return max(0, made.gap - self.call + (self.landed if made.contents else -self.note))
+
+
+class Actor:
+    def __init__(
+        self, sim: Simulation, person: Person, weight: int, settings: Settings, start: int, ways: Ways
+    ) -> None:  # fmt: skip
+        self._sim, self._person, self._weight, self._settings = sim, person, weight, settings
+        self._start, self._ways = start, ways
+        self.over = False
+        self._programs: dict[int, int] = {}  # its name in the record -> its name here
+        self._buffers: dict[int, int] = {}
+        self._runs: dict[int, int] = {}
+        self._makers: dict[int, int] = {}  # buffer -> the run that makes it, both of the record
+        self._ended: dict[int, int] = {}  # run -> when
+        self._open: dict[int, None] = {}  # runs that have not ended
+        self._gets: dict[int, int] = {}  # requests under way -> the run that makes it, of the record
+        self._coming: dict[int, int] = {}  # transfer -> request
+        self._submitted = self._since = (
+            0  # when its user last submitted; and last submitted or stopped waiting
+        )
+        self._news = sim.env.event()
+
+    # --- what it does -------------------------------------------------------------------------------------
+
+    def live(self) -> Generator[simpy.Event, Any, None]:
+        person, sim = self._person, self._sim
+        yield from self._until(person.opened - self._start)
+        self.client = sim.client(person.name, self._weight, person.priority)
+        self.client.on_effect = self._hear
+        self._since = self._submitted = sim.now
+        for made in person.calls:
+            if self._settings.open_loop:
+                due = made.at - self._start
+            else:
+                yield from self._wait_for(made.waited)
+                due = self._due(made)
+            yield from self._until(due - sim.profile.client_call)
+            yield from self._call(made)
+        while self._open or self._gets:
+            yield self._hears()
+        if person.left:
+            self.client.act(lambda client, now: client.close(now))
+        self.over = True
+
+    def _wait_for(self, runs: Sequence[int]) -> Generator[simpy.Event, Any, None]:
+        """And for contents that were asked of what they make."""
+        if not runs:
+            return
+        names = [self._runs[run] for run in runs]
+        while any(name in self._open for name in names) or any(run in runs for run in self._gets.values()):
+            yield self._hears()
+        self._since = max(self._since, *(self._ended[name] for name in names))
+
+    def _due(self, made: Made) -> int:
+        """When it is made, if what it waited for has come now."""
+        call, seen = made.call, self._ways.thinking(made)
+        if made.crowded:
+            return self._since  # room is what this world has
+        if isinstance(call, m.Submit):
+            return self._since + (seen if made.waited and not call.think else int(call.think))
+        if made.before is not None:  # it may not be so late that it holds up what is known to come after it
+            think, calls = made.before
+            seen = min(seen, think - calls * self._sim.profile.client_call)
+        return (self._since if made.waited else self._submitted) + seen
+
+    def _until(self, when: int) -> Generator[simpy.Event, Any, None]:
+        if when > self._sim.now:
+            yield self._sim.env.timeout(when - self._sim.now)
+
+    def _call(self, made: Made) -> Generator[simpy.Event, Any, None]:
+        act = self._act(made)
+        while True:
+            yield from self.client.turn()
+            answer = self.client.act(act)
+            if not isinstance(answer, Blocked):
+                break
+            yield self._hears()
+        if isinstance(made.call, m.Submit):
+            self._since = self._submitted = self._sim.now
+        self._made(made.call, answer)
+
+    def _act(self, made: Made) -> Callable[[Persistent, int], Any]:
+        """The same call, in the names that things have here."""
+        match made.call:
+            case m.Register(ir=ir):
+                program = told_apart(ir)
+                if self._settings.free:
+                    slices = tuple(anywhere(spec) for spec in ir.slices)
+                    program = msgspec.structs.replace(program, slices=slices)
+                return lambda client, now: client.register(program, now)
+            case m.Unregister(program=name):
+                return lambda client, now: client.unregister(self._programs[name], now)
+            case m.Submit():
+                return self._submit(made)
+            case m.Put(value=value, slice=spec):
+                where = anywhere(spec) if self._settings.free else spec
+                return lambda client, now: client.put(value, where, now)
+            case m.Get(buffer=buffer):
+                return lambda client, now: client.get(self._buffers[buffer], now)
+            case m.Release(buffers=buffers):
+                return lambda client, now: client.release(tuple(self._buffers[each] for each in buffers), now)
+            case m.ReleaseSlice(name=slice_name):
+                return lambda client, now: client.release_slice(slice_name, now)
+            case m.Cancel(run=run):
+                return lambda client, now: client.cancel(self._runs[run], now)
+            case _:
+                raise NotImplementedError(made.call)
+
+    def _submit(self, made: Made) -> Callable[[Persistent, int], Any]:
+        """What was due so long after its call is so here."""
+        call: m.Submit = made.call
+        args = tuple(self._buffers[arg] if isinstance(arg, int) else arg for arg in call.args)
+        keep = tuple(bool(name) for name in call.results)
+        dispatch = self._settings.dispatch or call.dispatch
+        return lambda client, now: client.submit(
+            self._programs[call.program], args, now, keep=keep, dispatch=dispatch,
+            deadline=max(1, now + call.deadline - made.at) if call.deadline else 0,
+        )  # fmt: skip
+
+    def _made(self, call: Any, answer: Any) -> None:
+        match call:
+            case m.Register(program=name):
+                self._programs[name] = answer
+            case m.Submit(run=run, results=results):
+                self._runs[run] = answer.run
+                self._open[answer.run] = None
+                for name, here in zip(results, answer.results, strict=True):
+                    if name:
+                        self._buffers[name] = here
+                        self._makers[name] = run
+            case m.Put(buffer=name):
+                self._buffers[name] = answer
+            case m.Get(buffer=name):
+                self._gets[answer] = self._makers.get(name, -1)
+            case _:
+                pass
+
+    # --- what it hears ------------------------------------------------------------------------------------
+
+    def _hears(self) -> simpy.Event:
+        """The next that it does."""
+        return self._news
+
+    def _hear(self, effect: e.Effect) -> None:
+        match effect:
+            case e.RunEnded(run=run):
+                self._open.pop(run, None)
+                self._ended[run] = self._sim.now
+            case e.GetComing(request=request, transfer=transfer):
+                self._coming[transfer] = request
+                return
+            case e.Received(transfer=transfer) if transfer in self._coming:
+                run = self._runs.get(self._gets.pop(self._coming.pop(transfer), -1), -1)
+                self._ended[run] = self._sim.now  # whoever waited for it had its contents only now
+            case e.CallRefused(what="get", name=request):
+                self._gets.pop(request, None)
+            case e.Unblocked():
+                pass
+            case _:
+                return
+        news, self._news = self._news, self._sim.env.event()
+        news.succeed()

@@ -1,0 +1,149 @@
+"""Under what a workload is run again: what a person may change of it, and whether the workload can be run so at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from core.controller import Config
+from core.model import Cluster, Impossible, Island
+from core.schedule.policy import Policy
+from core.slices import fits
+from sim.hardware import Profile, Setup, setups
+from sim.simulation import fanout_of
+
+from .workload import Workload, anywhere
+
+SHAPE = ("name", "hosts", "per_host", "torus", "wraps", "block", "memory", "host_memory", "spares", "ici_bandwidth",
+         "ici_latency")  # fmt: skip
+
+
+class Settings(NamedTuple):
+    """`weights`: by client, in the order in which they came; () stands for their own. `dispatch`: "" for each run's
+    own."""
+
+    title: str
+    setup: Setup
+    make: Callable[[], Policy]
+    config: Config
+    profile: Profile
+    weights: tuple[int, ...] = ()
+    dispatch: str = ""
+    open_loop: bool = False
+    free: bool = False  # slices may lie on any island
+
+
+def as_recorded(recorded: Workload, profile: Profile, known: Setup | None = None) -> Settings:
+    """All as it was, on a model of the cluster that it was. `known`: what has been measured of that."""
+    return Settings(
+        "same settings", setup_of(recorded.cluster, known), recorded.make, recorded.config, profile
+    )
+
+
+def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
+    """Its islands as they are, of the chips that they name; of chips that nobody knows, what holds for CPUs. `known`
+    says more of the same cluster: its network, which processes share cores."""
+    if known is not None:
+        shapes = [[(each.hosts, each.per_host) for each in one.islands] for one in (cluster, known.cluster)]
+        if shapes[0] != shapes[1]:
+            raise Impossible(
+                f"cluster {known.name!r} has islands of (hosts, devices a host) {shapes[1]}, and the recorded one "
+                f"{shapes[0]}: they are not the same cluster"
+            )
+        return msgspec.structs.replace(known, cluster=cluster)
+    try:
+        setup = setups.load(_table(cluster, kinds=True))
+    except Impossible:
+        setup = setups.load(_table(cluster, kinds=False))
+    dcn = setup.dcn
+    if cluster.dcn_bandwidth:
+        dcn = msgspec.structs.replace(dcn, bandwidth=cluster.dcn_bandwidth)
+    if cluster.dcn_latency:
+        dcn = msgspec.structs.replace(dcn, latency=cluster.dcn_latency)
+    return msgspec.structs.replace(setup, cluster=cluster, dcn=dcn)
+
+
+def changed_setup(
+    cluster: Cluster, hosts: int | None, islands: int | None, known: Setup | None = None
+) -> Setup:
+    """The recorded one with more or fewer hosts on each island, or with more or fewer islands; what is `known` of its
+    hosts' costs still holds."""
+    if islands is None and hosts is None:
+        return setup_of(cluster, known)
+    entries: list[dict[str, Any]] = _table(cluster, kinds=True)["island"]
+    overrides: dict[str, object] = {} if hosts is None else {"hosts": hosts}
+    if islands is not None:
+        alike = {(island.hosts, island.per_host, island.kind, island.memory) for island in cluster.islands}
+        if len(alike) > 1:
+            raise Impossible(
+                f"--islands {islands}: the recorded cluster has islands that differ; write a cluster file"
+            )
+        overrides["islands"] = islands
+        name = entries[0]["name"]
+        entries = [{**entries[0], "name": name[:-1] if name[-1:] == "0" else name}]
+    found = setups.load({"name": "recorded", "island": entries}, **overrides)
+    return found if known is None else msgspec.structs.replace(found, profile=known.profile)
+
+
+def _table(cluster: Cluster, kinds: bool) -> dict[str, Any]:
+    return {"name": "recorded", "island": [_entry(island, kinds) for island in cluster.islands]}
+
+
+def _entry(island: Island, kinds: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": island.kind} if kinds else {}
+    for key in SHAPE:
+        value = getattr(island, key)
+        if value not in ((), 0):
+            found[key] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def config_of(
+    recorded: Workload, setup: Setup, profile: Profile, *, window: int | None = None, early: str | None = None,
+    fanout: int | None = None, same_cluster: bool = True,
+) -> Config:  # fmt: skip
+    """The recorded one, changed. On another cluster the tree of hosts is as wide as the profile says."""
+    config = recorded.config
+    if not same_cluster:
+        config = msgspec.structs.replace(config, fanout=fanout_of(profile, setup.cluster))
+    given = {"window": window, "early": early, "fanout": fanout}
+    for key in ("window", "fanout"):
+        if given[key] is not None and int(str(given[key])) < 1:
+            raise Impossible(f"--{key} {given[key]}: at least 1")
+    return msgspec.structs.replace(
+        config, **{key: value for key, value in given.items() if value is not None}
+    )
+
+
+def check(recorded: Workload, settings: Settings) -> None:
+    """Raises Impossible where the workload asks for what the cluster has not, or for other clients."""
+    _check_weights(recorded, settings.weights)
+    islands = settings.setup.cluster.islands
+    names = [island.name for island in islands]
+    kinds = list(dict.fromkeys(island.kind for island in islands))
+    for who, spec in recorded.slices():
+        where = anywhere(spec) if settings.free else spec
+        for what, wanted, there in (("island", where.island, names), ("kind", where.kind, kinds)):
+            if wanted and wanted not in there:
+                known = f"{', '.join(map(repr, there[:8]))}{', ...' if len(there) > 8 else ''}"
+                raise Impossible(
+                    f"{who} names {what} {wanted!r} for its slice {spec.name!r}, and cluster "
+                    f"{settings.setup.name!r} has {known}: take a cluster that has it, or add --anywhere, and slices "
+                    f"are placed wherever there is room"
+                )
+        if not any(fits(island, where) for island in islands):
+            raise Impossible(
+                f"{who} has a slice {spec.name!r} of {spec.devices} devices, for which no island of cluster "
+                f"{settings.setup.name!r} has room: {settings.setup.cluster.describe()}"
+            )
+
+
+def _check_weights(recorded: Workload, weights: Sequence[int]) -> None:
+    if weights and len(weights) != len(recorded.people):
+        names = ", ".join(person.label for person in recorded.people)
+        raise Impossible(
+            f"{len(weights)} weights, {':'.join(map(str, weights))}, and the log has {len(recorded.people)} clients: "
+            f"{names}, in that order"
+        )

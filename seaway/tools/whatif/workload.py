@@ -1,0 +1,283 @@
+"""A workload, taken from a controller's event log: per client its calls in order, and what each had waited for.
+
+Names in it are the clients' own, as they stood in their calls. Only `Submit` says what was waited for and how long its
+user thought then. Of other calls the log has the time alone; one that came when a run had ended, for which the next
+`Submit` says that it was waited for, is held to have come of that wait too. (A get is not: it is asked at once, and
+whoever waits for a run of whose results he asked contents, has waited for those.)
+
+Neighbours: `running` lets simulated clients do the same; `durations` has what computations took.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from backend.server import eventlogs
+from core.client import Limits
+from core.controller import Config
+from core.model import Cluster, Impossible, Program, SliceSpec
+from core.protocol import (
+    Bye,
+    Calls,
+    Came,
+    Cancel,
+    Disconnected,
+    Get,
+    Open,
+    Put,
+    Register,
+    Release,
+    Submit,
+    Unregister,
+)
+from core.record import Diverged, Log, LogError, Trace, replayed
+from core.schedule.policy import Policy
+
+from .compiling import Compiling
+
+NOT_KNOWN = -1
+CROWDED = (
+    Limits().max_runs * 9 // 10
+)  # runs that a client has under way: from here on it may have been held up
+
+
+class Made(NamedTuple):
+    """A call, and when the controller heard it. `waited`: runs whose ends came first. `gap`: nanoseconds between the
+    last of what was waited for, else the `Submit` before (or the opening), and this call, as the controller saw it.
+
+    `contents`: the last of what was waited for were contents, which the client had before the controller heard of it.
+    `before`: of a call that comes while the user thought, as the next `Submit` says: (how long, before how many).
+    `crowded`: when it was to be made, its client had about as many runs under way as it may, and will have waited for
+    room, not thought."""
+
+    at: int
+    call: Any
+    waited: tuple[int, ...]
+    gap: int
+    contents: bool = False
+    before: tuple[int, int] | None = None
+    crowded: bool = False
+
+
+class Person(NamedTuple):
+    """A client, as it was."""
+
+    name: str
+    label: str  # no two alike: `name`, `name (2)`
+    number: int  # by which the controller knew it
+    weight: int
+    priority: int
+    opened: int
+    calls: tuple[Made, ...]
+    left: bool  # it said goodbye
+
+    def programs(self) -> Iterator[tuple[int, Program]]:
+        for made in self.calls:
+            if isinstance(made.call, Register):
+                yield made.call.program, made.call.ir
+
+    @property
+    def runs(self) -> int:
+        return sum(isinstance(made.call, Submit) for made in self.calls)
+
+
+class Workload(NamedTuple):
+    people: tuple[Person, ...]
+    cluster: Cluster
+    config: Config
+    make: Callable[[], Policy]  # the policy that it ran under
+    policy: str  # its name, for people
+    trace: Trace  # of the record, as its controller saw it
+    compiling: int  # nanoseconds that hosts took to compile a code, on average; 0: next to none
+    lost_hosts: int  # connections of hosts that were lost while clients had runs
+
+    @property
+    def start(self) -> int:
+        return min(person.opened for person in self.people)
+
+    def slices(self) -> Iterator[tuple[str, SliceSpec]]:
+        """(who asks for it, the slice), of all programs and puts."""
+        for person in self.people:
+            for made in person.calls:
+                if isinstance(made.call, Register):
+                    for spec in made.call.ir.slices:
+                        yield f"program {made.call.ir.name!r} of client {person.label!r}", spec
+                elif isinstance(made.call, Put):
+                    yield f"a put of client {person.label!r}", made.call.slice
+
+
+def read(path: Path, *, policy: Callable[[], Policy] | None = None, partial: bool = False) -> Workload:
+    """From a file. `policy`: what makes the one that it ran under, where its name does not tell."""
+    try:
+        return workload_of(eventlogs.read(path, partial=partial), policy)
+    except LogError as error:
+        raise Impossible(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+
+
+def workload_of(log: Log, policy: Callable[[], Policy] | None = None) -> Workload:
+    trace = Trace()
+    controller = eventlogs.machine_of(log.about, policy=policy, trace=trace)
+    gathered: dict[int, _Gathered] = {}  # by connection
+    order: list[_Gathered] = []
+    compiling, lost = Compiling(), 0
+    try:
+        for entry, commands in zip(log.entries, replayed(log, controller), strict=False):
+            event = entry.event
+            compiling.see(event, commands, entry.now)
+            if (
+                isinstance(event, Disconnected)
+                and event.peer < controller.cluster.hosts
+                and controller.left()["runs"]
+            ):
+                lost += 1
+            if not isinstance(event, Came) or event.peer < controller.cluster.hosts:
+                continue
+            client = controller.client_at(event.peer)
+            if isinstance(event.message, Open) and client is not None:
+                gathered[event.peer] = _Gathered(client[0], event.message, entry.now)
+                order.append(gathered[event.peer])
+            elif event.peer in gathered:
+                gathered[event.peer].hear(event.message, entry.now)
+    except Diverged as diverged:
+        raise Impossible(
+            f"the log does not replay: its event {diverged.index} leads to other commands here; `seaway replay` "
+            f"shows the difference"
+        ) from None
+    people = _people(order, trace)
+    if not any(person.runs for person in people):
+        raise Impossible("the log has no runs: no client submitted anything while it was recorded")
+    make = policy or (lambda: eventlogs.policy_from(log.about.policy, log.about.config["settings"]))
+    name = log.about.policy.rpartition(":")[2].lower()
+    return Workload(people, controller.cluster, controller.config, make, name, trace, compiling.mean, lost)
+
+
+class _Gathered:
+    def __init__(self, number: int, opening: Open, at: int) -> None:
+        if opening.client or opening.held or opening.open_runs:
+            raise Impossible(
+                f"client {opening.name!r} had opened its session before this log begins, and what it held then is "
+                f"not in it; record from the controller's start"
+            )
+        self.number, self.opening, self.at = number, opening, at
+        self.calls: list[tuple[int, Any]] = []
+
+    def hear(self, message: Any, at: int) -> None:
+        calls = message.calls if isinstance(message, Calls) else (message,)
+        self.calls += [(at, call) for call in calls]
+
+
+def _people(order: Sequence[_Gathered], trace: Trace) -> tuple[Person, ...]:
+    ends = {(row["client"], row["call"]): row["ended"] for row in trace.runs.rows() if row["ended"] >= 0}
+    fetched: dict[int, list[int]] = {}  # client -> when contents had been sent to it
+    for row in trace.transfers.rows():
+        if row["target"] < 0 <= row["ended"]:
+            fetched.setdefault(row["client"], []).append(row["ended"])
+    seen: dict[str, int] = {}
+    people = []
+    for one in order:
+        name = one.opening.name
+        seen[name] = seen.get(name, 0) + 1
+        label = name if seen[name] == 1 else f"{name} ({seen[name]})"
+        left = any(isinstance(call, Bye) for _, call in one.calls)
+        calls = [(at, call) for at, call in one.calls if not isinstance(call, Bye)]
+        _check_names(label, calls)
+        mine = {call: ended for (client, call), ended in ends.items() if client == one.number}
+        people.append(
+            Person(
+                name, label, one.number, one.opening.weight, one.opening.priority, one.at,
+                tuple(_with_waits(calls, one.at, mine, sorted(fetched.get(one.number, [])))), left,
+            )
+        )  # fmt: skip
+    return tuple(people)
+
+
+def _with_waits(
+    calls: Sequence[tuple[int, Any]], opened: int, ends: dict[int, int], fetched: Sequence[int]
+) -> Iterator[Made]:
+    """`ends`: of runs; `fetched`: when contents had been sent: both as the controller saw them."""
+    pending: list[tuple[int, Any]] = []
+    last = opened  # when it last submitted
+    over, runs_made = sorted(ends.values()), 0
+    for at, call in calls:
+        if not isinstance(call, Submit):
+            pending.append((at, call))
+            continue
+        asked, crowded = False, runs_made - bisect_right(over, last) >= CROWDED
+        think = 0 if crowded else call.think
+        for number, (when, other) in enumerate(pending):
+            runs = () if isinstance(other, Get) else call.waited
+            waited = tuple(run for run in runs if 0 <= ends.get(run, NOT_KNOWN) <= when)
+            alike = (call.think or crowded) and waited == call.waited
+            before = (think, len(pending) - number) if alike else None
+            since, contents = _came(waited, when, ends, fetched if asked else (), last)
+            yield Made(when, other, waited, when - since, contents, before)
+            asked = asked or isinstance(other, Get)
+        since, contents = _came(call.waited, at, ends, fetched if asked else (), last)
+        yield Made(at, call, call.waited, at - since, contents, None, crowded)
+        pending.clear()
+        last, runs_made = at, runs_made + 1
+    yield from (Made(at, call, (), at - last) for at, call in pending)
+
+
+def _came(
+    waited: Sequence[int], at: int, ends: dict[int, int], fetched: Sequence[int], last: int
+) -> tuple[int, bool]:
+    """When what a call had waited for was there, and whether that were contents; of one that had not waited, when the
+    user last submitted."""
+    over = [ends[run] for run in waited if run in ends]
+    if not over:
+        return min(at, last), False
+    contents = fetched[: bisect_right(fetched, at)][-1:]
+    return min(at, max([*over, *contents])), bool(contents) and contents[0] > max(over)
+
+
+def _check_names(label: str, calls: Sequence[tuple[int, Any]]) -> None:
+    """Whatever a call names, an earlier call of the log has made."""
+    known: dict[tuple[str, int], None] = {}
+    for _, call in calls:
+        for what, name in _names(call):
+            if (what, name) not in known:
+                raise Impossible(
+                    f"client {label!r} names {what} {name}, which no call in this log has made: the log lacks calls of "
+                    f"it (a connection that was lost?), and what it did cannot be done again"
+                )
+        known |= dict.fromkeys(_made(call))
+
+
+def _names(call: Any) -> list[tuple[str, int]]:
+    match call:
+        case Submit():
+            buffers = [("buffer", arg) for arg in call.args if isinstance(arg, int)]
+            return [("program", call.program), *buffers, *(("run", run) for run in call.waited)]
+        case Unregister(program=program):
+            return [("program", program)]
+        case Get(buffer=buffer):
+            return [("buffer", buffer)]
+        case Release(buffers=buffers):
+            return [("buffer", buffer) for buffer in buffers]
+        case Cancel(run=run):
+            return [("run", run)]
+        case _:
+            return []
+
+
+def _made(call: Any) -> list[tuple[str, int]]:
+    match call:
+        case Register(program=program):
+            return [("program", program)]
+        case Submit(run=run, results=results):
+            return [("run", run), *(("buffer", name) for name in results if name)]
+        case Put(buffer=buffer):
+            return [("buffer", buffer)]
+        case _:
+            return []
+
+
+def anywhere(spec: SliceSpec) -> SliceSpec:
+    """Wherever there is room."""
+    return msgspec.structs.replace(spec, island="", kind="")

@@ -1,0 +1,31 @@
+"""What everything simulated is made of: simulated time, threads that work one thing at a time, and jitter.
+
+clock     SimPy in integer nanoseconds: calls at a time, in an order that is always the same
+threads   one thing after another: a thread of a process, a port that carries bytes
+jitter    random delays as a pure function of (seed, source, number)
+errors    what a simulation raises to its user
+"""
+
+from __future__ import annotations
+
+from . import jitter
+from .clock import LATE, Clock
+from .errors import Stuck, Unannounced
+from .jitter import Ints, Noise, each_below, keys
+from .threads import HELD, Lane, Order, Port
+
+__all__ = [
+    "HELD",
+    "LATE",
+    "Clock",
+    "Ints",
+    "Lane",
+    "Noise",
+    "Order",
+    "Port",
+    "Stuck",
+    "Unannounced",
+    "each_below",
+    "jitter",
+    "keys",
+]

@@ -1,0 +1,194 @@
+"""Set-ups: a cluster with its chips, machines and network, by name, from a file, or from a table.
+
+`load("A")`, `load("v4-512")`, `load("2xv3-1024")`, `load("my-cluster.toml")`; and any of them changed:
+`load("A", hosts=25_000)`, `load("C", islands=64, dcn={"latency": "50 us"})`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from core.model import CLUSTER_KEYS, ISLAND_KEYS, Cluster, Impossible
+
+from . import chips
+from .chips import Chip, Generation, Machine
+from .ici import collective_time, kernel_time
+from .layout import OVERRIDES as OF_ISLANDS
+from .layout import fill
+from .named import named
+from .profiles import Profile, profile_in
+from .shared_machines import Shared, placed
+from .toml_tables import Table, figure, known_keys, nearest, packaged, subtable, toml, whole
+
+__all__ = ["Chip", "Dcn", "Machine", "Setup", "Shared", "collective_time", "kernel_time", "load"]
+
+
+class Dcn(msgspec.Struct, frozen=True, kw_only=True):
+    """The data-centre network, between hosts."""
+
+    latency: int  # nanoseconds one way
+    bandwidth: int  # bytes a second of one host's network cards, each way
+    oversubscription: float = 1.0  # how much more all hosts can send than the network carries
+    jitter: int = 0  # nanoseconds more: uniform, up to
+    sources: dict[str, str] = {}
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    cluster: Cluster
+    chips: tuple[Chip, ...]  # by island
+    machines: tuple[Machine, ...]  # by island
+    dcn: Dcn
+    note: str = ""
+    shared: tuple[Shared, ...] = ()  # machines of several processes; who stands in none has one to itself
+    profile: Profile | None = None  # what its hosts cost, if the file says so: `seaway calibrate` writes it
+
+    @property
+    def machine(self) -> Machine:
+        """Of the first island; `machines` has all."""
+        return self.machines[0]
+
+    def figures(self) -> Iterator[tuple[str, str, int, str]]:
+        """Every figure in it: of what (a chip, "host", "DCN"), which, how much in its base unit, and the source."""
+        parts: dict[str, Chip | Machine | Dcn | Shared] = {chip.name: chip for chip in self.chips}
+        parts |= {
+            f"{chip.name} host": machine for chip, machine in zip(self.chips, self.machines, strict=True)
+        }
+        parts |= {f"shared machine {at}": machine for at, machine in enumerate(self.shared)}
+        for of, part in [*parts.items(), ("DCN", self.dcn)]:
+            for key, source in part.sources.items():
+                yield of, key, getattr(part, key), source
+
+    def describe(self) -> str:
+        """For people: what there is, and what of it is assumed."""
+        assumed = [f"{of} {key}" for of, key, _, source in self.figures() if source.startswith("assumed")]
+        lines = [f"{self.name}: {self.note}" if self.note else self.name, self.cluster.describe()]
+        lines += [machine.describe() for machine in self.shared[:SHOWN]]
+        lines += [f"... and {len(self.shared) - SHOWN} more"] if len(self.shared) > SHOWN else []
+        lines += [f"assumed: {', '.join(assumed)}"] if assumed else []
+        return "\n".join(lines)
+
+
+KEYS = ("name", "note", "island", "machine", "dcn", "chip", "shared", "profile", *CLUSTER_KEYS)
+OVERRIDES = ("islands", *OF_ISLANDS, "machine", "dcn", "chip", "shared")
+SHOWN = 8  # shared machines, when described
+DCN_UNITS = {"latency": "time", "bandwidth": "rate", "jitter": "time"}
+
+
+def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
+    """A set-up by name, from a TOML file or from a table. Overrides hold for each of its islands (`hosts`,
+    `per_host`, `torus`, ...); `islands` says how many alike ones there are, `shared` who shares a machine."""
+    who, table = _table(what)
+    known_keys(who, table, KEYS)
+    for key in overrides:
+        if key not in OVERRIDES:
+            raise Impossible(f"load() has no option {key!r}; {nearest(key, OVERRIDES)}")
+    parts = {part: subtable(who, table, part) | subtable("load()", overrides, part) for part in PARTS}
+    own = _own_chips(who, parts["chip"])
+    islands, found = _islands(who, table, overrides, own)
+    try:
+        cluster = Cluster.from_table({"island": islands})
+    except Impossible as error:
+        raise Impossible(f"{who}: {error}") from None
+    machines = tuple(
+        msgspec.structs.replace(_machine(who, one, parts["machine"]), host_memory=island.host_memory)
+        for one, island in zip(found, cluster.islands, strict=True)
+    )
+    core_keys = {key.removeprefix("dcn_"): table[key] for key in CLUSTER_KEYS if key in table}
+    dcn = _dcn(who, core_keys | parts["dcn"], machines[0])
+    costs = subtable(who, table, "profile")
+    return Setup(
+        name=str(table.get("name", "cluster")),
+        cluster=msgspec.structs.replace(cluster, dcn_bandwidth=dcn.bandwidth, dcn_latency=dcn.latency),
+        chips=tuple(one.chip for one in found),
+        machines=machines,
+        dcn=dcn,
+        note=_note(table, overrides),
+        shared=placed(who, overrides.get("shared", table.get("shared", ())), cluster, machines, _stated(who)),
+        profile=profile_in(who, str(table.get("name", "cluster")), costs) if costs else None,
+    )
+
+
+PARTS = ("machine", "dcn", "chip")
+
+
+def _table(what: str | Path | Mapping[str, object]) -> tuple[str, Table]:
+    if isinstance(what, Mapping):
+        return str(what.get("name", "the cluster")), what
+    if isinstance(what, Path) or what.endswith(".toml"):
+        return str(what), {"name": Path(what).stem, **toml(Path(what))}
+    return f"cluster {what!r}", named(what)
+
+
+def _note(table: Table, overrides: Table) -> str:
+    changed = ", ".join(f"{key}={value}" for key, value in overrides.items())
+    return "; changed: ".join(filter(None, (str(table.get("note", "")), changed)))
+
+
+def _own_chips(who: str, tables: Table) -> dict[str, Generation]:
+    """`[chip.NAME]`: a new one, or a known one with other figures; each with the machine it is sold in."""
+    found: dict[str, Generation] = {}
+    for name in tables:
+        table = subtable(f"{who} [chip]", tables, name)
+        if chips.known(name):
+            name = chips.chip(name).name
+            table.setdefault("like", name)
+        like = chips.generation(str(table.get("like", "cpu")))
+        chip = chips.chip_from(f"{who} [chip.{name}]", name, table, _stated(who))
+        found[name] = msgspec.structs.replace(like, chip=chip, aliases=())
+    return found
+
+
+def _islands(
+    who: str, table: Table, overrides: Table, own: Mapping[str, Generation]
+) -> tuple[list[dict[str, object]], list[Generation]]:
+    entries = table.get("island", [])
+    if not isinstance(entries, list) or not entries:
+        raise Impossible(f"{who} has no islands; write [[island]] tables with `kind` and `hosts`")
+    if "islands" in overrides and len(entries) > 1:
+        raise Impossible(f"{who} lists {len(entries)} islands, so `islands` cannot say how many there are")
+    found: list[dict[str, object]] = []
+    of: list[Generation] = []
+    for at, entry in enumerate(entries):
+        where = f"{who} [[island]] {at}"
+        if not isinstance(entry, Mapping):
+            raise Impossible(f"{where} is no table")
+        known_keys(where, entry, ISLAND_KEYS)
+        changed = {key: value for key, value in overrides.items() if key in OF_ISLANDS}
+        if "islands" in overrides:
+            changed["count"] = whole("load()", "islands", overrides["islands"])
+        kind = str(changed.get("kind", entry.get("kind", "cpu")))
+        one = own.get(kind) or chips.generation(kind)
+        one = own.get(one.chip.name, one)
+        found.append(fill(where, entry, changed, one))
+        of += [one] * whole(where, "count", found[-1].get("count", 1))
+    return found, of
+
+
+def _machine(who: str, one: Generation, table: Table) -> Machine:
+    return chips.machine_from(f"{who} [machine]", table, one.machine, _stated(who))
+
+
+def _dcn(who: str, table: Table, machine: Machine) -> Dcn:
+    who = f"{who} [dcn]"
+    known_keys(who, table, (*DCN_UNITS, "oversubscription"))
+    values = {"bandwidth": machine.nic_bandwidth}
+    sources = {"bandwidth": machine.sources["nic_bandwidth"]}
+    for key, value in {**packaged("")["network"], **table}.items():
+        if key in DCN_UNITS:
+            values[key], sources[key] = figure(who, key, value, DCN_UNITS[key], _stated(who))
+    if not values["bandwidth"]:
+        raise Impossible(f"{who}: `bandwidth` is zero")
+    share = table.get("oversubscription", 1.0)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 1 <= share < float("inf"):
+        raise Impossible(
+            f"{who}: `oversubscription` cannot be {share!r}: 1.0 is none, 2.0 halves the network"
+        )
+    return msgspec.convert({**values, "oversubscription": float(share), "sources": sources}, Dcn)
+
+
+def _stated(who: str) -> str:
+    return f"stated in {who}"

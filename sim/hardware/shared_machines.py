@@ -1,0 +1,211 @@
+"""Which processes share a machine: `[[shared]]` tables of a set-up, and what is wrong with them.
+
+    [[shared]]                # one machine; whoever stands in none has a machine to itself
+    cores = 4                 # else what the machines of its hosts have
+    hosts = [0, 1, "64-67"]   # numbers in the cluster, of any island
+    controller = true
+    clients = ["ann", "bob"]  # or true: all that are named nowhere else
+
+`each = 4`: so many of the hosts a machine, one after another. `hosts = true`: all. As our own backend has it on one
+machine, and `seaway calibrate` writes it:
+
+    python = true                            # threads of one process work one at a time, and what they say is gathered
+    one_process = ["controller", "clients"]  # "hosts" too; several lists are several processes
+    devices = true                           # what devices compute takes these cores, too
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from core.model import Cluster, Impossible
+from core.protocol import peers
+
+from .chips import Machine
+from .toml_tables import Table, figure, known_keys, whole
+
+# Of a host's agent: it reads orders, passes them on, enqueues, hears of completions; one each for contents and reports.
+HOST, CONTROLLER, CLIENT = 6, 1, 2
+
+KEYS = ("cores", "hosts", "each", "controller", "clients", "python", "one_process", "devices")
+KINDS = ("controller", "clients", "hosts")  # of processes
+RANGE = re.compile(r"\s*(\d+)\s*-\s*(\d+)\s*")
+SHOWN = 8
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine, and the processes on it."""
+
+    cores: int
+    hosts: tuple[int, ...] = ()
+    controller: bool = False
+    clients: tuple[str, ...] = ()
+    other_clients: bool = False  # all that are named nowhere else
+    python: bool = False  # each process is one of Python's, whose threads work one at a time
+    one_process: tuple[tuple[str, ...], ...] = ()  # of `KINDS`: who are one process
+    devices: bool = False  # compute on these cores
+    sources: dict[str, str] = {}  # of what this table states
+
+    @property
+    def threads(self) -> int:
+        """Of the processes that are known ahead."""
+        return HOST * len(self.hosts) + CONTROLLER * self.controller + CLIENT * len(self.clients)
+
+    @property
+    def short(self) -> bool:
+        """Somebody may have to wait for a core, or for another thread of its process."""
+        return self.python or self.devices or self.other_clients or self.cores < self.threads
+
+    def process_of(self, name: int) -> object:
+        """Which process that is, among those on this machine."""
+        kind = "hosts" if name >= 0 else "clients" if peers.is_client(name) else "controller"
+        for at, together in enumerate(self.one_process):
+            if kind in together:
+                return together[0], at
+        return name
+
+    def describe(self) -> str:
+        who = ["the controller"] if self.controller else []
+        if self.hosts:
+            shown = ", ".join(map(str, self.hosts[:SHOWN])) + (", ..." if len(self.hosts) > SHOWN else "")
+            who.append(f"host{'s' if len(self.hosts) > 1 else ''} {shown}")
+        who += [f"client {name!r}" for name in self.clients]
+        who += ["all other clients" if self.clients else "all clients"] if self.other_clients else []
+        what = f"{', '.join(who)}: one machine of {self.cores} core{'s' if self.cores > 1 else ''}"
+        how = ["Python processes"] if self.python else []
+        how += [f"{' and '.join(each)} are one" for each in self.one_process]
+        how += ["devices compute on them, too"] if self.devices else []
+        return "; ".join([what, *how])
+
+
+def placed(
+    who: str, entries: object, cluster: Cluster, machines: Sequence[Machine], source: str
+) -> tuple[Shared, ...]:
+    """`machines`: by island."""
+    if not isinstance(entries, list | tuple):
+        raise Impossible(f"{who}: `shared` is a list of tables; write [[shared]]")
+    found: list[Shared] = []
+    for at, entry in enumerate(entries):
+        here = f"{who} [[shared]] {at}"
+        if not isinstance(entry, Mapping):
+            raise Impossible(f"{here} is no table; write `hosts`, `controller` or `clients` in it")
+        found += _machines(here, entry, cluster, machines, source)
+    _once(who, found)
+    return tuple(found)
+
+
+def _machines(
+    who: str, entry: Table, cluster: Cluster, machines: Sequence[Machine], source: str
+) -> list[Shared]:
+    known_keys(who, entry, KEYS)
+    hosts = _hosts(who, entry.get("hosts", ()), cluster)
+    controller = _yes(who, "controller", entry.get("controller", False))
+    clients = _clients(who, entry.get("clients", ()))
+    others = entry.get("clients") is True
+    if not (hosts or controller or clients or others):
+        raise Impossible(f"{who} has nobody on it; write `hosts`, `controller = true` or `clients`")
+    python, devices = (_yes(who, key, entry.get(key, False)) for key in ("python", "devices"))
+    together = _together(who, entry.get("one_process", ()))
+    if together and not python:
+        raise Impossible(f"{who}: `one_process` says who share an interpreter; write `python = true` with it")
+    groups = [hosts]
+    if "each" in entry:
+        each = whole(who, "each", entry["each"])
+        if controller or clients or others or not hosts:
+            raise Impossible(
+                f"{who}: `each` divides `hosts` over machines; place all else in a table of its own"
+            )
+        groups = [hosts[at : at + each] for at in range(0, len(hosts), each)]
+    made = []
+    for group in groups:
+        cores, sources = _cores(who, entry, group, cluster, machines, source)
+        made.append(
+            Shared(
+                cores=cores, hosts=group, controller=controller, clients=clients, other_clients=others,
+                python=python, one_process=together, devices=devices, sources=sources,
+            )
+        )  # fmt: skip
+    return made
+
+
+def _cores(
+    who: str, entry: Table, hosts: tuple[int, ...], cluster: Cluster, machines: Sequence[Machine], source: str
+) -> tuple[int, dict[str, str]]:
+    if "cores" in entry:
+        cores, source = figure(who, "cores", entry["cores"], "number", source)
+        if not cores:
+            raise Impossible(f"{who}: `cores` is zero")
+        return cores, {"cores": source}
+    islands = dict.fromkeys(cluster.island_of_host(host).index for host in hosts) or {0: None}
+    of = dict.fromkeys(machines[island].cores for island in islands)
+    if len(of) > 1:
+        counts = " and ".join(map(str, of))
+        raise Impossible(
+            f"{who}: machines of these hosts have {counts} cores; say how many `cores` this one has"
+        )
+    return next(iter(of)), {}
+
+
+def _yes(who: str, key: str, given: object) -> bool:
+    if not isinstance(given, bool):
+        raise Impossible(f"{who}: `{key}` cannot be {given!r}; it is true or false")
+    return given
+
+
+def _together(who: str, given: object) -> tuple[tuple[str, ...], ...]:
+    """One list of kinds, or several."""
+    listed: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
+    groups = listed if all(isinstance(each, list | tuple) for each in listed) else [listed]
+    found = tuple(tuple(each) for each in groups if each)
+    flat = [kind for group in found for kind in group]
+    if any(kind not in KINDS for kind in flat) or len(set(flat)) < len(flat):
+        raise Impossible(
+            f"{who}: `one_process` cannot be {given!r}; write a list of some of {', '.join(KINDS)}, or several lists "
+            "that have none in common"
+        )
+    return found
+
+
+def _hosts(who: str, given: object, cluster: Cluster) -> tuple[int, ...]:
+    if given is True or given is False:
+        return tuple(range(cluster.hosts)) if given else ()
+    listed = given if isinstance(given, list | tuple) else [given]
+    found: list[int] = []
+    for each in listed:
+        if isinstance(each, str) and (match := RANGE.fullmatch(each)) and int(match[1]) <= int(match[2]):
+            low, high = int(match[1]), int(match[2])
+        elif isinstance(each, int) and not isinstance(each, bool):
+            low = high = each
+        else:
+            raise Impossible(f"{who}: `hosts` cannot be {each!r}; write numbers, or '0-3' for several")
+        if low < 0 or high >= cluster.hosts:
+            wrong = low if low < 0 else high
+            raise Impossible(f"{who}: there is no host {wrong}; hosts are 0 to {cluster.hosts - 1}")
+        found += range(low, high + 1)
+    return tuple(found)
+
+
+def _clients(who: str, given: object) -> tuple[str, ...]:
+    if given is True or given is False:
+        return ()
+    if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+        raise Impossible(f"{who}: `clients` cannot be {given!r}; write their names, or true for all")
+    return tuple(given)
+
+
+def _once(who: str, found: list[Shared]) -> None:
+    """A process is on one machine."""
+    seen: dict[object, None] = {}
+    for shared in found:
+        here: list[object] = [f"host {host}" for host in shared.hosts]
+        here += [f"client {name!r}" for name in shared.clients]
+        here += ["the controller"] if shared.controller else []
+        here += ["`clients = true`"] if shared.other_clients else []
+        for each in here:
+            if each in seen:
+                raise Impossible(f"{who}: {each} stands in [[shared]] twice; a process is on one machine")
+            seen[each] = None

@@ -1,0 +1,195 @@
+"""A client's process: the user's Python thread, which calls, and the library's, which reads what comes.
+
+A call takes host time, and the next one begins when it is over: `call` runs the simulation until then; a SimPy
+process says `yield from client.turn()` and then calls `act`; and whoever drives several clients waits until `due`
+and `free_at` are past in his own way. Where cores are short nobody knows ahead when that is: what they say then is
+the soonest, and may be later when asked again. What the client machine has to say to its user goes to `on_effect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import simpy
+
+from core.client import ClientSide, Limits, Persistent
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.protocol import peers
+
+from ..engine import Lane
+from ..network import CONTROLLER
+from .cores import CALL, LATER, READ, Share
+from .message_batching import Together
+from .processes import DATA, Process
+
+if TYPE_CHECKING:
+    from .context import Context
+
+T = TypeVar("T")
+
+
+class SimClient(Process):
+    """`index`: its place among the clients; its process is `peers.client(index + 1)`, whatever number the
+    controller gives it (which is the same, while the controller lives)."""
+
+    side: ClientSide
+
+    def __init__(
+        self, sim: Context, index: int, name: str, weight: int, priority: int, limits: Limits | None
+    ) -> None:
+        self.client = Persistent(name, weight=weight, priority=priority, limits=limits)
+        self.side = ClientSide(self.client, sim.hosts_of, chunk=sim.chunk)
+        super().__init__(sim, peers.client(index + 1), self.side)
+        self.index = index
+        self.title = name
+        self.weight = weight
+        self.on_effect: Callable[[e.Effect], None] = lambda effect: None
+        self._free_at = 0  # its Python thread
+        cores = sim.machines.of_client(name)
+        sim.machines.named(self.name, name)
+        share = None if cores is None else cores.share(self, READ)
+        self._lane = Lane(sim.clock, self.serve, share)
+        self._wire = Lane(sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share)
+        self._turn: Turn | None = None
+        if cores is not None and sim.profile.client_call:
+            self._turn = Turn(self, cores.share(self, CALL))
+
+    @property
+    def number(self) -> int:
+        return self.client.number
+
+    @property
+    def due(self) -> int:
+        """When a call that is begun now would be made: the thread must be free, and a call takes host time."""
+        if self._turn:
+            self._turn.begin()
+            return self._turn.soonest
+        return max(self.sim.now, self._free_at) + self.sim.profile.client_call
+
+    @property
+    def free_at(self) -> int:
+        """Its Python thread, from what it does."""
+        if self._turn and self._turn.under_way:
+            return self._turn.soonest
+        return self._free_at
+
+    def turn(self) -> Iterator[simpy.Event]:
+        """For a user who is a SimPy process: wait until a call is due."""
+        if self._turn:
+            self._turn.begin()
+            if self._turn.under_way:
+                yield self._turn.come
+        else:
+            yield self.sim.env.timeout(self.due - self.sim.now)
+
+    def call(self, act: Callable[[Persistent, int], T]) -> T:
+        """For a user who drives the simulation alone: run until the call is due, and make it."""
+        turn = self._turn
+        if turn:
+            turn.begin()
+            self.sim.run(until=lambda: not turn.under_way)
+        else:
+            self.sim.run(until=self.due)
+        return self.act(act)
+
+    def act(self, act: Callable[[Persistent, int], T]) -> T:
+        """`act` calls the client machine, now. It may return `Blocked`: then nothing has happened; try again
+        after `Unblocked`."""
+        now = self.sim.now
+        if self._turn:
+            self._turn.take()
+        result = act(self.client, now)
+        self._free_at = self.carry_out(self.side.handle(e.Called(), now), now)
+        self.arm()
+        return result
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        if isinstance(message, Together):
+            self._wire.put((sender, number), self.sim.taking_wire(message), (sender, message))
+            return
+        cost = 0 if type(message) in DATA else self.sim.profile.client_note
+        self._lane.put((sender, number), cost, e.Came(sender, message))
+
+    def take(self, sender: int, message: Any, at: int) -> int:
+        notes = len(message.notes) if isinstance(message, m.Notes) else int(type(message) not in DATA)
+        return self.serve_until(e.Came(sender, message), at + notes * self.sim.profile.client_note)
+
+    def lose(self, sender: int, reason: str) -> None:
+        if self.alive:
+            self._lane.put((sender, 1 << 62), 0, e.Disconnected(sender, reason))
+
+    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+        sim = self.sim
+        for effect in effects:
+            match effect:
+                case e.Send(peers=to, message=message):
+                    for peer in to:
+                        if peer == CONTROLLER and sim.wires.carries(self.name, peer):
+                            sim.wires.put(self, peer, message, at)
+                        elif peer == CONTROLLER:
+                            nbytes = sim.weights.of(message)
+                            sim.network.send(self.name, CONTROLLER, message, nbytes, at)
+                        else:
+                            sim.send_contents(self.name, peer, message, at)
+                case e.Close(peer=peer, reason=reason):
+                    sim.tell(f"client {self.title!r} closes peer {peer}: {reason}")
+                case _:
+                    self.on_effect(effect)
+        return at
+
+
+class Turn:
+    """Where cores are short: the next call of a client's Python thread has a core for as long as it takes."""
+
+    def __init__(self, client: SimClient, share: Share) -> None:
+        self._client, self._share = client, share
+        self._begun = -1  # when it got its core; -1: it waits for one
+        self._calls = 0
+        self.under_way = False
+        self._due = False  # its time has been paid, and nobody has called yet
+        self._holds = False  # of Python: the thread has called, and its interpreter still
+        self.come = client.sim.env.event()
+
+    def begin(self) -> None:
+        if not self.under_way and not self._due:
+            self.under_way, self._begun = True, -1
+            self.come = self._client.sim.env.event()
+            self._calls += 1
+            if self._holds and self._share.may_go_on():
+                self._holds = False
+                self._have_core()
+            else:
+                self._share.ask((0, self._calls), self._have_core)
+
+    @property
+    def soonest(self) -> int:
+        """When it is due, or not sooner than this."""
+        sim = self._client.sim
+        if not self.under_way:
+            return sim.now
+        return (self._begun if self._begun >= 0 else sim.now) + sim.profile.client_call
+
+    def _have_core(self) -> None:
+        sim = self._client.sim
+        self._begun = sim.now
+        sim.clock.at(sim.now + sim.profile.client_call, self._is_due)
+
+    def _is_due(self) -> None:
+        if self._share.process is None or not self._client.alive:
+            self._share.give_back(self._client.sim.now)
+        self.under_way, self._due = False, True
+        self.come.succeed()
+
+    def take(self) -> None:
+        """The call is made. A thread that calls again at once has not let go of its interpreter meanwhile."""
+        if self._due and self._share.process is not None and self._client.alive:
+            self._holds = True
+            self._client.sim.clock.at(self._client.sim.now, self._let_go, priority=LATER)
+        self._due = False
+
+    def _let_go(self) -> None:
+        if self._holds or not self.under_way:
+            self._holds = False
+            self._share.give_back(self._client.sim.now)

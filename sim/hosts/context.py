@@ -1,0 +1,151 @@
+"""What the processes on hosts need of the simulation that they are in. `sim.simulation.Simulation` is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import simpy
+
+from core.controller import Config
+from core.model import Gang, Hosts, Layout, Plan
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.record import Trace
+
+from ..engine import Clock, Ints
+from ..hardware import Profile
+from ..network import Cargo, Network, Weights
+
+if TYPE_CHECKING:
+    from .computing import Takes
+    from .cores import Machines
+    from .device_queues import Fabric
+    from .message_batching import Wires
+    from .processes import ControllerProcess, HostProcess
+    from .worlds import Worlds
+
+
+S = 1_000_000_000
+
+
+class Times(msgspec.Struct, frozen=True):
+    """Nanoseconds of what happens seldom."""
+
+    compile: int = (
+        0  # of a code, on each host: by default, programs have been compiled before the clock starts
+    )
+    form: int = 200_000_000  # to set up an epoch's world
+    join: int = 300_000_000  # to join it
+    lease: int = 10 * S  # a connection that is silent for so long is gone
+    restart: int = 5 * S  # of a host that was dismissed
+    beat: int = 1 * S
+    pcie_latency: int = 1_000
+
+
+class AlikeHosts(Protocol):
+    """An island whose hosts are simulated together: a cohort."""
+
+    def ordered(self, message: m.Ordered, written: Ints) -> None: ...
+
+
+class Hangups(Protocol):
+    """Where connections are closed and hosts stop."""
+
+    def close(self, name: int, reason: str) -> None: ...
+
+    def stopped(self, process: HostProcess, reason: str) -> None: ...
+
+
+class Context(Protocol):
+    """One simulation, as the processes in it see it."""
+
+    last_seen: int  # when something happened that is no timer
+
+    @property
+    def now(self) -> int: ...
+    @property
+    def env(self) -> simpy.Environment: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def network(self) -> Network: ...
+    @property
+    def cargo(self) -> Cargo: ...
+    @property
+    def weights(self) -> Weights: ...
+    @property
+    def profile(self) -> Profile: ...
+    @property
+    def times(self) -> Times: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def chunk(self) -> int: ...
+    @property
+    def pool(self) -> int: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def trace(self) -> Trace: ...
+    @property
+    def machines(self) -> Machines: ...
+    @property
+    def fabric(self) -> Fabric: ...
+    @property
+    def worlds(self) -> Worlds: ...
+    @property
+    def wires(self) -> Wires: ...
+    @property
+    def trouble(self) -> Hangups: ...
+    @property
+    def islands(self) -> Mapping[int, AlikeHosts]: ...
+    @property
+    def hosts_of(self) -> Hosts: ...
+    @property
+    def controller_process(self) -> ControllerProcess: ...
+    @property
+    def replaced(self) -> list[tuple[int, e.PolicyReplaced]]: ...
+    @property
+    def sizes(self) -> Callable[[Plan, Gang, int], tuple[int, ...]]: ...
+
+    def run(self, until: int | Callable[[], bool]) -> None: ...
+
+    def tell(self, text: str) -> None: ...
+
+    # --- by which names processes know each other
+
+    def process(self, name: int) -> Any: ...
+
+    def process_of(self, connection: int) -> int: ...
+
+    def connection(self, name: int) -> int: ...
+
+    def numbered(self, client: int, number: int) -> None: ...
+
+    def to_hosts(self, name: int) -> int: ...
+
+    def from_hosts(self, peer: int) -> int: ...
+
+    def reach_controller(self, host: int, message: m.Reports) -> None: ...
+
+    def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None: ...
+
+    # --- what things take
+
+    def writing(self, message: Any) -> int: ...
+
+    def taking(self, message: Any) -> int: ...
+
+    def taking_wire(self, wire: Any) -> int: ...
+
+    def taking_contents(self, message: Any) -> int: ...
+
+    def price(self, plan: Plan, gang: Gang, seq: int) -> int: ...
+
+    def prices(self, plan: Plan, gang: Gang, seq: int) -> Takes: ...
+
+    def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted: ...
+
+    def copy_time(self, layout: Layout | None) -> int: ...

@@ -1,0 +1,330 @@
+"""Cores of a machine that has fewer of them than threads: who works has one, and whoever comes first gets the next.
+
+    share = cores.share(process, ENQUEUE)             a thread of a process
+    share.ask(order, begin, ...)                      `begin(...)` is called when it has a core
+    share.give_back(at)                               ... which it keeps until then
+
+A core is kept for one thing and all that comes of it; nobody is interrupted. Those who ask at the same nanosecond
+are put in a canonical order, after all else of that nanosecond, so that both fidelities serve the same one first.
+Where processes are Python's, one thread of each works at a time, however many cores there are; and a user's thread that
+calls again and again, or one that enqueues on devices of these cores, lets go of its interpreter only when somebody has
+waited for that for `SWITCH`, as Python's does.
+What a device computes on these cores is no thread of Python's, and comes in slices. Machines on which nobody can wait
+have no `Cores` at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from math import log
+from typing import TYPE_CHECKING, Any
+
+from core.protocol import is_client
+
+from ..engine import LATE, Clock
+from ..engine import jitter as chance
+from ..hardware import HOST, Shared
+
+if TYPE_CHECKING:
+    from ..hardware import Setup
+    from .processes import Process
+
+LATER = LATE + 1  # threads decide LATE what they take; who gets a core is decided when all have
+Order = tuple[int, int]
+
+# Threads of a process, in the order in which they are served at the same nanosecond.
+READ, PASS_ON, ENQUEUE, COMPLETE, CONTENTS, REPORTS, PREPARE, WRITE, CALL, SEND, DEVICE = range(11)
+STALLS = 0x57A11  # whom chance is asked for
+SWITCH = 5_000_000  # nanoseconds: sys.getswitchinterval()
+THREADS = (
+    "read",
+    "pass on",
+    "enqueue",
+    "complete",
+    "contents",
+    "reports",
+    "prepare",
+    "write",
+    "call",
+    "send",
+    "device",
+)
+
+
+class Ask:
+    """`key`: its place among those of the same nanosecond."""
+
+    __slots__ = ("args", "begin", "key", "share", "since")
+
+    def __init__(
+        self, key: tuple[Any, ...], share: Share, since: int, begin: Callable[..., None], args: Any
+    ) -> None:
+        self.key, self.share, self.since, self.begin, self.args = key, share, since, begin, args
+
+
+class Cores:
+    """`one_at_a_time`: of whom only one works at a time (a Python process's threads); None: no such bound. `wake`:
+    what such a process pays for when it had nothing to do, to the last. `stalls`: what holds its threads up. `keeps`: a
+    thread that enqueues is one of its own, and goes on before others of its process have a turn."""
+
+    def __init__(
+        self, clock: Clock, number: int, one_at_a_time: Callable[[int], object] | None = None, wake: int = 0,
+        stalls: Stalls | None = None, keeps: bool = False,
+    ) -> None:  # fmt: skip
+        self._clock = clock
+        self._wake, self._keeps = wake, keeps
+        self._stalls = stalls
+        self._idle_since: dict[object, int] = {}
+        self.wakes: Counter[object] = Counter()  # by process
+        self.free = self.number = number
+        self.process_of = one_at_a_time
+        self._at_work: set[object] = set()
+        self._enqueueing: set[object] = set()  # processes of which the thread that enqueues had the last turn
+        self._count = 0
+        self._new: list[Ask] = []  # of this nanosecond
+        self._line: deque[Ask] = deque()
+        self._called = False  # somebody will look who gets a core, at this nanosecond
+        self._spent: Counter[tuple[int, int]] = (
+            Counter()
+        )  # by (process, thread): less when turns began that go on
+        self._going_on: Counter[tuple[int, int]] = Counter()
+        self._last: dict[tuple[int, int], int] = {}  # when these last had a core
+
+    @property
+    def spent(self) -> Counter[tuple[int, int]]:
+        """Nanoseconds so far, by (process, thread)."""
+        now = self._clock.now
+        return Counter({who: some + self._going_on[who] * now for who, some in self._spent.items()})
+
+    def share(self, owner: Process, thread: int) -> Share:
+        return Share(self, owner, thread)
+
+    def ask(self, order: Order, share: Share, begin: Callable[..., None], args: Any) -> None:
+        self._count += 1
+        key = rank(share.owner.name), share.thread, order, self._count
+        self._new.append(Ask(key, share, self._clock.now, begin, args))
+        self._look()
+
+    def give_back(self, share: Share, at: int) -> None:
+        share.lasted = at - share.begun
+        who = share.owner.name, share.thread
+        self._spent[who] += at
+        self._going_on[who] -= 1
+        self._last[who] = at
+        if at > self._clock.now:
+            self._clock.at(at, self._come_free, share)
+        else:
+            self._come_free(share)
+
+    def _come_free(self, share: Share) -> None:
+        self.free += 1
+        if share.process is not None:
+            self._at_work.discard(share.process)
+            self._idle_since[share.process] = self._clock.now
+        self._look()
+
+    def _look(self) -> None:
+        if not self._called:
+            self._called = True
+            self._clock.at(self._clock.now, self._hand_out, priority=LATER)
+
+    def _hand_out(self) -> None:
+        self._called = False
+        self._new.sort(key=_key)
+        self._line += self._new
+        self._new = []
+        left: deque[Ask] = deque()  # whose process works already, or is to go on with something else
+        go_on = {ask.share.process for ask in self._line if ask.share.thread == ENQUEUE} & self._enqueueing
+        while self.free and self._line:
+            ask = self._line.popleft()
+            share = ask.share
+            if not share.owner.alive:
+                continue  # the dead want nothing
+            if share.process is not None:
+                kept = share.process in go_on and share.thread != ENQUEUE and not self._late(ask)
+                if share.process in self._at_work or kept:
+                    left.append(ask)
+                    continue
+                self._begins(share)
+            self.free -= 1
+            self._hand(ask)
+        self._line.extendleft(reversed(left))
+
+    def _begins(self, share: Share) -> None:
+        """A thread of a Python process."""
+        self._at_work.add(share.process)
+        if share.thread == ENQUEUE and self._keeps:
+            self._enqueueing.add(share.process)
+        else:
+            self._enqueueing.discard(share.process)
+
+    def _late(self, ask: Ask) -> bool:
+        return ask.since <= self._clock.now - SWITCH
+
+    def _hand(self, ask: Ask) -> None:
+        """Behind what it takes to wake up, and whatever else has the core first."""
+        share, wake, stall = ask.share, 0, 0
+        if share.process is not None:
+            if ask.since > self._idle_since.get(share.process, -1):
+                self.wakes[share.process] += 1
+                wake = self._wake
+            if self._stalls is not None:
+                stall = self._stalls.of(share.lasted)
+        share.begun = self._clock.now + stall
+        who = share.owner.name, share.thread
+        self._spent[who] -= share.begun
+        self._going_on[who] += 1
+        if wake or stall:
+            self._clock.at(share.begun + wake, ask.begin, *ask.args)
+        else:
+            ask.begin(*ask.args)
+
+    def let_go(self, share: Share) -> None:
+        self._enqueueing.discard(share.process)
+
+    def pushed_out(self, share: Share) -> bool:
+        """As many others have had a core since it had: it finds nothing of its own there."""
+        mine = share.owner.name, share.thread
+        since = self._last.get(mine, -1)
+        return sum(who != mine and at > since for who, at in self._last.items()) >= self.number
+
+    def overdue(self, process: object) -> bool:
+        """Another thread of it has waited for its turn long enough to be given it."""
+        return any(ask.share.process == process and self._late(ask) for ask in self._line)
+
+
+class Stalls:
+    """Whatever else has a core that a thread was to have: the system's own work, another's, a page that is not there.
+    Once in `every` nanoseconds of a thread's work, for `each`: both on average, and as chance has it."""
+
+    def __init__(self, every: int, each: int, seed: int) -> None:
+        self._every, self._each = every, each
+        self._source = chance.key(seed, STALLS)
+        self._count = 0
+
+    def of(self, work: int) -> int:
+        """Nanoseconds, ahead of a turn; `work`: what such turns last."""
+        self._count += 2
+        if chance.fraction(self._source, self._count) * self._every >= work:
+            return 0
+        return round(-log(1.0 - chance.fraction(self._source, self._count + 1)) * self._each)
+
+
+class Share:
+    """One thread of a process, or a pool of them. lasted: its last turn."""
+
+    __slots__ = ("_cores", "begun", "lasted", "owner", "process", "thread")
+
+    def __init__(self, cores: Cores, owner: Process, thread: int) -> None:
+        self._cores, self.owner, self.thread = cores, owner, thread
+        self.begun = self.lasted = 0
+        python = cores.process_of if thread != DEVICE else None
+        self.process = python(owner.name) if python else None
+
+    def ask(self, order: Order, begin: Callable[..., None], *args: Any) -> None:
+        self._cores.ask(order, self, begin, args)
+
+    def give_back(self, at: int) -> None:
+        self._cores.give_back(self, at)
+
+    def pushed_out(self) -> bool:
+        return self._cores.pushed_out(self)
+
+    def let_go(self) -> None:
+        """It waits for something else: whoever wants its process's turn may have it."""
+        self._cores.let_go(self)
+
+    def may_go_on(self) -> bool:
+        """Of a Python thread that has its turn, and does not stop: whether it is still its own."""
+        return self.process is not None and not self._cores.overdue(self.process)
+
+    def work(self, order: Order, cost: int, then: Callable[..., object], *args: Any) -> None:
+        """Of a pool: take a core for so long, and then call."""
+        self.ask(order, self._begin, cost, then, args)
+
+    def _begin(self, cost: int, then: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._cores._clock.at(self._cores._clock.now + cost, self._worked, then, args)
+
+    def _worked(self, then: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._cores.give_back(self, self._cores._clock.now)
+        then(*args)
+
+
+class Machines:
+    """Where processes are placed, as far as somebody may wait for a core there."""
+
+    def __init__(self, setup: Setup, clock: Clock, wake: int = 0, stalls: Stalls | None = None) -> None:
+        self._setup, self._clock, self._wake, self._stalls = setup, clock, wake, stalls
+        self._hosts: dict[int, Cores | None] = {}  # those on shared machines, and others on short ones
+        self._clients: dict[str, Cores | None] = {}
+        self._names: dict[int, str] = {}  # of clients, by their processes
+        self.computing: dict[int, Cores] = {}  # by host: what its devices compute on
+        self._other_clients: Cores | None = None
+        self.controller: Cores | None = None
+        self.islands: dict[int, None] = {}  # where hosts may wait: they are simulated one by one
+        for shared in setup.shared:
+            self._place(shared)
+        for island, machine in zip(setup.cluster.islands, setup.machines, strict=True):
+            hosts = range(island.base_host, island.base_host + island.hosts)
+            if machine.cores < HOST and not all(host in self._hosts for host in hosts):
+                self.islands[island.index] = None
+
+    def _place(self, shared: Shared) -> None:
+        whose = shared.process_of if shared.python else None
+        cores = None
+        if shared.short:
+            cores = Cores(self._clock, shared.cores, whose, self._wake, self._stalls, keeps=shared.devices)
+        self._hosts |= dict.fromkeys(shared.hosts, cores)
+        self._clients |= dict.fromkeys(shared.clients, cores)
+        if shared.controller:
+            self.controller = cores
+        if shared.other_clients:
+            self._other_clients = cores
+        if cores is not None and shared.devices:
+            self.computing |= dict.fromkeys(shared.hosts, cores)
+        if cores is not None:
+            cluster = self._setup.cluster
+            self.islands |= {cluster.island_of_host(host).index: None for host in shared.hosts}
+
+    def of_host(self, host: int) -> Cores | None:
+        if host not in self._hosts:
+            machine = self._setup.machines[self._setup.cluster.island_of_host(host).index]
+            short = machine.cores < HOST
+            self._hosts[host] = Cores(self._clock, machine.cores) if short else None
+        return self._hosts[host]
+
+    def of_client(self, name: str) -> Cores | None:
+        return self._clients.get(name, self._other_clients)
+
+    def named(self, client: int, name: str) -> None:
+        """A client's process has that name."""
+        self._names[client] = name
+
+    def of_process(self, name: int) -> Cores | None:
+        if name >= 0:
+            return self.of_host(name)
+        return self.of_client(self._names[name]) if is_client(name) else self.controller
+
+    def is_python(self, name: int) -> bool:
+        """Its threads work one at a time, and what it says is gathered."""
+        cores = self.of_process(name)
+        return cores is not None and cores.process_of is not None
+
+    def are_one(self, name: int, other: int) -> bool:
+        """One process, and one loop of connections. (Hosts of one process dial each other.)"""
+        if name >= 0 or other >= 0:
+            return False
+        cores = self.of_process(name)
+        if cores is None or cores.process_of is None or self.of_process(other) is not cores:
+            return False
+        return cores.process_of(name) == cores.process_of(other)
+
+
+def rank(name: int) -> int:
+    """Of those who come at the same nanosecond: hosts first, in their order; then controller and clients, in theirs."""
+    return name if name >= 0 else (1 << 40) - name
+
+
+def _key(ask: Ask) -> tuple[Any, ...]:
+    return ask.key

@@ -1,0 +1,218 @@
+"""Simulated devices: each runs its queue in order, without pre-emption; a collective's devices start it together.
+
+    host --Launch--> (PCIe) --> device queues --> started when it heads the queues of all its devices
+    host <--Finished-- (PCIe) <-- ended, its kernel's time later
+
+If the heads of two gangs' queues wait for each other they wait for ever, as real devices do. How long a gang
+takes is its kernel's time where it runs, times the slowest of its hosts; what it computes is nobody's affair
+here. Devices that compute on their hosts' cores (`computing`) take as long as these let them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from core.model import Cluster, Gang, Plan, device_spans, spans
+from core.protocol import Blame, Effect, Finished, Launch
+from core.record import PLACEHOLDER, Trace
+
+from ..engine import Clock
+from .computing import Computing, Takes
+
+Price = Callable[[Plan, Gang, int], Takes]  # (plan, gang, seq)
+Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # of an irregular gang's outputs
+
+
+class Part:
+    """What one host has of a gang."""
+
+    __slots__ = ("arrived", "devices", "host", "missing", "placeholders")
+
+    def __init__(self, host: int, devices: tuple[int, ...], placeholders: bool) -> None:
+        self.host = host
+        self.devices = devices
+        self.missing = len(devices)  # at the head of whose queue it is not
+        self.arrived = -1  # when it was at the head of all
+        self.placeholders = placeholders
+
+
+class Job:
+    """A gang on the devices that start it together: all of them, or one host's if it is no collective."""
+
+    __slots__ = ("broken", "gang", "missing", "parts", "plan", "running", "seq")
+
+    def __init__(self, seq: int, plan: Plan, gang: Gang, hosts: int) -> None:
+        self.seq, self.plan, self.gang = seq, plan, gang
+        self.missing = hosts
+        self.parts: dict[int, Part] = {}
+        self.running = False
+        self.broken = False  # a member is gone: it never ends, until somebody gives it up
+
+
+class Alone:
+    """Of a gang that is no collective, for the trace: each of its hosts runs it when it can."""
+
+    __slots__ = ("arrived", "ended", "left", "slow")
+
+    def __init__(self, hosts: int, slow: dict[int, float]) -> None:
+        self.arrived: dict[int, int] = {}
+        self.ended: dict[int, int] = {}
+        self.slow = slow  # as it was when the first of them started
+        self.left = hosts  # that have not ended it
+
+
+class Fabric:
+    """`tell(host, event)`: what a host's devices say, at its process (behind PCIe)."""
+
+    def __init__(
+        self, clock: Clock, cluster: Cluster, trace: Trace, price: Price, sizes: Sizes,
+        tell: Callable[[int, Effect], None], computing: Computing | None = None,
+    ) -> None:  # fmt: skip
+        self._computing = computing  # None: devices have cores of their own
+        self._clock, self._cluster, self._trace = clock, cluster, trace
+        self._price, self._sizes, self._tell = price, sizes, tell
+        self._queues: dict[int, deque[Job]] = {}
+        self._jobs: dict[tuple[int, int], Job] = {}  # (seq, host if it is no collective, else -1)
+        self._alone: dict[int, Alone] = {}
+        self.slow: dict[int, float] = {}  # by host
+        self.failing: dict[tuple[int, str], Blame] = {}  # (host, gang's name): it fails, once
+        self.dead: dict[int, None] = {}  # devices
+        self.finished = 0
+
+    def launch(self, host: int, launch: Launch, plan: Plan) -> None:
+        """It has reached the devices of this host."""
+        gang = plan.steps[launch.step]
+        assert isinstance(gang, Gang)
+        devices = self._cluster.devices_of(host)
+        taken = device_spans(gang.place)
+        mine = tuple(device for device in devices if spans.contains(taken, device))
+        key = (launch.seq, -1 if gang.collective else host)
+        job = self._jobs.get(key)
+        if job is None:
+            hosts = spans.count(_hosts_of(self._cluster, gang)) if gang.collective else 1
+            job = self._jobs[key] = Job(launch.seq, plan, gang, hosts)
+        part = job.parts[host] = Part(host, mine, launch.placeholders)
+        for device in mine:
+            queue = self._queues.setdefault(device, deque())
+            queue.append(job)
+            if queue[0] is job and device not in self.dead:
+                self._at_head(job, part)
+
+    def _at_head(self, job: Job, part: Part) -> None:
+        part.missing -= 1
+        if part.missing:
+            return
+        part.arrived = self._clock.now
+        job.missing -= 1
+        if not job.missing and not job.broken:
+            self._start(job)
+
+    def _start(self, job: Job) -> None:
+        job.running = True
+        now = self._clock.now
+        slows = self._record(job, now)
+        slow = max([1.0, *(slows.get(host, 1.0) for host in job.parts)])
+        takes = self._price(job.plan, job.gang, job.seq)
+        if slow != 1.0:
+            own = int(takes.own * slow)
+            takes = takes._replace(own=own, links=int((takes.own + takes.links) * slow) - own)
+        computing = self._computing
+        if computing is None or not any(map(computing.here, job.parts)):
+            self._clock.at(now + takes.own + takes.links, self._end, job)
+        else:
+            devices = {host: len(part.devices) for host, part in job.parts.items()}
+            computing.run(devices, takes, lambda: self._end(job))
+
+    def _record(self, job: Job, started: int) -> dict[int, float]:
+        """Returns how slow its hosts are."""
+        trace, seq = self._trace, job.seq
+        flags = PLACEHOLDER if any(part.placeholders for part in job.parts.values()) else 0
+        if job.gang.collective:
+            arrived = [job.parts[host].arrived for host in sorted(job.parts)]
+            trace.hosts(seq, arrived)
+            trace.update(seq, flags, started=started, skew=started - min(arrived))
+            return self.slow
+        (part,) = job.parts.values()
+        alone = self._alone.get(seq)
+        if alone is None:
+            alone = self._alone[seq] = Alone(spans.count(_hosts_of(self._cluster, job.gang)), dict(self.slow))
+            trace.update(seq, flags, started=started)
+        alone.arrived[part.host] = part.arrived
+        return alone.slow
+
+    def _end(self, job: Job) -> None:
+        if job.broken:
+            return
+        del self._jobs[job.seq, -1 if job.gang.collective else next(iter(job.parts))]
+        sizes = self._sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
+        heads: list[tuple[Job, Part]] = []
+        for part in job.parts.values():
+            heads += self._leave(job, part)
+            self.finished += 1
+            blame = self.failing.pop((part.host, job.gang.name), None) if self.failing else None
+            self._tell(part.host, Finished(job.seq, blame, sizes))
+        self._over(job)
+        for head, part in heads:
+            self._at_head(head, part)
+
+    def _over(self, job: Job) -> None:
+        if job.gang.collective:
+            self._trace.update(job.seq, ended=self._clock.now)
+            return
+        alone = self._alone[job.seq]
+        (host,) = job.parts
+        alone.ended[host] = self._clock.now
+        alone.left -= 1
+        if not alone.left:
+            del self._alone[job.seq]
+            self._trace.hosts(job.seq, [alone.arrived[host] for host in sorted(alone.arrived)])
+            self._trace.ends(job.seq, [alone.ended[host] for host in sorted(alone.ended)])
+
+    def _leave(self, job: Job, part: Part) -> list[tuple[Job, Part]]:
+        """It is over on this host's devices. Returns what has come to the head of a queue."""
+        heads = []
+        for device in part.devices:
+            queue = self._queues[device]
+            first = queue[0] is job
+            queue.remove(job)
+            if first and queue and device not in self.dead:
+                heads.append((queue[0], queue[0].parts[part.host]))
+        return heads
+
+    # --- trouble ----------------------------------------------------------------------------------------
+
+    def abandon(self, host: int, seqs: tuple[int, ...]) -> None:
+        """The devices of this host give them up, running or not. Nothing is reported of them any more."""
+        for seq in seqs:
+            for key in ((seq, -1), (seq, host)):
+                job = self._jobs.get(key)
+                if job is None or host not in job.parts:
+                    continue
+                job.broken = True
+                heads = self._leave(job, job.parts.pop(host))
+                if not job.parts:
+                    del self._jobs[key]
+                for head, part in heads:
+                    self._at_head(head, part)
+
+    def die(self, host: int) -> None:
+        """The host's process is gone, and its queues with it."""
+        for key, job in list(self._jobs.items()):
+            if host in job.parts:
+                job.broken = True
+                del job.parts[host]
+                if not job.parts:
+                    del self._jobs[key]
+        for device in self._cluster.devices_of(host):
+            self._queues.pop(device, None)
+
+    def lose(self, device: int) -> None:
+        """It does nothing any more; what it runs never ends."""
+        self.dead[device] = None
+        for job in self._queues.get(device, ()):
+            job.broken = True
+
+
+def _hosts_of(cluster: Cluster, gang: Gang) -> spans.Spans:
+    return cluster.islands[gang.place.island].hosts_of(gang.place)

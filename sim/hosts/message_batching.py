@@ -1,0 +1,194 @@
+"""What processes of Python say to one another: gathered, several messages in one on the wire.
+
+    machine --Send--> Outbox --a turn of the sender's--> network --a turn of the receiver's--> machine
+
+So the real backend does it (`backend/node/send_queue`), by the same rule (core's `batching`): the first goes at once,
+and what comes in the pause behind it goes together. Between two that are one process there is no wire: what has been
+said is heard in one turn, and costs what a further message costs. Chunks of contents go the same way, between the words
+about them. Ends of gangs are gathered alike (`backend/agent`). Neighbours: `processes` and `client_process`, which
+speak; `cores`, whose turns these are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from core.link import batching as gathering
+from core.protocol import Chunk
+from core.protocol import effects as e
+
+from .cores import COMPLETE, SEND, Cores
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .processes import Process
+
+
+class Together(msgspec.Struct, frozen=True):
+    """One message on the wire."""
+
+    messages: tuple[Any, ...]
+    nbytes: int  # but for contents
+    contents: int
+
+
+class Wires:
+    def __init__(self, sim: Context) -> None:
+        self._sim = sim
+        self._outboxes: dict[tuple[int, int], Outbox] = {}
+        self._ends: dict[object, Ends] = {}  # by process
+
+    def carries(self, one: int, other: int) -> bool:
+        """Between these two."""
+        machines = self._sim.machines
+        return machines.is_python(one) and machines.is_python(other)
+
+    def ended(self, owner: Process, end: e.Finished) -> None:
+        """A gang, on a host."""
+        cores = self._sim.machines.of_process(owner.name)
+        assert cores is not None
+        assert cores.process_of is not None
+        process = cores.process_of(owner.name)
+        ends = self._ends.get((id(cores), process))
+        if ends is None or not ends.owner.alive:
+            ends = self._ends[id(cores), process] = Ends(self._sim, owner, cores)
+        ends.put(owner, end)
+
+    def put(self, owner: Process, to: int, message: Any, at: int) -> None:
+        """It is said at that time."""
+        outbox = self._outboxes.get((owner.name, to))
+        if outbox is None or outbox.owner is not owner:
+            outbox = self._outboxes[owner.name, to] = Outbox(self._sim, owner, to)
+        outbox.put(message, at)
+
+
+class Outbox:
+    """What one process has still to say to another."""
+
+    def __init__(self, sim: Context, owner: Process, to: int) -> None:
+        self.owner = owner
+        self._sim, self._to = sim, to
+        cores = sim.machines.of_process(owner.name)
+        assert cores is not None
+        self._share = cores.share(owner, SEND)
+        self._near = sim.machines.are_one(owner.name, to)
+        self._items: deque[tuple[int, Any]] = (
+            deque()
+        )  # when it is there to be written, in the order of the calls
+        self._gathering = gathering_of(sim)
+        self._rung = False
+        self._turns = 0
+        self._ready = 0  # not before is more written
+
+    def put(self, message: Any, at: int) -> None:
+        if self.owner.alive:
+            self._items.append((max(at, self._items[-1][0]) if self._items else at, message))
+            self._ring()
+
+    def _ring(self) -> None:
+        if not self._rung and self._items:
+            self._rung = True
+            self._sim.clock.at(max(self._ready, self._sim.now, self._items[0][0]), self._ask)
+
+    def _ask(self) -> None:
+        self._turns += 1
+        self._share.ask((self._to, self._turns), self._begin)
+
+    def _begin(self) -> None:
+        sim = self._sim
+        found: list[Any] = []
+        contents = 0
+        while (
+            self._items
+            and self._items[0][0] <= sim.now
+            and len(found) < gathering.MANY
+            and contents < gathering.BATCH
+        ):
+            found.append(self._items.popleft()[1])
+            contents += contents_of(found[-1])
+        messages, number, profile = tuple(found), len(found), sim.profile
+        if self._near:
+            cost = number * (profile.further("send") + profile.further("receive"))
+            sim.clock.at(sim.now + cost, self._carried, messages)
+            return
+        wire = Together(messages, sum(map(sim.weights.of, messages)), contents)
+        cost = profile.of_several("send", number) + wire.nbytes * profile.send_byte_ps // 1000
+        sim.clock.at(sim.now + cost + contents * profile.transfer_byte_ps // 1000, self._written, wire)
+
+    def _carried(self, messages: tuple[Any, ...]) -> None:
+        sim = self._sim
+        sim.last_seen = sim.now
+        at = sim.process(self._to).take_all(self.owner.name, messages, sim.now)
+        self._over(at)
+
+    def _written(self, wire: Together) -> None:
+        sim = self._sim
+        if self.owner.alive:
+            sim.cargo.gone(self.owner.name, self._to, wire.messages)
+            sim.network.send(self.owner.name, self._to, wire, wire.nbytes + wire.contents, sim.now)
+        self._ready = sim.now + self._gathering.pause(
+            sim.now, len(wire.messages), wire.nbytes + wire.contents
+        )
+        self._over(sim.now)
+
+    def _over(self, at: int) -> None:
+        self._share.give_back(at)
+        self._rung = False
+        self._ready = max(self._ready, at)
+        self._ring()
+
+
+class Ends:
+    """Of the hosts of one process: gangs that ended, on their way to their machines. What ended within a moment is told
+    together, each host its own; and all hosts that may be told are told in one turn, as one loop does it."""
+
+    def __init__(self, sim: Context, owner: Process, cores: Cores) -> None:
+        self.owner = owner
+        self._sim = sim
+        self._share = cores.share(owner, COMPLETE)  # the first host's, for all
+        self._said: dict[Process, list[e.Finished]] = {}
+        self._gathering: dict[Process, gathering.Gathering] = {}
+        self._next: dict[Process, int] = {}  # not before is more told to this host
+        self._turns = 0
+
+    def put(self, host: Process, end: e.Finished) -> None:
+        if host not in self._gathering:
+            self._gathering[host] = gathering_of(self._sim)
+        said = self._said.setdefault(host, [])
+        said.append(end)
+        if len(said) == 1:
+            self._sim.clock.at(max(self._next.get(host, 0), self._sim.now), self._ask)
+
+    def _ask(self) -> None:
+        self._turns += 1
+        self._share.ask((0, self._turns), self._begin)
+
+    def _begin(self) -> None:
+        sim = self._sim
+        now = sim.now
+        told = [host for host in self._said if self._next.get(host, 0) <= now]
+        told.sort(key=lambda host: host.name)
+        found = [(host, tuple(self._said.pop(host))) for host in told]
+        cost = 0
+        for host, said in found:
+            self._next[host] = now + self._gathering[host].pause(now, len(said))
+            cost += sim.profile.of_several("complete", len(said))
+        sim.clock.at(now + cost, self._tell, found)
+
+    def _tell(self, found: list[tuple[Process, tuple[e.Finished, ...]]]) -> None:
+        at = self._sim.now
+        for host, said in found:
+            event = said[0] if len(said) == 1 else e.FinishedTogether(said)
+            at = host.serve_until(event, at)
+        self._share.give_back(at)
+
+
+def contents_of(message: Any) -> int:
+    return message.nbytes if isinstance(message, Chunk) else 0
+
+
+def gathering_of(sim: Context) -> gathering.Gathering:
+    return gathering.Gathering(sim.profile.gather, sim.profile.gather_most)

@@ -1,0 +1,386 @@
+"""The processes of the exact fidelity: a core machine each, the threads that serve it, and what its words cost.
+
+A machine is told of an event when a thread has taken it; what it answers is carried out by the same thread,
+one thing after another, each for its cost (`profiles`), and leaves at the moment when it has been paid for.
+The controller and a client have one thread each. A host has one that reads its orders, one that passes them on,
+one that enqueues on its devices, one that hears of completions, one for each connection by which contents come;
+reports on their way up are taken and passed on by a pool. So what happens to a gang on one path does not depend
+on what comes by another, and a thousand hosts can be worked out as one vector (`cohort`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from core.controller import Controller
+from core.host import Host
+from core.model import Plan
+from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
+from core.protocol import effects as e
+from core.protocol import messages as m
+
+from ..engine import Lane, Order
+from ..network import CONTROLLER, is_quiet
+from .cores import READ, Share, rank
+from .message_batching import Together
+
+if TYPE_CHECKING:
+    from .context import Context
+
+DATA = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
+CARRIED = (Chunk, Offer, Spoilt)  # from sender to receiver of contents: they stay in their order
+
+
+class Process:
+    """What all have: a machine, its timer, and the way out. `name`: its number among `peers`."""
+
+    def __init__(self, sim: Context, name: int, machine: Any) -> None:
+        self.sim, self.name, self.machine = sim, name, machine
+        self.alive = True
+        self._armed: int | None = None
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        """A message has reached this process."""
+        raise NotImplementedError
+
+    def lose(self, sender: int, reason: str) -> None:
+        """Its connection with another is over for good."""
+        raise NotImplementedError
+
+    def serve(self, event: e.Effect, now: int) -> int:
+        """The machine is told; returns when all that it said has been carried out."""
+        if not self.alive:
+            return now
+        effects = self.machine.handle(event, now)
+        at = self.carry_out(effects, now)
+        self.arm()
+        return at
+
+    def serve_until(self, event: e.Effect, at: int) -> int:
+        """As `serve`, in a turn that has had other things to do: what the machine answers begins then."""
+        if not self.alive:
+            return at
+        effects = self.machine.handle(event, self.sim.now)
+        at = self.carry_out(effects, at)
+        self.arm()
+        return at
+
+    def take_all(self, sender: int, messages: Sequence[Any], at: int) -> int:
+        """What came together is taken in one turn; returns when that is over."""
+        for message in messages:
+            at = self.take(sender, message, at)
+        return at
+
+    def take(self, sender: int, message: Any, at: int) -> int:
+        """One of those."""
+        raise NotImplementedError
+
+    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+        raise NotImplementedError
+
+    def send(self, to: int, message: Any, at: int) -> int:
+        """Returns when it has been written. Each report is a message of its own, written by the pool."""
+        sim = self.sim
+        if sim.wires.carries(self.name, to):
+            return self._gathered(to, message, at)
+        if isinstance(message, m.Reports):
+            for report in message.reports:
+                one = m.Reports(message.island, message.epoch, message.tree, (report,))
+                self.say(to, one, at, 0 if is_quiet(report) else sim.writing(one))
+            return at
+        at += sim.writing(message)
+        sim.network.send(self.name, to, message, sim.weights.of(message), at)
+        return at
+
+    def _gathered(self, to: int, message: Any, at: int) -> int:
+        """What is said in idle moments goes by itself, and costs nothing."""
+        if isinstance(message, m.Reports):
+            quiet = [report for report in message.reports if is_quiet(report)]
+            for report in quiet:
+                one = m.Reports(message.island, message.epoch, message.tree, (report,))
+                self.sim.network.send_report(self.name, to, one, at)
+            if quiet:
+                loud = tuple([report for report in message.reports if not is_quiet(report)])
+                if not loud:
+                    return at
+                message = m.Reports(message.island, message.epoch, message.tree, loud)
+        self.sim.wires.put(self, to, message, at)
+        return at
+
+    def say(self, to: int, report: m.Reports, at: int, cost: int) -> None:
+        self.sim.network.send_report(self.name, to, report, at + cost)
+
+    def arm(self) -> None:
+        at = self.machine.next_wakeup()
+        if at is not None and (self._armed is None or at < self._armed):
+            self._armed = at
+            self.sim.clock.at(max(at, self.sim.now), self._ring, at)
+
+    def _ring(self, at: int) -> None:
+        if self._armed == at and self.alive:
+            self._armed = None
+            self.serve(e.Wakeup(), self.sim.now)
+
+
+class ControllerProcess(Process):
+    def __init__(self, sim: Context, machine: Controller) -> None:
+        super().__init__(sim, CONTROLLER, machine)
+        cores = sim.machines.controller
+        share = None if cores is None else cores.share(self, READ)
+        self.lane = Lane(sim.clock, self.serve, share)
+        self._wire = Lane(sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share)
+        # Whose connection is over: what is said to them is lost, until the machine is told what came by the next one.
+        self._gone: dict[int, e.Effect | None] = {}
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        if isinstance(message, Together):
+            self._wire.put((rank(sender), number), self.sim.taking_wire(message), (sender, message))
+            return
+        event = e.Came(self.sim.connection(sender), message)
+        if self._gone and self._gone.get(sender, event) is None:
+            self._gone[sender] = event
+        if isinstance(message, m.Reports) and is_quiet(message.reports[0]):
+            self.serve(event, self.sim.now)
+        else:
+            self.lane.put((rank(sender), number), self.sim.taking(message), event)
+
+    def take(self, sender: int, message: Any, at: int) -> int:
+        event = e.Came(self.sim.connection(sender), message)
+        if self._gone and self._gone.get(sender, event) is None:
+            del self._gone[sender]
+        return self.serve_until(event, at)
+
+    def serve(self, event: e.Effect, now: int) -> int:
+        if self._gone and isinstance(event, e.Came):
+            name = self.sim.process_of(event.peer)
+            if self._gone.get(name) is event:
+                del self._gone[name]
+        return super().serve(event, now)
+
+    def lose(self, sender: int, reason: str) -> None:
+        """The lease of a peer has run out."""
+        if self.alive:
+            self._gone[sender] = None
+            self.lane.put((rank(sender), 1 << 62), 0, e.Disconnected(self.sim.connection(sender), reason))
+
+    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+        sim = self.sim
+        for effect in effects:
+            match effect:
+                case e.Send(peers=to, message=message):
+                    if isinstance(message, m.Ordered):
+                        at += sim.profile.step * len(message.steps)
+                        if message.island in sim.islands:
+                            at = self._to_cohort(message, len(to), at)
+                            continue
+                    elif isinstance(message, (m.Notes, m.Opened)):
+                        self._see_numbers(sim.process_of(to[0]), message)
+                    for peer in map(sim.process_of, to):
+                        if peer not in self._gone:
+                            at = self.send(peer, message, at)
+                case e.FormWorld(island=island, epoch=epoch):
+                    sim.clock.at(sim.now + sim.times.form, self._formed, island, epoch)
+                case e.DropWorlds():
+                    pass  # a world that is set up costs nothing here
+                case e.Tell() | e.PolicyReplaced():
+                    self._tell(effect)
+                case e.Close(peer=peer, reason=reason):
+                    sim.trouble.close(sim.process_of(peer), reason)
+                case _:
+                    raise NotImplementedError(effect)
+        return at
+
+    def _tell(self, effect: e.Tell | e.PolicyReplaced) -> None:
+        if isinstance(effect, e.PolicyReplaced):
+            self.sim.replaced.append((self.sim.now, effect))
+        self.sim.tell(effect.text)
+
+    def _see_numbers(self, client: int, message: m.Opened | m.Notes) -> None:
+        for note in message.notes if isinstance(message, m.Notes) else (message,):
+            if isinstance(note, m.Opened):
+                self.sim.numbered(client, note.client)
+
+    def _to_cohort(self, message: m.Ordered, number: int, at: int) -> int:
+        """It is written to the roots of the island's tree, one after another."""
+        sim = self.sim
+        write = sim.writing(message)
+        sim.network.messages += number
+        sim.islands[message.island].ordered(message, at + write * np.arange(1, number + 1))
+        return at + write * number
+
+    def _formed(self, island: int, epoch: int) -> None:
+        self.lane.put((-1, epoch << 20 | island), 0, e.WorldUp(island, epoch))
+
+
+class HostProcess(Process):
+    """A host's agent: reader threads, one for completions, one that enqueues."""
+
+    def __init__(self, sim: Context, host: int, machine: Host) -> None:
+        super().__init__(sim, host, machine)
+        self._lanes: dict[Any, Lane] = {}
+        self._enqueue_free = self._write_free = 0
+        self._prepared: dict[int, int] = {}  # gangs whose host work is done ahead -> when it is done
+        self._given_up: dict[int, None] = {}  # gangs that are not to come to the devices any more
+        self._acts: dict[type, Callable[[Any, int], int]] = {
+            e.Send: self._send, e.Launch: self.launch, e.Prepare: self.prepare, e.CompileCode: self._compile,
+            e.Reform: self._reform, e.Abandon: self._abandon, e.Stop: self._stop, e.CountRows: self._count,
+            e.MakeBuffer: self.make, e.Received: self.received, e.OpenSend: self.opened,
+            e.SpillBuffer: self._copy, e.RestoreBuffer: self._copy, e.Tell: self._say, e.Close: self._close,
+        }  # fmt: skip
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        sim, event = self.sim, e.Came(self.sim.to_hosts(sender), message)
+        if isinstance(message, m.Reports):
+            quiet = is_quiet(message.reports[0])
+            self.take_report((sender, number), 0 if quiet else sim.taking(message), event)
+        elif type(message) in DATA:
+            self._lane(DATA, sender).put((sender, number), sim.taking_contents(message), event)
+        else:
+            steps = len(message.steps) if isinstance(message, m.Ordered) else 0
+            cost = sim.taking(message) + steps * sim.profile.relay_step
+            self._lane(m.Ordered, sender).put((sender, number), cost, event)
+
+    def take_report(self, order: Order, cost: int, event: e.Effect) -> None:
+        self.sim.clock.at(self.sim.now + cost, self.hear, event)
+
+    def hear(self, event: e.Effect) -> None:
+        self.serve(event, self.sim.now)
+
+    def tell(self, event: e.Effect) -> None:
+        """Its devices say something, and it has come over PCIe."""
+        if not self.alive:
+            return
+        if isinstance(event, e.Finished):
+            self._lane(e.Finished, 0).put((0, event.seq), self.sim.profile.complete, event)
+        else:
+            self.serve(event, self.sim.now)
+
+    def lose(self, sender: int, reason: str) -> None:
+        if self.alive:
+            gone = e.Disconnected(self.sim.to_hosts(sender), reason)
+            self.sim.clock.at(self.sim.now, self.hear, gone)
+
+    def _lane(self, kind: Any, source: int) -> Lane:
+        lane = self._lanes.get((kind, source))
+        if lane is None:
+            lane = self._lanes[kind, source] = Lane(self.sim.clock, self.serve, self.share(kind))
+        return lane
+
+    def share(self, kind: Any) -> Share | None:
+        """Of the machine's cores, for a thread that does this; None: there is always one."""
+        return None
+
+    def write_contents(self, order: Order, cost: int, send: Callable[[int], None]) -> None:
+        """A pool of threads does, and holds nothing else up."""
+        send(self.sim.now + cost)
+
+    # --- what its machine says ------------------------------------------------------------------------------
+
+    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+        for effect in effects:
+            if isinstance(effect, e.Send) and type(effect.message) in DATA:
+                for peer in effect.peers:
+                    self.sim.send_contents(self.name, self.sim.from_hosts(peer), effect.message, at)
+                continue
+            act = self._acts.get(type(effect))
+            if act is not None:
+                at = act(effect, at)
+        return at
+
+    def _send(self, effect: e.Send, at: int) -> int:
+        """Orders are passed on by a thread of their own."""
+        if not isinstance(effect.message, m.Ordered):
+            for peer in effect.peers:
+                at = self.send(peer, effect.message, at)
+            return at
+        self.pass_on(effect, at)
+        return at
+
+    def pass_on(self, effect: e.Send, at: int) -> None:
+        self._write_free = max(self._write_free, at)
+        for peer in effect.peers:
+            self._write_free = self.send(peer, effect.message, self._write_free)
+
+    def prepare(self, effect: e.Prepare, at: int) -> int:
+        self._prepared[effect.seq] = at + self.sim.profile.prepare
+        return at
+
+    def make(self, effect: e.MakeBuffer, at: int) -> int:
+        """Contents that came with a call: of no cost, where it is not known."""
+        return at
+
+    def received(self, effect: e.Received, at: int) -> int:
+        """And those that came from elsewhere."""
+        return at
+
+    def opened(self, effect: e.OpenSend, at: int) -> int:
+        """A transfer that begins here."""
+        return at
+
+    def launch(self, effect: e.Launch, at: int) -> int:
+        sim, profile = self.sim, self.sim.profile
+        prepared = self._prepared.pop(effect.seq, None)
+        if prepared is None:
+            self._enqueue_free = max(self._enqueue_free, at) + profile.prepare + profile.enqueue
+        else:
+            self._enqueue_free = max(self._enqueue_free, at, prepared) + profile.enqueue
+        plan = self.plan_of(effect.run)
+        arrival = self._enqueue_free + sim.times.pcie_latency
+        sim.clock.at(arrival, self.launched, effect, plan)
+        return at
+
+    def launched(self, effect: e.Launch, plan: Plan) -> None:
+        if self.alive and effect.seq not in self._given_up:
+            self.sim.fabric.launch(self.name, effect, plan)
+
+    def plan_of(self, run: int) -> Plan:
+        plan = self.machine.executor.plan_of(run)
+        assert plan is not None
+        return plan  # type: ignore[no-any-return]
+
+    def _compile(self, effect: e.CompileCode, at: int) -> int:
+        self.sim.clock.at(at + self.sim.times.compile, self.tell, e.CodeReady(effect.plan, effect.code))
+        return at
+
+    def _reform(self, effect: e.Reform, at: int) -> int:
+        self._give_up(effect.abandon)
+        self.sim.worlds.come(self.name, effect, at)
+        return at
+
+    def _abandon(self, effect: e.Abandon, at: int) -> int:
+        self._give_up(effect.seqs)
+        return at
+
+    def _give_up(self, seqs: tuple[int, ...]) -> None:
+        """Some may be on their way to the devices, and would wait there for ever."""
+        self._given_up |= dict.fromkeys(seqs)
+        self.sim.fabric.abandon(self.name, seqs)
+
+    def _stop(self, effect: e.Stop, at: int) -> int:
+        self.sim.clock.at(at, self.sim.trouble.stopped, self, effect.reason)
+        return at
+
+    def _count(self, effect: e.CountRows, at: int) -> int:
+        rows = self.sim.rows(self.name, effect)
+        self.sim.clock.at(at + 2 * self.sim.times.pcie_latency, self.tell, rows)
+        return at
+
+    def _copy(self, effect: e.SpillBuffer | e.RestoreBuffer, at: int) -> int:
+        took = self.sim.copy_time(self.machine.executor.layout_of(effect.buffer))
+        self.sim.clock.at(at + took, self.tell, e.Copied(effect.seq))
+        return at
+
+    def _say(self, effect: e.Tell, at: int) -> int:
+        self.sim.tell(effect.text)
+        return at
+
+    def _close(self, effect: e.Close, at: int) -> int:
+        self.sim.tell(f"host {self.name} closes peer {effect.peer}: {effect.reason}")
+        return at
+
+
+def is_client(name: int) -> bool:
+    return peers.is_client(name)

@@ -1,0 +1,211 @@
+"""A host's agent on a machine whose cores are short: the same threads and pools, each of which waits for a core.
+
+What `processes` works out ahead (when the threads that pass on and enqueue are free, when a pool has done its work)
+happens here step by step, since nobody knows ahead how long it has to wait. With cores enough it is the same, to
+the nanosecond.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from core.host import Host
+from core.model import Gang, Plan
+from core.protocol import effects as e
+from core.protocol import messages as m
+
+from ..engine import HELD, Lane, Order
+from ..network import report_number
+from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS, WRITE, Cores, Share
+from .message_batching import Together
+from .processes import DATA, HostProcess
+
+if TYPE_CHECKING:
+    from .context import Context
+
+THREADS: dict[Any, int] = {m.Ordered: READ, DATA: CONTENTS, e.Finished: COMPLETE}
+
+
+class Launching:
+    """A launch on its way to the thread that enqueues: behind all before it, and when it is prepared."""
+
+    __slots__ = ("effect", "plan", "prepared")
+
+    def __init__(self, effect: e.Launch, plan: Plan, prepared: bool) -> None:
+        self.effect, self.plan = effect, plan
+        self.prepared = prepared  # ahead; else the thread that enqueues prepares it too
+
+
+class CrowdedHost(HostProcess):
+    def __init__(self, sim: Context, host: int, machine: Host, cores: Cores) -> None:
+        super().__init__(sim, host, machine)
+        self._cores = cores
+        clock = sim.clock
+        self._pass_on = Lane(clock, self._pass, self._thread(PASS_ON))
+        self._enqueue = Lane(clock, self._enqueued, self._thread(ENQUEUE))
+        self._reports, self._preparing = self._thread(REPORTS), self._thread(PREPARE)
+        self._writers = self._thread(WRITE)
+        self._ahead: dict[int, bool] = {}  # gangs that are prepared ahead -> whether that is done
+        self._launches: deque[Launching] = deque()
+        self._computes = host in sim.machines.computing  # its devices do, on its cores
+        self._held = -1  # the gang that its enqueueing thread computes
+        self._python = cores.process_of is not None
+        self._wire = Lane(
+            clock, lambda came, now: self.take_all(came[0], came[1].messages, now), self._thread(READ)
+        )
+
+    def _thread(self, number: int) -> Share:
+        return self._cores.share(self, number)
+
+    def share(self, kind: Any) -> Share | None:
+        return self._thread(THREADS[kind])
+
+    # --- reports, contents, orders ------------------------------------------------------------------------
+
+    def take_report(self, order: Order, cost: int, event: e.Effect) -> None:
+        if cost:
+            self._reports.work(order, cost, self.hear, event)
+        else:
+            super().take_report(order, cost, event)
+
+    def say(self, to: int, report: m.Reports, at: int, cost: int) -> None:
+        if cost:
+            order = (to, report_number(report.reports[0]))
+            self._from(at, self._reports.work, order, cost, self._spoken, to, report)
+        else:
+            super().say(to, report, at, cost)
+
+    def _spoken(self, to: int, report: m.Reports) -> None:
+        if self.alive:
+            self.sim.network.send_report(self.name, to, report, self.sim.now)
+
+    def write_contents(self, order: Order, cost: int, send: Callable[[int], None]) -> None:
+        if cost:
+            self._writers.work(order, cost, self._write, send)
+        else:
+            super().write_contents(order, cost, send)
+
+    def _write(self, send: Callable[[int], None]) -> None:
+        if self.alive:
+            send(self.sim.now)
+
+    def pass_on(self, effect: e.Send, at: int) -> None:
+        message = effect.message
+        assert isinstance(message, m.Ordered)
+        self._from(at, self._pass_on.put, (0, message.number), 0, effect)
+
+    def _pass(self, effect: e.Send, now: int) -> int:
+        if self.alive:
+            for peer in effect.peers:
+                now = self.send(peer, effect.message, now)
+        return now
+
+    # --- gangs --------------------------------------------------------------------------------------------
+
+    def prepare(self, effect: e.Prepare, at: int) -> int:
+        self._ahead[effect.seq] = False
+        cost = self.sim.profile.prepare
+        self._from(at, self._preparing.work, (0, effect.seq), cost, self._prepared_ahead, effect.seq)
+        return at
+
+    def _prepared_ahead(self, seq: int) -> None:
+        self._ahead[seq] = True
+        self._go_on()
+
+    def make(self, effect: e.MakeBuffer, at: int) -> int:
+        """By the thread that enqueues, ahead of whatever reads it."""
+        if effect.literal is not None:
+            self._kept(effect.buffer, at)
+        return at
+
+    def received(self, effect: e.Received, at: int) -> int:
+        if effect.blame is None:
+            self._kept(effect.transfer, at)
+        return at + self.sim.profile.transfer_end
+
+    def opened(self, effect: e.OpenSend, at: int) -> int:
+        return at + self.sim.profile.transfer_end
+
+    def _kept(self, what: int, at: int) -> None:
+        """Contents become a buffer."""
+        cost = self.sim.profile.literal
+        if cost:
+            self._from(at, self._enqueue.put, (0, what), cost, None)
+
+    def launch(self, effect: e.Launch, at: int) -> int:
+        launching = Launching(effect, self.plan_of(effect.run), effect.seq in self._ahead)
+        self._from(at, self._begin_launch, launching)
+        return at
+
+    def _begin_launch(self, launching: Launching) -> None:
+        self._launches.append(launching)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """In the order of launches: devices run what comes first."""
+        profile = self.sim.profile
+        while self._launches:
+            first = self._launches[0]
+            seq = first.effect.seq
+            if first.prepared and not self._ahead[seq]:
+                return
+            self._launches.popleft()
+            self._ahead.pop(seq, None)
+            cost = profile.enqueue if first.prepared else profile.prepare + profile.enqueue
+            if self._computes and not self._inline(first):
+                cost += profile.hand
+            self._enqueue.put((0, seq), cost, first)
+
+    def _inline(self, launching: Launching) -> bool:
+        gang = launching.plan.steps[launching.effect.step]
+        assert isinstance(gang, Gang)
+        return self.sim.prices(launching.plan, gang, launching.effect.seq).inline
+
+    def _enqueued(self, launching: Launching | None, now: int) -> int:
+        if launching is None:
+            return now
+        effect, plan = launching.effect, launching.plan
+        self.sim.clock.at(now + self.sim.times.pcie_latency, self.launched, effect, plan)
+        if not self._computes or not self._inline(launching) or effect.seq in self._given_up:
+            return now
+        self._held = effect.seq
+        return HELD
+
+    def _over(self, seq: int) -> None:
+        if seq == self._held:
+            self._held = -1
+            self._enqueue.go_on()
+
+    def _give_up(self, seqs: tuple[int, ...]) -> None:
+        super()._give_up(seqs)
+        if self._held in seqs:
+            self._over(self._held)
+
+    # --- of Python: one thread at a time, and what is said is gathered -----------------------------------------
+
+    def come(self, sender: int, number: int, message: Any) -> None:
+        if isinstance(message, Together):
+            self._wire.put((sender, number), self.sim.taking_wire(message), (sender, message))
+        else:
+            super().come(sender, number, message)
+
+    def take(self, sender: int, message: Any, at: int) -> int:
+        if isinstance(message, m.Ordered):
+            at += len(message.steps) * self.sim.profile.relay_step
+        return self.serve_until(e.Came(self.sim.to_hosts(sender), message), at)
+
+    def tell(self, event: e.Effect) -> None:
+        if isinstance(event, e.Finished):
+            self._over(event.seq)
+        if not self._python or not isinstance(event, e.Finished):
+            super().tell(event)
+        elif self.alive:
+            self.sim.wires.ended(self, event)
+
+    def _from(self, at: int, call: Callable[..., object], *args: Any) -> None:
+        if at > self.sim.now:
+            self.sim.clock.at(at, call, *args)
+        else:
+            call(*args)

@@ -1,0 +1,30 @@
+"""What is under way between processes: control messages, and contents of arrays.
+
+network          control messages: in order on each connection, after latency, serialisation and jitter
+bulk             contents of arrays on network cards, torus links and PCIe
+message_sizes    how many bytes a message is
+sparse_exchange  where the rows of an irregular gang go, when nobody has said it
+"""
+
+from __future__ import annotations
+
+from .bulk import CARRIED_BYTES, Cargo, Roads, number_of
+from .message_sizes import Weights, is_quiet, moves_nothing
+from .network import CONTROLLER, Network, about, link_of, report_number
+from .sparse_exchange import even_rows
+
+__all__ = [
+    "CARRIED_BYTES",
+    "CONTROLLER",
+    "Cargo",
+    "Network",
+    "Roads",
+    "Weights",
+    "about",
+    "even_rows",
+    "is_quiet",
+    "link_of",
+    "moves_nothing",
+    "number_of",
+    "report_number",
+]

@@ -1,0 +1,152 @@
+"""Contents under way, as bytes: over ICI between hosts of one torus, else over each end's NIC and PCIe.
+
+A NIC carries one chunk at a time each way; packets of chunks to different hosts interleave on the wire, chunks
+do not at the card. Nothing is stored on its way: a chunk's first bytes reach the next card while its last ones still
+wait for the one before. Where the network between islands is oversubscribed, what leaves an island shares its uplink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from core.model import Cluster
+from core.protocol import Chunk, Offer
+from core.record import Trace
+
+from ..engine import Clock, Port
+
+PS = 1_000_000_000_000  # picoseconds a second
+Name = int
+FIRST = 1 << 50  # numbers of contents, apart from those of other messages
+CARRIED_BYTES = 64  # of a word that travels in order with contents
+
+
+class Roads:
+    """Bandwidths in bytes a second; 0: takes no time."""
+
+    __slots__ = ("ici", "latency", "nic", "oversubscription", "pcie", "pcie_latency", "torus_latency")
+
+    def __init__(
+        self, nic: float, latency: int, pcie: float, pcie_latency: int, ici: float, torus_latency: int,
+        oversubscription: float = 1.0,
+    ) -> None:  # fmt: skip
+        self.nic, self.latency = nic, latency
+        self.pcie, self.pcie_latency = pcie, pcie_latency
+        self.ici, self.torus_latency = ici, torus_latency  # between hosts of an island; ici 0: by the NICs
+        self.oversubscription = oversubscription
+
+
+def taking(nbytes: int, bandwidth: float) -> int:
+    return int(nbytes * 1e9 / bandwidth) if bandwidth else 0
+
+
+def number_of(message: Any) -> int:
+    """Which comes first of what two ends have for each other at the same nanosecond: by what it is, and so the same
+    whoever is asked first. What is offered comes before its pieces, and word that it is spoilt behind them."""
+    if isinstance(message, Chunk):
+        piece = (message.piece + 1 << 48) + message.offset
+    else:
+        piece = 0 if isinstance(message, Offer) else 1 << 80
+    return FIRST + (int(message.transfer) << 81) + piece
+
+
+class Cargo:
+    """`arrive(receiver, sender, number, message)`: in turn with what else comes from that sender."""
+
+    def __init__(
+        self, clock: Clock, cluster: Cluster, roads: Roads, arrive: Callable[[Name, Name, int, Any], None],
+        trace: Trace,
+    ) -> None:  # fmt: skip
+        self._clock, self._cluster, self._roads, self._arrive = clock, cluster, roads, arrive
+        self._trace = trace
+        self._ports: dict[tuple[str, Name], Port] = {}
+        self._lives: dict[Name, int] = {}
+        self.moved: dict[tuple[Name, Name], int] = {}  # bytes by (sender, receiver)
+
+    def send(self, sender: Name, receiver: Name, message: Any, nbytes: int, departure: int) -> None:
+        number = number_of(message)
+        self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + nbytes
+        life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
+        self._clock.at(departure, self._leave, life, sender, receiver, number, message, nbytes)
+
+    def gone(self, sender: Name, receiver: Name, messages: Iterable[Any]) -> None:
+        """Chunks that travel between words (`message_batching`) leave now."""
+        for chunk in messages:
+            if isinstance(chunk, Chunk):
+                self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + chunk.nbytes
+                self._trace.left(chunk.transfer, self._clock.now)
+
+    def come(self, messages: Iterable[Any]) -> None:
+        """And are there."""
+        for chunk in messages:
+            if isinstance(chunk, Chunk):
+                self._trace.came(chunk.transfer, self._clock.now)
+
+    def end(self, name: Name) -> None:
+        self._lives[name] = self._lives.get(name, 0) + 1
+
+    def _leave(
+        self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any, nbytes: int
+    ) -> None:  # fmt: skip
+        if isinstance(message, Chunk):
+            self._trace.left(message.transfer, self._clock.now)
+        roads, order = self._roads, (receiver, number)
+        after = (life, sender, receiver, number, message)
+        if sender == receiver:
+            took = taking(nbytes, roads.ici or roads.pcie)
+            self._port("own", sender).put(order, took, self._land_at, took, after)
+        elif self.by_torus(sender, receiver):
+            took = taking(nbytes, roads.ici)
+            self._port("ici", sender).put(order, took, self._land_at, took + roads.torus_latency, after)
+        else:
+            took = max(taking(nbytes, roads.nic), taking(nbytes, roads.pcie) if sender >= 0 else 0)
+            self._port("out", sender).put(order, took, self._cross, took, nbytes, after)
+
+    def _cross(self, took: int, nbytes: int, after: tuple[Any, ...]) -> None:
+        """Its first byte leaves the sender's card."""
+        _, sender, receiver, number, _ = after
+        roads = self._roads
+        if roads.oversubscription > 1 and not self._same_island(sender, receiver):
+            island = self._cluster.island_of_host(sender) if sender >= 0 else None
+            if island is not None:
+                shared = taking(nbytes, roads.nic * island.hosts / roads.oversubscription)
+                port = self._port("uplink", island.index)
+                port.put((sender, number), shared, self._near, took, max(0, shared - took), after)
+                return
+        self._near(took, 0, after)
+
+    def _near(self, took: int, behind: int, after: tuple[Any, ...]) -> None:
+        """Its first byte reaches the receiver's card a latency later; the card needs as long as the sender's did, and
+        where it has been carried slower on its way, has its last byte so much later."""
+        _, sender, receiver, number, _ = after
+        wait = self._roads.latency + 2 * self._roads.pcie_latency + behind
+        port = self._port("in", receiver)
+        self._clock.at(
+            self._clock.now + wait, port.put, (sender, number), took, self._land_at, took, after
+        )  # fmt: skip
+
+    def _land_at(self, wait: int, after: tuple[Any, ...]) -> None:
+        self._clock.at(self._clock.now + wait, self._land, *after)
+
+    def _land(
+        self, life: tuple[int, int], sender: Name, receiver: Name, number: int, message: Any
+    ) -> None:  # fmt: skip
+        if life == (self._lives.get(sender, 0), self._lives.get(receiver, 0)):
+            if isinstance(message, Chunk):
+                self._trace.came(message.transfer, self._clock.now)
+            self._arrive(receiver, sender, number, message)
+
+    def _port(self, kind: str, name: Name) -> Port:
+        found = self._ports.get((kind, name))
+        if found is None:
+            found = self._ports[kind, name] = Port(self._clock)
+        return found
+
+    def by_torus(self, sender: Name, receiver: Name) -> bool:
+        return bool(self._roads.ici) and sender >= 0 and receiver >= 0 and self._same_island(sender, receiver)
+
+    def _same_island(self, sender: Name, receiver: Name) -> bool:
+        if sender < 0 or receiver < 0:
+            return False
+        return self._cluster.island_of_host(sender) is self._cluster.island_of_host(receiver)

@@ -1,0 +1,81 @@
+"""A cluster that stands: all hosts have joined, and the first epoch of every island has formed, at time 0.
+
+Everybody says what core's machines say when they meet, and nothing of it takes time: what is simulated begins
+with a cluster that is up. (Later epochs form in simulated time.)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from core.model import spans
+from core.protocol import effects as e
+from core.protocol import messages as m
+
+from ..hosts import Process
+from ..network import CONTROLLER
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+
+def boot(sim: Simulation) -> None:
+    """Hosts on their own speak for themselves; a cohort's executor hears what its hosts hear, and what it says they
+    all say."""
+    todo: deque[tuple[Process, e.Effect]] = deque()
+    worlds: dict[tuple[int, int], list[int]] = {}
+    seats: dict[int, dict[int, m.Seat]] = {index: {} for index in sim.islands}
+    controller = sim.controller_process
+    for host in range(sim.cluster.hosts):
+        if sim.cluster.island_of_host(host).index in sim.islands:
+            todo.append((controller, e.Came(host, m.Join(host, 1))))
+        else:
+            todo.append((sim.process(host), e.Connected(CONTROLLER)))
+    while todo:
+        process, event = todo.popleft()
+        for effect in process.machine.handle(event, 0):
+            _obey(sim, process, effect, todo, worlds, seats)
+    for host in range(sim.cluster.hosts):
+        if sim.cluster.island_of_host(host).index not in sim.islands:
+            sim.process(host).arm()
+    controller.arm()
+
+
+def _obey(
+    sim: Simulation, process: Process, effect: Any, todo: deque[tuple[Process, e.Effect]],
+    worlds: dict[tuple[int, int], list[int]], seats: dict[int, dict[int, m.Seat]],
+) -> None:  # fmt: skip
+    match effect:
+        case e.Send(message=m.Seat() as seat) if seat.island in sim.islands:
+            _seat(sim, seat, seats[seat.island], todo)
+        case e.Send(peers=to, message=message):
+            for peer in to:
+                name = sim.process_of(peer) if process is sim.controller_process else peer
+                todo.append((sim.process(name), e.Came(process.name, message)))
+        case e.FormWorld(island=island, epoch=epoch):
+            todo.append((process, e.WorldUp(island, epoch)))
+        case e.Reform(epoch=epoch, members=members):
+            come = worlds.setdefault((sim.cluster.island_of_host(process.name).index, epoch), [])
+            come.append(process.name)
+            if len(come) == spans.count(members):
+                todo.extend((sim.process(host), e.Reformed(epoch)) for host in sorted(come))
+        case _:
+            pass
+
+
+def _seat(
+    sim: Simulation, seat: m.Seat, seats: dict[int, m.Seat], todo: deque[tuple[Process, e.Effect]]
+) -> None:
+    """When the last host has its seat, the epoch's world stands."""
+    seats[seat.host] = seat
+    island = sim.islands[seat.island]
+    if len(seats) < spans.count(seat.members):
+        return
+    executor = island.parts[0].executor
+    executor.handle(seats[executor.host], 0)
+    executor.handle(e.Reformed(seat.epoch), 0)
+    island.seated(seats)
+    for host, its in seats.items():
+        seated = m.Seated(host, its.epoch, its.tree, its.last)
+        todo.append((sim.controller_process, e.Came(host, seated)))

@@ -1,0 +1,158 @@
+"""What may befall a simulated cluster: here things break, at once, and are mended.
+
+`faults` are these calls, announced with their times. A user's own SimPy process may make them too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core.protocol import effects as e
+from core.protocol import messages as m
+
+from ..engine import Unannounced
+from ..hosts import HostProcess
+from ..network import CONTROLLER
+from .faults import Fault
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+
+class Trouble:
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._leaving: dict[int, None] = {}
+        self._unaware: dict[int, list[int]] = {}  # of those that are gone: who has not learnt of it
+
+    def befall(self, fault: Fault) -> None:
+        whom, after = fault.whom, fault.duration
+        if fault.what == "slow":
+            self.slow(int(whom), fault.factor)
+            if after is not None:
+                self._sim.clock.at(self._sim.now + after, self.slow, whom, 1.0)
+        elif fault.what == "cut":
+            self.cut(int(whom), duration=after)
+        elif fault.what == "fail_gang":
+            self.fail_gang(int(whom), fault.name)
+        else:
+            getattr(self, fault.what)(whom)
+
+    def _alone(self, host: int) -> HostProcess:
+        """A host to which something happens that does not happen to its neighbours."""
+        found = self._sim.lone_hosts.get(host)
+        if found is None:
+            raise Unannounced(
+                f"host {host} is simulated as one of a cohort of alike hosts, and trouble that divides them must be "
+                "announced: Simulation(faults=[...]), or fidelity='exact'"
+            )
+        return found
+
+    # --- trouble --------------------------------------------------------------------------------------------
+
+    def slow(self, host: int, factor: float) -> None:
+        """Its devices take so many times as long, from now on; 1.0 mends it."""
+        self._sim.fabric.slow[host] = factor
+        cohort = self._sim.islands.get(self._sim.island_of(host))
+        if cohort is not None:
+            cohort.slow(host - cohort.island.base_host, factor)
+
+    def fail_gang(self, host: int, name: str, cause: str = "it divided by zero") -> None:
+        """The next gang of this name fails on this host."""
+        self._alone(host)
+        self._sim.fabric.failing[host, name] = m.Blame("user", cause)
+
+    def lose_device(self, device: int) -> None:
+        host = self._alone(self._sim.cluster.host_of(device)).name
+        self._sim.fabric.lose(device)
+        self._sim.tell_host(
+            host, e.DeviceLost(device, m.Blame("device-lost", f"device {device} is gone", host=host))
+        )
+
+    def crash_host(self, host: int) -> None:
+        """Its process is gone, at once; others find out when its lease has run out, or when it comes back."""
+        self._alone(host).alive = False
+        self._sim.fabric.die(host)
+        self._sim.worlds.forget(host)
+        self._gone(host)
+
+    def _gone(self, name: int) -> None:
+        """Whoever spoke with it learns of it when the lease has run out."""
+        self._unaware[name] = self._end(name)
+        self._sim.clock.at(self._sim.now + self._sim.times.lease, self._lost, name)
+
+    def _end(self, name: int) -> list[int]:
+        partners = self._sim.network.partners(name)
+        for pair in [pair for pair in self._sim.met if name in pair]:
+            del self._sim.met[pair]
+        self._sim.network.end(name)
+        self._sim.cargo.end(name)
+        return partners
+
+    def _lost(self, name: int) -> None:
+        for partner in self._unaware.pop(name, []):
+            self._sim.process(partner).lose(name, "its connection was lost, and its lease has run out")
+
+    def return_host(self, host: int) -> None:
+        """It comes back as another process, with nothing."""
+        if self._alone(host).alive:
+            self.crash_host(host)
+        self._leaving.pop(host, None)
+        for partner in self._unaware.pop(host, []):
+            self._sim.process(partner).lose(host, "it began anew")
+        process = self._sim.lone_hosts[host] = self._sim.new_host(host)
+        process.serve(e.Connected(CONTROLLER), self._sim.now)
+
+    def leave_host(self, host: int, reason: str = "a pre-emption notice") -> None:
+        """A planned stop: it is drained, and does not come back."""
+        self._leaving[host] = None
+        self._alone(host).serve(e.LeaveRequested(reason), self._sim.now)
+
+    def stopped(self, process: HostProcess, reason: str) -> None:
+        """It was dismissed."""
+        if process.alive:
+            self._sim.tell(f"host {process.name} stops: {reason}")
+            self.crash_host(process.name)
+            if process.name not in self._leaving:
+                self._sim.clock.at(self._sim.now + self._sim.times.restart, self._restart, process)
+
+    def _restart(self, process: HostProcess) -> None:
+        if self._sim.lone_hosts[process.name] is process:
+            self.return_host(process.name)
+
+    def crash_client(self, name: str) -> None:
+        for client in self._sim.clients:
+            if client.title == name and client.alive:
+                for host in range(self._sim.cluster.hosts) if self._sim.islands else ():
+                    self._alone(host)
+                client.alive = False
+                self._gone(client.name)
+
+    def cut(self, one: int, other: int = CONTROLLER, duration: int | None = None) -> None:
+        """The connection is cut, for so long, or until `mend`. Longer than a lease, and both take the other for
+        gone."""
+        for host in (one, other):
+            if host >= 0:
+                self._alone(host)
+        self._sim.network.cut(one, other)
+        if duration is not None:
+            self._sim.clock.at(self._sim.now + duration, self.mend, one, other)
+        self._sim.clock.at(
+            self._sim.now + self._sim.times.lease,
+            self._expire,
+            one,
+            other,
+            self._sim.network.cuts(one, other),
+        )
+
+    def mend(self, one: int, other: int = CONTROLLER) -> None:
+        self._sim.network.mend(one, other)
+
+    def _expire(self, one: int, other: int, cut: int) -> None:
+        if self._sim.network.cuts(one, other) == cut and self._sim.network.is_cut(one, other):
+            self._sim.process(one).lose(other, "the connection was cut")
+            self._sim.process(other).lose(one, "the connection was cut")
+
+    def close(self, name: int, reason: str) -> None:
+        """The controller hangs up on somebody."""
+        self._sim.tell(f"the controller closes {name}: {reason}")

@@ -1,0 +1,432 @@
+"""The simulation: the core as it is, on a network, hosts and devices that are modelled. Stock SimPy drives it.
+
+    sim = Simulation(load("A"), policy=named("stride"), profile=profile("paper"))
+    client = sim.client("a", weight=2)
+    run = client.call(lambda c, now: c.submit(...))
+    sim.run(until=lambda: ...)
+    sim.trace                                   # what happened; sim.env: add SimPy processes of your own
+
+No scheduling, ordering or placement is decided here; the machines decide, and this says how long things take.
+The same arguments give the same trace, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Literal
+
+import simpy
+
+from core.client import Limits
+from core.controller import Config, Controller
+from core.fanout import fanout_for
+from core.host import Host
+from core.model import Cluster, Gang, Layout, Plan, shard_bytes, spans
+from core.protocol import Chunk, peers
+from core.protocol import effects as e
+from core.protocol import messages as m
+from core.record import Trace
+from core.schedule.policy import Fifo, Policy
+
+from ..cohort import CohortIsland
+from ..engine import Clock, Noise, Order, Stuck
+from ..engine import jitter as chance
+from ..hardware import Kernel, Profile, Setup, kernel_time
+from ..hosts import (
+    CARRIED,
+    Computing,
+    ControllerProcess,
+    CrowdedHost,
+    Fabric,
+    HostProcess,
+    Machines,
+    SimClient,
+    Stalls,
+    Takes,
+    Times,
+    Together,
+    Wires,
+    Worlds,
+    is_client,
+    rounds,
+)
+from ..network import (
+    CARRIED_BYTES,
+    CONTROLLER,
+    Cargo,
+    Network,
+    Roads,
+    Weights,
+    even_rows,
+    moves_nothing,
+    number_of,
+    report_number,
+)
+from .boot import boot
+from .fault_injection import Trouble
+from .faults import Fault, divided
+
+MIB = 1 << 20
+S = 1_000_000_000
+QUIET = 2_000 * S  # simulated time in which nothing but timers happens: whoever still waits waits in vain
+STRAGGLERS, COMPUTE = 1 << 48, 1 << 49  # sources of chance
+
+
+class Simulation:
+    def __init__(
+        self, setup: Setup, *, policy: Callable[[], Policy] = Fifo, profile: Profile,
+        fidelity: Literal["exact", "cohort"] = "cohort", seed: int = 0, noise: Noise | None = None,
+        config: Config | None = None, times: Times | None = None, faults: Iterable[Fault] = (),
+        chunk: int = 16 * MIB, pool: int = 1 << 30,
+    ) -> None:  # fmt: skip
+        self.setup, self.profile, self.fidelity, self.seed = setup, profile, fidelity, seed
+        self.noise = noise or Noise()
+        self.times = times or Times(pcie_latency=setup.chips[0].pcie_latency)
+        self.chunk, self.pool = chunk, pool
+        self.cluster: Cluster = setup.cluster
+        self.clock = Clock()
+        self.trace = Trace()
+        self.told: list[tuple[int, str]] = []  # what machines tell those who run them, and when
+        self.replaced: list[tuple[int, e.PolicyReplaced]] = []
+        self.kernels: dict[str, Kernel] = {}
+        self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
+        self.rows_of = even_rows
+        self.hosts_of = HostsOf(self.cluster)
+        self.weights = Weights()
+        self.clients: list[SimClient] = []
+        self.last_seen = 0  # when something happened that is no timer
+        self._numbered: dict[int, int] = {}
+        self.met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
+        self._waiting: dict[tuple[int, int], list[Any]] = {}
+        self._prices: dict[tuple[int, int, int], Takes] = {}
+        self._starts: dict[int, int] = {}
+        dcn = setup.dcn
+        byte_ps = int(1e12 / dcn.bandwidth) if dcn.bandwidth else 0
+        jitter = self.noise.latency + dcn.jitter
+        self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
+        self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
+        stalls = Stalls(profile.stall_every, profile.stall, seed) if profile.stall_every else None
+        self.machines = Machines(setup, self.clock, profile.wake, stalls)
+        on_cores = self.machines.computing
+        self.fabric = Fabric(
+            self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,
+            Computing(self.clock, on_cores, self.process, profile.meet) if on_cores else None,
+        )  # fmt: skip
+        self.wires = Wires(self)
+        self.trouble = Trouble(self)
+        self.worlds = Worlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
+        self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
+        self.controller = Controller(self.cluster, policy, self.config, trace=self.trace)
+        self.controller_process = ControllerProcess(self, self.controller)
+        faults = list(faults)
+        exact = (
+            dict.fromkeys(range(len(self.cluster.islands)))
+            if fidelity == "exact"
+            else divided(faults, self.cluster) | self.machines.islands
+        )
+        self.islands: dict[int, CohortIsland] = {}  # those that are simulated as cohorts
+        self.lone_hosts: dict[int, HostProcess] = {}  # those of the others
+        for island in self.cluster.islands:
+            if island.index not in exact:
+                self.islands[island.index] = CohortIsland(self, island)
+                continue
+            for host in range(island.base_host, island.base_host + island.hosts):
+                self.lone_hosts[host] = self.new_host(host)
+        self._set_stragglers()
+        boot(self)
+        for cohort in self.islands.values():
+            self.clock.at(self.times.beat, self._beat, cohort)
+        for fault in faults:
+            self.clock.at(fault.at, self.trouble.befall, fault)
+
+    def _beat(self, island: CohortIsland) -> None:
+        island.beat()
+        self.clock.at(self.now + self.times.beat, self._beat, island)
+
+    def _roads(self) -> Roads:
+        dcn, chip, island = self.setup.dcn, self.setup.chips[0], self.cluster.islands[0]
+        ici = chip.ici_bandwidth * island.per_host if island.torus else 0
+        return Roads(
+            dcn.bandwidth, dcn.latency, chip.pcie_bandwidth, chip.pcie_latency, ici, chip.ici_latency,
+            dcn.oversubscription,
+        )  # fmt: skip
+
+    def _set_stragglers(self) -> None:
+        if self.noise.stragglers:
+            source = chance.key(self.seed, STRAGGLERS)
+            for host in range(self.cluster.hosts):
+                if chance.fraction(source, host) < self.noise.stragglers:
+                    self.trouble.slow(host, self.noise.straggler_factor)
+
+    def new_host(self, host: int) -> HostProcess:
+        self._starts[host] = self._starts.get(host, 0) + 1
+        machine = Host(
+            host,
+            self.hosts_of,
+            incarnation=self._starts[host],
+            beat=self.times.beat,
+            pool=self.pool,
+            chunk=self.chunk,
+        )
+        cores = self.machines.of_host(host)
+        return HostProcess(self, host, machine) if cores is None else CrowdedHost(self, host, machine, cores)
+
+    # --- time -----------------------------------------------------------------------------------------------
+
+    @property
+    def env(self) -> simpy.Environment:
+        """SimPy's own: users may add processes to it."""
+        return self.clock.env
+
+    @property
+    def now(self) -> int:
+        return self.clock.now
+
+    def run(self, until: int | Callable[[], bool]) -> None:
+        """To a time, or until something is true."""
+        clock = self.clock
+        if not callable(until):
+            while (at := clock.next_time()) is not None and at <= until:
+                clock.step()
+            if clock.now < until:
+                clock.env.run(until=until)
+            return
+        step = clock.step
+        while not until():
+            if clock.next_time() is None or clock.now - self.last_seen > QUIET:
+                raise Stuck(self.why_stuck())
+            step()
+
+    def why_stuck(self) -> str:
+        waits = "; ".join(list(dict.fromkeys(text for _, text in self.told[-30:]))[-3:])
+        return f"nothing more can happen at {clock_text(self.now)}" + (
+            f"; last heard: {waits}" if waits else ""
+        )
+
+    # --- who there is ---------------------------------------------------------------------------------------
+
+    def client(
+        self, name: str, weight: int = 1, priority: int = 0, limits: Limits | None = None
+    ) -> SimClient:
+        client = SimClient(self, len(self.clients), name, weight, priority, limits)
+        self.clients.append(client)
+        client.serve(e.Connected(CONTROLLER), self.now)
+        return client
+
+    def process(self, name: int) -> Any:
+        """A `Process`, or what stands for one."""
+        if name >= 0:
+            return self.lone_hosts.get(name) or self.islands[self.island_of(name)].member(name)
+        return self.clients[-name - 2] if is_client(name) else self.controller_process
+
+    def island_of(self, host: int) -> int:
+        return self.cluster.island_of_host(host).index
+
+    def reach_controller(self, host: int, message: m.Reports) -> None:
+        """A host's report has come."""
+        (report,) = message.reports
+        self._arrive(CONTROLLER, host, report_number(report), message)
+
+    def connection(self, name: int) -> int:
+        """By which the controller knows a process: clients' come behind all hosts'."""
+        return self.cluster.hosts - name - 2 if is_client(name) else name
+
+    def process_of(self, connection: int) -> int:
+        hosts = self.cluster.hosts
+        return connection if connection < hosts else peers.client(connection - hosts + 1)
+
+    def numbered(self, client: int, number: int) -> None:
+        """The controller has given this client a number; hosts know it by that."""
+        self._numbered[number] = client
+
+    def to_hosts(self, name: int) -> int:
+        """How hosts call a process."""
+        return peers.client(self.clients[-name - 2].number) if is_client(name) else name
+
+    def from_hosts(self, peer: int) -> int:
+        """The process that hosts call so."""
+        return self._numbered[-1 - peer] if is_client(peer) else peer
+
+    def _arrive(self, receiver: int, sender: int, number: int, message: Any) -> None:
+        if not moves_nothing(message):
+            self.last_seen = self.clock.now
+        if isinstance(message, Together):
+            self.cargo.come(message.messages)
+        if is_client(sender) and receiver >= 0 and (sender, receiver) not in self.met:
+            self._meet(sender, receiver)
+        process = self.process(receiver)
+        if process.alive:
+            process.come(sender, number, message)
+
+    def _meet(self, client: int, host: int) -> None:
+        """Its first word: the connection is there, for what has been waiting for it."""
+        self.met[client, host] = None
+        for message in self._waiting.pop((client, host), []):
+            self.send_contents(host, client, message, self.now)
+
+    def tell_host(self, host: int, event: e.Effect) -> None:
+        """By PCIe, and whoever has taken this one's place by then is not told."""
+        self.last_seen = self.now
+        self.clock.at(self.now + self.times.pcie_latency, self.lone_hosts[host].tell, event)
+
+    def _tell_at_once(self, host: int, event: e.Effect) -> None:
+        self.lone_hosts[host].tell(event)
+
+    def tell(self, text: str) -> None:
+        self.told.append((self.now, text))
+
+    def ordered(self, message: m.Ordered) -> None:
+        """It leaves the controller."""
+
+    # --- what things take -----------------------------------------------------------------------------------
+
+    def _sizes(self, plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:
+        return self.sizes(plan, gang, seq)
+
+    def writing(self, message: Any) -> int:
+        """Host time to write a message to one peer."""
+        return self.profile.send + self.weights.of(message) * self.profile.send_byte_ps // 1000
+
+    def taking(self, message: Any) -> int:
+        """Host time to take one."""
+        return self.profile.receive + self.weights.of(message) * self.profile.receive_byte_ps // 1000
+
+    def taking_wire(self, wire: Together) -> int:
+        """Of several that came together."""
+        profile = self.profile
+        cost = profile.of_several("receive", len(wire.messages))
+        cost += wire.nbytes * profile.receive_byte_ps // 1000
+        return cost + wire.contents * profile.transfer_byte_ps // 1000
+
+    def price(self, plan: Plan, gang: Gang, seq: int) -> int:
+        takes = self.prices(plan, gang, seq)
+        return takes.own + takes.links
+
+    def prices(self, plan: Plan, gang: Gang, seq: int) -> Takes:
+        key = (plan.id, gang.place.island, gang.computation)
+        found = self._prices.get(key)
+        if found is None:
+            found = self._prices[key] = self._price(plan, gang)
+        if not self.noise.compute:
+            return found
+        more = self.noise.compute * chance.fraction(chance.key(self.seed, COMPUTE), seq)
+        return found._replace(own=found.own + int((found.own + found.links) * more))
+
+    def _price(self, plan: Plan, gang: Gang) -> Takes:
+        code = plan.codes[gang.computation]
+        keys = [part.key for part in code.parts] or [code.key]
+        kernels = [self.kernels.get(key) for key in keys]
+        known = [kernel for kernel in kernels if kernel is not None]
+        if len(known) < len(kernels):
+            return Takes(gang.cost, 0)
+        island = self.cluster.islands[gang.place.island]
+        chip = self.setup.chips[island.index]
+        own = sum(kernel.duration for kernel in known)
+        links = sum(kernel_time(kernel, gang.place, island, chip) for kernel in known) - own
+        cores = max((kernel.cores for kernel in known), default=1.0)
+        members = spans.count(island.hosts_of(gang.place))
+        inline = any(kernel.inline for kernel in known)
+        going = [kernel for kernel in known if rounds(kernel, members)]
+        turns = sum(rounds(kernel, members) for kernel in going)
+        meets = sum(one.count for kernel in going for one in kernel.collectives)
+        return Takes(own, links, cores, turns, meets, inline)
+
+    def by_host(self, sender: int, receiver: int) -> bool:
+        """Contents between these go through the hosts' CPUs, not over a torus."""
+        return sender != receiver and not self.cargo.by_torus(sender, receiver)
+
+    def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None:
+        """A pool of threads writes the words of the data plane: they cost time, and hold nothing else up."""
+        if at > self.now:
+            self.clock.at(at, self.send_contents, sender, receiver, message, at)
+        elif is_client(receiver) and (receiver, sender) not in self.met:
+            # A host cannot dial a client: it waits until the client has.
+            self._waiting.setdefault((receiver, sender), []).append(message)
+        elif sender == receiver and not isinstance(message, CARRIED):
+            self._arrive(receiver, sender, self.network.count(sender, receiver), message)
+        elif self._on_wire(sender, receiver):
+            self.wires.put(self.process(sender), receiver, message, at)
+        elif isinstance(message, CARRIED):
+            nbytes = getattr(message, "nbytes", CARRIED_BYTES)
+            dear = sender >= 0 and self.by_host(sender, receiver)
+            send = partial(self.cargo.send, sender, receiver, message, nbytes)
+            self._write(
+                sender, (receiver, number_of(message)), self.profile.chunk(nbytes) if dear else 0, send
+            )
+        else:
+            order = (receiver, getattr(message, "transfer", 0))
+            send = partial(self.network.send, sender, receiver, message, 0)
+            self._write(sender, order, self.profile.send if sender >= 0 else 0, send)
+
+    def _on_wire(self, sender: int, receiver: int) -> bool:
+        """Words about contents, and these, are gathered with all else that is said there."""
+        return (
+            sender != receiver
+            and not self.cargo.by_torus(sender, receiver)
+            and self.wires.carries(sender, receiver)
+        )
+
+    def _write(self, sender: int, order: Order, cost: int, send: Callable[[int], None]) -> None:
+        host = self.lone_hosts.get(sender)
+        if host is None:
+            send(self.now + cost)
+        else:
+            host.write_contents(order, cost, send)
+
+    def taking_contents(self, message: Any) -> int:
+        """Host time of a word of the data plane."""
+        sender, receiver = message.sender, message.receiver
+        if sender == receiver:
+            return 0
+        if isinstance(message, Chunk):
+            dear = min(sender, receiver) < 0 or self.by_host(sender, receiver)
+            return self.profile.chunk(message.nbytes) if dear else 0
+        return self.profile.receive
+
+    def rows(self, host: int, effect: e.CountRows) -> e.RowsCounted:
+        return e.RowsCounted(effect.transfer, self.rows_of(host, effect.source, effect.target, self.hosts_of))
+
+    def copy_time(self, layout: Layout | None) -> int:
+        """Between device memory and host DRAM."""
+        pcie = self.setup.chips[0].pcie_bandwidth
+        return int(shard_bytes(layout) * 1e9 / pcie) if layout is not None and pcie else 0
+
+
+class HostsOf:
+    """Which devices each host has, quickly."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def host_of(self, device: int) -> int:
+        return self._cluster.host_of(device)
+
+    def devices_of(self, host: int) -> range:
+        return self._cluster.devices_of(host)
+
+
+def bounds_of(plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:
+    """An irregular gang whose sizes nobody gave makes as much as it may."""
+    layouts = [plan.slots[slot].layout for slot in gang.outputs]
+    return tuple([_leading(layout) for layout in layouts])
+
+
+def _leading(layout: Layout) -> int:
+    """Of the largest shard."""
+    if not layout.shape:
+        return 0
+    parts = layout.sharding.parts(layout.mesh)
+    return -(-layout.shape[0] // parts[0]) if parts else layout.shape[0]
+
+
+def fanout_of(profile: Profile, cluster: Cluster) -> int:
+    """Whom the controller writes to, with this profile: how wide its trees of hosts are."""
+    wanted, largest = profile.fanout, max(island.hosts for island in cluster.islands)
+    if isinstance(wanted, int):
+        return wanted
+    return largest if wanted == "flat" else fanout_for(largest)
+
+
+def clock_text(now: int) -> str:
+    return f"{now / 1e9:.6f} s"

@@ -1,0 +1,93 @@
+"""Memory that was freed is there for what comes next: in processes of their own, because it holds for a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import seaway as sw
+from backend.agent.malloc import OWN, keep_what_is_freed
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+NBYTES, MANY = 1 << 20, 64
+PAGES = NBYTES // PAGE * MANY  # of all of them
+ROUNDS = 60  # whoever frees and whoever makes are several threads, with a heap each: these find out who needs how much
+
+# Arrays are made and freed, again and again; said is how many pages of the last ones nobody had touched before.
+FAULTS = f"""
+import resource, threading
+import numpy as np
+from backend.agent.malloc import keep_what_is_freed
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    made = [np.ones({NBYTES}, np.uint8) for _ in range({MANY})]
+    del made
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def work():
+    for _ in range(4):
+        last = faults()
+    print(last)
+
+print(keep_what_is_freed())
+work()
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+
+def said(**more: str) -> list[str]:
+    given = {name: value for name, value in os.environ.items() if not name.startswith(OWN)} | more
+    ended = subprocess.run(
+        [sys.executable, "-c", FAULTS], env=given, capture_output=True, text=True, check=True, timeout=60
+    )
+    return ended.stdout.split()
+
+
+def test_what_is_freed_is_used_again_by_whatever_thread() -> None:
+    kept, main, thread = said()
+    assert kept == "True"
+    assert int(main) < PAGES / 4
+    assert int(thread) < PAGES / 4
+
+
+@pytest.mark.parametrize("name", ["MALLOC_ARENA_TEST", "GLIBC_TUNABLES"])
+def test_who_has_said_how_memory_is_to_be_kept_has_it_so(name: str) -> None:
+    kept, main, _ = said(**{name: "8" if name.startswith("MALLOC") else "glibc.malloc.arena_test=8"})
+    assert kept == "False"
+    assert int(main) > PAGES / 2, "else there is nothing to keep, and the test above says nothing"
+
+
+def test_nothing_is_done_where_there_is_no_such_thing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
+    assert not keep_what_is_freed({})
+
+
+def test_an_agent_computes_into_pages_that_it_has_had_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(OWN)]:
+        monkeypatch.delenv(name)
+    with sw.local(platform="cpu") as session:
+        add = sw.pmap(lambda x: x + x[::-1], devices=sw.slice(devices=1))
+        x = sw.put(np.ones((1, NBYTES // 4), np.float32), devices=1)
+        (agent,) = session.driver.agents  # type: ignore[attr-defined]
+
+        def faults() -> int:
+            before = faults_of(agent.pid)
+            last = [add(x) for _ in range(MANY)]
+            sw.block_until_ready(last)
+            return faults_of(agent.pid) - before
+
+        assert any(faults() < PAGES / 4 for _ in range(ROUNDS)), "else half of them or more, for ever"
+
+
+def faults_of(pid: int) -> int:
+    """Pages that it was given without reading them from anywhere."""
+    behind_its_name = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
+    return int(behind_its_name.split()[7])

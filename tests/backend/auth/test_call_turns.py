@@ -1,0 +1,242 @@
+"""Whose turn it is: nobody takes another's, none waits for ever, and all together take no more than their part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import grpc
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.auth import call_turns
+from backend.auth.access import Access
+from backend.auth.call_turns import AT_ONCE, CALL, READERS, Busy, Gate, Meter, Turns
+from backend.node.calls import SERVICE, ask
+from backend.wire.call_messages import Status
+from tests.backend.cluster import cluster, until
+
+MS = 1_000_000
+
+
+def spend(book: Turns[str], until: int, cost: int, step: int = MS // 10) -> list[tuple[str, str]]:
+    """Each call costs that much beside what every call does, and is followed by the next of its connection."""
+    had, now = [], 0
+    while now < until:
+        while (found := book.next(now)) is not None:
+            who, host, address = found
+            had.append((host, address))
+            book.wait(host, address, who)
+            book.charge(host, address, cost)
+        now += step
+    return had
+
+
+def test_all_together_take_their_part_of_the_time_and_no_more() -> None:
+    book: Turns[str] = Turns(0)
+    for number in range(100):
+        book.wait("flood", f"flood:{number}", "x")
+    had = spend(book, 1000 * MS, 200_000)
+    spent = len(had) * (CALL + 200_000)
+    assert abs(spent - (call_turns.SHARE * 1000 * MS + call_turns.BURST)) < 2 * MS
+
+
+def test_one_connection_has_its_turn_beside_a_host_with_many_and_so_has_each_connection_of_a_host() -> None:
+    book: Turns[str] = Turns(0)
+    for number in range(200):
+        book.wait("flood", "flood:1", f"call {number}")
+    book.wait("flood", "flood:2", "a call")
+    book.wait("good", "good:1", "a call")
+    had = Counter(spend(book, 1000 * MS, 0))
+    assert abs(had["good", "good:1"] - had["flood", "flood:1"] - had["flood", "flood:2"]) <= 2
+    assert abs(had["flood", "flood:1"] - had["flood", "flood:2"]) <= 2
+
+
+def test_who_costs_more_has_fewer_turns() -> None:
+    book: Turns[str] = Turns(0)
+    book.wait("costly", "costly:1", "c")
+    book.wait("costly", "costly:1", "c")
+    book.wait("cheap", "cheap:1", "c")
+    book.wait("cheap", "cheap:1", "c")
+    had: Counter[str] = Counter()
+    for now in range(0, 4000 * MS, MS):
+        found = book.next(now)
+        if found is not None:
+            _, host, address = found
+            had[host] += 1
+            book.wait(host, address, "c")
+            book.charge(host, address, 9 * CALL if host == "costly" else 0)
+    assert 8 < had["cheap"] / had["costly"] < 12
+
+
+def test_without_room_the_last_of_those_who_take_the_most_is_refused() -> None:
+    book: Turns[str] = Turns(0, room=10)
+    assert [book.wait("flood", f"flood:{at % 2}", f"f{at}") for at in range(10)] == [None] * 10
+    assert book.wait("good", "good:1", "g") in ("f8", "f9")
+    assert book.wait("flood", "flood:3", "f10") in ("f6", "f7", "f8", "f9")
+    assert len(book) == 10
+
+
+CALLS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 5 * MS), st.sampled_from("wwwnf")),
+    max_size=200,
+)
+
+
+@given(CALLS)
+def test_each_call_has_one_turn_or_is_refused_or_gives_up(calls: list[tuple[int, int, int, str]]) -> None:
+    book: Turns[int] = Turns(0, room=20)
+    waiting: dict[int, tuple[str, str]] = {}
+    now = 0
+    for number, (host, connection, pause, what) in enumerate(calls):
+        now += pause
+        if what == "w":
+            waiting[number] = (str(host), f"{host}:{connection}")
+            out = book.wait(*waiting[number], number)
+            if out is not None:
+                del waiting[out]
+        elif what == "n" and (found := book.next(now)) is not None:
+            assert waiting.pop(found[0]) == found[1:]
+            book.charge(*found[1:], pause)
+        elif what == "f" and waiting:
+            gone = next(iter(waiting))
+            book.forget(*waiting.pop(gone), gone)
+        assert len(book) == len(waiting) <= 20
+    while waiting:
+        due = book.ready_at(now)
+        assert due is not None
+        now = max(now, due)
+        found = book.next(now)
+        assert found is not None, "it was said to be ready"
+        assert waiting.pop(found[0]) == found[1:]
+    assert not book._hosts
+    assert book.ready_at(now) is None
+
+
+def test_a_meter_counts_what_a_coroutine_does_and_not_what_runs_while_it_waits() -> None:
+    clock = [0]
+
+    def works(for_so_long: int) -> None:
+        clock[0] += for_so_long
+
+    async def other() -> None:
+        works(1000)
+
+    async def work() -> str:
+        works(5)
+        await asyncio.gather(other())
+        with pytest.raises(ValueError, match="no"):
+            await fails()
+        works(7)
+        return "done"
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        works(3)
+        raise ValueError("no")
+
+    async def run() -> None:
+        meter = Meter(lambda: clock[0])
+        assert await meter.of(work()) == "done"
+        assert meter.spent == 15
+        with pytest.raises(ValueError, match="no"):
+            await meter.of(fails())
+        assert meter.spent == 18
+
+    asyncio.run(run())
+
+
+def test_who_gives_up_leaves_no_turn_behind() -> None:
+    async def run() -> None:
+        gate, inside = Gate(), asyncio.Event()
+
+        async def call(address: str) -> None:
+            async with gate.turn(address):
+                await inside.wait()
+
+        tasks = [asyncio.create_task(call(f"ipv4:10.0.0.{at}:1")) for at in range(3 * AT_ONCE)]
+        await until(lambda: gate._inside == AT_ONCE)
+        for task in tasks[::2]:
+            task.cancel()
+        inside.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert gate._inside == len(gate._turns) == 0
+        gate.close()
+
+    asyncio.run(run())
+
+
+def test_who_sends_slowly_holds_up_his_own_host_alone() -> None:
+    async def run() -> None:
+        gate, come = Gate(), asyncio.Event()
+
+        async def slow() -> None:
+            async with gate.turn("ipv4:10.0.0.1:1") as turn, turn.reading():
+                await come.wait()
+
+        tasks = [asyncio.create_task(slow()) for _ in range(2 * READERS)]
+        await until(lambda: gate._reading["10.0.0.1"] == READERS)
+        async with gate.turn("ipv4:10.0.0.2:1"):
+            pass
+        assert gate._reading["10.0.0.1"] == READERS
+        come.set()
+        await asyncio.gather(*tasks)
+        assert not gate._reading
+        assert gate._inside == 0
+        gate.close()
+
+    asyncio.run(run())
+
+
+def test_beyond_the_room_a_call_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_turns, "SLOWLY", 0.0)
+
+    async def run() -> None:
+        gate, go = Gate(), asyncio.Event()
+        gate._turns._room = 2
+
+        async def call() -> None:
+            async with gate.turn("ipv4:10.0.0.1:1"):
+                await go.wait()
+
+        tasks = [asyncio.create_task(call()) for _ in range(AT_ONCE + 3)]
+        await until(lambda: any(task.done() for task in tasks))
+        (refused,) = [task for task in tasks if task.done()]
+        with pytest.raises(Busy, match="wait already; ask again later"):
+            refused.result()
+        go.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert sum(task.exception() is None for task in tasks) == AT_ONCE + 2
+        gate.close()
+
+    asyncio.run(run())
+
+
+def test_calls_under_a_flood_of_wrong_tokens_are_answered(tmp_path: Path) -> None:
+    """Of whom has shown no token the calls wait apart, so that they take no turn of whom has."""
+
+    async def run() -> None:
+        async with cluster(tmp_path, access=Access("sesame"), agents=False) as found:
+            over = False
+
+            async def flood(channel: grpc.aio.Channel) -> None:
+                while not over:
+                    with pytest.raises(grpc.aio.AioRpcError):
+                        await channel.unary_unary(f"/{SERVICE}/Status")(
+                            msgspec.msgpack.encode(Status()), timeout=30
+                        )
+
+            async with Access().channel(found.server.address) as channel:
+                floods = [asyncio.create_task(flood(channel)) for _ in range(200)]
+                totals = found.server.door.refusals.totals
+                await until(lambda: len(found.server.gate._turns) > 150)
+                before = totals["token"]
+                await ask(channel, Access("sesame"), Status())
+                assert totals["token"] - before < 100, "it waited for one turn, and not for two hundred"
+                over = True
+                await asyncio.gather(*floods)
+
+    asyncio.run(run())

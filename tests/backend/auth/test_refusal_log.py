@@ -1,0 +1,298 @@
+"""Refusals: each is told or counted, none fills a log or memory; in the pure part first, then of a real cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.admin import metrics
+from backend.auth.access import HEADER, Access
+from backend.auth.refusal_log import ELSEWHERE, EVERY, KINDS, SOURCES, Refusals, host_of, plain
+from backend.node.calls import SERVICE, Wrong, ask
+from backend.node.node import STREAM
+from backend.wire import envelopes
+from backend.wire.call_messages import Cancel, Enrol, Find, Permit, Report, Status
+from core.protocol import effects as e
+from core.protocol import messages as m
+from seaway.cli.status import table
+from tests.backend.cluster import Cluster, cluster, until
+
+MORE = re.compile(r", (\d+) more; the last: ")
+
+
+def told(line: str) -> int:
+    found = MORE.search(line)
+    return int(found[1]) if found else 1
+
+
+KNOCKS = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(KINDS)), st.integers(0, 2 * SOURCES), st.integers(0, EVERY), st.booleans()
+    ),
+    max_size=300,
+)
+
+
+@given(KNOCKS)
+def test_each_refusal_is_told_in_one_line_and_lines_are_few(
+    knocks: list[tuple[str, int, int, bool]],
+) -> None:
+    book, now, lines, knocked = Refusals(), 0, [], Counter[str]()
+    last: dict[str, int] = {}
+
+    def say(line: str) -> None:
+        """A source is what stands between the kind and the reason."""
+        who = line.partition(f" {KINDS[line[9 : line.index(')')]]}")[0].partition(":ipv4")[0]
+        who = re.sub(r":\d+$", "", who.replace("ipv4:", ""))
+        assert now - last.get(who, -EVERY) >= EVERY, line
+        last[who] = now
+        lines.append(line)
+
+    for kind, address, pause, look in knocks:
+        now += pause
+        if look:
+            for _, line in book.due(now):
+                say(line)
+        first = book.note(kind, f"ipv4:10.0.0.{address}:{now % 60000}", "Status", "no", now)
+        knocked[kind] += 1
+        if first is not None:
+            say(first)
+        assert len(book) <= SOURCES + len(KINDS)
+    now += EVERY
+    for _, line in book.due(now):
+        say(line)
+    assert sum(map(told, lines)) == len(knocks)
+    assert +book.totals == knocked
+    book.due(now + EVERY)
+    assert len(book) == 0
+    assert book.next_due() is None
+
+
+def test_a_source_that_goes_on_is_told_of_once_a_second_with_how_often() -> None:
+    book, lines = Refusals(), []
+    for now in range(0, 3 * EVERY, EVERY // 100):
+        lines += [line for _, line in book.due(now)]
+        line = book.note("token", "ipv4:10.0.0.7:4123", "Status", "wrong", now)
+        lines += [line] if line else []
+    assert [told(line) for line in lines] == [1, 99, 100]
+    assert lines[0] == "refused (token) ipv4:10.0.0.7:4123 without the cluster's token: Status: wrong"
+    assert "10.0.0.7 without the cluster's token, 99 more; the last: Status: wrong" in lines[1]
+
+
+def test_many_addresses_share_a_line() -> None:
+    book = Refusals()
+    said = [book.note("name", f"ipv4:10.0.{at // 250}.{at % 250}:1", "x", "y", 0) for at in range(1000)]
+    assert len([line for line in said if line]) == SOURCES + 1
+    assert len(book) == SOURCES + 1
+    (line,) = [line for _, line in book.due(EVERY) if MORE.search(line)]
+    assert told(line) == 1000 - SOURCES - 1
+    assert ELSEWHERE in line
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("ipv4:10.0.0.7:41234", "10.0.0.7"),
+        ("ipv6:%5B::1%5D:41234", "[::1]"),
+        ("unix:/run/x", "unix:/run/x"),
+        ("", ""),
+        ("127.0.0.1:5", "127.0.0.1:5"),
+    ],
+)
+def test_the_host_of_an_address(address: str, host: str) -> None:
+    assert host_of(address) == host
+
+
+def test_what_a_stranger_calls_himself_stays_on_one_short_line() -> None:
+    line = Refusals().note("name", "ipv4:1.2.3.4:5", "a\nWARNING all is well\x1b[2J" + "x" * 10_000, "no", 0)
+    assert line is not None
+    assert line.isprintable()
+    assert len(line) < 600
+    assert plain("å b") == "å b"
+
+
+# --- a real cluster ---------------------------------------------------------------------------------------------------
+
+
+Shown = tuple[tuple[str, str], ...]
+SESAME: Shown = ((HEADER, "Bearer sesame"),)  # and no version
+
+
+async def refused(
+    channel: grpc.aio.Channel, method: str, data: bytes, token: str = "sesame", shown: Shown = ()
+) -> grpc.StatusCode:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await channel.unary_unary(method)(data, metadata=shown or Access(token).shown(), timeout=30)
+    return error.value.code()
+
+
+async def stream(channel: grpc.aio.Channel, name: str, data: bytes | None, token: str = "sesame") -> None:
+    call = channel.stream_stream(STREAM)(metadata=(("name", name), ("proof", "0"), *Access(token).shown()))
+    try:
+        async with asyncio.timeout(20):
+            if data is not None:
+                await call.write(data)
+            while await call.read() is not grpc.aio.EOF:
+                pass
+    except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        pass
+    finally:
+        call.cancel()
+
+
+def method(kind: type) -> str:
+    return f"/{SERVICE}/{kind.__name__}"
+
+
+WHO = "who/" + "7" * 32
+NONSENSE = envelopes.encode([envelopes.Address("host/0", "127.0.0.1:1")])
+# kind of refusal: what is done, on a channel; as often as it is to be counted
+KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
+    "token": lambda channel: refused(channel, method(Status), b"", "a guess"),
+    "call": lambda channel: refused(channel, "/seaway.Cluster/Nothing", b""),
+    "pass": lambda channel: refused(channel, method(Permit), msgspec.msgpack.encode(Permit(((1, "wrong"),)))),
+    "malformed": lambda channel: refused(channel, method(Status), b"\xc1"),
+    "oversized": lambda channel: refused(channel, method(Status), bytes(envelopes.MESSAGE + 1)),
+    "agent": lambda channel: refused(
+        channel, method(Enrol), msgspec.msgpack.encode(Enrol("x", 1, "a", "timed", "", 99, 0))
+    ),
+    "version": lambda channel: refused(channel, method(Enrol), b"", shown=SESAME),
+    "name": lambda channel: stream(channel, "host/0", None),
+}
+# the same kinds, on streams, and at calls without a message, or without a token's need
+ALSO: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
+    "token": lambda channel: stream(channel, WHO, None, "a guess"),
+    "malformed": lambda channel: stream(channel, WHO, b"\xff" * 40),
+    "oversized": lambda channel: stream(channel, WHO, bytes(envelopes.MESSAGE + 1)),
+}
+LARGE = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))
+
+
+def lines_of(caplog: pytest.LogCaptureFixture, kind: str) -> list[str]:
+    return [
+        record.getMessage() for record in caplog.records
+        if record.name == "seaway.refused" and record.levelno == logging.WARNING
+        and record.getMessage().startswith(f"refused ({kind}) ")
+    ]  # fmt: skip
+
+
+def all_told(caplog: pytest.LogCaptureFixture, kind: str, count: int) -> bool:
+    return sum(map(told, lines_of(caplog, kind))) == count
+
+
+def test_each_kind_of_refusal_is_a_line_with_the_address_and_a_figure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path, access=Access("sesame")) as found:
+            totals = found.server.door.refusals.totals
+            assert not +totals, "a cluster that comes up refuses nobody"
+            async with grpc.aio.insecure_channel(found.server.address, options=LARGE) as channel:
+                for kind, knock in KNOCK.items():
+                    before = totals[kind]
+                    await knock(channel)
+                    assert totals[kind] == before + 1, kind
+                    (line,) = lines_of(caplog, kind)
+                    assert line.startswith(f"refused ({kind}) ipv4:127.0.0.1:")
+                for kind, knock in ALSO.items():
+                    await knock(channel)
+                    await until(lambda: totals[kind] == 2)  # noqa: B023 - awaited here
+                for kind in ALSO:
+                    await until(partial(all_told, caplog, kind, totals[kind]))
+            await _figures(found)
+
+    caplog.set_level(logging.WARNING)
+    asyncio.run(work())
+
+
+async def _figures(found: Cluster) -> None:
+    async with Access().channel(found.server.address) as channel:
+        report: Report = await ask(channel, Access("sesame"), Status())
+    status = json.loads(report.json)
+    assert status["refusals"] == {
+        **dict.fromkeys(KINDS, 0),
+        **dict.fromkeys(KNOCK, 1),
+        "token": 2,
+        "malformed": 2,
+        "oversized": 2,
+    }
+    assert 'seaway_refused_total{kind="oversized"} 2' in metrics.text_of(status)
+    assert "refused: 2 (token), 1 (name)" in table(status)
+    status["refusals"] = dict.fromkeys(KINDS, 0)
+    assert "refused: " not in table(status)
+
+
+def test_a_flood_leaves_few_lines_and_loses_no_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path, access=Access("sesame"), agents=False) as found:
+            async with Access().channel(found.server.address) as channel:
+                for _ in range(20):
+                    await asyncio.gather(*(refused(channel, method(Status), b"", "no") for _ in range(20)))
+            assert found.server.door.refusals.totals["token"] == 400
+        lines = lines_of(caplog, "token")
+        assert sum(map(told, lines)) == 400
+        assert len(lines) < 40  # one a second, and what the end of the controller told
+
+    caplog.set_level(logging.WARNING)
+    asyncio.run(work())
+
+
+def test_an_agent_says_whom_it_refuses_and_why_a_stream_was_closed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a client that says what only a host may, its own connection is closed, with the reason in the log."""
+
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            for address in (found.agents[0].address, found.server.address):
+                async with Access().channel(address) as channel:
+                    await stream(channel, "host/1", None)
+            assert [agent.node.door.refusals.totals["name"] for agent in found.agents.values()] == [1, 0]
+            async with Access().channel(found.server.address) as channel:
+                await stream(channel, WHO, NONSENSE)
+            await until(lambda: lines_of(caplog, "malformed"))
+            assert "'who/7777" in lines_of(caplog, "malformed")[0]
+            assert "only the controller says a Address" in lines_of(caplog, "malformed")[0]
+            user = found.user()
+            await until(lambda: user.remote.client.number)
+            found.server.node.feed(_lie(found, user.remote.client.number))
+            await until(lambda: lines_of(caplog, "protocol"))
+            assert "is not registered" in lines_of(caplog, "protocol")[0]
+            assert "ipv4:127.0.0.1:" in lines_of(caplog, "protocol")[0]
+
+    caplog.set_level(logging.WARNING)
+    asyncio.run(work())
+
+
+def _lie(found: Cluster, number: int) -> e.Came:
+    (session,) = (each for each in found.server.controller.state.sessions.values() if each.number == number)
+    return e.Came(session.peer, m.Submit(1, 99, (), ()))
+
+
+def test_a_wrong_word_of_a_known_caller_is_an_answer_and_no_refusal(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with (
+            cluster(tmp_path, agents=False) as found,
+            Access().channel(found.server.address) as channel,
+        ):
+            for request in (Find("0"), Cancel("nobody")):
+                with pytest.raises(Wrong):
+                    await ask(channel, Access(), request)
+            assert not +found.server.door.refusals.totals
+
+    asyncio.run(work())

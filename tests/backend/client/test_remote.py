@@ -1,0 +1,197 @@
+"""One client's machine in a process: contents are kept exactly as long as somebody needs them, code is left once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backend.client.remote import Remote
+from backend.contents.code_blobs import hash_of
+from backend.node.calls import Wrong
+from backend.wire import envelopes
+from core.client.client import Client
+from core.model.program import Sharding, SliceSpec, Value
+from core.protocol import effects as e
+from tests.backend.cluster import Cluster, User, chain, cluster, until
+
+VALUE = Value((8, 3), "float32", 0, Sharding(((0,), ())))
+ALL = SliceSpec("all", 4)
+
+
+def driven(folder: Path, work: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def drive() -> None:
+        async with cluster(folder) as found:
+            await work(found)
+
+    asyncio.run(drive())
+
+
+def put(user: User, array: Any) -> tuple[int, Any]:
+    """The buffer, and the offer that is still to be given."""
+    found: list[Any] = []
+
+    def act(client: Client, now: int) -> Any:
+        buffer = client.put(VALUE, ALL, now)
+        assert isinstance(buffer, int)
+        found.append(user.remote.offer(buffer))
+        return buffer
+
+    buffer = user.call(act)
+    if array is not None:
+        found[0].give(array)
+    return buffer, found[0]
+
+
+def ready(buffer: int) -> Callable[[e.Effect], bool]:
+    return lambda effect: isinstance(effect, e.BuffersReady) and buffer in effect.buffers
+
+
+def holds(remote: Remote) -> tuple[int, ...]:
+    shelves: list[dict[int, Any]] = [remote._offered, remote._sources]
+    shelves += [remote._sinks, remote._coming, remote._arrived]
+    return tuple(map(len, shelves))
+
+
+def test_contents_of_a_put_are_let_go_when_the_hosts_have_them(tmp_path: Path) -> None:
+    async def work(found: Cluster) -> None:
+        user = found.user()
+        buffer, _ = put(user, np.ones((8, 3), np.float32))
+        assert (await user.until(ready(buffer))).blame is None
+        await until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
+        assert user.remote.node.carried[1] == 8 * 3 * 4  # bytes: each distinct shard went to one host, once
+
+    driven(tmp_path, work)
+
+
+def test_hosts_wait_for_contents_that_are_still_being_copied(tmp_path: Path) -> None:
+    async def work(found: Cluster) -> None:
+        user = found.user()
+        buffer, offer = put(user, None)
+        await user.until(lambda effect: isinstance(effect, e.OpenSend))
+        await asyncio.sleep(0.1)
+        assert not any(map(ready(buffer), user.heard))
+        threading.Thread(target=offer.give, args=(np.zeros((8, 3), np.float32),)).start()
+        assert (await user.until(ready(buffer))).blame is None
+
+    driven(tmp_path, work)
+
+
+def test_what_a_get_brings_is_taken_once(tmp_path: Path) -> None:
+    async def work(found: Cluster) -> None:
+        user = found.user()
+        buffer, _ = put(user, np.ones((8, 3), np.float32))
+        request = user.call(lambda client, now: client.get(buffer, now))
+        await user.until(lambda effect: isinstance(effect, e.Received))
+        array = user.remote.taken(request)
+        assert array is not None
+        assert (array.shape, array.dtype) == ((8, 3), np.float32)
+        assert user.remote.taken(request) is None
+        assert holds(user.remote) == (0, 0, 0, 0, 0)
+
+    driven(tmp_path, work)
+
+
+def test_contents_that_may_be_wanted_again_are_kept_until_they_are_not(tmp_path: Path) -> None:
+    async def work(found: Cluster) -> None:
+        user = found.user()
+        program = user.call(lambda client, now: client.register(chain(300, 4), now))
+        value = Value((8,), "float32", 0, Sharding(((0,),)))
+
+        def act(client: Any, now: int) -> tuple[int, int]:
+            buffer = client.put(value, ALL, now, again=True)
+            user.remote.offer(buffer, again=True).give(np.ones(8, np.float32))
+            run, _ = client.submit(program, (buffer,), now, retries=2)
+            client.release((buffer,), now)
+            return buffer, run
+
+        buffer, run = user.call(act)
+        await user.until(lambda effect: isinstance(effect, e.Sent))
+        assert holds(user.remote) == (1, 0, 0, 0, 0)
+        await until(lambda: found.server.trace.counted("gangs") > 3)  # it is under way
+        await found.agents[1].stop()
+        await found.agent(1, name="host-1")
+        assert (await user.ended(run)).blame is None
+        again = [effect for effect in user.heard if isinstance(effect, e.RunAgain)]
+        assert [effect.run for effect in again] == [run] * len(again)
+        assert again
+        assert [effect.buffer for effect in user.heard if isinstance(effect, e.OpenSend)] == [buffer] * (
+            1 + len(again)
+        )
+        assert e.Unneeded((buffer,)) in user.heard
+        await until(lambda: holds(user.remote) == (0, 0, 0, 0, 0))
+
+    driven(tmp_path, work)
+
+
+def test_of_a_put_that_is_refused_nothing_is_kept(tmp_path: Path) -> None:
+    async def work(found: Cluster) -> None:
+        user = found.user()
+        wide = SliceSpec("wide", 8)
+
+        def act(client: Client, now: int) -> Any:
+            buffer = client.put(VALUE, wide, now)
+            assert isinstance(buffer, int)
+            user.remote.offer(buffer).give(np.ones((8, 3), np.float32))
+            return buffer
+
+        buffer = user.call(act)
+        blame = (await user.until(ready(buffer))).blame
+        assert "asks for 8 devices" in blame.cause
+        assert holds(user.remote) == (0, 0, 0, 0, 0)
+
+    driven(tmp_path, work)
+
+
+def test_threads_call_at_once_and_each_gets_its_own_answer(tmp_path: Path) -> None:
+    async def work(found: Cluster) -> None:
+        user = found.user()
+        program = user.call(lambda client, now: client.register(chain(1, 4), now))
+        runs: list[int] = []
+
+        def calls() -> None:
+            literal = np.ones(8, np.float32).tobytes()
+            for _ in range(50):
+                submitted = user.call(lambda client, now: client.submit(program, (literal,), now))
+                runs.append(submitted.run)
+
+        threads = [threading.Thread(target=calls) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+        assert sorted(runs) == list(range(1, 201))
+        for run in runs:
+            assert (await user.ended(run)).blame is None
+        assert user.failures == []
+
+    driven(tmp_path, work)
+
+
+def test_code_is_left_with_the_controller_once_and_by_its_hash(tmp_path: Path) -> None:
+    async def work(found: Cluster) -> None:
+        user, blobs = found.user(), found.server.blobs
+        await user.head.keep([b"some code", b"more code", b"some code"])
+        assert blobs.find(hash_of(b"some code")) == b"some code"
+        assert len(blobs) == 2
+        with pytest.raises(Wrong, match="pass it as an argument"):
+            await user.head.keep([bytes(envelopes.MESSAGE)])
+
+    driven(tmp_path, work)
+
+
+def test_a_goodbye_is_answered(tmp_path: Path) -> None:
+    async def work(found: Cluster) -> None:
+        user = found.user()
+        await until(lambda: user.remote.client.state == "open")
+        user.call(lambda client, now: client.close(now))
+        told = await user.until(lambda effect: isinstance(effect, e.Tell))
+        assert "said goodbye" in told.text
+        assert user.remote.client.state == "closed"
+
+    driven(tmp_path, work)

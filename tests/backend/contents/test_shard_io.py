@@ -1,0 +1,206 @@
+"""Contents cut into pieces and put together again are the same contents, whatever lies how, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.contents import shard_io
+from backend.contents.shard_io import ArraySink, ArraySource, Misfit, Overflow, Sink, Source
+from core.model.place import line
+from core.model.plan import Layout
+from core.model.program import ITEM_BYTES, Sharding
+from core.model.resharding import receives_by_host, sends_by_host, virtual_index
+from core.protocol import effects as e
+from core.protocol.dataplane import Chunk
+from core.transfer.pieces import from_client, hosts_of, to_client
+from tests.core.model.test_resharding import Alike, box, pairs
+
+CLIENT = 7
+DTYPES = ["float32", "bool", "bfloat16", "float8_e4m3fn", "int8", "complex128", "key<fry>"]
+
+
+def array_of(layout: Layout, seed: int = 0) -> Any:
+    """Contents that tell every element from its neighbours, as far as its type can."""
+    dtype = shard_io.numpy_dtype(layout.dtype)
+    raw = np.random.default_rng(seed).integers(0, 256, prod(layout.shape) * dtype.itemsize, np.uint8)
+    return (raw & 1 if layout.dtype == "bool" else raw).view(dtype).reshape(layout.shape)
+
+
+def held(layout: Layout, array: Any, host: int, hosts: Alike) -> dict[tuple[int, ...], Any]:
+    """The shards that a host has."""
+    every = shard_io.cut(layout, array)
+    return {index: every[index] for index in shard_io.local_shards(layout, hosts.devices_of(host))}
+
+
+def chunks(transfer: int, ends: tuple[int, int], piece: int, nbytes: int, size: int) -> Iterator[Chunk]:
+    for offset in range(0, nbytes, size) if nbytes else (0,):
+        yield Chunk(transfer, *ends, piece, offset, min(size, nbytes - offset))
+
+
+def check(layout: Layout, array: Any, host: int, hosts: Alike, got: Mapping[Any, Any]) -> None:
+    """Each device of the host finds its box of the array, by the definition of a sharding."""
+    where = shard_io.local_shards(layout, hosts.devices_of(host))
+    assert set(got) == set(where)
+    for index, devices in where.items():
+        for device in devices:
+            want = array[(*box(layout, virtual_index(layout.place, device)), ...)]
+            assert got[index].dtype == want.dtype
+            assert got[index].tobytes() == np.ascontiguousarray(want).tobytes()
+            assert got[index].shape == want.shape
+
+
+@given(pairs(), st.integers(1, 4), st.sampled_from(DTYPES), st.integers(1, 40))
+def test_a_move_gives_the_array(
+    pair: tuple[Layout, Layout], per_host: int, dtype: str, chunk_size: int
+) -> None:
+    source, target = (Layout(each.shape, dtype, each.place, each.mesh, each.sharding) for each in pair)
+    hosts, array = Alike(per_host), array_of(source)
+    senders = {
+        host: Source(
+            e.OpenSend(1, 2, sends_by_host(source, target, host, hosts), None, (), source, target),
+            host, hosts, lambda host=host: held(source, array, host, hosts),  # type: ignore[misc]
+        )
+        for host in hosts_of(source.place, hosts)
+    }  # fmt: skip
+    for host in hosts_of(target.place, hosts):
+        pieces = receives_by_host(source, target, host, hosts)
+        sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), source, target), host, hosts)
+        for sender, piece, nbytes in reversed(pieces):
+            for chunk in chunks(1, (sender, host), piece, nbytes, chunk_size):
+                sink.fill(chunk, senders[sender].bytes_of(chunk))
+        check(target, array, host, hosts, sink.shards())
+
+
+@given(pairs(), st.integers(1, 4), st.sampled_from(DTYPES), st.integers(1, 40))
+def test_a_put_and_a_get_bring_it_there_and_back(
+    pair: tuple[Layout, Layout], per_host: int, dtype: str, chunk_size: int
+) -> None:
+    given_ = pair[0]
+    layout = Layout(given_.shape, dtype, given_.place, given_.mesh, given_.sharding)
+    hosts, array = Alike(per_host), array_of(layout)
+    offered, wanted = ArraySource(array), ArraySink(layout)
+    offered.lies(layout)
+    for host in hosts_of(layout.place, hosts):
+        pieces = from_client(layout, CLIENT, host, hosts)
+        sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, layout), host, hosts)
+        for client, piece, nbytes in pieces:
+            for chunk in chunks(1, (client, host), piece, nbytes, chunk_size):
+                sink.fill(chunk, offered.read(chunk))
+        check(layout, array, host, hosts, sink.shards())
+        back = to_client(layout, CLIENT, host, hosts)
+        source = Source(e.OpenSend(2, 3, back, None, (), layout), host, hosts, sink.shards)
+        for client, piece, nbytes in back:
+            for chunk in chunks(2, (host, client), piece, nbytes, chunk_size):
+                wanted.fill(chunk, source.bytes_of(chunk))
+    assert wanted.array().tobytes() == array.tobytes()
+
+
+HOSTS = Alike(1)
+HALVES = Layout((8, 3), "int32", line(0, 0, 2), (2,), Sharding(((0,), ())))
+QUARTERS = Layout((8, 3), "int32", line(0, 4, 4), (4,), Sharding(((0,), ())))
+
+
+def halves(
+    fetch: Any, pieces: tuple[tuple[int, int, int], ...] = (), target: Layout | None = None, **options: Any
+) -> Source:
+    return Source(e.OpenSend(1, 2, pieces, None, (), HALVES, target), 0, HOSTS, fetch, **options)
+
+
+def test_shards_are_fetched_once_and_not_before_they_are_asked_for() -> None:
+    asked = []
+
+    def fetch() -> dict[Any, Any]:
+        asked.append(1)
+        return held(HALVES, array_of(HALVES), 0, HOSTS)
+
+    source = halves(fetch, ((-CLIENT, 0, 48),))
+    assert not asked
+    first = source.bytes_of(Chunk(1, 0, -CLIENT, 0, 0, 20))
+    assert first + source.bytes_of(Chunk(1, 0, -CLIENT, 0, 20, 28)) == array_of(HALVES)[:4].tobytes()
+    assert source.bytes_of(Chunk(1, 0, -CLIENT, 0, 0, 20)) == first  # a chunk that is sent again
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("piece", "offset", "nbytes"), [(1, 0, 4), (0, 40, 9), (0, -4, 4)])
+def test_bytes_that_a_source_has_not_are_refused(piece: int, offset: int, nbytes: int) -> None:
+    source = halves(lambda: held(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))
+    with pytest.raises(Misfit, match="is not of what transfer 1 sends"):
+        source.bytes_of(Chunk(1, 0, -CLIENT, piece, offset, nbytes))
+
+
+@pytest.mark.parametrize(
+    ("sender", "piece", "offset", "nbytes", "contents"),
+    [(1, 0, 0, 4, 4), (-CLIENT, 1, 0, 4, 4), (-CLIENT, 0, 46, 4, 4), (-CLIENT, 0, -1, 4, 4), (-CLIENT, 0, 0, 4, 5)],
+    ids=["a stranger's", "another shard's", "beyond the end", "before the start", "longer than said"],
+)  # fmt: skip
+def test_contents_without_a_place_are_refused(
+    sender: int, piece: int, offset: int, nbytes: int, contents: int
+) -> None:
+    pieces = from_client(HALVES, CLIENT, 0, HOSTS)
+    sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
+    with pytest.raises(Misfit, match="transfer 1"):
+        sink.fill(Chunk(1, sender, 0, piece, offset, nbytes), b"x" * contents)
+
+
+def test_what_has_not_all_come_is_not_handed_on() -> None:
+    pieces = from_client(HALVES, CLIENT, 0, HOSTS)
+    sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
+    sink.fill(Chunk(1, -CLIENT, 0, 0, 0, 40), b"x" * 40)
+    with pytest.raises(Misfit, match="8 bytes are missing"):
+        sink.shards()
+
+
+def test_shards_that_arrive_lie_so_that_devices_can_take_them_over() -> None:
+    pieces = from_client(HALVES, CLIENT, 0, HOSTS)
+    sink = Sink(e.OpenRecv(1, 0, 3, pieces, False, (), None, HALVES), 0, HOSTS)
+    sink.fill(Chunk(1, -CLIENT, 0, 0, 0, 48), bytes(48))
+    (shard,) = sink.shards().values()
+    assert shard.ctypes.data % shard_io.ALIGN == 0
+
+
+# --- sparse exchange --------------------------------------------------------------------------------------------
+
+
+def exchange(rows: Any, capacity: int) -> dict[int, Any]:
+    """Rows of HALVES, by the shard of QUARTERS that their first word names: what each target host gets."""
+    target = Layout((4 * capacity, 3), "int32", QUARTERS.place, QUARTERS.mesh, QUARTERS.sharding)
+    row = rows.shape[1] * ITEM_BYTES["int32"]
+    sinks = {
+        host: Sink(e.OpenRecv(1, 0, 3, (), True, (), HALVES, target), host, HOSTS) for host in range(4, 8)
+    }
+    for host in (1, 0):
+        mine = rows[host * 4 : host * 4 + 4]
+        pieces = tuple(
+            (4 + to, host * 4 + to, int((mine[:, 0] == to).sum()) * row)
+            for to in range(4)
+            if to in mine[:, 0]
+        )
+        send = e.OpenSend(1, 2, pieces, None, (), HALVES, target)
+        source = Source(send, host, HOSTS, lambda at=(host, 0), mine=mine: {at: mine}, sparse=True)  # type: ignore[misc]
+        for receiver, piece, nbytes in pieces:
+            for chunk in chunks(1, (host, receiver), piece, nbytes, 7):
+                sinks[receiver].fill(chunk, source.bytes_of(chunk))
+    return {host: next(iter(sink.shards().values())) for host, sink in sinks.items()}
+
+
+def test_rows_go_where_their_first_word_says_in_the_order_of_their_sources() -> None:
+    to = np.array([2, 0, 2, -1, 3, 2, 0, 2], np.int32)
+    rows = np.stack([to, np.arange(8, dtype=np.int32), 10 * to], axis=1)
+    got = exchange(rows, capacity=5)
+    assert got[4][:, 1].tolist() == [1, 6, -1, -1, -1]
+    assert got[5][:, 1].tolist() == [-1] * 5
+    assert got[6].tolist() == [[2, 0, 20], [2, 2, 20], [2, 5, 20], [2, 7, 20], [0, -1, 0]]
+    assert got[7][:, 1].tolist() == [4, -1, -1, -1, -1]
+
+
+def test_more_rows_than_there_is_room_for_are_an_error_that_says_how_many() -> None:
+    rows = np.stack([np.full(8, 2, np.int32), np.arange(8, dtype=np.int32), np.zeros(8, np.int32)], axis=1)
+    with pytest.raises(Overflow, match="8 rows go to shard 2, and its capacity is 3; raise `capacity`"):
+        exchange(rows, capacity=3)

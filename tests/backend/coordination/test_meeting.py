@@ -1,0 +1,148 @@
+"""Members of a world come together at its coordination process, and can be got away from there."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from backend.coordination.meeting import LONGEST, Arrival, Meeting, Overtaken
+from tests.backend.pjrt.test_pjrt_worlds import Process
+
+
+@contextmanager
+def coordination(members: int) -> Iterator[tuple[Process, str]]:
+    service = Process("backend.coordination.service", "--members", str(members))
+    try:
+        yield service, f"127.0.0.1:{service.line()}"
+    finally:
+        if service.process.returncode is None:
+            service.end(kill=True)
+
+
+@pytest.fixture
+def waiting() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor() as pool:
+        yield pool
+
+
+def arrive(
+    pool: ThreadPoolExecutor, address: str, rank: int, patience: float = 20.0
+) -> tuple[Arrival, Future[str]]:
+    arrival = Arrival(address, rank)
+    return arrival, pool.submit(arrival.wait, patience)
+
+
+def still_waits(future: Future[str]) -> bool:
+    time.sleep(0.3)
+    return not future.done()
+
+
+def test_all_are_told_where_jax_is_once_the_last_has_come(waiting: ThreadPoolExecutor) -> None:
+    with coordination(3) as (_, address):
+        _, first = arrive(waiting, address, 2)
+        _, second = arrive(waiting, address, 0)
+        assert still_waits(first)
+        _, third = arrive(waiting, address, 1)
+        told = {each.result(10) for each in (first, second, third)}
+        assert len(told) == 1
+        assert told != {address}  # JAX's own port
+        host, _, port = told.pop().rpartition(":")
+        socket.create_connection((host, int(port)), 5).close()
+
+
+def test_one_that_leaves_is_out_at_once_and_is_not_counted(waiting: ThreadPoolExecutor) -> None:
+    with coordination(2) as (_, address):
+        one, first = arrive(waiting, address, 0)
+        assert still_waits(first)
+        one.leave()
+        with pytest.raises(Overtaken):
+            first.result(1)
+        _, other = arrive(waiting, address, 1)
+        assert still_waits(other)
+        _, again = arrive(waiting, address, 0)  # the same rank, in another process
+        assert again.result(10) == other.result(10)
+
+
+def test_one_that_comes_twice_counts_once(waiting: ThreadPoolExecutor) -> None:
+    with coordination(2) as (_, address):
+        one, first = arrive(waiting, address, 0)
+        two, second = arrive(waiting, address, 0)
+        assert still_waits(first)
+        assert still_waits(second)
+        one.leave()
+        two.leave()
+
+
+NONSENSE = [b"", b"2\n", b"-1\n", b"one\n", b"\xff" * 40, b"0" * 100_000, b"0"]
+
+
+@pytest.mark.parametrize("said", NONSENSE)
+def test_who_is_no_member_changes_nothing(waiting: ThreadPoolExecutor, said: bytes) -> None:
+    with coordination(2) as (_, address):
+        _, first = arrive(waiting, address, 0)
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port)), 5) as stranger:
+            stranger.sendall(said)
+            assert still_waits(first)
+        _, second = arrive(waiting, address, 1)
+        assert first.result(10) == second.result(10)
+
+
+def test_what_strangers_say_is_no_error_of_ours() -> None:
+    async def meet() -> None:
+        troubles: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: troubles.append(context))
+        server = await asyncio.start_server(Meeting(2, 1).come, "127.0.0.1", 0, limit=LONGEST)
+        for said in NONSENSE:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(said)
+            writer.write_eof()
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+        server.close()
+        assert not troubles
+
+    asyncio.run(meet())
+
+
+@pytest.mark.parametrize("dies", ["before", "while it waits"])
+def test_when_the_service_dies_a_member_waits_for_the_next_epoch(
+    waiting: ThreadPoolExecutor, dies: str
+) -> None:
+    with coordination(2) as (service, address):
+        if dies == "before":
+            service.end(kill=True)
+        one, first = arrive(waiting, address, 0)
+        if dies != "before":
+            assert still_waits(first)
+            service.end(kill=True)
+        assert still_waits(first)
+        one.leave()
+        with pytest.raises(Overtaken):
+            first.result(1)
+
+
+def test_a_wait_is_bounded(waiting: ThreadPoolExecutor) -> None:
+    with coordination(2) as (service, address):
+        _, first = arrive(waiting, address, 0, patience=0.5)
+        with pytest.raises(TimeoutError, match=r"not all members of the world at .* came within 0.5 s"):
+            first.result(5)
+        service.end(kill=True)
+        _, second = arrive(waiting, address, 0, patience=0.5)
+        with pytest.raises(TimeoutError, match="came within"):
+            second.result(5)
+
+
+def test_leaving_before_the_wait_has_begun_is_no_wait(waiting: ThreadPoolExecutor) -> None:
+    with coordination(2) as (_, address):
+        arrival = Arrival(address, 0)
+        arrival.leave()
+        with pytest.raises(Overtaken):
+            waiting.submit(arrival.wait, 20).result(5)

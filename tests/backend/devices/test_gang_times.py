@@ -1,0 +1,274 @@
+"""What hosts saw of gangs is kept there, told to whom it belongs, and is in a trace in one time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import seaway as sw
+from backend.admin import trace_export
+from backend.auth.access import Access
+from backend.devices import gang_times
+from backend.devices.gang_times import ROOM, RUNS, Stamps, stretches, taken
+from backend.node.calls import SERVICE, Wrong, ask
+from backend.wire import call_messages, envelopes
+from backend.wire.call_messages import OF_HOSTS, Permit
+from core.record.clocks import Clock, Exchange
+from tests.backend.auth.test_strangers import REFUSALS, nonsense
+from tests.backend.cluster import User, cluster, until
+from tests.backend.real import Real
+from tests.backend.test_faults import register, runs
+
+S = 1_000_000_000
+MS = 1_000_000
+WORST = 10 * S  # whatever this machine is busy with: nobody waits longer for an answer
+
+
+# --- what hosts keep of their gangs ---------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=60),
+    st.sets(st.integers(0, 12)), st.integers(1, 20), st.integers(0, 30),
+)  # fmt: skip
+def test_the_last_gangs_are_kept_and_told_of_the_runs_that_were_asked_for(
+    gangs: list[tuple[int, bool]], wanted: set[int], room: int, most: int
+) -> None:
+    kept = Stamps(room=room)
+    for seq, (run, collective) in enumerate(gangs):
+        kept.took(seq, run, 10 * seq, 10 * seq + 5, collective)
+    told = [tuple(row) for row in kept.of(stretches(wanted), most).tolist()]
+    last = [
+        (seq, run, 10 * seq, 10 * seq + 5, int(collective))
+        for seq, (run, collective) in list(enumerate(gangs))[-room:]
+        if run in wanted
+    ]
+    assert told == (last[-most:] if most else [])
+    assert len(kept) == min(len(gangs), room)
+
+
+@given(st.lists(st.integers(0, 40)))
+def test_stretches_have_all_runs_and_no_others(some: list[int]) -> None:
+    found = stretches(some)
+    assert [run for low, high in found for run in range(low, high)] == sorted(set(some))
+    assert all(before[1] < after[0] for before, after in pairwise(found))
+
+
+def test_a_permit_is_bounded_and_has_the_latest_runs() -> None:
+    found = stretches(range(0, 4 * RUNS, 2))
+    assert len(found) == RUNS
+    assert found[-1] == (4 * RUNS - 2, 4 * RUNS - 1)
+
+
+def said(**changed: Any) -> call_messages.Stamped:
+    clock = Clock()
+    clock.heard(Exchange(0, 1000, 1000, 10))
+    readings = struct.pack("<3q", *clock.readings[0])
+    known = {
+        "records": gang_times.RECORD.pack(7, 1, 100, 200, 1),
+        "readings": readings,
+        "since": -1,
+        "rate": 200,
+    }
+    return call_messages.Stamped(**{**known, **changed})
+
+
+def test_a_hosts_times_become_the_controllers() -> None:
+    assert taken(3, said()) == [gang_times.Taken(3, 7, 1095, 1195, 7, True)]
+    assert taken(3, said(since=150)) == []  # when it was enqueued nobody knows
+    assert taken(3, said(readings=b"")) == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"records": bytes(32)}, {"readings": bytes(23)}, {"readings": struct.pack("<3q", 0, 5, 4)},
+        {"readings": struct.pack("<6q", 9, 0, 0, 8, 0, 0)}, {"readings": struct.pack("<3q", 0, 1 << 62, 1 << 62)},
+    ],
+)  # fmt: skip
+def test_what_no_host_can_have_seen_is_refused(changed: dict[str, bytes]) -> None:
+    with pytest.raises(ValueError, match=r"are no|is no time"):
+        taken(3, said(**changed))
+
+
+# --- who is told ------------------------------------------------------------------------------------------------------
+
+
+async def seen_by(user: User, address: str, *others: tuple[int, str]) -> gang_times.Fetched:
+    number = user.remote.client.number
+    permitted = await user.head.permit([(number, user.remote.node.passes[f"client/{number}"]), *others], 10.0)
+    return await gang_times.fetched({0: address}, user.head.access, permitted, ROOM, 10.0)
+
+
+def test_a_client_is_told_of_its_own_gangs_and_of_no_others(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            ann, bob = found.user("ann"), found.user("bob")
+            for user, length in ((ann, 3), (bob, 5)):
+                await runs(user, register(user, length))
+            await until(lambda: all(agent.clock.clock.readings for agent in found.agents.values()))
+            address = found.agents[0].address
+            mine, theirs = await seen_by(ann, address), await seen_by(bob, address)
+            assert (len(mine.rows), len(theirs.rows)) == (3, 5)
+            assert not {row.seq for row in mine.rows} & {row.seq for row in theirs.rows}
+            number = bob.remote.client.number
+            for shown in ("", "0" * 64, ann.remote.node.passes[f"client/{ann.remote.client.number}"]):
+                with pytest.raises(Wrong, match=f"the pass of client {number} is wrong"):
+                    await seen_by(ann, address, (number, shown))
+            # Nor may runs be added to what the controller has signed.
+            permitted = await ann.head.permit([], 10.0)
+            assert permitted.runs == b""
+            forged = call_messages.Permitted(struct.pack("<2q", 0, 1 << 40), permitted.proof)
+            none = await gang_times.fetched({0: address}, Access(), forged, ROOM, 10.0)
+            assert (none.rows, none.missing) == ([], {0: "the controller has not signed this"})
+
+    asyncio.run(work())
+
+
+def test_a_host_that_does_not_answer_is_named_and_the_others_are_heard(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            await runs(user, register(user, 2))
+            await until(lambda: found.agents[1].clock.clock.readings)
+            permitted = await user.head.permit(
+                [(user.remote.client.number, user.remote.node.passes["client/1"])], 10.0
+            )
+            addresses = {0: "127.0.0.1:1", 1: found.agents[1].address}
+            seen = await gang_times.fetched(addresses, Access(), permitted, ROOM, 2.0)
+            assert [row.host for row in seen.rows] == [1, 1]
+            assert list(seen.missing) == [0]
+
+    asyncio.run(work())
+
+
+def test_strangers_get_nothing_from_a_host_and_harm_nobody(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path, access=Access("sesame")) as found:
+            user, chance = found.user(), random.Random(1)
+            await runs(user, register(user, 1))
+            options = (("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0))
+            async with grpc.aio.insecure_channel(found.agents[0].address, options=options) as channel:
+                for kind in OF_HOSTS:
+                    call = channel.unary_unary(f"/{SERVICE}/{kind.__name__}")
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await call(b"")
+                    assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+                    shown = Access("sesame").shown()
+                    for _ in range(300):
+                        with pytest.raises(grpc.aio.AioRpcError) as refused:
+                            await call(nonsense(chance), metadata=shown)
+                        assert refused.value.code() in REFUSALS
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await call(bytes(envelopes.MESSAGE + 1), metadata=shown)
+                    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            with pytest.raises(Wrong, match="token"):
+                await ask(Access().channel(found.server.address), Access(), Permit(()))
+            await runs(user, register(user, 1))
+
+    asyncio.run(work())
+
+
+# --- in a trace -------------------------------------------------------------------------------------------------------
+
+
+def test_gangs_of_a_host_with_another_clock_are_where_they_were_in_the_trace(tmp_path: Path) -> None:
+    """Two processes of hosts, one of which is twenty minutes ahead; each gang takes 20 ms on both."""
+
+    async def work() -> None:
+        found = Real(tmp_path)
+        try:
+            found.start_controller()
+            found.agent(0)
+            found.agent(1, "--shift-clock", "1234.5:150")
+            await found.ready()
+            status = await found.until(
+                lambda status: all(host["clock"] for host in status["islands"][0]["hosts"])
+            )
+            clock = status["islands"][0]["hosts"][1]["clock"]
+            # It gains 150 us a second since it was started, which is some seconds ago.
+            assert abs(clock["offset"] - 1_234_500 * MS) <= clock["bound"] + 60 * 150_000
+            trace, seen = await asyncio.to_thread(_a_program, found.address)
+            _check_without_help(seen, await trace_export.fetched(found.address, Access()))
+            rows, gangs = trace.hosts(), trace.gangs()
+            assert rows["host"].tolist() == [0, 1] * 4
+            assert (rows["inferred"] == "started").all()
+            assert (gangs["inferred"] == "started").all()
+            assert rows["bound_us"].between(0, WORST / 1000, inclusive="neither").all()
+            assert (gangs["bound_us"] == rows.groupby("seq")["bound_us"].max().to_numpy()).all()
+            _check_times(trace, rows, gangs)
+            again = sw.trace.Trace.load(trace.save(tmp_path / "saved"))
+            assert again.hosts().equals(rows)
+            assert again.gangs().equals(gangs)
+        finally:
+            await found.stop()
+
+    asyncio.run(work())
+
+
+def _a_program(address: str) -> Any:
+    with sw.connect(f"grpc://{address}") as session:
+        step = sw.synthetic("step", devices=sw.slice(devices=4), duration="20ms")
+        x = step(np.float32(0))
+        for _ in range(3):
+            x = step(x)
+        return session.trace, _driver(session)._seen_by_hosts
+
+
+def _driver(session: sw.Session) -> Any:
+    return session.driver
+
+
+def _check_without_help(seen: list[gang_times.Taken], core: Any) -> None:
+    """As it came from hosts, before anything else that is known was made use of."""
+    gangs = {gang["seq"]: gang for gang in core.gangs.rows()}
+    assert {(row.host, row.seq) for row in seen} == {(host, seq) for host in (0, 1) for seq in gangs}
+    for row in seen:
+        assert gangs[row.seq]["entered"] - row.bound <= row.enqueued < row.ended
+        assert row.ended <= gangs[row.seq]["ended"] + row.bound
+        assert 0 < row.bound < WORST
+
+
+def _check_times(trace: Any, rows: Any, gangs: Any) -> None:
+    ms = 1_000.0  # in microseconds
+    entered = gangs.set_index("seq")["entered_us"].reindex(rows["seq"]).to_numpy()
+    assert (rows["enqueued_us"] >= entered).all()
+    assert (rows["ended_us"] <= trace.runs()["ended_us"].max()).all()
+    for _, mine in rows.groupby("host"):
+        # The devices of a host take one after the other; what the host sees of that is late by as much as it is busy.
+        assert (mine["started_us"].to_numpy()[1:] >= mine["ended_us"].to_numpy()[:-1]).all()
+        span = mine["ended_us"].max() - mine["started_us"].min()
+        assert 4 * 20 * ms - 2 * mine["bound_us"].max() <= span
+    assert gangs["ended_us"].tolist() == rows.groupby("seq")["ended_us"].max().tolist()
+
+
+def test_real_devices_are_stamped_and_starts_are_flagged() -> None:
+    """All clocks of this machine are one: what each host saw must lie between what the controller told and heard."""
+    with sw.local(hosts=2) as session:
+        grow = sw.jit(lambda x: (x @ x) * 1e-3, devices=sw.slice(devices=2))
+        x = np.ones((64, 64), np.float32)
+        for _ in range(5):
+            x = grow(x)
+        np.asarray(x)
+        trace, driver = session.trace, _driver(session)
+        _check_without_help(driver._seen_by_hosts, driver.cluster.snapshot())
+    rows, gangs = trace.hosts(), trace.gangs()
+    assert len(gangs) == 5
+    assert rows["host"].tolist() == [0, 1] * 5
+    assert (rows["inferred"] == "started").all()
+    assert (gangs["inferred"] == "started").all()
+    assert (rows["started_us"] >= rows["enqueued_us"]).all()
+    assert (rows["ended_us"] >= rows["started_us"]).all()
+    assert trace.intervals()["ended_us"].max() == rows["ended_us"].max()
+    after = driver.trace()  # hosts are gone, and what they said is not
+    assert after.hosts()[["seq", "host"]].equals(rows[["seq", "host"]])

@@ -1,0 +1,100 @@
+"""Connections of nodes that share a loop, and ends that are told together: fewer messages, the same meaning."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from backend.agent.agent import Ends
+from backend.node.loopback import Lane
+from core.protocol import effects as e
+from core.protocol.peers import CONTROLLER
+from tests.backend.cluster import cluster, until
+
+
+def test_what_is_put_on_a_lane_by_any_thread_comes_out_once_and_in_order() -> None:
+    async def drive() -> None:
+        came: list[int] = []
+
+        def take(parcel: int) -> bool:
+            came.append(parcel)
+            return True
+
+        lane = Lane(asyncio.get_running_loop(), take)
+        lane.put(-1)
+        assert came == []  # a turn of the loop later: whoever puts may hold a lock
+        thread = threading.Thread(target=lambda: deque(map(lane.put, range(5000)), maxlen=0))
+        thread.start()
+        await until(lambda: len(came) == 5001)
+        thread.join()
+        assert came == list(range(-1, 5000))
+        lane.put(7)
+        lane.put(None)
+        lane.put(8)
+        async with asyncio.timeout(5):
+            await lane.over.wait()
+        assert came[-1] == 7
+
+    asyncio.run(drive())
+
+
+def test_a_lane_whose_other_end_is_gone_is_over() -> None:
+    async def drive() -> None:
+        lane = Lane(asyncio.get_running_loop(), lambda parcel: False)
+        lane.put(1)
+        async with asyncio.timeout(5):
+            await lane.over.wait()
+
+    asyncio.run(drive())
+
+
+def test_a_client_beside_its_controller_is_open_and_comes_back_when_their_connection_is_cut(
+    tmp_path: Path,
+) -> None:
+    async def drive() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            await user.stop()  # one by a stream; the next has no need of it
+            near = found.user()
+            near.remote.node.near["controller"] = found.server.node
+            await until(lambda: near.remote.client.state == "open")
+            outbox = near.remote.node._outboxes[CONTROLLER]
+            assert isinstance(outbox, Lane)
+            outbox.over.set()
+            await until(lambda: near.remote.node._outboxes.get(CONTROLLER) not in (None, outbox))
+            assert near.remote.client.state == "open"
+            assert near.failures == []
+            await found.server.node.stop()
+            await until(lambda: not near.remote.node.connected(CONTROLLER))
+
+    asyncio.run(drive())
+
+
+class Heard:
+    """A node as `Ends` needs it."""
+
+    def __init__(self) -> None:
+        self.loop, self.stopped = asyncio.get_running_loop(), False
+        self.heard: list[e.Effect] = []
+
+    def feed(self, event: e.Effect) -> None:
+        self.heard.append(event)
+
+
+def test_ends_that_come_within_a_moment_are_told_together_and_nothing_overtakes() -> None:
+    async def drive() -> None:
+        node: Any = Heard()
+        ends = Ends(node)
+        for event in (e.Finished(1), e.Finished(2), e.Reformed(0), e.Finished(3)):
+            ends.post(event)
+        await until(lambda: len(node.heard) == 3)
+        two = e.FinishedTogether((e.Finished(1), e.Finished(2)))
+        assert node.heard == [two, e.Reformed(0), e.Finished(3)]
+        ends.post(e.Finished(4))
+        await until(lambda: len(node.heard) == 4)
+        assert node.heard[-1] == e.Finished(4)
+
+    asyncio.run(drive())

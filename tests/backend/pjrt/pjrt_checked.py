@@ -1,0 +1,10 @@
+"""As a plugin of pytest: in the cases of `pjrt_cases` clients are not trusted."""
+
+from functools import partial
+
+from backend.auth.trust import Rules
+from backend.pjrt.checked import CheckedDevices
+
+from . import pjrt_rig
+
+vars(pjrt_rig)["PjrtDevices"] = partial(CheckedDevices, Rules())

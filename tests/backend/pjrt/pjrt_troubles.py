@@ -1,0 +1,320 @@
+"""What real devices do when something goes wrong, or changes. Run by `test_pjrt.py`, in a child."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from backend.devices.interface import World
+from backend.pjrt import blames, completions
+from core.model.place import line
+from core.model.plan import Gang, Layout
+from core.model.program import Arg, Out, Sharding
+from core.protocol import effects as e
+from core.protocol.messages import Blame
+
+from .pjrt_rig import Rig, Work, sharding, value
+from .pjrt_stage import ARRAY, DEVICES, HERE, MESH, ROWS, add_sum, adding, layout, rig, shared
+
+__all__ = ["rig", "shared"]  # fixtures
+
+# --- what goes wrong -----------------------------------------------------------------------------------------------
+
+
+def test_a_launch_with_placeholders_runs_with_whatever_is_there(rig: Rig) -> None:
+    plan = rig.ready(adding(donate=(0,)), Out(0), ident=80)
+    seq, (made,) = rig.launch(plan, 0, [99999], placeholders=True)
+    assert rig.wait(e.Finished, seq=seq).blame is None
+    assert rig.array(made, layout(ROWS)).shape == (8, 4)
+
+
+def test_an_input_that_is_missing_is_blamed_and_its_gang_runs_all_the_same(rig: Rig) -> None:
+    plan = rig.ready(adding(), Out(0), ident=81)
+    seq, (made,) = rig.launch(plan, 0, [99999])
+    blame = rig.wait(e.Finished, seq=seq).blame
+    assert "buffer 99999, input 0 of 'add the sum', is not on this host" in blame.cause
+    with pytest.raises(LookupError, match="buffer 99999"):
+        rig.devices.shards(made)
+
+
+def test_what_came_and_cannot_be_used_is_told_by_who_reads_it(rig: Rig) -> None:
+    plan = rig.ready(adding(), Out(0), ident=81)
+    x = rig.buffer()
+    rig.devices.make(e.MakeBuffer(x, layout(ROWS), None, ()))
+    rig.devices.spoil(x, "9 rows go to shard 1, and its capacity is 8")
+    seq, _ = rig.launch(plan, 0, [x])
+    assert rig.wait(e.Finished, seq=seq).blame.cause == "9 rows go to shard 1, and its capacity is 8"
+
+
+def test_behind_a_launch_that_failed_nothing_is_launched_until_it_is_abandoned(rig: Rig) -> None:
+    plan = rig.ready(adding(), Out(0), ident=82)
+    unknown = adding().plan(HERE, Out(0), ident=83)  # never compiled
+    x = rig.literal(layout(ROWS), ARRAY)
+    failed, (void,) = rig.launch(unknown, 0, [x])
+    blame = rig.wait(e.LaunchFailed, seq=failed).blame
+    assert "'add the sum' is not compiled" in blame.cause
+    held, (made,) = rig.launch(plan, 0, [x])
+    gone, _ = rig.launch(plan, 0, [x])
+    rig.settle()
+    assert rig.devices.usage()["held"] == 2
+    rig.devices.abandon([gone])
+    rig.settle()
+    assert rig.devices.usage()["held"] == 2
+    rig.devices.abandon([failed])
+    assert rig.wait(e.Finished, seq=held).blame is None
+    assert rig.devices.usage()["held"] == 0
+    np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
+    assert not [said for said in rig.seen if getattr(said, "seq", -1) in (gone, failed)]
+    with pytest.raises(LookupError, match=f"buffer {void} holds nothing"):
+        rig.devices.shards(void)
+    rig.devices.free(void)
+
+
+def test_a_program_that_fails_is_blamed_in_the_users_words_and_its_readers_go_on(rig: Rig) -> None:
+    plan = rig.ready(adding(), Out(0), ident=84)
+    x = rig.literal(layout(ROWS), ARRAY)
+    rig.settle()
+    code = rig.devices._codes.get(plan.id, 0)
+    assert code is not None
+    kept, code.keeping = code.keeping, _Failing("the user's own words")
+    try:
+        seq, (made,) = rig.launch(plan, 0, [x])
+        assert rig.wait(e.Finished, seq=seq).blame == Blame("user", "RuntimeError: the user's own words")
+    finally:
+        code.keeping = kept
+    seq, _ = rig.launch(plan, 0, [made], placeholders=True)
+    assert rig.wait(e.Finished, seq=seq).blame is None
+
+
+class _Failing:
+    def __init__(self, words: str) -> None:
+        self.words = words
+
+    def __call__(self, *inputs: Any) -> Any:
+        raise RuntimeError(self.words)
+
+
+@pytest.mark.parametrize(
+    ("fn", "exported", "words"),
+    [
+        (None, b"", "has a duration and no code"),
+        (None, b"no blob at all", "the code of computation 'bad' cannot be read"),
+        (lambda x: (x, x), b"", "computation 'bad' makes 2 arrays, and the plan counts 1"),
+    ],
+    ids=["synthetic", "garbage", "other results"],
+)
+def test_code_that_cannot_be_is_refused_by_name(rig: Rig, fn: Any, exported: bytes, words: str) -> None:
+    work = Work(MESH, ROWS)
+    work.call("bad", fn, [Arg(0)], [ROWS], [ROWS] * (2 if fn else 1), exported=exported)
+    if fn:
+        node = work.nodes[0]
+        work.nodes[0] = type(node)(node.name, 0, 0, node.inputs, node.expects, (ROWS,))
+    (said,) = rig.compile(work.plan(HERE, Out(0), ident=85), work.blobs)
+    assert said.blame is not None
+    assert said.blame.code == "user"
+    assert words in said.blame.cause
+
+
+def test_code_that_takes_other_arrays_than_the_plan_says_is_refused(rig: Rig) -> None:
+    work, other = Work(MESH, ROWS), value((8, 8))
+    work.call("bad", add_sum, [Arg(0)], [other], [other])
+    node = work.nodes[0]
+    work.nodes[0] = type(node)(node.name, 0, 0, node.inputs, (ROWS,), (ROWS,))
+    (said,) = rig.compile(work.plan(HERE, Out(0), ident=86), work.blobs)
+    assert said.blame is not None
+    assert "takes float32[8, 8], and the plan gives it float32[8, 4]" in said.blame.cause
+
+
+def test_code_that_takes_more_memory_than_there_is_is_refused() -> None:
+    rig = Rig(DEVICES, memory=20)
+    assert rig.devices.about().memory == 20
+    work = adding()
+    (said,) = rig.compile(work.plan(HERE, Out(0), ident=1), work.blobs)
+    assert said.blame is not None
+    assert said.blame.code == "no-memory"
+    assert "bytes on each device" in said.blame.cause
+    rig.close()
+
+
+# --- abandoned, and stuck --------------------------------------------------------------------------------------------
+
+
+class _Stuck:
+    """The token of a program that never ends."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.addressable_shards: list[Any] = []
+
+    def block_until_ready(self) -> _Stuck:
+        self.over.wait(20)
+        return self
+
+    def is_ready(self) -> bool:
+        return self.over.is_set()
+
+
+def test_who_stands_behind_what_is_stuck_goes_on_when_it_is_abandoned() -> None:
+    told: list[e.Effect] = []
+    waiting, stuck, also = completions.Completions(told.append), _Stuck(), _Stuck()
+    done = jnp.int32(0)
+    for seq, token in ((1, stuck), (2, also), (3, done)):
+        waiting.add(completions.Flight(seq, token, (), multi=True, together=True, name="g"))
+    time.sleep(0.05)
+    assert (told, waiting.outstanding) == ([], 3)
+    waiting.abandon([1, 2])
+    _until(lambda: bool(told))
+    assert told == [e.Finished(3)]
+    assert waiting.outstanding == 0
+    assert waiting.clear()  # two are stuck
+    stuck.over.set()
+    also.over.set()
+    time.sleep(0.05)
+    assert told == [e.Finished(3)]
+    assert not waiting.clear()
+    waiting.end()
+
+
+def test_what_is_over_when_it_is_handed_over_is_told_at_once_but_never_ahead_of_others() -> None:
+    told: list[e.Effect] = []
+    waiting, stuck, done = completions.Completions(told.append), _Stuck(), jnp.int32(0).block_until_ready()
+    waiting.add(completions.Flight(1, done, (), multi=True, together=True, name="g"))
+    assert (told, waiting.outstanding) == ([e.Finished(1)], 0)
+    waiting.add(completions.Flight(2, stuck, (), multi=True, together=True, name="g"))
+    waiting.add(completions.Flight(3, done, (), multi=True, together=True, name="g"))
+    assert (told, waiting.outstanding) == ([e.Finished(1)], 2)
+    stuck.over.set()
+    _until(lambda: waiting.outstanding == 0 and len(told) == 3)
+    assert told == [e.Finished(1), e.Finished(2), e.Finished(3)]
+    waiting.end()
+
+
+def test_a_launch_that_waits_for_room_is_let_go_when_it_is_abandoned() -> None:
+    waiting, stuck = completions.Completions(lambda event: None), _Stuck()
+    for seq in range(completions.OUTSTANDING):
+        assert waiting.room(seq)
+        waiting.add(completions.Flight(seq, stuck, (), multi=True, together=True, name="g"))
+    answers: list[bool] = []
+    asking = threading.Thread(target=lambda: answers.append(waiting.room(99)))
+    asking.start()
+    time.sleep(0.05)
+    assert not answers
+    waiting.abandon([99])
+    asking.join(5)
+    assert answers == [False]
+    stuck.over.set()
+    _until(lambda: waiting.outstanding == 0)
+    assert waiting.room(100)
+    waiting.end()
+
+
+def _until(true: Any) -> None:
+    end = time.monotonic() + 5
+    while not true() and time.monotonic() < end:
+        time.sleep(0.005)
+    assert true()
+
+
+def test_never_as_many_programs_outstanding_as_hang_jax() -> None:
+    assert completions.OUTSTANDING < 32
+
+
+# --- rows, and epochs ------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_counted_by_where_they_go(rig: Rig) -> None:
+    source = Layout((8, 3), "int32", line(0, 0, 4), (2, 2), sharding(("x", "")))  # two shards, twice each
+    target = Layout((16, 3), "int32", line(0, 8, 16), (16,), Sharding(((0,), ())))  # on two other hosts
+    rows = np.zeros((8, 3), np.int32)
+    rows[:, 0] = [1, 9, 1, -1, 9, 15, -1, 9]
+    buffer = rig.literal(source, rows)
+    rig.devices.count(e.CountRows(5, buffer, target, (), source))
+    said = rig.wait(e.RowsCounted, transfer=5)
+    assert said.blame is None
+    assert said.pieces == ((1, 1, 24), (2, 9, 12), (2, 16 + 9, 24), (2, 16 + 15, 12))
+
+
+def test_a_row_for_a_shard_that_is_not_there_is_blamed(rig: Rig) -> None:
+    source = Layout((8, 3), "int32", line(0, 0, 4), (4,), Sharding(((0,), ())))
+    buffer = rig.literal(source, np.full((8, 3), 4, np.int32))
+    rig.devices.count(e.CountRows(6, buffer, source, (), source))
+    blame = rig.wait(e.RowsCounted, transfer=6).blame
+    assert blame == Blame("user", "dest names shard 4, and there are 4")
+
+
+def test_a_host_that_is_alone_keeps_arrays_and_code_over_epochs(rig: Rig) -> None:
+    plan = rig.ready(adding(), Out(0), ident=90)
+    x = rig.literal(layout(ROWS), ARRAY)
+    rig.devices.reform(e.Reform(1, ((0, 1),), ()), World(1, "", [0], 0, {0: range(DEVICES)}))
+    rig.wait(e.Reformed, epoch=1)
+    (made,) = rig.run(plan, x)
+    assert rig.wait(e.Finished).blame is None
+    np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
+
+
+def test_the_same_code_of_another_plan_is_not_compiled_again(rig: Rig) -> None:
+    work = Work(MESH, ROWS)
+    work.call("triple", lambda x: 3 * x, [Arg(0)], [ROWS], [ROWS])
+    rig.ready(work, Out(0), ident=91)
+    compiled = rig.devices.usage()["compiled"]
+    plan = rig.ready(work, Out(0), ident=92)
+    assert rig.devices.usage()["compiled"] == compiled
+    (made,) = rig.run(plan, rig.literal(layout(ROWS), ARRAY))
+    rig.wait(e.Finished)
+    np.testing.assert_array_equal(rig.array(made, layout(ROWS)), 3 * ARRAY)
+
+
+def test_compiled_code_is_kept_on_disk(tmp_path: Path) -> None:
+    rig = Rig(DEVICES, cache=tmp_path / "code")
+    rig.ready(adding(), Out(0))
+    assert list((tmp_path / "code").iterdir())
+    rig.close()
+    jax.config.update("jax_compilation_cache_dir", None)  # type: ignore[no-untyped-call]
+
+
+def test_a_gang_names_its_layouts_by_slot(rig: Rig) -> None:
+    """What is equal on every device under another description passes without a resharding, and is launched."""
+    flat, square = value((8, 4), ("x", "")), value((8, 4), ("xy", ""))
+    work = Work((8,), flat)
+    work.call("same", lambda x: x + 1, [Arg(0)], [flat], [flat])
+    plan = work.plan(HERE, Out(0), ident=93)
+    assert all(isinstance(step, Gang) for step in plan.steps)
+    rig.compile(plan, work.blobs)
+    _, (made,) = rig.launch(plan, 0, [rig.literal(layout(square), ARRAY)])
+    assert rig.wait(e.Finished).blame is None
+    np.testing.assert_array_equal(rig.array(made, layout(flat, mesh=(8,))), ARRAY + 1)
+
+
+# --- who is blamed ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "together", "code"),
+    [
+        (
+            "INTERNAL: [/gloo/transport/tcp/pair.cc:552] Connection closed by peer [127.0.0.1]:4242",
+            True,
+            "peer",
+        ),
+        ("UNAVAILABLE: Socket closed", True, "peer"),
+        ("INTERNAL: NCCL operation ncclGroupEnd() failed", True, "peer"),
+        ("my check of peer 3 failed", False, "user"),
+        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17 bytes", True, "no-memory"),
+        ("x must not be negative", True, "user"),
+    ],
+)
+def test_a_failure_is_a_peers_only_where_there_are_peers(text: str, together: bool, code: str) -> None:
+    assert blames.of(ValueError(text), together=together).code == code
+
+
+def test_what_a_compiler_says_at_length_is_cut() -> None:
+    cause = blames.of(RuntimeError("x" * 100_000)).cause
+    assert len(cause) < 2 * blames.LONGEST
+    assert "100014 characters in all" in cause

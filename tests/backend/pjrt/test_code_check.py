@@ -1,0 +1,341 @@
+"""Clients' code is read and compiled in a child process before it is in the agent: what passes, what does not, and what
+becomes of a child that code breaks."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jax import export
+from jax.sharding import AbstractMesh, AxisType, NamedSharding
+
+from backend.auth.trust import Rules
+from backend.pjrt import targets
+from backend.pjrt.blobs import Unusable
+from backend.pjrt.code_gate import Gate
+from core.model.place import line
+from core.model.plan import Gang, Plan
+from core.model.program import Arg, Out
+from tests.backend.real import await_end
+
+from .pjrt_rig import P, Work, blob, value
+
+ROWS = value((8,), ("x",))
+factors = itertools.count(2)
+PATIENCE = 60.0  # seconds; then what is waited for will never be
+WITHHELD = "tf.call_tf_function"
+CALLBACK = "xla_ffi_python_cpu_callback"
+
+
+def calling(target: str, platforms: tuple[str, ...] = ("cpu",)) -> bytes:
+    """Code that calls a foreign function: as `jax.export` writes it once its own check is off."""
+    mesh = AbstractMesh((1,), ("x",), axis_types=(AxisType.Auto,))
+    shape: Any = jax.ShapeDtypeStruct
+    rows = shape((8,), jnp.float32, sharding=NamedSharding(mesh, P("x")))
+    call: Any = jax.ffi.ffi_call(target, shape((8,), jnp.float32))
+    off = [export.DisabledSafetyCheck.custom_call(target)]
+    return bytes(export.export(jax.jit(call), platforms=platforms, disabled_checks=off)(rows).serialize())
+
+
+def plain(fn: Callable[[Any], Any], devices: int = 1) -> bytes:
+    return blob(fn, (devices,), [ROWS], [ROWS])
+
+
+def plan_of(
+    code: bytes, name: str = "step", devices: int = 1, base: int = 0
+) -> tuple[Plan, dict[str, bytes]]:
+    work = Work((devices,), ROWS)
+    work.call(name, None, [Arg(0)], [ROWS], [ROWS], exported=code)
+    return work.plan(line(0, base, devices), Out(0)), work.blobs
+
+
+def check(gate: Gate, code: bytes, name: str = "step", devices: int = 1, base: int = 0) -> None:
+    plan, blobs = plan_of(code, name, devices, base)
+    (found,) = plan.codes
+    gang = plan.steps[found.step]
+    assert isinstance(gang, Gang)
+    inputs, outputs = ([plan.slots[slot].layout for slot in slots] for slots in (gang.inputs, gang.outputs))
+    gate.check(found, gang, inputs, outputs, blobs, tuple(range(devices)))
+
+
+def refusal(gate: Gate, code: bytes, name: str = "step", **options: int) -> str:
+    with pytest.raises(Unusable) as caught:
+        check(gate, code, name, **options)
+    return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def gate() -> Iterator[Gate]:
+    found = Gate(Rules(largest=1 << 20), "cpu", None)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def good() -> bytes:
+    return plain(lambda x: jnp.sin(x) + jnp.sort(x))
+
+
+# --- what code may call ---------------------------------------------------------------------------------------------
+
+
+def test_of_all_foreign_functions_that_jax_calls_stable_it_is_said_whether_clients_may_call_them() -> None:
+    inside: Any = importlib.import_module("jax._src.export._export")
+    stable = inside._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE
+    assert set(targets.WITHHELD) <= stable
+    assert stable <= targets.ALLOWED | set(targets.WITHHELD)
+    assert not targets.ALLOWED & set(targets.WITHHELD)
+    assert not any(map(targets.is_callback, targets.ALLOWED))
+
+
+def test_code_that_calls_what_is_on_the_list_passes(gate: Gate) -> None:
+    solves = plain(lambda x: x + jnp.linalg.cholesky(jnp.eye(8, dtype=x.dtype) * 4)[0])
+    assert b"lapack_spotrf_ffi" in solves
+    check(gate, solves)
+
+
+def test_code_that_calls_something_else_is_refused_and_says_what_would_allow_it(gate: Gate) -> None:
+    said = refusal(gate, calling(WITHHELD), "guess")
+    assert said.startswith("the code of computation 'guess' is refused: it calls 'tf.call_tf_function'")
+    assert "runs TensorFlow in the agent" in said
+    assert said.endswith("--allow-custom-call tf.call_tf_function")
+    said = refusal(gate, calling("never_heard_of"))
+    assert "'never_heard_of', which is not on the list" in said
+
+
+def test_what_the_agent_allows_passes_the_list_and_comes_to_the_compiler() -> None:
+    allowing = Gate(Rules(("never_heard_of",)), "cpu", None)
+    try:
+        said = refusal(allowing, calling("never_heard_of"), "guess")
+        assert said.startswith("computation 'guess' cannot be compiled: ")
+        assert "is refused" not in said
+        assert "never_heard_of" in said
+    finally:
+        allowing.close()
+
+
+def test_callbacks_into_python_are_refused_whatever_is_allowed(gate: Gate) -> None:
+    with pytest.raises(
+        (ValueError, NotImplementedError), match=r"callback|AbstractMesh"
+    ):  # JAX exports none: forged
+        plain(lambda x: jax.pure_callback(np.sin, x, x))
+    said = refusal(gate, calling(CALLBACK), "sneaky")
+    assert said.startswith("the code of computation 'sneaky' is refused: it calls back into Python")
+    assert "never allowed" in said
+    for name in (
+        "xla_python_gpu_callback",
+        "xla_ffi_partitioned_python_cpu_callback",
+        "CustomSPMDPartitioning",
+    ):
+        assert "never allowed" in targets.objection(name, (name,))
+    with pytest.raises(ValueError, match=f"--allow-custom-call {CALLBACK}"):
+        Gate(Rules((CALLBACK,)), "cpu", None)
+
+
+def test_code_for_other_devices_is_refused(gate: Gate, good: bytes) -> None:
+    elsewhere = calling("Sharding", ("tpu",))
+    assert "it is for tpu, and runs on cpu here" in refusal(gate, elsewhere)
+    assert "it is for 4 devices, and the plan has it on 2" in refusal(gate, plain(jnp.sin, 4), devices=2)
+    check(gate, plain(jnp.sin, 4), devices=4)
+    check(gate, good, base=5)  # not on our devices, but as many
+
+
+def test_code_that_is_too_large_is_refused(gate: Gate) -> None:
+    table = np.random.default_rng(0).random((1 << 18) + 1)
+    said = refusal(gate, plain(lambda x: x + jnp.asarray(table, jnp.float32)[:8].sum()), "table")
+    assert said.startswith("the code of computation 'table' is refused: it has 1")
+    assert said.endswith("and 1048576 are allowed")
+
+
+def test_code_for_accelerators_is_traced_for_them_though_none_is_here() -> None:
+    tpu = Gate(Rules(), "tpu", None)
+    try:
+        check(tpu, plain(lambda x: jnp.tanh(x) * jnp.linalg.norm(x)))
+        assert "is refused: it is for cpu, and runs on tpu here" in refusal(tpu, calling("Sharding"))
+        assert tpu.checked == 2
+    finally:
+        tpu.close()
+
+
+# --- bytes that are no code -----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=400))
+def test_random_bytes_are_refused_by_name(gate: Gate, junk: bytes) -> None:
+    if junk:
+        assert "computation 'junk'" in refusal(gate, junk, "junk")
+
+
+def test_code_that_is_cut_short_is_refused(gate: Gate, good: bytes) -> None:
+    for size in range(1, len(good) * 3 // 4, len(good) // 12):  # the last bytes are its name, and filling
+        assert "computation 'cut'" in refusal(gate, good[:size], "cut")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
+def test_code_that_is_spoilt_does_no_harm_here(
+    gate: Gate, good: bytes, spoilt: list[tuple[float, int]]
+) -> None:
+    """Some of it ends the child: JAX's reader is not made for such bytes."""
+    broken, said = bytearray(good), "computation 'spoilt'"
+    for where, byte in spoilt:
+        broken[int(where * len(good))] = byte
+    try:
+        check(gate, bytes(broken), "spoilt")
+    except Unusable as error:
+        said = str(error)
+    assert "computation 'spoilt'" in said
+
+
+# --- a child that comes to harm -------------------------------------------------------------------------------------
+
+
+def test_a_child_that_is_killed_while_it_checks_ends_that_check_alone(gate: Gate) -> None:
+    victim, code = child_of(gate), fresh()
+    os.kill(victim, signal.SIGSTOP)  # so it is in the middle of the next one for as long as it takes
+    with asking(gate, code, "unlucky") as said:
+        os.kill(victim, signal.SIGKILL)
+    assert "computation 'unlucky' cannot be compiled: the compiler's process was ended by SIGKILL" in said[0]
+    check(gate, code, "unlucky")
+    assert gate.pid not in (0, victim)
+
+
+def test_a_child_that_has_ended_is_started_again_without_a_word(gate: Gate) -> None:
+    victim = child_of(gate)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: gate.pid == 0)
+    assert child_of(gate) != victim
+
+
+def child_of(gate: Gate) -> int:
+    """Of one that has just done something."""
+    check(gate, fresh())
+    assert gate.pid > 0
+    return gate.pid
+
+
+def fresh() -> bytes:
+    """Code that nobody has seen yet."""
+    factor = next(factors)
+    return plain(lambda x: x * factor)
+
+
+@contextmanager
+def asking(gate: Gate, code: bytes, name: str) -> Iterator[list[str]]:
+    """In here it asks its child, and waits; behind it there is what it has said."""
+    said: list[str] = []
+    thread = threading.Thread(target=lambda: said.append(refusal(gate, code, name)))
+    thread.start()
+    child = gate._child
+    assert child is not None
+    until(child._busy.locked)
+    yield said
+    thread.join(PATIENCE)
+    assert said, "the check has not ended"
+
+
+def until(over: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not over():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_a_child_that_does_not_answer_is_ended_and_the_computation_named(good: bytes) -> None:
+    """A bound that no compiler keeps: code takes longer."""
+    hasty = Gate(Rules(seconds=0.001), "cpu", None)
+    try:
+        said = refusal(hasty, good, "endless")
+        assert said.startswith("the code of computation 'endless' was not ")
+        assert "within 0.001 s, which is what a client's may take here (--check-seconds of the agent)" in said
+        assert hasty.pid == 0
+    finally:
+        hasty.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps to this limit")
+def test_a_compiler_that_takes_too_much_memory_ends_alone(good: bytes) -> None:
+    narrow = Gate(Rules(memory=1 << 20), "cpu", None)
+    try:
+        said = refusal(narrow, good, "huge")
+        assert "computation 'huge'" in said
+        assert "is refused" not in said
+    finally:
+        narrow.close()
+
+
+# --- what a child knows ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_child_knows_no_secrets_and_ends_with_its_gate_in_the_middle_of_a_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("the cluster's token", encoding="utf-8")
+    for name in ("SEAWAY_TOKEN", "TOKEN", "AWS_SECRET_ACCESS_KEY", "PYTHON_TOKEN", "HF_TOKEN"):
+        monkeypatch.setenv(name, "the cluster's token")
+    asked = Gate(Rules(), "cpu", None)
+    with secret.open() as held:
+        os.set_inheritable(held.fileno(), True)
+        child = child_of(asked)
+    about = Path(f"/proc/{child}")
+    environment, words = (about / "environ").read_bytes(), (about / "cmdline").read_bytes()
+    files = [os.readlink(each) for each in (about / "fd").iterdir()]
+    assert b"the cluster's token" not in environment + words
+    assert b"JAX_PLATFORMS=cpu" in environment
+    assert str(secret) not in files
+    theirs = [each for each in files if not re.match(r"pipe:|anon_inode:|/dev/null|.*\(deleted\)$", each)]
+    assert theirs == []
+    os.kill(child, signal.SIGSTOP)
+    with asking(asked, fresh(), "late") as said:
+        asked.close()
+    assert "computation 'late'" in said[0]
+    assert asked.pid == 0
+    assert not about.exists()
+
+
+PARENT = """
+import sys, time
+from tests.backend.pjrt.test_code_check import check, plain
+from backend.pjrt.code_gate import Gate
+from backend.auth.trust import Rules
+gate = Gate(Rules(), "cpu", None)
+check(gate, plain(lambda x: x + 1))
+print(gate.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_child_ends_with_its_agent_even_in_the_middle() -> None:
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=root,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+    ) as parent:  # fmt: skip
+        try:
+            assert parent.stdout is not None
+            child = int(parent.stdout.readline())
+            os.kill(child, signal.SIGSTOP)
+        finally:
+            parent.kill()
+    await_end(child)

@@ -1,0 +1,102 @@
+"""A session on an agent that does not trust its clients: what their code may not do ends as an error of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import seaway as sw
+from tests.backend.real import PATIENCE, Real, children_of
+
+from .test_pjrt import ENVIRONMENT, ROOT
+
+CHECKER = "backend.pjrt.checker"
+ALL = sw.slice(2, name="all")
+
+
+@sw.jit(devices=ALL)
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+@sw.jit(devices=ALL)
+def solved(x: Any) -> Any:
+    return jnp.linalg.solve(jnp.eye(4) * 2, x)
+
+
+@sw.jit(devices=ALL)
+def borrowed(x: Any) -> Any:
+    """What it calls `jax.export` lets pass, and the agent does not."""
+    shape: Any = jax.ShapeDtypeStruct
+    call: Any = jax.ffi.ffi_call("tf.call_tf_function", shape(x.shape, x.dtype))
+    return call(x)
+
+
+def test_code_that_is_refused_ends_its_program_by_name_and_the_session_goes_on(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    ones = np.ones(4, np.float32)
+
+    def program(address: str, agent: int) -> None:
+        with sw.connect(f"grpc://{address}"):
+            assert np.asarray(doubled(ones)).tolist() == [2.0] * 4
+            compiled = sorted(each.name for each in cache.iterdir() if each.is_file())
+            with pytest.raises(sw.RunError) as caught:
+                borrowed(ones).block_until_ready()
+            assert "the code of computation 'borrowed' is refused" in str(caught.value)
+            assert "--allow-custom-call tf.call_tf_function" in str(caught.value)
+            (checker,) = children_of(agent, CHECKER)
+            _kill(checker)
+            assert np.asarray(solved(doubled(ones))).tolist() == [1.0] * 4
+            assert children_of(agent, CHECKER) not in ([], [checker])
+        assert len(compiled) == 1  # the agent has found what its child had compiled, and made none of its own
+
+    async def drive() -> None:
+        found = Real(tmp_path, 1, 2, platform="cpu", lease=8.0)
+        try:
+            found.start_controller()
+            agent = found.agent(0, "--cache", str(cache))
+            await found.ready()
+            await asyncio.to_thread(program, found.address, agent.process.pid)
+        finally:
+            await found.stop()
+
+    asyncio.run(drive())
+
+
+@pytest.mark.full
+def test_all_that_trusted_clients_can_do_others_can_do_too() -> None:
+    words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.backend.pjrt.pjrt_checked"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, str(ROOT / "tests" / "backend" / "pjrt_cases.py")], cwd=ROOT,
+        env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert " passed" in ran.stdout
+
+
+def _kill(pid: int) -> None:
+    """Until none of its threads is there any more."""
+    os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + PATIENCE
+    while len(threads := list(Path(f"/proc/{pid}").glob("task/*"))) > 1 or _name(pid):
+        assert time.monotonic() < end, threads
+        time.sleep(0.01)
+
+
+def _name(pid: int) -> bytes:
+    """Nothing, of a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

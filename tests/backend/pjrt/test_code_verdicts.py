@@ -1,0 +1,138 @@
+"""Who is trusted with code, and what is remembered of code that was looked at before."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from pathlib import Path
+
+import pytest
+
+from backend.agent import agent_cli
+from backend.auth.access import Refused
+from backend.auth.trust import Rules, rules_of, words_of
+from backend.pjrt import verdicts
+from backend.pjrt.code_gate import Gate
+from backend.pjrt.verdicts import Verdict, Verdicts
+from core.model.plan import Gang
+from seaway.cli import cluster
+
+from .test_code_check import PATIENCE, WITHHELD, calling, check, good, plan_of, refusal
+
+__all__ = ["good"]  # a fixture
+
+
+# --- what is remembered ---------------------------------------------------------------------------------------------
+
+
+def test_code_is_looked_at_once_on_a_machine(tmp_path: Path, good: bytes) -> None:
+    bad = calling(WITHHELD)
+    first, second, third = (Gate(Rules(), "cpu", tmp_path) for _ in range(3))
+    try:
+        check(first, good, "one")
+        assert "'one'" in refusal(first, bad, "one")
+        check(second, good, "two", base=3)  # on other devices, by another name
+        assert "computation 'two' is refused: it calls" in refusal(second, bad, "two")
+        assert (first.checked, second.checked, second.pid) == (2, 0, 0)
+        for each in (tmp_path / verdicts.FOLDER).iterdir():
+            each.write_text("what a full disk has left of it")
+        check(third, good)
+        assert third.checked == 1
+    finally:
+        for gate in (first, second, third):
+            gate.close()
+
+
+def test_what_is_remembered_holds_for_the_same_rules_and_version_alone(
+    good: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, _ = plan_of(good)
+    gang = plan.steps[0]
+    assert isinstance(gang, Gang)
+    layouts = [slot.layout for slot in plan.slots[:1]]
+
+    def key(rules: Rules, platform: str = "cpu") -> str:
+        return Gate(rules, platform, None)._key(plan.codes[0], gang, layouts, layouts)
+
+    here = key(Rules())
+    assert key(Rules(seconds=1)) == here
+    others = {key(Rules(("more",))), key(Rules(largest=1)), key(Rules(), "cuda")}
+    monkeypatch.setattr("backend.pjrt.code_gate.VERSION", verdicts.VERSION + 1)
+    assert len(others | {key(Rules())} - {here}) == 4
+
+
+def test_verdicts_outlive_a_process_but_not_those_of_a_day_on_which_something_went_wrong(
+    tmp_path: Path,
+) -> None:
+    fine, wrong = Verdict("refused", 1, "why"), Verdict("room")
+    for verdict in (wrong, fine):
+        with Verdicts(tmp_path).about("key", PATIENCE) as slot:
+            assert slot.verdict is None
+            slot.keep(verdict)
+    with Verdicts(tmp_path).about("key", PATIENCE) as slot:
+        assert slot.verdict == fine
+
+
+def test_who_finds_somebody_at_the_same_code_waits_for_a_while(tmp_path: Path) -> None:
+    ours, theirs = Verdicts(tmp_path), Verdicts(tmp_path)
+    with theirs.about("key", PATIENCE) as slot:
+        with ours.about("key", 0.05) as other:  # it stands still
+            assert other.verdict is None
+        heard: list[Verdict | None] = []
+
+        def wait() -> None:
+            with ours.about("key", PATIENCE) as mine:
+                heard.append(mine.verdict)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        slot.keep(Verdict("ok"))
+    waiting.join(PATIENCE)
+    assert heard == [Verdict("ok")]
+
+
+def test_a_folder_into_which_others_may_write_is_not_believed(tmp_path: Path) -> None:
+    folder = tmp_path / verdicts.FOLDER
+    folder.mkdir()
+    folder.chmod(0o777)
+    with Verdicts(tmp_path).about("key", PATIENCE) as slot:
+        slot.keep(Verdict("ok"))
+    with Verdicts(tmp_path).about("key", PATIENCE) as slot:
+        assert slot.verdict is None
+    assert list(folder.iterdir()) == []
+
+
+# --- who is trusted -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "trusted"),
+    [
+        ("", False),
+        ("--with-parent", True),
+        ("--with-parent --no-trust-clients", False),
+        ("--with-parent --bind 0.0.0.0:1", False),
+        ("--trust-clients --bind 0.0.0.0:1", True),
+    ],
+)
+def test_clients_are_trusted_where_they_can_only_be_ours(words: str, trusted: bool) -> None:
+    chosen = agent_cli.options().parse_args(["--controller", "head:1", *words.split()])
+    assert (rules_of(chosen) is None) is trusted
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--trust-clients"], ["--no-trust-clients", "--allow-custom-call", "a"]]
+)
+def test_what_is_said_to_seaway_up_is_said_to_its_agents(words: list[str]) -> None:
+    parser = argparse.ArgumentParser()
+    cluster.add(parser.add_subparsers())
+    assert words_of(parser.parse_args(["up", *words])) == words
+
+
+def test_options_say_what_code_may_do_and_take() -> None:
+    words = (
+        "--controller head:1 --allow-custom-call a --allow-custom-call b --check-seconds 5 --check-memory 7"
+    )
+    assert rules_of(agent_cli.options().parse_args(words.split())) == Rules(("a", "b"), 5.0, 7)
+    with pytest.raises(Refused, match="--check-seconds"):
+        rules_of(agent_cli.options().parse_args([*words.split(), "--check-seconds", "0"]))

@@ -1,0 +1,206 @@
+"""The control plane over real gRPC, with devices that only take time: calls, contents, order, faults, strangers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from backend.auth.access import Access
+from backend.node.calls import Wrong, ask
+from backend.node.node import STREAM
+from backend.wire import envelopes, versions
+from backend.wire.call_messages import Enrol, Find, Keep, Status
+from core.client.client_limits import Submitted
+from core.model.program import Sharding, SliceSpec, Value
+from core.protocol import effects as e
+from tests.backend.cluster import chain, cluster, until
+
+TINY = np.arange(8, dtype=np.float32)
+
+
+def test_a_program_runs_on_all_hosts(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path, hosts=4) as found:
+            user = found.user()
+            program = user.call(lambda client, now: client.register(chain(3, 8), now))
+            runs = [user.submit(program, TINY.tobytes()) for _ in range(20)]
+            for each in runs:
+                assert (await user.ended(each.run)).blame is None
+            assert [agent.devices.usage()["gangs"] for agent in found.agents.values()] == [60] * 4
+            assert found.server.node.carried == [0, 0]
+
+    asyncio.run(run())
+
+
+def test_a_run_needs_what_another_has_made_and_nobody_waits_in_between(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            program = user.call(lambda client, now: client.register(chain(1, 4), now))
+            argument: int | bytes = TINY.tobytes()
+            last: Submitted | None = None
+            for _ in range(50):
+                last = user.submit(program, argument)
+                argument = last.results[0]
+            assert last is not None
+            assert (await user.ended(last.run)).blame is None
+            assert found.server.trace.columns()["gangs"]["seq"]
+
+    asyncio.run(run())
+
+
+def test_contents_go_straight_between_client_and_hosts(tmp_path: Path) -> None:
+    """Timed devices keep none, so zeros come back; of the right size, and none of it by way of the controller."""
+
+    async def run() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            value = Value((1 << 16,), "float32", 0, Sharding(((0,),)))
+            array = np.ones(1 << 16, np.float32)
+
+            def put(client: object, now: int) -> object:
+                name = client.put(value, SliceSpec("all", 4), now)  # type: ignore[attr-defined]
+                user.remote.offer(name).give(array)
+                return name
+
+            buffer = user.call(put)
+            request = user.call(lambda client, now: client.get(buffer, now))
+            await user.until(lambda effect: isinstance(effect, e.Received) and effect.blame is None)
+            assert await until(lambda: user.remote.taken(request) is not None or None)
+            assert found.server.node.carried == [0, 0]
+            assert sum(agent.node.carried[0] for agent in found.agents.values()) == array.nbytes
+
+    asyncio.run(run())
+
+
+def test_a_host_that_is_cut_off_for_less_than_its_lease_loses_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            program = user.call(lambda client, now: client.register(chain(4, 4), now))
+            runs = []
+            for number in range(40):
+                runs.append(user.submit(program, TINY.tobytes()))
+                if number % 10 == 5:
+                    for outbox in list(found.server.node._outboxes.values()):
+                        outbox.put(None)  # every connection of the controller ends
+                await asyncio.sleep(0.002)
+            for each in runs:
+                assert (await user.ended(each.run)).blame is None
+
+    asyncio.run(run())
+
+
+def test_a_host_that_dies_fails_what_it_had_by_name_and_a_new_one_takes_its_place(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path, lease=1_000_000_000) as found:
+            user = found.user()
+            program = user.call(lambda client, now: client.register(chain(2000, 4), now))
+            first = user.submit(program, TINY.tobytes())
+            await until(
+                lambda: found.agents[1].devices.usage()["gangs"]
+            )  # before that, it would wait for the host
+            await found.agents[1].stop()
+            ended = await user.ended(first.run)
+            assert ended.blame is not None
+            assert (ended.blame.code, ended.blame.host) == ("host-lost", 1)
+            assert ended.blame.program == "chain"
+            await found.agent(1)
+            await found.ready()
+            short = user.call(lambda client, now: client.register(chain(2, 4), now))
+            second = user.submit(short, TINY.tobytes())
+            assert (await user.ended(second.run)).blame is None
+
+    asyncio.run(run())
+
+
+def test_what_an_agent_asks_for_must_be_there(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path, islands=2) as found:
+            with pytest.raises(Wrong, match="an agent named 'host-1' is here already"):
+                await found.agent(1)
+            with pytest.raises(Wrong, match="host 1 is here already: agent 'host-1'"):
+                await found.agent(1, name="another")
+            with pytest.raises(Wrong, match="host 0 is one of island 'i0', not of 'i1'"):
+                await found.agent(0, name="x", island="i1")
+            with pytest.raises(Wrong, match="there is no host 9: the cluster has hosts 0-3"):
+                await found.agent(9)
+            with pytest.raises(Wrong, match="no island is called 'i7'"):
+                await found.agent(-1, name="y", island="i7")
+            with pytest.raises(Wrong, match="has no free host with 2 devices"):
+                await found.agent(-1, name="z")
+
+    asyncio.run(run())
+
+
+def test_a_stranger_without_the_token_gets_nowhere(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path, access=Access("sesame")) as found:
+            channel = Access().channel(found.server.address)
+            for request in (Keep(b"code"), Find("0"), Status(), Enrol("x", 1, "a", "timed", "", 2, 0)):
+                with pytest.raises(Wrong, match="the token is wrong or missing"):
+                    await ask(channel, Access(), request)
+                with pytest.raises(Wrong, match="the token is wrong or missing"):
+                    await ask(channel, Access("guess"), request)
+            for address in (found.server.address, found.agents[0].address):
+                async with Access().channel(address) as other:
+                    call = other.stream_stream(STREAM)(metadata=(("name", "host/0"), ("proof", "")))
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await call.read()
+                    assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+            await channel.close()
+
+    asyncio.run(run())
+
+
+def test_nobody_can_speak_as_a_host_or_as_another_client(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            program = user.call(lambda client, now: client.register(chain(1, 4), now))
+            run = user.submit(program, TINY.tobytes())
+            await user.ended(run.run)
+            known = user.remote.node.passes[f"client/{user.remote.client.number}"]
+            for address, name, proof in (
+                (found.server.address, "host/0", "0" * 64),
+                (found.server.address, "client/1", known),
+                (found.agents[0].address, "host/1", known),
+                (found.agents[0].address, "client/77", known),
+                (found.agents[0].address, "nonsense", known),
+            ):
+                async with Access().channel(address) as other:
+                    call = other.stream_stream(STREAM)(metadata=(("name", name), ("proof", proof)))
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await call.read()
+                    assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [b"", b"\xff" * 40, envelopes.encode([envelopes.Packet(b"\x94\x01\x02\xc2\x93")]),
+     envelopes.encode([envelopes.Address("host/0", "127.0.0.1:1")]), envelopes.encode([envelopes.Packet(b"")])],
+)  # fmt: skip
+def test_nonsense_on_a_stream_ends_that_client_and_nobody_else(tmp_path: Path, nonsense: bytes) -> None:
+    async def run() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            async with Access().channel(found.server.address) as channel:
+                call = channel.stream_stream(STREAM)(
+                    metadata=(("name", "who/" + "5" * 32), ("proof", ""), *versions.shown())
+                )
+                await call.write(nonsense)
+                async with asyncio.timeout(5):
+                    while await call.read() is not grpc.aio.EOF:
+                        pass
+            program = user.call(lambda client, now: client.register(chain(1, 4), now))
+            run = user.submit(program, TINY.tobytes())
+            assert (await user.ended(run.run)).blame is None
+            assert not found.server.failure.done()
+
+    asyncio.run(run())

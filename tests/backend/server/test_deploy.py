@@ -1,0 +1,258 @@
+"""What docs/deploy starts is what our programs take, and an agent finds its place in a TPU slice."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.agent import agent_cli
+from backend.agent.tpu import Seat, seat
+from backend.auth.access import Refused
+from backend.node.calls import Wrong
+from backend.server import controller_cli
+from backend.server.registry import Enrolment
+from backend.wire.call_messages import Enrol
+from core.model.errors import Impossible
+from core.model.presets import small
+from core.model.topology import GIB, Cluster
+
+DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
+
+
+def containers() -> list[dict[str, Any]]:
+    found = json.loads((DEPLOY / "jobset.json").read_text())
+    assert (found["apiVersion"], found["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    pods = [job["template"]["spec"]["template"]["spec"] for job in found["spec"]["replicatedJobs"]]
+    for pod in pods:
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} <= volumes
+    return [pod["containers"][0] for pod in pods]
+
+
+def test_the_jobset_starts_programs_with_options_that_they_have() -> None:
+    controller, agent = containers()
+    assert controller["command"][:4] == ["python", "-m", "seaway", "controller"]
+    assert agent["command"][:4] == ["python", "-m", "seaway", "agent"]
+    ruling = controller_cli.options().parse_args(controller["command"][4:])
+    hosted = agent_cli.options().parse_args(agent["command"][4:])
+    assert f"i{ruling.islands - 1}" == "i1"
+    assert hosted.island == "i$(SLICE)"
+    assert {each["name"] for each in agent["env"]} == set(
+        re.findall(r"\$\((\w+)\)", " ".join(agent["command"]))
+    )
+    jobs = json.loads((DEPLOY / "jobset.json").read_text())["spec"]["replicatedJobs"]
+    slices = jobs[1]
+    assert (slices["replicas"], slices["template"]["spec"]["parallelism"]) == (ruling.islands, ruling.hosts)
+    assert agent["resources"]["limits"]["google.com/tpu"] == str(ruling.devices_per_host)
+
+
+def test_the_jobset_probes_the_controller_where_it_listens() -> None:
+    controller, _ = containers()
+    bind = controller_cli.options().parse_args(controller["command"][4:]).bind
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert f"0.0.0.0:{controller[probe]['grpc']['port']}" == bind
+    assert {"containerPort": 29000} in controller["ports"]
+
+
+def test_the_slurm_script_is_a_script_with_options_that_our_programs_have() -> None:
+    script = DEPLOY / "slurm.sh"
+    subprocess.run(["bash", "-n", str(script)], check=True)
+    text = script.read_text()
+    for program, options in (("controller", controller_cli.options()), ("agent", agent_cli.options())):
+        known = {option for action in options._actions for option in action.option_strings}
+        used = re.search(rf"seaway {program} ((?:[^&\n]|\\\n)*)", text)
+        assert used
+        flags = set(re.findall(r"--[a-z-]+", used[1]))
+        assert flags
+        assert flags <= known
+
+
+@pytest.mark.parametrize(
+    ("env", "found"),
+    [
+        ({}, Seat()),
+        ({"TPU_WORKER_ID": "3", "TPU_WORKER_HOSTNAMES": "a,b,c,d"}, Seat(3, 4)),
+        ({"TPU_WORKER_ID": "0", "MEGASCALE_SLICE_ID": "1"}, Seat(0, 0, "slice1")),
+        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "8"}, Seat(2, 8)),
+    ],
+)
+def test_an_agent_finds_its_place(env: dict[str, str], found: Seat) -> None:
+    assert seat(env) == found
+
+
+def test_contradictions_are_named() -> None:
+    with pytest.raises(Refused, match="TPU_WORKER_ID is 4, and TPU_WORKER_HOSTNAMES names 2 hosts"):
+        seat({"TPU_WORKER_ID": "4", "TPU_WORKER_HOSTNAMES": "a,b"})
+    with pytest.raises(Refused, match="TPU_WORKER_ID='x': a whole number"):
+        seat({"TPU_WORKER_ID": "x"})
+
+
+def test_a_rank_is_a_place_in_an_island() -> None:
+    enrolment = Enrolment(small(2, 4, 2), lambda host: False)
+
+    def enrol(**more: Any) -> int:
+        return enrolment.enrol(Enrol(f"{more}", 1, "a", "tpu", "v4", 4, 0, **more))
+
+    assert enrol(island="i1", rank=1) == 3
+    assert enrol(island="i0", rank=0) == 0
+    with pytest.raises(Wrong, match="host 1 of which island"):
+        enrol(rank=1)
+    with pytest.raises(Wrong, match="island 'i1' has hosts 0-1"):
+        enrol(island="i1", rank=2)
+
+
+# --- the file of a cluster ------------------------------------------------------------------------------------
+
+MEASURED = """
+name = "mine"
+note = "measured here"
+
+[[island]]
+name = "local"
+kind = "cpu"
+hosts = 2
+per_host = 2
+
+[machine]
+cores = { value = 2, source = "this machine" }
+
+[dcn]
+latency = "40 us"
+
+[[shared]]
+hosts = true
+controller = true
+
+[profile]
+like = "seaway"
+
+[profile.costs]
+send = 33000
+"""
+
+
+def cluster_of(path: Path) -> Cluster:
+    return controller_cli.cluster_of(controller_cli.options().parse_args(["--cluster", str(path)]))
+
+
+def test_a_simulator_s_file_serves_and_what_it_leaves_out_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MEASURED)
+    assert cluster_of(path) == Cluster.from_table(
+        {"island": [{"name": "local", "kind": "cpu", "hosts": 2, "per_host": 2}]}
+    )
+    assert said(caplog) == [
+        f"{path}: only the simulator reads name, note, machine, dcn, shared, profile; a real cluster leaves that out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"machin = 3", "the cluster has no key 'machin'; nearest: 'machine'"),
+        (
+            b"[[island]]\nname = 'a'\nhosts = 2",
+            "island 1 of the table: Object missing required field `per_host`",
+        ),
+        (b"[[island", "is no TOML"),
+        (b"name = '\xff'", "is no TOML"),
+        (b"", "a cluster needs an island"),
+    ],
+)
+def test_what_is_wrong_with_a_file_names_it(tmp_path: Path, text: bytes, says: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(text)
+    with pytest.raises(Impossible) as refused:
+        cluster_of(path)
+    assert str(refused.value).startswith(str(path))
+    assert says in str(refused.value)
+
+
+# --- the memory of devices ------------------------------------------------------------------------------------
+
+
+def islands(*stated: str | None) -> Enrolment:
+    """One host of two devices each; None: nobody says what memory they have."""
+    table = [
+        {"name": f"i{number}", "hosts": 1, "per_host": 2} | ({} if memory is None else {"memory": memory})
+        for number, memory in enumerate(stated)
+    ]
+    return Enrolment(Cluster.from_table({"island": table}), lambda host: False)
+
+
+def agent(memory: int, platform: str = "cuda", **more: Any) -> Enrol:
+    return Enrol(f"gpu{memory}", 1, "a", platform, "", 2, memory, **more)
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize("wanted", [{}, {"host": 0}, {"island": "i0"}])
+def test_an_agent_with_less_memory_than_the_file_says_is_refused_with_both_figures(
+    wanted: dict[str, Any],
+) -> None:
+    enrolment = islands("16 GiB")
+    with pytest.raises(Wrong) as refused:
+        enrolment.enrol(agent(8 * GIB, **wanted))
+    text = str(refused.value)
+    assert "agent 'gpu8589934592' has 8589934592 bytes (8.00 GiB) on each device" in text
+    assert "the cluster's file says 17179869184 bytes (16.00 GiB) for island 'i0'" in text
+    assert "Write memory = 8589934592 there" in text
+    assert enrolment.agents() == {}, "its number is free for another"
+
+
+def test_one_that_was_here_and_has_less_now_is_refused_too() -> None:
+    enrolment = islands("16 GiB")
+    whole = Enrol("a", 1, "a", "cuda", "", 2, 20 * GIB)
+    assert enrolment.enrol(whole) == 0
+    with pytest.raises(Wrong, match="on each device for programs"):
+        enrolment.enrol(Enrol("a", 2, "a", "cuda", "", 2, 2 * GIB))
+    assert enrolment.agents() == {0: whole}
+
+
+def test_an_agent_takes_a_place_for_which_it_has_the_memory(caplog: pytest.LogCaptureFixture) -> None:
+    enrolment = islands("16 GiB", "8 GiB")
+    assert enrolment.enrol(agent(8 * GIB)) == 1
+    assert enrolment.enrol(agent(24 * GIB)) == 0, "more than was said is not used, and harms nobody"
+    assert said(caplog) == []
+
+
+def test_devices_of_unknown_memory_are_taken_at_the_file_s_word_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    enrolment = islands("16 GiB")
+    for start in (1, 2):
+        assert enrolment.enrol(Enrol("a", start, "a", "tpu", "", 2, 0)) == 0
+    (warning,) = said(caplog)
+    assert (
+        "17179869184 bytes (16.00 GiB), as the cluster's file says of island 'i0', nobody has checked"
+        in warning
+    )
+
+
+@pytest.mark.parametrize("platform", ["cpu", "timed"])
+def test_devices_without_memory_of_their_own_are_not_wondered_at(
+    platform: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert islands("16 GiB").enrol(agent(0, platform)) == 0
+    assert islands(None).enrol(agent(0, platform)) == 0
+    assert said(caplog) == []
+
+
+@pytest.mark.parametrize("has", [8 * GIB, 80 * GIB])
+def test_where_nobody_has_said_what_memory_there_is_another_than_the_assumed_is_named(
+    has: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert islands(None).enrol(agent(has)) == 0
+    (warning,) = said(caplog)
+    assert f"has {has} bytes" in warning
+    assert "as if it were 17179869184 bytes (16.00 GiB), since nobody has said" in warning
+    assert f"write memory = {has}" in warning

@@ -1,0 +1,313 @@
+"""What those who run a cluster have: figures, health, the trace from afar, an end to somebody's runs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+import seaway as sw
+from backend.admin import health, metrics, trace_export
+from backend.auth.access import Access, Refused
+from backend.node.calls import SERVICE, Wrong, ask
+from backend.server.controller_cli import bounds_of
+from backend.wire.call_messages import PAIRS, Cancel, Cancelled, Recorded, RecordedPage
+from core.model.errors import Impossible
+from core.record.trace import Trace
+from tests.backend.cluster import cluster, until
+from tests.backend.real import Real, real
+from tests.backend.test_faults import TINY, begun, endless, register, runs
+
+from .test_programs import seaway
+
+CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
+
+
+def test_figures_are_there_for_prometheus_and_runs_can_be_cancelled_from_outside(tmp_path: Path) -> None:
+    async def work(found: Real) -> None:
+        place = re.search(r"http://\S+", found.controller.line())
+        assert place is not None
+        user = found.user()
+        short, long = register(user, 2), endless(user)
+        await runs(user, short)
+        await begun(found, user, long)
+        last = [user.submit(long, TINY) for _ in range(20)][-1]  # enough for half a minute, whoever is slow
+        text = await asyncio.to_thread(_get, place[0])
+        assert figure(text, "seaway_clients") == 1
+        assert figure(text, 'seaway_island_hosts_connected{island="i0"}') == 2
+        assert figure(text, 'seaway_client_runs{client="1",name="ann"}') >= 1
+        assert figure(text, "seaway_runs_total") >= 2
+        assert figure(text, "seaway_gangs_total") >= 3
+        assert figure(text, "seaway_stalls_total") == 0
+        assert figure(text, "seaway_contents_through_controller_bytes_total") == 0
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            await asyncio.to_thread(_get, place[0] + "/other")
+        said = await asyncio.to_thread(seaway, "cancel", found.address, "ann")
+        assert re.fullmatch(r"client 1: [1-9]\d* runs? cancelled\n", said)
+        ended = await user.ended(last.run)
+        assert ended.blame is not None
+        assert ended.blame.code == "cancelled"
+        await runs(user, short)
+        refused = await asyncio.to_thread(lambda: seaway("cancel", found.address, "bob", code=1))
+        assert "no client is called 'bob'" in refused
+
+    async def drive() -> None:
+        async with asyncio.timeout(60), real(tmp_path, options=("--metrics-port", "0")) as found:
+            await work(found)
+
+    asyncio.run(drive())
+
+
+def _get(place: str) -> str:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(place, timeout=10) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        text: str = answer.read().decode()
+    return text
+
+
+def figure(text: str, name: str) -> float:
+    """And what Prometheus wants of a text: each metric has its type, said once."""
+    types = re.findall(r"^# TYPE (\S+) (?:gauge|counter)$", text, re.MULTILINE)
+    assert len(types) == len(set(types))
+    samples = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    assert {sample[0].partition("{")[0] for sample in samples} <= set(types)
+    (value,) = [value for key, _, value in samples if key == name]
+    return float(value)
+
+
+@pytest.mark.parametrize(("text", "place"), [("9100", ("127.0.0.1", 9100)), ("0.0.0.0:1", ("0.0.0.0", 1))])
+def test_figures_stay_on_this_machine_unless_an_address_is_given(text: str, place: tuple[str, int]) -> None:
+    assert metrics.place_of(text) == place
+    assert metrics.protected(text) == (place[0] == "127.0.0.1")
+
+
+@pytest.mark.parametrize("text", ["x", ":1", "1.2.3.4:70000", "-1"])
+def test_a_port_that_cannot_be_is_named(text: str) -> None:
+    with pytest.raises(Refused, match=f"--metrics-port {text}: a port"):
+        metrics.place_of(text)
+
+
+@pytest.mark.parametrize("request_", [b"", b"GET", b"POST /metrics HTTP/1.1\r\n\r\n", b"\xff" * 20_000])
+def test_what_is_no_request_for_figures_gets_none(request_: bytes) -> None:
+    async def work() -> bytes:
+        server = await metrics.serve("0", dict)
+        async with server:
+            host, _, port = metrics.address_of(server).rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(request_)
+            if writer.can_write_eof():
+                writer.write_eof()
+            try:
+                return await reader.read()
+            except ConnectionError:
+                return b""
+            finally:
+                writer.close()
+
+    assert asyncio.run(work()).split(b"\r\n")[0] in (b"", b"HTTP/1.1 405 Method Not Allowed")
+
+
+def test_health_is_told_of_the_controller_and_of_each_island(tmp_path: Path) -> None:
+    def request(service: str) -> bytes:
+        return bytes((0x0A, len(service))) + service.encode() if service else b""
+
+    async def work() -> None:
+        async with cluster(tmp_path, hosts=1) as found, Access().channel(found.server.address) as channel:
+            check = channel.unary_unary(CHECK)
+            for service in ("", "seaway.Cluster", "i0"):
+                assert await check(request(service)) == health.encoded(health.SERVING)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await check(request("i7"))
+            assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await check(b"\x12\x01x")
+            assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            watch = channel.unary_stream(WATCH)(request("i0"))
+            assert await watch.read() == health.encoded(health.SERVING)
+            found.agents[0].leave("enough")
+            async with asyncio.timeout(10):
+                assert await watch.read() == health.encoded(health.NOT_SERVING)
+            watch.cancel()
+
+    asyncio.run(work())
+
+
+def test_whoever_probes_needs_no_token_for_that_and_for_nothing_else(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with (
+            cluster(tmp_path, agents=False, access=Access("sesame")) as found,
+            Access().channel(found.server.address) as channel,
+        ):
+            assert await channel.unary_unary(CHECK)(b"") == health.encoded(health.SERVING)
+            for kind in PAIRS:
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await channel.unary_unary(f"/{SERVICE}/{kind.__name__}")(b"")
+                assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
+
+    asyncio.run(work())
+
+
+def test_only_so_many_may_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "WATCHERS", 2)
+
+    async def work() -> None:
+        async with (
+            cluster(tmp_path, agents=False) as found,
+            Access().channel(found.server.address) as channel,
+        ):
+            watches = [channel.unary_stream(WATCH)(b"") for _ in range(2)]
+            for watch in watches:
+                assert await watch.read() == health.encoded(health.SERVING)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await channel.unary_stream(WATCH)(b"").read()
+            assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            for watch in watches:
+                watch.cancel()
+
+            async def again() -> bool:
+                try:
+                    return bool(await channel.unary_stream(WATCH)(b"").read())
+                except grpc.aio.AioRpcError:
+                    return False
+
+            async with asyncio.timeout(10):
+                while not await again():  # who has gone makes room
+                    await asyncio.sleep(0.05)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("well", "status"), [(True, b"200 OK"), (False, b"503 Service Unavailable")])
+def test_the_metrics_port_answers_probes_too(well: bool, status: bytes) -> None:
+    async def work() -> bytes:
+        server = await metrics.serve("0", dict, lambda: well)
+        async with server:
+            host, _, port = metrics.address_of(server).rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+            try:
+                return await reader.read()
+            finally:
+                writer.close()
+
+    assert asyncio.run(work()).split(b"\r\n")[0] == b"HTTP/1.1 " + status
+
+
+def test_how_long_steps_took_is_told_to_sessions_elsewhere(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            assert await user.head.seen(10) == {}
+            program = register(user, 1)
+            submitted = [user.submit(program, TINY) for _ in range(300)]
+            assert (await user.ended(submitted[-1].run)).blame is None
+            (name, (count, median)), *others = (await user.head.seen(10)).items()
+            assert (name, others) == ("step", [])
+            assert count > 3
+            assert 500_000 < median < 50_000_000  # it takes a millisecond
+
+    asyncio.run(work())
+
+
+def test_the_trace_travels_in_pages_and_is_the_same_where_it_arrives(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            found.server._shelf = trace_export.Shelf(page=200)
+            user = found.user()
+            await runs(user, register(user, 20))
+            access = found.server.access
+            async with access.channel(found.server.address) as channel:
+                first: RecordedPage = await ask(channel, access, Recorded())
+                assert first.pages > 1
+                with pytest.raises(Wrong, match=f"has {first.pages} pages, and no page {first.pages}"):
+                    await ask(channel, access, Recorded(first.snapshot, first.pages))
+                for _ in range(trace_export.KEPT):
+                    await ask(channel, access, Recorded())
+                with pytest.raises(Wrong, match="is gone: ask anew"):
+                    await ask(channel, access, Recorded(first.snapshot, 1))
+            came = await trace_export.fetched(found.server.address, access)
+            assert list(came.rows("gangs")) == list(found.server.trace.rows("gangs"))
+            assert list(came.intervals()) == list(found.server.trace.intervals())
+            assert len(came) == 20
+
+    asyncio.run(work())
+
+
+def test_a_connected_session_shows_the_controllers_trace(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with real(tmp_path) as found:
+
+            def program() -> Any:
+                with sw.connect(f"grpc://{found.address}") as session:
+                    step = sw.jit(lambda x: x + 1, devices=sw.slice(4), cost=1_000_000)
+                    step(np.zeros(8, np.float32)).block_until_ready()
+                    return session.trace
+
+            trace = await asyncio.to_thread(program)
+            assert list(trace.gangs()["step"]) == ["<lambda>"]
+
+    asyncio.run(work())
+
+
+def test_an_empty_trace_travels_too() -> None:
+    snapshot = trace_export.Snapshot(Trace())
+    assert len(trace_export.unpacked(snapshot.packed())) == 0
+
+
+def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found:
+            user = found.user()
+            program = register(user, 300)
+            first, second = user.submit(program, TINY), user.submit(program, TINY)
+            await until(lambda: len(found.server.controller.state.runs) == 2)
+            access = found.server.access
+            async with access.channel(found.server.address) as channel:
+                done: Cancelled = await ask(channel, access, Cancel("ann", second.run))
+                assert done.runs == (second.run,)
+            ended = await user.ended(second.run)
+            assert ended.blame is not None
+            assert ended.blame.code == "cancelled"
+            assert (await user.ended(first.run)).blame is None
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "floor"), [(600, 5_000_000_000), (30, 5_000_000_000), (2, 2_000_000_000)]
+)
+def test_a_hard_bound_is_what_was_asked_for(seconds: float, floor: int) -> None:
+    bounds = bounds_of(seconds)
+    assert bounds.floor == floor
+    assert bounds.hard * bounds.soft(0) == seconds * 1_000_000_000
+
+
+def test_a_hard_bound_that_cannot_be_is_named() -> None:
+    with pytest.raises(Impossible, match="--hard-bound 0: seconds, more than 0"):
+        bounds_of(0)
+
+
+def test_a_step_that_outlasts_its_hard_bound_is_given_up_by_name(tmp_path: Path) -> None:
+    """Its host says that it has launched, and never that it has finished."""
+
+    async def work(found: Real) -> None:
+        user = found.user()
+        run = await begun(found, user, endless(user))
+        found.agents[1].signal(signal.SIGSTOP)
+        ended = await user.ended(run.run)
+        assert ended.blame is not None
+        assert ended.blame.code == "timeout"
+
+    async def drive() -> None:
+        async with asyncio.timeout(60), real(tmp_path, lease=60.0, options=("--hard-bound", "1")) as found:
+            await work(found)
+
+    asyncio.run(drive())

@@ -1,0 +1,170 @@
+"""The programs of a cluster as processes: started, looked at, killed, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.admin.children import Children
+
+PATIENCE = 40.0
+
+
+def seaway(*words: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "seaway", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+@contextmanager
+def up(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A whole cluster, and where its controller is."""
+    command = [sys.executable, "-m", "seaway", "up", "--bind", "127.0.0.1:0", "--state", str(folder), *words]
+    with (folder / "err").open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    assert process.stdout is not None
+    try:
+        found = re.search(r"grpc://(\S+)", process.stdout.readline())
+        assert found, (folder / "err").read_text()
+        yield process, found[1]
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+        process.stdout.close()
+
+
+def status(address: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(seaway("status", address, "--json"))
+    return found
+
+
+def agents_of(folder: Path) -> list[int]:
+    """Processes whose command line names an agent of this cluster's controller."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            try:
+                words = (each / "cmdline").read_bytes().decode().split("\0")
+            except OSError:
+                continue
+            if "backend.agent.agent_cli" in words and any(
+                folder.name in os.readlink(f"/proc/{each.name}/fd/2") for _ in "x"
+            ):
+                found.append(int(each.name))
+    return found
+
+
+def test_a_cluster_on_one_machine_comes_up_is_looked_at_and_ends(tmp_path: Path) -> None:
+    log = str(tmp_path / "run.log")
+    with up(tmp_path, "--platform", "timed", "--hosts", "3", "--islands", "2", "--record", log) as (
+        process,
+        address,
+    ):
+        found = status(address)
+        assert [(island["name"], island["phase"], len(island["hosts"])) for island in found["islands"]] == [
+            ("i0", "running", 3),
+            ("i1", "running", 3),
+        ]
+        table = seaway("status", f"grpc://{address}")
+        assert re.search(r"i1 +running +0 +3/3 +3 +0", table)
+        assert len(agents_of(tmp_path)) == 6
+        seaway("down", "--state", str(tmp_path))
+        assert process.wait(PATIENCE) == 130
+    assert agents_of(tmp_path) == []
+    assert "no controller answers" in seaway("status", address, code=1)
+    assert "nothing that `seaway up --state" in seaway("down", "--state", str(tmp_path), code=1)
+    assert "the same commands, to the byte" in seaway("replay", log), "the controller has ended in order"
+
+
+def test_when_the_parent_is_killed_nothing_of_it_stays(tmp_path: Path) -> None:
+    with up(tmp_path, "--platform", "timed", "--hosts", "2") as (process, _):
+        assert len(agents_of(tmp_path)) == 2
+        process.kill()
+        until = time.monotonic() + PATIENCE
+        while agents_of(tmp_path) and time.monotonic() < until:
+            time.sleep(0.05)
+    assert agents_of(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("controller", "--bind", "0.0.0.0:0"), "will not listen on 0.0.0.0:0 unprotected"),
+        (("controller", "--policy", "strid"), "no policy is called 'strid'"),
+        (("controller", "--policy", "nothing:Here"), "no module named 'nothing' is in the current folder"),
+        (("controller", "--policy", "json:Nothing"), "module 'json' has no 'Nothing'"),
+        (
+            ("controller", "--bind", "nonsense"),
+            "cannot listen on 'nonsense': an address is like 127.0.0.1:29000",
+        ),
+        (("controller", "--cluster", "missing.toml"), "cannot read missing.toml"),
+        (("controller", "--hosts", "0"), "--hosts 0: at least 1"),
+        (("agent", "--controller", "127.0.0.1:1", "--token-file", "missing"), "cannot read missing"),
+        (
+            ("agent", "--controller", "127.0.0.1:1", "--platform", "cuda"),
+            "no cuda device here: JAX finds none",
+        ),
+    ],
+)
+def test_a_command_line_that_cannot_be_is_refused_with_one_line(words: tuple[str, ...], says: str) -> None:
+    text = seaway(*words, code=2)
+    assert says in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("policy", ["mine:Mine", "mine.py:Mine"])
+def test_the_installed_command_finds_a_policy_in_the_folder_that_it_is_started_in(
+    policy: str, tmp_path: Path
+) -> None:
+    """`-P`: as an installed command, Python does not look there by itself."""
+    (tmp_path / "mine.py").write_text(
+        "import seaway as sw\n\n\nclass Mine(sw.Policy):\n    def pick(self, ready, now):\n"
+        "        return ready.best()\n"
+    )
+    root = str(Path(__file__).parents[3])
+    words = ["-P", "-m", "seaway", "controller", "--bind", "127.0.0.1:0", "--with-parent", "--policy", policy]
+    environment = {**os.environ, "PYTHONPATH": root}
+    process = subprocess.Popen(
+        [sys.executable, *words], cwd=tmp_path, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    _, errors = process.communicate(timeout=PATIENCE)  # its standard input closes, and it ends
+    assert line.startswith("controller at 127.0.0.1:"), errors
+
+
+def test_a_controller_that_starts_again_remembers_what_it_must(tmp_path: Path) -> None:
+    from backend.server.controller_cli import remembered
+
+    first, second = remembered(tmp_path / "state"), remembered(tmp_path / "state")
+    assert (first.starts, second.starts) == (0, 1)
+    assert first.secret == second.secret
+    assert (tmp_path / "state" / "controller.json").stat().st_mode & 0o077 == 0
+
+
+def test_children_end_with_whoever_has_started_them(tmp_path: Path) -> None:
+    children = Children(tmp_path)
+    child = children.start("sleeper", "backend.agent.agent_cli", ["--help"])
+    assert child.process.wait(PATIENCE) == 0
+    assert "--with-parent" in child.tail()
+    children.end_all()
+    assert children.all() == []

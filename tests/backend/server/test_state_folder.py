@@ -1,0 +1,184 @@
+"""Code that clients leave takes so much room: what was left longest ago goes, but for what is in use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from backend.auth.access import Refused
+from backend.contents.code_blobs import Blobs, hash_of
+from backend.server.controller_cli import mebibytes, options
+from backend.server.state_folder import CodeFolder, Held
+from core.model.errors import Impossible
+from core.model.program import Program
+from tests.backend import real
+from tests.backend.cluster import chain, cluster
+
+CODES = [bytes([number]) * 100 for number in range(6)]
+NAMES = [hash_of(code) for code in CODES]
+HOUR = 3600.0
+PATIENCE = 40.0
+
+
+def aged(folder: Path, name: str, seconds: float) -> None:
+    at = time.time() - seconds
+    os.utime(folder / name, (at, at))
+
+
+def filled(folder: Path, in_use: tuple[str, ...] = (), count: int = 5) -> CodeFolder:
+    """The first was left longest ago."""
+    found = CodeFolder(folder, 350, lambda: in_use)
+    for number in range(count):
+        found.keep(NAMES[number], CODES[number])
+        aged(folder, NAMES[number], HOUR * (10 - number))
+    return found
+
+
+def there(folder: Path) -> list[int]:
+    return [number for number, name in enumerate(NAMES) if (folder / name).exists()]
+
+
+def test_what_was_left_longest_ago_goes_first(tmp_path: Path) -> None:
+    kept = filled(tmp_path)
+    assert there(tmp_path) == [2, 3, 4]
+    assert kept.find(NAMES[0]) is None
+    assert kept.find(NAMES[4]) == CODES[4]
+
+
+def test_what_is_in_use_stays_however_old(tmp_path: Path) -> None:
+    filled(tmp_path, in_use=(NAMES[0],))
+    assert there(tmp_path) == [0, 3, 4]
+
+
+def test_what_is_left_again_is_not_old(tmp_path: Path) -> None:
+    kept = filled(tmp_path, count=3)
+    kept.keep(NAMES[0], CODES[0])
+    kept.keep(NAMES[3], CODES[3])
+    assert there(tmp_path) == [0, 2, 3]
+
+
+def test_what_was_left_lately_stays_even_where_there_is_too_much(tmp_path: Path) -> None:
+    kept = CodeFolder(tmp_path, 100)
+    for name, code in zip(NAMES, CODES, strict=True):
+        kept.keep(name, code)
+    assert there(tmp_path) == list(range(6))  # a message that names it may be on its way
+
+
+def test_a_later_start_counts_what_is_there_and_clears_what_was_never_finished(tmp_path: Path) -> None:
+    filled(tmp_path, count=3)
+    (tmp_path / "tmpabc").write_bytes(b"half")
+    aged(tmp_path, "tmpabc", HOUR)
+    CodeFolder(tmp_path, 350).keep(NAMES[3], CODES[3])
+    assert there(tmp_path) == [1, 2, 3]
+    assert not (tmp_path / "tmpabc").exists()
+
+
+def test_in_memory_the_same_and_what_cannot_be_kept_is_refused() -> None:
+    used: list[str] = []
+    blobs = Blobs(250, lambda: used, lately=0)
+    for code in CODES[:3]:
+        blobs.keep(code)
+    assert [blobs.find(name) is not None for name in NAMES[:3]] == [False, True, True]
+    assert blobs.nbytes == 200
+    used += NAMES
+    with pytest.raises(ValueError, match="100 bytes of code do not fit: 200 of 250 are taken"):
+        blobs.keep(CODES[3])
+
+
+def test_a_host_that_was_told_of_nobody_drops_nothing() -> None:
+    blobs = Blobs(250)
+    blobs.keep(CODES[0])
+    blobs.keep(CODES[1])
+    with pytest.raises(ValueError, match="do not fit"):
+        blobs.keep(CODES[2])
+    assert len(blobs) == 2
+
+
+def test_code_of_registered_programs_is_in_use(tmp_path: Path) -> None:
+    import msgspec
+
+    def program(code: str) -> Program:
+        made = chain(1, 2)
+        return msgspec.structs.replace(
+            made, computations=(msgspec.structs.replace(made.computations[0], code=code),)
+        )
+
+    async def work() -> None:
+        async with cluster(tmp_path, agents=False) as found:
+            user = found.user()
+            user.call(lambda client, now: client.register(program("a" * 64), now))
+            gone = user.call(lambda client, now: client.register(program("b" * 64), now))
+            user.call(lambda client, now: client.unregister(gone, now))
+            user.call(lambda client, now: client.register(program("c" * 64), now))
+            async with asyncio.timeout(20):
+                while "c" * 64 not in found.server._code_in_use():
+                    await asyncio.sleep(0.01)
+            assert found.server._code_in_use() == {"a" * 64, "c" * 64}
+
+    asyncio.run(work())
+
+
+def test_limits_are_mebibytes() -> None:
+    chosen = options().parse_args(["--trace-limit", "3", "--code-limit", "-1"])
+    assert mebibytes(chosen, "trace_limit") == 3 << 20
+    with pytest.raises(Impossible, match="--code-limit -1: mebibytes, or 0 for no limit"):
+        mebibytes(chosen, "code_limit")
+
+
+# --- whose the folder is ------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_one_controller_s_at_a_time_and_free_when_it_is_killed(tmp_path: Path) -> None:
+    """Whatever they bind to: the second is refused at once, and changes nothing of what the first one keeps."""
+    state, programs = tmp_path / "state", list[real.Program]()
+
+    def start(bind: str) -> real.Program:
+        log = tmp_path / f"{len(programs)}.log"
+        found = real.Program(log, "controller", "--bind", bind, "--state", str(state), "--hosts", "1")
+        programs.append(found)
+        return found
+
+    try:
+        first = start("127.0.0.1:0")
+        address = first.line().split()[2].rstrip(":")
+        kept = (state / "controller.json").read_bytes()
+        for bind in ("127.0.0.1:0", address):
+            assert start(bind).process.wait(PATIENCE) == 2
+            (line,) = programs[-1].said().splitlines()
+            assert line == (
+                f"seaway controller: --state {state} is in use by process {first.process.pid}: end that one first, or "
+                f"give this one another folder"
+            )
+        assert (state / "controller.json").read_bytes() == kept
+        first.signal(signal.SIGSTOP)  # one that stands still has it, too
+        assert start("127.0.0.1:0").process.wait(PATIENCE) == 2
+        first.kill()
+        assert start(address).line().startswith(f"controller at {address}")
+    finally:
+        for each in programs:
+            each.end()
+
+
+def test_children_of_a_process_that_is_gone_do_not_keep_its_folder(tmp_path: Path) -> None:
+    with Held(tmp_path):
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+        with pytest.raises(Refused, match=f"is in use by process {os.getpid()}"):
+            Held(tmp_path)
+    try:
+        with Held(tmp_path):
+            assert child.poll() is None
+    finally:
+        child.communicate()
+
+
+def test_a_folder_that_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Refused, match=f"--state {tmp_path / 'file'}: File exists"):
+        Held(tmp_path / "file")

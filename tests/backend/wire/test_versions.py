@@ -1,0 +1,173 @@
+"""Processes of different versions refuse each other by name, before either reads what the other has to say."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+import pytest
+
+import seaway as sw
+from backend.auth.access import Access
+from backend.node.calls import SERVICE, Wrong, ask
+from backend.node.node import STREAM
+from backend.wire import versions
+from backend.wire.call_messages import About, Described, Enrol, Enrolled, Report, Status
+from backend.wire.versions import HEADER, OTHER, mine
+from core.model.presets import small
+from core.record.eventcodec import fingerprint
+from tests.backend.cluster import cluster, until
+from tests.backend.real import Program, Real, real
+from tests.backend.test_faults import register, runs
+
+FIX = "install the same version on every machine of the cluster, and of its clients"
+OTHERS = "9.9 (protocol 0badc0de)"
+OF_OTHERS = (
+    f"import sys, backend.wire.versions as v; v.mine = lambda: {OTHERS!r}; from seaway.cli import main; "
+)
+
+
+class Other(Program):
+    """A program of ours as another version has it."""
+
+    def __init__(self, log: Path, *words: str) -> None:
+        code = f"{OF_OTHERS}sys.argv = ['seaway', *{words!r}]; sys.exit(main())"
+        super().__init__(log, python=("-c", code))
+
+
+def kind(fields: list[Any]) -> types.ModuleType:
+    module = types.ModuleType("made")
+    module.Word = msgspec.defstruct("Word", fields, module="made")  # type: ignore[attr-defined]
+    return module
+
+
+def test_a_message_with_another_field_makes_another_protocol() -> None:
+    first = kind([("host", int)])
+    assert fingerprint([first]) == fingerprint([kind([("host", int)])])
+    others: list[list[Any]] = [[("host", str)], [("number", int)], [("host", int), ("rank", int)], []]
+    assert fingerprint([first]) not in {fingerprint([kind(fields)]) for fields in others}
+    assert re.fullmatch(r"\S+ \(protocol [0-9a-f]{8}\)", mine())
+
+
+def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_try_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with asyncio.timeout(60), real(tmp_path) as found:
+            words = ("agent", "--controller", found.address, "--platform", "timed", "--name", "x")
+            agent = Other(tmp_path / "other.log", *words)
+            try:
+                assert await agent.ended() == 2
+                (line,) = agent.said().splitlines()
+                assert line == f"seaway agent: Seaway {mine()} answers there, and Seaway {OTHERS} asks: {FIX}"
+            finally:
+                agent.end()
+            user = found.user()
+            await runs(user, register(user, 2))
+
+    asyncio.run(work())
+
+
+def test_agents_and_clients_do_not_go_on_with_a_controller_of_another_version(tmp_path: Path) -> None:
+    """It is started in place of the one they have enrolled with: they hear of it when they come back."""
+
+    async def work(found: Real) -> None:
+        user = found.user()
+        await runs(user, register(user, 2))
+        found.controller.kill()
+        words = ("--bind", found.address, "--state", str(tmp_path / "state"), "--hosts", "2")
+        other = Other(tmp_path / "other.log", "controller", *words, "--devices-per-host", "2")
+        try:
+            assert other.line().startswith("controller at")
+            there = f"Seaway {OTHERS} answers there, and Seaway {mine()} asks: {FIX}"
+            for agent in found.agents.values():
+                assert await agent.ended() == 2
+                assert agent.said().splitlines()[-1] == f"seaway agent: {there}"
+                assert agent.said().count("beginning anew") == 1
+                assert "Traceback" not in agent.said()
+            await until(lambda: user.failures)
+            (failure,) = [str(each) for each in user.failures[:1]]
+            assert failure == f"{found.address} refuses us: {there}"
+        finally:
+            other.end()
+
+    async def drive() -> None:
+        async with asyncio.timeout(90), real(tmp_path) as found:
+            await work(found)
+
+    asyncio.run(drive())
+
+
+def test_a_program_of_another_version_is_told_so_when_it_connects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with asyncio.timeout(60), real(tmp_path, hosts=1) as found:
+            ours = mine()
+            monkeypatch.setattr(versions, "mine", lambda: OTHERS)
+            with pytest.raises(sw.Unreachable) as refused:
+                await asyncio.to_thread(sw.connect, f"grpc://{found.address}")
+            assert str(refused.value) == (
+                f"the controller at {found.address} will not have us: Seaway {ours} answers there, and Seaway {OTHERS} "
+                f"asks: {FIX}"
+            )
+            assert (await found.status())["islands"], "whoever asks how things are may be of any version"
+
+    asyncio.run(work())
+
+
+def test_who_does_not_say_its_version_is_refused_before_its_message_is_read(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path) as found, Access().channel(found.server.address) as channel:
+            unknown = "Seaway of an older version, which does not say which, asks"
+            for message in (b"nonsense", msgspec.msgpack.encode({"name": "x", "where": 3})):
+                for method in (Enrol, About):
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await channel.unary_unary(f"/{SERVICE}/{method.__name__}")(message)
+                    assert refused.value.code() == OTHER
+                    assert unknown in str(refused.value.details())
+            call = channel.stream_stream(STREAM)(metadata=(("name", "who/" + "5" * 32), ("proof", "")))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call.read()
+            assert refused.value.code() == OTHER
+            assert unknown in str(refused.value.details())
+            answer = await channel.unary_unary(f"/{SERVICE}/Status")(msgspec.msgpack.encode(Status()))
+            assert msgspec.msgpack.decode(answer, type=Report).json
+
+    asyncio.run(work())
+
+
+ANSWERS: list[tuple[msgspec.Struct, msgspec.Struct | None]] = [
+    (Enrol("x", 1, "a", "timed", "", 2, 0), Enrolled(0, small(1, 2), b"", 1, 1)),
+    (About("1"), Described(small(1, 2), ("timed",), 1, "1")),
+    (About("1"), None),
+]
+
+
+@pytest.mark.parametrize(("request_", "answer"), ANSWERS)
+@pytest.mark.parametrize(
+    ("said", "called"), [("", "of an older version, which does not say which,"), ("9.9", "9.9")]
+)
+def test_an_answer_of_another_version_is_not_read_either(
+    request_: msgspec.Struct, answer: msgspec.Struct | None, said: str, called: str
+) -> None:
+    async def answers(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+        await context.send_initial_metadata(((HEADER, said),) if said else ())
+        return b"another layout" if answer is None else msgspec.msgpack.encode(answer)
+
+    async def work() -> None:
+        server = grpc.aio.server()
+        methods = {type(request_).__name__: grpc.unary_unary_rpc_method_handler(answers)}
+        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, methods)])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with Access().channel(f"127.0.0.1:{port}") as channel:
+            with pytest.raises(Wrong) as refused:
+                await ask(channel, Access(), request_)
+        await server.stop(None)
+        assert str(refused.value) == f"Seaway {called} answers there, and Seaway {mine()} asks: {FIX}"
+
+    asyncio.run(work())

@@ -1,0 +1,496 @@
+"""Runs that the cluster has failed are submitted again under the user's names; gets that broke off are asked again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.client.client_limits import Blocked, Limits, Submitted
+from core.client.clientside import ClientSide
+from core.client.persistent import Persistent
+from core.client.retries import FIRST, INFRASTRUCTURE, MOST, pause
+from core.model.errors import Illegal
+from core.model.place import line
+from core.model.plan import Layout
+from core.model.program import Arg, Program, Sharding, SliceSpec, Value
+from core.protocol.effects import (
+    BuffersReady,
+    Called,
+    CallRefused,
+    Came,
+    Connected,
+    Disconnected,
+    Effect,
+    GetAgain,
+    GetComing,
+    OpenRecv,
+    OpenSend,
+    PutWanted,
+    Received,
+    RunAgain,
+    RunEnded,
+    Send,
+    Unblocked,
+    Unneeded,
+    Wakeup,
+)
+from core.protocol.messages import (
+    Blame,
+    Calls,
+    Cancel,
+    Ended,
+    Get,
+    Notes,
+    Open,
+    Opened,
+    Put,
+    Ready,
+    Refused,
+    Register,
+    Release,
+    Sending,
+    Submit,
+    Taking,
+    Unregister,
+)
+from core.protocol.peers import CONTROLLER
+from tests.core.hostworld import SAME, Cluster, layout
+
+SLICE = SliceSpec("s", 1)
+X = Value((4,), "float32")
+WHERE = Layout((4,), "float32", line(0, 0, 1), (1,), Sharding())
+LOST = Blame("host-lost", "host 1 was lost", host=1)
+BAD = Blame("user", "boom")
+LITERAL = b"x" * 16
+
+
+def program(args: int = 1, results: int = 1, donate: tuple[int, ...] = ()) -> Program:
+    return Program("f", (SLICE,), (), (X,) * args, (), (Arg(0),) * results, donate)
+
+
+class Session:
+    """A client whose connection is up, what it sent, and what it said."""
+
+    def __init__(self, **limits: int) -> None:
+        self.client = Persistent("me", limits=Limits(pipe=1000, **limits))
+        self.now = 0
+        self.calls: list[Any] = []
+        self.hear(Connected(CONTROLLER))
+        self.note(Opened(7, 0))
+
+    def hear(self, event: Effect) -> list[Effect]:
+        """What the user is told; calls that leave are kept in `calls`."""
+        told = []
+        for effect in self.client.handle(event, self.now):
+            if isinstance(effect, Send):
+                message: Any = effect.message
+                self.calls += message.calls if isinstance(message, Calls) else (message,)
+            else:
+                told.append(effect)
+        return told
+
+    def note(self, *notes: Any) -> list[Effect]:
+        return self.hear(Came(CONTROLLER, Notes(notes)))
+
+    def sent(self) -> list[Any]:
+        """What the calls just made have sent."""
+        self.calls = []
+        self.hear(Called())
+        calls, self.calls = self.calls, []
+        return calls
+
+    def program(self, **more: Any) -> int:
+        name = self.client.register(program(**more), self.now)
+        assert isinstance(name, int)
+        self.sent()
+        return name
+
+    def submit(self, *args: int | bytes, of: int = 1, retries: int = 2, **more: Any) -> Submitted:
+        found = self.client.submit(of, args, self.now, retries=retries, **more)
+        assert isinstance(found, Submitted)
+        return found
+
+    def put(self, again: bool = False) -> int:
+        found = self.client.put(X, SLICE, self.now, again=again)
+        assert isinstance(found, int)
+        self.note(Ready((found,)))
+        return found
+
+    def get(self, buffer: int) -> int:
+        found = self.client.get(buffer, self.now)
+        assert isinstance(found, int)
+        return found
+
+    def wait(self) -> list[Effect]:
+        """Until the next try is due."""
+        due = self.client.next_wakeup()
+        assert due is not None
+        self.now = due
+        self.calls = []
+        return self.hear(Wakeup())
+
+
+# --- what is tried again ------------------------------------------------------------------------------------
+
+
+def test_a_run_that_the_cluster_failed_ends_once_with_the_result_of_its_next_try() -> None:
+    session = Session()
+    session.program()
+    run, (result,) = session.submit(LITERAL)
+    session.sent()
+    assert session.note(Ended(run, LOST)) == [RunAgain(run, LOST, 1, FIRST)]
+    assert session.client.next_wakeup() == FIRST
+    assert session.wait() == []
+    assert session.calls == [Release((result,)), Submit(2, 1, (LITERAL,), (2,))]
+    assert session.note(Ended(2), Ready((2,))) == [RunEnded(run), BuffersReady((result,))]
+    session.client.release((result,), session.now)
+    assert session.sent() == [Release((2,))]
+    assert session.client.next_wakeup() is None
+
+
+@pytest.mark.parametrize("code", INFRASTRUCTURE)
+def test_whatever_the_cluster_loses_is_a_reason(code: str) -> None:
+    session = Session()
+    session.program()
+    run = session.submit(LITERAL).run
+    assert isinstance(session.note(Ended(run, Blame(code, "gone")))[0], RunAgain)
+
+
+@pytest.mark.parametrize("code", ["user", "refused", "no-memory", "timeout", "cancelled", "code"])
+def test_what_would_only_be_so_again_is_no_reason(code: str) -> None:
+    session = Session()
+    session.program()
+    run, results = session.submit(LITERAL)
+    blame = Blame(code, "so it is")
+    assert session.note(Ended(run, blame)) == [RunEnded(run, blame), BuffersReady(results, blame)]
+
+
+def test_tries_are_bounded_further_apart_each_time_and_told_in_the_end() -> None:
+    session = Session()
+    session.program()
+    run, results = session.submit(LITERAL)
+    for number, wire in ((1, 1), (2, 2)):
+        assert session.note(Ended(wire, LOST)) == [RunAgain(run, LOST, number, session.now + FIRST * number)]
+        session.wait()
+    blame = Blame("host-lost", "host 1 was lost; it was run 3 times", host=1)
+    assert session.note(Ended(3, LOST)) == [RunEnded(run, blame), BuffersReady(results, blame)]
+    assert [pause(tries) for tries in (1, 2, 3)] == [FIRST, 2 * FIRST, 4 * FIRST]
+    assert pause(1000) == MOST
+
+
+def test_without_retries_nothing_is_tried_again() -> None:
+    session = Session()
+    session.program()
+    run = session.submit(LITERAL, retries=0).run
+    assert session.note(Ended(run, LOST)) == [RunEnded(run, LOST)]
+    assert session.client.next_wakeup() is None
+
+
+def test_a_result_that_was_ready_and_is_made_again_is_the_same_future() -> None:
+    session = Session()
+    session.program(results=2)
+    run, (first, second) = session.submit(LITERAL)
+    assert session.note(Ready((first,))) == [BuffersReady((first,))]
+    assert session.note(Ready((second,), LOST)) == []  # their run's end will tell
+    session.note(Ended(run, LOST))
+    session.wait()
+    assert session.calls == [Release((first, second)), Submit(2, 1, (LITERAL,), (3, 4))]
+    assert session.note(Ready((3, 4)), Ended(2)) == [BuffersReady((first, second)), RunEnded(run)]
+
+
+def test_a_result_that_the_user_let_go_of_is_made_for_nobody() -> None:
+    session = Session()
+    session.program(results=2)
+    run, (first, second) = session.submit(LITERAL)
+    session.client.release((first,), 0)
+    session.note(Ended(run, LOST))
+    session.client.release((second,), 0)
+    session.wait()
+    assert session.calls[-1] == Submit(2, 1, (LITERAL,), (0, 0))
+
+
+# --- arguments ------------------------------------------------------------------------------------------------
+
+
+def test_arguments_are_held_until_the_run_has_ended_and_then_given_back() -> None:
+    session = Session()
+    session.program()
+    buffer = session.put()
+    run, _ = session.submit(buffer)
+    session.sent()
+    session.client.release((buffer,), 0)
+    assert session.sent() == []
+    with pytest.raises(Illegal, match="was released"):
+        session.submit(buffer)
+    session.note(Ended(run, LOST))
+    session.wait()
+    assert Submit(2, 1, (buffer,), (3,)) in session.calls
+    session.calls = []
+    assert session.note(Ended(2)) == [RunEnded(run)]
+    assert session.calls == [Release((buffer,))]
+
+
+def test_an_argument_that_was_lost_with_the_host_makes_the_failure_final_and_is_named() -> None:
+    session = Session()
+    session.program()
+    buffer = session.put()
+    run, results = session.submit(buffer)
+    told = session.note(Ready((buffer,), LOST), Ended(run, LOST))
+    assert told == [
+        BuffersReady((buffer,), LOST), RunEnded(run, LOST, ((buffer, "lost"),)), BuffersReady(results, LOST),
+    ]  # fmt: skip
+
+
+def test_so_does_one_of_which_that_is_heard_while_the_run_waits() -> None:
+    session = Session()
+    session.program()
+    buffer = session.put()
+    run, results = session.submit(buffer)
+    session.note(Ended(run, LOST))
+    session.note(Ready((buffer,), LOST))
+    assert session.wait() == [RunEnded(run, LOST, ((buffer, "lost"),)), BuffersReady(results, LOST)]
+
+
+def test_what_was_donated_is_gone() -> None:
+    session = Session()
+    session.program(donate=(0,))
+    buffer = session.put()
+    run, results = session.submit(buffer)
+    assert session.note(Ended(run, LOST)) == [
+        RunEnded(run, LOST, ((buffer, "donated"),)), BuffersReady(results, LOST),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("donate", [(), (0,)])
+def test_a_put_whose_contents_are_kept_is_put_again(donate: tuple[int, ...]) -> None:
+    session = Session()
+    session.program(donate=donate)
+    buffer = session.put(again=True)
+    run, _ = session.submit(buffer)
+    session.note(Ready((buffer,), LOST) if not donate else Ready(()), Ended(run, LOST))
+    session.wait()
+    again, submitted = [call for call in session.calls if isinstance(call, Put | Submit)]
+    assert again == Put(3, X, SLICE)
+    assert submitted == Submit(2, 1, (3,), (4,))
+    assert session.note(Taking(3, 40, WHERE)) == [PutWanted(buffer, 40, WHERE)]
+    told = session.note(Ended(2))
+    if donate:
+        assert told == [RunEnded(run), Unneeded((buffer,))]
+    else:
+        assert told == [RunEnded(run)]
+        session.client.release((buffer,), session.now)
+        assert session.hear(Called()) == [Unneeded((buffer,))]
+
+
+# --- chains ---------------------------------------------------------------------------------------------------
+
+
+def test_a_later_run_that_reads_the_result_goes_again_behind_the_run_that_makes_it() -> None:
+    session = Session()
+    session.program()
+    first, (x,) = session.submit(LITERAL)
+    second, (y,) = session.submit(x)
+    session.client.release((x,), 0)
+    told = session.note(Ended(second, LOST), Ended(first, LOST))  # whoever reads it may be told first
+    assert [type(each) for each in told] == [RunAgain, RunAgain]
+    session.wait()
+    submits = [call for call in session.calls if isinstance(call, Submit)]
+    assert submits == [Submit(3, 1, (LITERAL,), (3,)), Submit(4, 1, (3,), (4,))]
+    assert session.note(Ended(3), Ready((3,)), Ended(4), Ready((4,)))[-1] == BuffersReady((y,))
+
+
+def test_a_run_without_retries_that_reads_it_has_failed_for_good() -> None:
+    session = Session()
+    session.program()
+    first, (x,) = session.submit(LITERAL)
+    second, _ = session.submit(x, retries=0)
+    told = session.note(Ended(first, LOST), Ended(second, LOST))
+    assert told == [RunAgain(first, LOST, 1, FIRST), RunEnded(second, LOST)]
+
+
+def test_a_call_that_reads_what_is_to_be_made_again_is_blocked_until_then() -> None:
+    session = Session()
+    session.program()
+    first, (x,) = session.submit(LITERAL)
+    session.note(Ended(first, LOST))
+    blocked = session.client.submit(1, (x,), 0)
+    assert isinstance(blocked, Blocked)
+    assert blocked.reason == "run 1 of 'f' is submitted again, and makes what this call reads"
+    assert isinstance(session.client.get(x, 0), Blocked)
+    assert session.submit(LITERAL).run == 2  # others are not
+    assert session.wait() == [Unblocked()]
+    session.submit(x)
+    assert [call.args for call in session.sent()] == [(3,)]
+
+
+def test_what_reads_a_result_that_is_lost_for_good_fails_with_it() -> None:
+    session = Session()
+    session.program()
+    first, (x,) = session.submit(LITERAL, retries=1)
+    second, (y,) = session.submit(x, retries=5)
+    session.note(Ended(first, LOST), Ended(second, LOST))
+    session.wait()
+    told = session.note(Ended(3, BAD), Ended(4, LOST))[2:]
+    assert told == [RunEnded(second, LOST, ((x, "lost"),)), BuffersReady((y,), LOST)]
+
+
+# --- ends -----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_waits_can_be_cancelled() -> None:
+    session = Session()
+    session.program()
+    run, results = session.submit(LITERAL)
+    session.note(Ended(run, LOST))
+    session.client.cancel(run, 0)
+    blame = Blame("cancelled", "cancelled by its client", "f")
+    assert session.hear(Called()) == [RunEnded(run, blame), BuffersReady(results, blame)]
+    assert session.client.next_wakeup() is None
+
+
+def test_the_try_that_is_under_way_is_the_one_that_is_cancelled() -> None:
+    session = Session()
+    session.program()
+    run, _ = session.submit(LITERAL)
+    session.note(Ended(run, LOST))
+    session.wait()
+    session.client.cancel(run, 0)
+    assert session.sent()[-1] == Cancel(2)
+    assert isinstance(
+        session.note(Ended(2, LOST))[0], RunEnded
+    )  # it was lost all the same: nobody wants it again
+
+
+def test_a_session_that_ends_ends_what_waits() -> None:
+    session = Session()
+    session.program()
+    run, results = session.submit(LITERAL)
+    session.note(Ended(run, LOST))
+    session.client.close(0)
+    assert session.hear(Called()) == [RunEnded(run, LOST), BuffersReady(results, LOST)]
+
+
+def test_runs_that_wait_count_as_under_way() -> None:
+    session = Session(max_runs=1)
+    session.program()
+    run, _ = session.submit(LITERAL)
+    session.note(Ended(run, LOST))
+    assert isinstance(session.client.submit(1, (LITERAL,), 0), Blocked)
+    session.wait()
+    assert isinstance(session.client.submit(1, (LITERAL,), 0), Blocked)
+    assert session.note(Ended(2))[-1] == Unblocked()
+
+
+def test_a_program_that_was_unregistered_meanwhile_is_registered_for_the_run() -> None:
+    session = Session()
+    name = session.program()
+    run, _ = session.submit(LITERAL)
+    session.client.unregister(name, 0)
+    session.note(Ended(run, LOST))
+    session.wait()
+    assert session.calls[:1] == [Register(2, program())]
+    assert session.calls[2:] == [Submit(2, 2, (LITERAL,), (2,)), Unregister(2)]
+
+
+def test_a_restarted_controller_gets_what_it_lost_again() -> None:
+    session = Session()
+    session.program()
+    buffer = session.put()
+    run, _ = session.submit(buffer)
+    session.sent()
+    session.hear(Disconnected(CONTROLLER, "lease"))
+    assert session.client.next_wakeup() is None
+    session.hear(Connected(CONTROLLER))
+    assert session.calls == [Open("me", client=7, held=(1, 2), open_runs=(1,)), Register(1, program())]
+    restart = Blame("restart", "the controller was restarted while this ran")
+    told = session.note(Opened(7, 1), Ready((buffer,)), Ready((2,), restart), Ended(run, restart))
+    assert told == [RunAgain(run, restart, 1, FIRST)]
+    session.wait()
+    assert session.calls == [Release((2,)), Submit(2, 1, (buffer,), (3,))]
+
+
+# --- gets -----------------------------------------------------------------------------------------------------
+
+
+def test_a_get_of_which_the_answer_was_lost_is_asked_again() -> None:
+    session = Session()
+    buffer = session.put()
+    request = session.get(buffer)
+    session.sent()
+    session.hear(Disconnected(CONTROLLER))
+    assert session.hear(Connected(CONTROLLER)) == []
+    assert session.calls[-1] == Get(2, buffer)
+    assert session.note(Sending(2, 9, WHERE)) == [GetComing(request, 9, WHERE)]
+
+
+def test_a_get_whose_buffer_is_lost_is_refused_with_the_reason() -> None:
+    session = Session()
+    buffer = session.put()
+    request = session.get(buffer)
+    session.hear(Disconnected(CONTROLLER))
+    session.hear(Connected(CONTROLLER))
+    told = session.note(Ready((buffer,), LOST), Refused("get", 2, LOST))
+    assert told == [BuffersReady((buffer,), LOST), CallRefused("get", request, LOST)]
+
+
+def test_a_get_of_a_result_that_is_made_again_waits_for_it() -> None:
+    session = Session()
+    session.program()
+    run, (result,) = session.submit(LITERAL)
+    request = session.get(result)
+    assert session.note(Refused("get", request, LOST), Ended(run, LOST)) == [RunAgain(run, LOST, 1, FIRST)]
+    session.wait()
+    session.calls = []
+    session.note(Ready((2,)), Ended(2))
+    assert session.calls == [Get(2, 2)]
+    assert session.note(Sending(2, 9, WHERE)) == [GetComing(request, 9, WHERE)]
+
+
+def test_a_get_is_not_asked_again_for_ever() -> None:
+    session = Session()
+    buffer = session.put()
+    request = session.get(buffer)
+    told: list[Effect] = []
+    for number in (1, 2, 3, 4):
+        assert told == []
+        told = session.note(Refused("get", number, LOST))
+    assert told == [CallRefused("get", request, LOST)]
+
+
+def test_contents_that_broke_off_on_their_way_come_as_another_transfer() -> None:
+    client = Persistent("a")
+    side = ClientSide(client, Cluster())
+    where = layout(line(0, 0, 4), sharding=SAME)
+    side.handle(Connected(CONTROLLER), 0)
+    side.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
+    assert isinstance(buffer, int)
+    side.handle(Came(CONTROLLER, Ready((buffer,))), 0)
+    request = client.get(buffer, 0)
+    assert isinstance(request, int)
+    side.handle(Came(CONTROLLER, Sending(request, 9, where)), 0)
+    told = side.handle(Disconnected(CONTROLLER), 0)
+    lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
+    assert GetAgain(request, 9, lost) in told
+    assert not any(isinstance(each, Received) for each in told)
+    again = side.handle(Connected(CONTROLLER), 0)
+    assert Send((CONTROLLER,), Get(2, buffer)) in again
+    opened = side.handle(Came(CONTROLLER, Sending(2, 12, where)), 0)
+    assert OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, where) in opened
+
+
+def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
+    client = Persistent("a")
+    side = ClientSide(client, Cluster())
+    where = layout(line(0, 0, 4), sharding=SAME)
+    side.handle(Connected(CONTROLLER), 0)
+    side.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client.register(program(), 0)
+    buffer = client.put(X, SLICE, 0, again=True)
+    assert isinstance(buffer, int)
+    client.submit(1, (buffer,), 0, retries=1)
+    side.handle(Came(CONTROLLER, Notes((Ready((buffer,), LOST), Ended(1, LOST)))), 0)
+    side.handle(Wakeup(), FIRST)
+    opened = side.handle(Came(CONTROLLER, Taking(3, 9, where)), FIRST)
+    assert [each.buffer for each in opened if isinstance(each, OpenSend)] == [buffer]

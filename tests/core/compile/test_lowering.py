@@ -1,0 +1,430 @@
+"""What becomes of a program: steps, slots, what must come before what, and whose memory is whose."""
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+import pytest
+
+from core.compile import Lowerings, cut, lower
+from core.link.packing import pack_plan
+from core.model.errors import Illegal, ProgramError
+from core.model.place import Place, line
+from core.model.plan import Gang, Layout, Move, Plan
+from core.model.program import Program, Sharding
+from core.model.validate import validate
+from tests.core.build import Build, Handle, at_home, chain, hop, moe, pipeline, places, replicated
+
+replace = msgspec.structs.replace
+
+
+def lowered(program: Program, where: Sequence[Place] | None = None, *, fused: bool = False) -> Plan:
+    validate(program)
+    where = places(program) if where is None else where
+    return lower(program, where, at_home(program, where), ident=1, fused=fused)
+
+
+def told(plan: Plan) -> list[str]:
+    """A plan as lines: what runs, what it reads and makes, what it must follow."""
+    lines = []
+    for index, (step, after) in enumerate(zip(plan.steps, plan.after, strict=True)):
+        inputs, outputs = (
+            (step.inputs, step.outputs) if isinstance(step, Gang) else ((step.source,), (step.target,))
+        )
+        ends = f"{' '.join(map(str, inputs))} -> {' '.join(map(str, outputs))}"
+        lines.append(
+            f"{index} {step.name}: {ends}" + (f" after {' '.join(map(str, after))}" if after else "")
+        )
+    return lines
+
+
+# --- steps and moves --------------------------------------------------------------------------------------
+
+
+def test_a_chain_is_its_nodes() -> None:
+    assert told(lowered(chain(3))) == [
+        "0 step 0: 0 -> 1",
+        "1 step 1: 1 -> 2 after 0",
+        "2 step 2: 2 -> 3 after 1",
+    ]
+
+
+def test_a_move_stands_right_behind_its_producer() -> None:
+    """`slow` runs after `make` on the same devices: what `make` made is on its way by then."""
+    b = Build(s=2, t=2)
+    x = b.call("make", "s", [b.arg("s", 4)])
+    y = b.call("slow", "s", [x])
+    z = b.call("use", "t", [x])
+    assert told(lowered(b.program(y, z))) == [
+        "0 make: 0 -> 1",
+        "1 move to use: 1 -> 2 after 0",
+        "2 slow: 1 -> 3 after 0",
+        "3 use: 2 -> 4 after 1",
+    ]
+
+
+def test_arguments_that_lie_elsewhere_move_first() -> None:
+    b = Build(s=2, t=2)
+    x = b.call("first", "s", [b.arg("s", 4)])
+    y = b.call("second", "t", [b.arg("s", 4), x])
+    assert told(lowered(b.program(y)))[0] == "0 move to second: 1 -> 2"
+
+
+def test_an_argument_may_lie_anywhere_in_any_sharding() -> None:
+    program = chain(1)
+    where = places(program)
+    far = Layout((4,), "float32", line(3, 40, 8), (4, 2), Sharding(((0,),)))
+    plan = lower(program, where, [far], ident=1)
+    assert told(plan) == ["0 move to step 0: 0 -> 1", "1 step 0: 1 -> 2 after 0"]
+    assert (plan.slots[0].layout, plan.slots[1].layout) == (far, at_home(program, where)[0])
+
+
+def test_a_move_that_is_needed_twice_is_done_once() -> None:
+    b = Build(s=2, t=2)
+    x = b.call("make", "s", [b.arg("s", 4, 4, split="0.")])
+    y = b.call("one", "t", [x])
+    z = b.call("two", "t", [x, y])
+    w = b.call("columns", "t", [x], wants=[".0"])
+    plan = lowered(b.program(y, z, w))
+    assert [step.name for step in plan.steps] == [
+        "make",
+        "move to one",
+        "move to columns",
+        "one",
+        "two",
+        "columns",
+    ]
+    assert plan.slots[1].senders == (1, 2)
+
+
+def test_a_move_is_one_whatever_its_target_is_called() -> None:
+    b = Build(s=2, t=4, u=(2, 2))
+    x = b.call("make", "s", [b.arg("s", 8, 1)])
+    y = b.call("one", "t", [x], wants=["0."])
+    z = b.call("two", "u", [x], wants=["01,"])
+    plan = lowered(b.program(y, z), [line(0, 0, 2), line(0, 2, 4), line(0, 2, 4)])
+    assert [step.name for step in plan.steps] == ["make", "move to one", "one", "two"]
+
+
+def test_another_sharding_at_the_same_place_is_a_gang_of_its_own() -> None:
+    b = Build(s=4)
+    x = b.call("rows", "s", [b.arg("s", 8, 8, split="0.")])
+    y = b.call("between", "s", [x])
+    z = b.call("columns", "s", [x], wants=[".0"], cost=5)
+    plan = lowered(b.program(y, z))
+    assert [step.name for step in plan.steps] == ["rows", "between", "reshard for columns", "columns"]
+    gang = plan.steps[2]
+    assert isinstance(gang, Gang)
+    assert (gang.node, gang.collective, gang.temp) == (-1, True, 64)
+    assert plan.codes[gang.computation].key == "reshard:float32[8, 8]:4[0;]->4[;0]"
+    assert plan.slots[gang.outputs[0]].layout.sharding == Sharding(((), (0,)))
+
+
+def test_splitting_what_is_replicated_needs_no_collective() -> None:
+    b = Build(s=4)
+    b.call("rows", "s", [b.arg("s", 8, 8)], wants=["0."])
+    gang = lowered(b.program(b.output(0))).steps[0]
+    assert isinstance(gang, Gang)
+    assert (gang.name, gang.collective, gang.temp) == ("reshard for rows", False, 0)
+
+
+def test_two_names_for_one_layout_are_one_layout() -> None:
+    """Mesh 2x2 split over both axes, and a line of 4 split over its one, put the same box on each device."""
+    b = Build(s=(2, 2), t=4)
+    x = b.call("f", "s", [b.arg("s", 8, 1, split="01,")])
+    y = b.call("g", "t", [x], wants=["0."])
+    here = line(0, 0, 4)
+    assert [step.name for step in lowered(b.program(y), [here, here]).steps] == ["f", "g"]
+
+
+def test_an_exchange_is_a_sparse_move_to_its_bound() -> None:
+    program = moe()
+    plan = lowered(program)
+    sparse = [step for step in plan.steps if isinstance(step, Move)]
+    assert [(step.name, step.sparse, step.node) for step in sparse] == [
+        ("to experts", True, 1),
+        ("back", True, 3),
+    ]
+    assert plan.slots[sparse[0].target].layout.shape == (16, 8)
+    routed = plan.steps[0]
+    assert isinstance(routed, Gang)
+    assert routed.irregular
+
+
+def test_an_exchange_that_nobody_reads_is_left_out() -> None:
+    b = Build(s=4)
+    x = b.call("f", "s", [b.arg("s", 8)])
+    once = b.exchange("once", x, b.value("s", 8))
+    b.exchange("twice", once, b.value("s", 8))
+    assert [step.name for step in lowered(b.program(x)).steps] == ["f"]
+
+
+def test_a_result_lies_where_its_maker_put_it() -> None:
+    program = hop(3)
+    where = places(program)
+    plan = lowered(program, where)
+    assert plan.slots[plan.results[0]].layout.place == where[0]
+
+
+def test_pipelines_keep_their_schedule() -> None:
+    """GPipe and 1F1B have the same nodes; each stage runs them in the order in which they were traced."""
+    orders = {}
+    for schedule in ("gpipe", "1f1b"):
+        program = pipeline(2, 3, schedule)
+        where = places(program)
+        plan = lowered(program, where)
+        orders[schedule] = [s.name for s in plan.steps if isinstance(s, Gang) and s.place == where[0]]
+    assert orders["gpipe"] == ["F0.0", "F0.1", "F0.2", "B0.0", "B0.1", "B0.2", "U0"]
+    assert orders["1f1b"] == ["F0.0", "F0.1", "B0.0", "F0.2", "B0.1", "B0.2", "U0"]
+
+
+# --- what hosts compile -----------------------------------------------------------------------------------
+
+
+def test_a_computation_is_compiled_once_a_place() -> None:
+    plan = lowered(hop(6, slices=2))
+    assert [(code.key, code.step) for code in plan.codes] == [("key-step", 0), ("key-step", 2)]
+    for step in plan.steps:
+        if isinstance(step, Gang):
+            model = plan.steps[plan.codes[step.computation].step]
+            assert isinstance(model, Gang)
+            assert step.place == model.place
+
+
+def test_what_is_donated_is_compiled_in() -> None:
+    b = Build(s=4)
+    x = b.call("f", "s", [b.arg("s", 8)])
+    y = b.call("f", "s", [x], donate=(0,))
+    assert len(lowered(b.program(y)).codes) == 2
+
+
+def test_a_gang_without_values_has_a_place_too() -> None:
+    b = Build(s=4, t=4)
+    b.call("f", "s", [b.arg("s", 8)])
+    bare = replace(b.program(b.output(0)).nodes[0], inputs=(), expects=(), outputs=())
+    program = replace(b.program(b.arg("s", 8)), nodes=(bare, replace(bare, slice=1)))
+    assert len(lowered(program).codes) == 2
+
+
+# --- memory -----------------------------------------------------------------------------------------------
+
+
+def test_an_output_takes_over_what_was_donated() -> None:
+    plan = lowered(chain(3, donate=True))
+    assert [slot.takes for slot in plan.slots] == [-1, 0, 1, 2]
+    assert [step.donated for step in plan.steps if isinstance(step, Gang)] == [(0,), (1,), (2,)]
+
+
+def test_memory_is_taken_over_by_its_like_first_and_once() -> None:
+    b = Build(s=4)
+    x = b.arg("s", 8, 8, split="0.", donate=True)
+    turned, same, other = (b.value("s", 8, 8, split=split) for split in (".0", "0.", ".0"))
+    b.call("f", "s", [x], [turned, same, other], donate=(0,))
+    plan = lowered(b.program(*(b.output(number) for number in range(3))))
+    assert [slot.takes for slot in plan.slots] == [-1, -1, 0, -1]
+
+
+def test_a_donation_that_no_output_fits_just_frees() -> None:
+    b = Build(s=4)
+    b.call("sum", "s", [b.arg("s", 8, donate=True)], [b.value("s")], donate=(0,))
+    plan = lowered(b.program(b.output(0)))
+    assert (plan.slots[0].last, plan.slots[1].takes) == (0, -1)
+
+
+def test_memory_that_is_being_sent_is_not_taken_over() -> None:
+    b = Build(s=2, t=2)
+    x = b.call("make", "s", [b.arg("s", 4)])
+    y = b.call("far", "t", [x])
+    z = b.call("near", "s", [x], donate=(0,))
+    plan = lowered(b.program(y, z))
+    near = plan.steps[-1]
+    assert isinstance(near, Gang)
+    assert near.donated == ()
+    assert (plan.slots[1].senders, plan.slots[1].last) == ((1,), -1)
+
+
+def test_a_donated_input_that_was_moved_gives_up_the_copy() -> None:
+    b = Build(s=2, t=2)
+    x = b.call("make", "s", [b.arg("s", 4)])
+    y = b.call("far", "t", [x], donate=(0,))
+    plan = lowered(b.program(y))
+    far = plan.steps[-1]
+    assert isinstance(far, Gang)
+    assert far.donated == far.inputs == (2,)
+    assert plan.slots[3].takes == 2
+
+
+def test_results_are_kept_and_the_unread_dies_with_its_maker() -> None:
+    b = Build(s=4)
+    b.call("two", "s", [b.arg("s", 8)], [b.value("s", 8), b.value("s", 8)])
+    plan = lowered(b.program(b.output(0)))
+    assert [(slot.keep, slot.last) for slot in plan.slots] == [(False, 0), (True, -1), (False, 0)]
+
+
+def test_an_argument_can_be_a_result() -> None:
+    b = Build(s=4)
+    plan = lowered(b.program(b.arg("s", 8)))
+    assert (plan.steps, plan.results, plan.slots[0].keep) == ((), (0,), True)
+
+
+# --- fusion -----------------------------------------------------------------------------------------------
+
+
+def test_a_fused_chain_is_one_gang() -> None:
+    plan = lowered(chain(128, donate=True, temp=100), fused=True)
+    assert told(plan) == ["0 step 0 .. step 127 (128 nodes): 0 -> 1"]
+    gang = plan.steps[0]
+    assert isinstance(gang, Gang)
+    assert (gang.cost, gang.temp, gang.donated, plan.slots[1].takes) == (128_000, 108, (0,), 0)
+    code = plan.codes[0]
+    assert [part.inputs for part in code.parts] == [(value,) for value in range(128)]
+    assert code.results == (128,)
+
+
+def test_what_is_fused_alike_is_compiled_once() -> None:
+    b = Build(s=4)
+    args = [b.arg("s", 8) for _ in range(3)]
+    outs = [b.call("g", "s", [b.call("f", "s", [x], temp=8)]) for x in args]
+    plan = lowered(b.program(*outs), fused=True)
+    assert [len(plan.steps), len(plan.codes)] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("why", "steps"),
+    [
+        ("another reads the intermediate", 3),
+        ("it is a result", 2),
+        ("it is sent elsewhere", 4),
+        ("a node between uses its devices", 3),
+        ("the second waits for a move", 4),
+        ("the first is irregular", 2),
+        ("it is resharded between", 3),
+        ("nothing", 1),
+    ],
+)
+def test_what_keeps_nodes_apart(why: str, steps: int) -> None:
+    b = Build(s=2, t=2)
+    y = b.arg("s", 4)
+    far = b.call("far", "t", [b.arg("t", 4)]) if why == "the second waits for a move" else None
+    x = b.call("f", "s", [b.arg("s", 4)], irregular=why == "the first is irregular")
+    results: list[Handle] = []
+    if why == "it is sent elsewhere":
+        results.append(b.call("h", "t", [x]))
+    if why == "a node between uses its devices":
+        results.append(b.call("h", "s", [y]))
+    second = [x, far] if far else [x]
+    results.append(b.call("g", "s", second, wants=["0"] if why == "it is resharded between" else None))
+    if why == "another reads the intermediate":
+        results.append(b.call("h", "s", [x]))
+    if why == "it is a result":
+        results.append(x)
+    assert len(lowered(b.program(*results), fused=True).steps) == steps
+
+
+def test_a_narrower_gang_between_keeps_nodes_apart() -> None:
+    b = Build(wide=4, narrow=2)
+    x = b.call("f", "wide", [b.arg("wide", 4)])
+    y = b.call("h", "narrow", [b.arg("narrow", 4)])
+    z = b.call("g", "wide", [x])
+    for corner in (0, 2):
+        plan = lowered(b.program(y, z), [line(0, 0, 4), line(0, corner, 2)], fused=True)
+        assert [step.name for step in plan.steps] == ["f", "h", "g"]
+
+
+# --- what the hosts of an island are sent -----------------------------------------------------------------
+
+
+def test_an_island_is_sent_its_own_under_the_same_indices() -> None:
+    program = hop(4)
+    plan = lowered(program, places(program, islands=2))
+    for island in (0, 1):
+        part = cut(plan, island)
+        assert (len(part.steps), len(part.slots)) == (len(plan.steps), len(plan.slots))
+        assert part.after == ()
+        for step, whole in zip(part.steps, plan.steps, strict=True):
+            foreign = isinstance(whole, Gang) and whole.place.island != island
+            assert (step == whole) != foreign
+    bystander = cut(plan, 2)
+    assert all(isinstance(step, Gang) and step.place.size == 0 for step in bystander.steps)
+    assert all(slot.nbytes == 0 and slot.layout.place.size == 0 for slot in bystander.slots)
+
+
+def test_work_and_size_do_not_follow_the_devices() -> None:
+    """Work is counted in calls of functions, for a clock would judge the machine."""
+    sizes, calls = [], []
+    for devices in (8, 100_000):
+        program = replicated(pipeline(4, 20), devices)
+        where = places(program)
+        calls.append(calls_of(partial(lowered, program, where)))
+        sizes.append(len(msgspec.msgpack.encode(pack_plan(cut(lowered(program, where), 0)))))
+    assert sizes[1] <= 1.01 * sizes[0]
+    assert calls[1] <= 1.01 * calls[0]
+
+
+def calls_of(action: Callable[[], object]) -> int:
+    seen = 0
+
+    def note(_frame: object, event: str, _arg: object) -> None:
+        nonlocal seen
+        seen += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return seen
+
+
+# --- the cache --------------------------------------------------------------------------------------------
+
+
+def test_the_second_lowering_is_a_look_up() -> None:
+    cache, program = Lowerings(), chain(2)
+    where = places(program)
+    first = cache.lower(program, where, at_home(program, where))
+    assert cache.lower(program, where, at_home(program, where)) is first
+    assert cache.lower(program, where, at_home(program, where), fused=True).id == 1
+    elsewhere = [line(0, 100, 4)]
+    assert cache.lower(program, elsewhere, at_home(program, elsewhere)).id == 2
+    assert cache.lower(program, where, at_home(program, elsewhere)).id == 3
+
+
+def test_plans_are_forgotten_with_what_they_rest_on() -> None:
+    cache, program, other = Lowerings(), chain(2), chain(3)
+    spots = [[line(0, 0, 4)], [line(1, 100, 4)], [line(1, 104, 4)]]
+    for spot in spots:
+        cache.lower(program, spot, at_home(program, spot))
+    cache.lower(other, spots[0], at_home(other, spots[0]))
+    cache.forget_place(line(1, 100, 4))
+    assert cache.forgotten() == (1,)
+    cache.forget_program(program)
+    assert cache.forgotten() == (0, 2)
+    cache.forget_program(other)
+    assert (cache.forgotten(), len(cache)) == ((3,), 0)
+    assert cache.lower(program, spots[0], at_home(program, spots[0])).id == 4  # ids are never used again
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    cache, program = Lowerings(capacity=2), chain(1)
+    spots = [[line(0, 4 * number, 4)] for number in range(3)]
+    for number in (0, 1, 0, 2):
+        cache.lower(program, spots[number], at_home(program, spots[number]))
+    assert cache.forgotten() == (1,)
+
+
+# --- what does not fit ------------------------------------------------------------------------------------
+
+
+def test_arguments_that_do_not_fit_are_refused() -> None:
+    program = chain(1)
+    where = places(program)
+    wrong = replace(at_home(program, where)[0], dtype="int32")
+    with pytest.raises(ProgramError, match=r"argument 0 is float32\[4\]; int32\[4\] was given"):
+        lower(program, where, [wrong], ident=1)
+    with pytest.raises(ProgramError, match="takes 1 arguments; 0"):
+        lower(program, where, [], ident=1)
+    with pytest.raises(Illegal, match="of 4 devices bound to 5"):
+        lower(program, [line(0, 0, 5)], at_home(program, where), ident=1)

@@ -1,0 +1,268 @@
+"""What the controller tells clients, and when: told step by step by hosts that say only what the test lets them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from core.controller import Controller
+from core.model import spans
+from core.model.presets import small
+from core.protocol.effects import Came, Effect, FormWorld, Send, WorldUp
+from core.protocol.messages import (
+    Blame,
+    Calls,
+    Cancel,
+    Compiled,
+    CompileStep,
+    Done,
+    Ended,
+    FreeStep,
+    GangStep,
+    Join,
+    Notes,
+    Open,
+    Ordered,
+    RecvStep,
+    Register,
+    Release,
+    ReleaseSlice,
+    Reports,
+    Seat,
+    Seated,
+    SendStep,
+    Step,
+    Submit,
+)
+from tests.core.build import Build
+
+HOST, CLIENT = 100, 1  # what the controller calls connections: host h's is HOST + h
+
+
+class Rig:
+    """Hosts that take their seats and compile at once, and say that something is done when they are told to."""
+
+    def __init__(self, hosts: int) -> None:
+        self.controller = Controller(small(hosts, 1))
+        self.steps: list[Step] = []
+        self.ended: dict[int, Blame | None] = {}
+        self.heard: list[Ordered] = []
+        self.seat: Seat | None = None
+        self.compiling = False  # hosts keep what they are asked to compile until `compiled`
+        self.owed: list[tuple[int, int, int]] = []  # host, plan, code
+        for host in range(hosts):
+            self.say(HOST + host, Join(host, 0))
+
+    def say(self, peer: int, message: msgspec.Struct) -> None:
+        work: list[Effect] = [Came(peer, message)]
+        while work:
+            for effect in self.controller.handle(work.pop(0), 0):
+                if isinstance(effect, FormWorld):
+                    work.append(WorldUp(effect.island, effect.epoch))
+                elif isinstance(effect, Send):
+                    work += [answer for to in effect.peers for answer in self.hear(to, effect.message)]
+
+    def hear(self, peer: int, message: msgspec.Struct) -> list[Effect]:
+        if isinstance(message, Seat):
+            self.seat = message
+            return [Came(peer, Seated(message.host, message.epoch, message.tree, message.last))]
+        if isinstance(message, Ordered):
+            self.heard.append(message)
+            self.steps += [step for step in message.steps if step not in self.steps]
+            me = spans.one(peer - HOST)
+            codes = [
+                (step.plan, code)
+                for step in message.steps
+                if isinstance(step, CompileStep)
+                for code in step.codes
+            ]
+            if self.compiling:
+                self.owed += [(peer - HOST, plan, code) for plan, code in codes]
+                return []
+            reports = tuple(Compiled(plan, code, me) for plan, code in codes)
+            return [Came(peer, self.reports(*reports))] if reports else []
+        for note in message.notes if isinstance(message, Notes) else (message,):
+            if isinstance(note, Ended):
+                assert note.run not in self.ended, "a run ended twice"
+                self.ended[note.run] = note.blame
+        return []
+
+    def reports(self, *said: Compiled | Done) -> Reports:
+        assert self.seat is not None
+        return Reports(0, self.seat.epoch, self.seat.tree, said)
+
+    def done(self, host: int, step: GangStep | SendStep | RecvStep, blame: Blame | None = None) -> None:
+        self.say(HOST + host, self.reports(Done(step.seq, spans.one(host), blame)))
+
+    def compiled(self, plan: int, blame: Blame | None = None) -> None:
+        for host, asked, code in [owed for owed in self.owed if owed[1] == plan]:
+            self.say(HOST + host, self.reports(Compiled(asked, code, spans.one(host), blame)))
+
+    def crossing(self) -> tuple[GangStep, SendStep, RecvStep, GangStep]:
+        """Run 1 on hosts 0 and 1 makes what run 2 reads on host 2. All that is ordered for the two."""
+        maker, reader = Build("maker", s=2), Build("reader", t=1)
+        made = maker.call("make", "s", [maker.arg("s", 4, split="0")])
+        read = reader.call("read", "t", [reader.arg("t", 4)])
+        self.say(CLIENT, Open("client"))
+        self.say(CLIENT, Register(1, maker.program(made)))
+        self.say(CLIENT, Register(2, reader.program(read)))
+        self.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
+        self.say(CLIENT, Submit(2, 2, (11,), (12,)))
+        gangs = [step for step in self.steps if isinstance(step, GangStep)]
+        (sent,) = [step for step in self.steps if isinstance(step, SendStep)]
+        (received,) = [step for step in self.steps if isinstance(step, RecvStep)]
+        assert [gang.hosts for gang in gangs] == [((0, 2),), ((2, 3),)]
+        return gangs[0], sent, received, gangs[1]
+
+
+def test_what_rests_on_something_unreported_is_not_reported() -> None:
+    """Everything that run 2 did is over; but a host of run 1 has not spoken, and it has bad news."""
+    rig = Rig(3)
+    make, sent, received, read = rig.crossing()
+    rig.done(0, make)
+    rig.done(0, sent)
+    rig.done(1, sent)
+    rig.done(2, received)
+    rig.done(2, read)
+    assert rig.ended == {}, "a result was reported before what it rests on"
+    rig.done(1, make, Blame("user", "nan", host=1))
+    assert set(rig.ended) == {1, 2}
+    assert all(
+        blame is not None and (blame.cause, blame.node) == ("nan", "make") for blame in rig.ended.values()
+    )
+
+
+@pytest.mark.parametrize("seen", ["peer", "discarded"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_a_host_sees_of_another_s_failure_stands_behind_that_other_s_own_words(
+    seen: str, first: int
+) -> None:
+    rig = Rig(3)
+    make, *_ = rig.crossing()
+    said = Blame(seen, "it broke off"), Blame("checkpoint", "the disk is full")
+    rig.done(0, make, said[first])
+    assert (1 in rig.ended) == (first == 1), "who says only what it saw of another is not believed at once"
+    rig.done(1, make, said[1 - first])
+    ended = rig.ended[1]
+    assert ended is not None
+    assert (ended.code, ended.cause) == ("checkpoint", "the disk is full")
+
+
+def test_when_the_last_word_is_good_all_that_rests_on_it_is_reported() -> None:
+    rig = Rig(3)
+    make, sent, received, read = rig.crossing()
+    for host, step in ((0, make), (0, sent), (1, sent), (2, received), (2, read)):
+        rig.done(host, step)
+    rig.done(1, make)
+    assert rig.ended == {1: None, 2: None}
+
+
+def test_to_release_a_slice_that_is_not_bound_changes_nothing_and_the_session_goes_on() -> None:
+    """Its client may have bound it with a controller that was started anew since."""
+    rig = Rig(3)
+    rig.say(CLIENT, Open("client"))
+    rig.say(CLIENT, ReleaseSlice("s"))
+    opened = list(rig.controller.state.sessions)
+    build = Build("program", s=2)
+    rig.say(CLIENT, Register(1, build.program(build.call("make", "s", [build.arg("s", 4, split="0")]))))
+    rig.say(CLIENT, Calls((ReleaseSlice("s"), ReleaseSlice("s"), Submit(1, 1, (bytes(16),), (11,)))))
+    (gang,) = [step for step in rig.steps if isinstance(step, GangStep)]
+    for host in (0, 1):
+        rig.done(host, gang)
+    assert rig.ended == {1: None}
+    assert list(rig.controller.state.sessions) == opened
+
+
+def test_a_report_that_comes_twice_counts_once() -> None:
+    rig = Rig(3)
+    make, *_ = rig.crossing()
+    rig.done(0, make)
+    rig.done(0, make)
+    assert 1 not in rig.ended
+    rig.done(1, make)
+    rig.done(1, make)
+    assert rig.ended == {1: None}
+
+
+def test_steps_enter_one_global_sequence_each_after_what_it_depends_on() -> None:
+    rig = Rig(3)
+    make, sent, received, read = rig.crossing()
+    assert make.seq < sent.seq < received.seq < read.seq
+    assert sent.transfer == received.transfer
+
+
+def names_of_one_buffer() -> tuple[Rig, int]:
+    """Run 1 returns what it makes twice, as 11 and 12; run 2 reads it as 12, and the client has let go of that. Hosts
+    still compile; returned is the plan of run 1."""
+    rig = Rig(1)
+    rig.compiling = True
+    maker, reader = Build("maker", s=1), Build("reader", s=1)
+    made = maker.call("make", "s", [maker.arg("s", 4)])
+    read = reader.call("read", "s", [reader.arg("s", 4)])
+    rig.say(CLIENT, Open("client"))
+    rig.say(CLIENT, Calls((Register(1, maker.program(made, made)), Register(2, reader.program(read)))))
+    rig.say(CLIENT, Calls((Submit(1, 1, (bytes(16),), (11, 12)), Submit(2, 2, (12,), (13,)), Release((12,)))))
+    plans = list(dict.fromkeys(plan for _, plan, _ in rig.owed))
+    assert len(plans) == 2
+    rig.compiled(plans[1])
+    return rig, plans[0]
+
+
+def test_who_reads_by_a_second_name_that_was_let_go_fails_with_the_maker() -> None:
+    rig, plan = names_of_one_buffer()
+    rig.compiled(plan, Blame("user", "no such operation"))
+    assert {run: blame and blame.cause for run, blame in rig.ended.items()} == dict.fromkeys(
+        (1, 2), "no such operation"
+    )
+    assert not [step for step in rig.steps if isinstance(step, GangStep)]
+    controller = rig.controller
+    assert not list(controller.buffers)
+    assert all(kept == counted for _, kept, counted in controller.audit())
+
+
+def test_who_reads_by_a_second_name_that_was_let_go_reads_what_was_made() -> None:
+    rig, plan = names_of_one_buffer()
+    rig.compiled(plan)
+    for step in [step for step in rig.steps if isinstance(step, GangStep)]:
+        rig.done(0, step)
+    assert rig.ended == {1: None, 2: None}
+
+
+def calls_ahead(count: int) -> Rig:
+    """So many runs of a program of one gang, called one by one."""
+    rig = Rig(1)
+    build = Build("step", s=1)
+    rig.say(CLIENT, Open("client"))
+    rig.say(CLIENT, Register(1, build.program(build.call("step", "s", [build.arg("s", 4)]))))
+    for run in range(1, count + 1):
+        rig.say(CLIENT, Submit(run, 1, (bytes(16),), (run,)))
+    return rig
+
+
+def test_hosts_hear_of_a_run_with_its_first_step_and_not_before() -> None:
+    """A message for each call that is made ahead would be written to every root of the tree, for nothing yet."""
+    rig = calls_ahead(30)
+    window = rig.controller.config.window
+    named = [header.run for message in rig.heard for header in message.runs]
+    assert named == [step.run for step in rig.steps if isinstance(step, GangStep)]
+    assert len(named) == window
+    assert len(rig.heard) <= window + 1, "one message was for the code"
+    rig.done(0, next(step for step in rig.steps if isinstance(step, GangStep)))
+    assert [header.run for header in rig.heard[-1].runs] == [window + 1]
+
+
+def test_hosts_never_hear_of_a_run_that_was_cancelled_before_any_step_of_it_entered() -> None:
+    rig = calls_ahead(12)
+    last = rig.heard[-1].number
+    for run in range(9, 13):
+        rig.say(CLIENT, Cancel(run))
+    assert {run for run, blame in rig.ended.items() if blame and blame.code == "cancelled"} == {9, 10, 11, 12}
+    for message in rig.heard:
+        if message.number > last:  # only with what is to be freed of what came with the call
+            assert len(message.runs) <= len([step for step in message.steps if isinstance(step, FreeStep)])
+    controller = rig.controller
+    for step in [step for step in rig.steps if isinstance(step, GangStep)]:
+        rig.done(0, step)
+    rig.say(CLIENT, Release(tuple(range(1, 9))))
+    assert not list(controller.buffers)
+    assert all(kept == counted for _, kept, counted in controller.audit())

@@ -1,0 +1,85 @@
+"""A client that its controller has given up, and that comes back, is told what happened: no restart, where there was
+none."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.client.retries import infrastructure
+from core.link.endpoint import ANEW
+from core.protocol.effects import Came, Connected, Disconnected, Send
+from core.protocol.messages import Blame, Ended, Notes, Open, Opened, Ready, Register, Submit
+from tests.core.build import Build
+from tests.golden.failing import _steps
+from tests.golden.running import _good, _world, _zeros
+from tests.world.timing import S
+
+from .test_controller import CLIENT, Rig
+
+AGAIN = 2  # its next connection
+NOT_RESTARTED = "this client and the controller, which was not restarted, lost each other "
+UNHEARD = "(the client heard nothing from the controller for longer than the lease)"
+SILENT = "(by the controller's account: nothing heard for 10 s)"
+
+
+def given_up(reason: str) -> Rig:
+    """A client with a run under way, of whom the controller has not heard for a lease."""
+    rig = Rig(1)
+    build = Build("work", s=1)
+    rig.say(CLIENT, Open("ann"))
+    rig.say(CLIENT, Register(1, build.program(build.call("make", "s", [build.arg("s", 4)]))))
+    rig.say(CLIENT, Submit(1, 1, (bytes(16),), (11,)))
+    rig.controller.handle(Disconnected(CLIENT, reason, reason == ANEW), 0)
+    return rig
+
+
+def heard(rig: Rig, opening: Open) -> list[object]:
+    """What it is told when it comes back."""
+    rig.controller.handle(Connected(AGAIN), 0)
+    said = [
+        effect.message
+        for effect in rig.controller.handle(Came(AGAIN, opening), 0)
+        if isinstance(effect, Send) and effect.peers == (AGAIN,)
+    ]
+    return [note for each in said for note in (each.notes if isinstance(each, Notes) else (each,))]
+
+
+@pytest.mark.parametrize(("reason", "why"), [(ANEW, UNHEARD), ("nothing heard for 10 s", SILENT)])
+def test_a_controller_that_was_not_restarted_does_not_say_that_it_was(reason: str, why: str) -> None:
+    rig = given_up(reason)
+    opened, freed, ended = heard(rig, Open("ann", client=1, held=(11,), open_runs=(1,)))
+    assert opened == Opened(2, 0)
+    assert freed == Ready((11,), Blame("client-lost", f"{NOT_RESTARTED}{why}: it was freed"))
+    assert ended == Ended(1, Blame("client-lost", f"{NOT_RESTARTED}{why}: it was cut short"))
+    assert isinstance(ended, Ended)
+    assert ended.blame is not None
+    assert infrastructure(ended.blame), "it is submitted again, where its user wants that"
+
+
+@pytest.mark.parametrize("number", [0, 7])
+def test_one_that_comes_from_an_earlier_start_is_told_of_a_restart(number: int) -> None:
+    rig = given_up(ANEW)
+    (_, ended) = heard(rig, Open("bob", client=number, open_runs=(3,)))
+    assert ended == Ended(3, Blame("restart", "the controller was restarted while this ran"))
+
+
+def test_what_a_silent_network_has_cut_short_is_told_as_that_and_the_client_goes_on() -> None:
+    world = _world(hosts=2)
+    program = _steps(3, devices=2, cost=2 * S)
+    client = world.client("a")
+    short = _steps(1, devices=2)
+    kept = client.submit(short, *_zeros(short))
+    assert world.run_until(lambda: kept.ended)
+    run = client.submit(program, *_zeros(program))
+    assert world.run_until(lambda: len(world.gangs) > 1)
+    world.cut("controller", "client a", silent=True)
+    world.run_for(3 * S)  # the lease is 2 s
+    world.mend("controller", "client a")
+    assert world.run(limit=60 * S)
+    assert run.blame is not None
+    assert (run.blame.code, run.blame.cause.startswith(NOT_RESTARTED)) == ("client-lost", True)
+    late = client.submit(short, kept.results[0])
+    assert world.run(limit=60 * S)
+    assert late.blame is not None
+    assert (late.blame.code, late.blame.cause.startswith(NOT_RESTARTED)) == ("client-lost", True)
+    _good(world, client.submit(short, *_zeros(short)))

@@ -1,0 +1,114 @@
+"""One executor and a stream that numbers itself; and the few plans that its tests are told with.
+
+Host 0 has devices 0 and 1, host 1 devices 2 and 3; together they are island 0. Host 2 is elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core.host.executor import Executor
+from core.model.place import line
+from core.model.plan import Gang, Layout, Move, Plan
+from core.protocol.effects import Effect, Launch, Received, Reform, Reformed, Up
+from core.protocol.messages import (
+    Blame,
+    Done,
+    GangStep,
+    Ordered,
+    RecvStep,
+    RunHeader,
+    Seat,
+    Seated,
+    SendStep,
+    Step,
+)
+from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
+
+ME = ((0, 1),)
+NEAR, FAR = line(0, 0, 4), line(1, 4, 2)  # all of island 0; host 2
+X = layout(NEAR)
+BAD = Blame("user", "boom")
+
+
+class Host:
+    """An executor that is seated, and a stream that numbers itself."""
+
+    def __init__(self, lane: str = "host") -> None:
+        self.executor = Executor(0, Cluster(), lane=lane, incarnation=5)
+        self.number = self.settled = self.epoch = 0
+        assert self.hear(seat()) == [Reform(0, HOSTS, (), (("seat", 0),))]
+        assert self.hear(Reformed(0)) == [Up(Seated(0, 0, 0, 0), (("reformed", 0),))]
+
+    def hear(self, event: Any) -> list[Effect]:
+        return self.executor.handle(event, 0)
+
+    def read(
+        self, *steps: Step, plans: tuple[Plan, ...] = (), runs: tuple[RunHeader, ...] = ()
+    ) -> list[Effect]:
+        self.number += 1
+        return self.hear(
+            Ordered(0, self.epoch, 0, self.number, HOSTS, self.settled, plans, runs, tuple(steps))
+        )
+
+    def run(self, made: Plan, run: int = 1, base: int = 100, args: tuple[int, ...] = (), **more: Any) -> Any:
+        return self.read(plans=(made,), runs=(RunHeader(run, made.id, base, args, **more),))
+
+    def put(self, buffer: int, where: Layout = X, name: int = 0) -> None:
+        """A client's buffer, here and settled."""
+        self.read(RecvStep(-9, -1, buffer, HOSTS, 9000 + buffer, -1, 7, name, where))
+        self.hear(Received(9000 + buffer))
+        self.read()
+
+
+def seat(epoch: int = 0, tree: int = 0, host: int = 0, **more: Any) -> Seat:
+    return Seat(0, epoch, tree, host, -1, (), HOSTS, 0, **more)
+
+
+def enter(seq: int, step: int = 0, run: int = 1, **more: Any) -> GangStep:
+    return GangStep(seq, run, step, HOSTS, **more)
+
+
+def send(seq: int, step: int = 0, run: int = 1) -> SendStep:
+    return SendStep(seq, run, step, HOSTS, seq)
+
+
+def recv(seq: int, transfer: int, step: int = 0, after: int = -1) -> RecvStep:
+    return RecvStep(seq, 1, step, HOSTS, transfer, after)
+
+
+def launch(
+    seq: int, step: int, inputs: tuple[int, ...], outputs: tuple[int, ...], *causes: Any, **more: Any
+) -> Launch:
+    facts: dict[str, Any] = {"donated": (), "sizes": (), "placeholders": False} | more
+    return Launch(seq=seq, run=1, step=step, inputs=inputs, outputs=outputs, causes=causes, **facts)
+
+
+def done(seq: int, cause: Any, blame: Blame | None = None, sizes: tuple[int, ...] = ()) -> Up:
+    return Up(Done(seq, ME, blame, sizes), (cause,))
+
+
+def chain(length: int, keep: bool = True) -> Plan:
+    """x -> g0 -> g1 -> ..., slot 0 is argument 0."""
+    steps: list[Any] = [gang(f"g{i}", NEAR, (i,), (i + 1,)) for i in range(length)]
+    return plan(1, [X] * (length + 1), steps, args={0: 0}, keep=(length,) if keep else ())
+
+
+def inbound(sparse: bool = False) -> Plan:
+    """(elsewhere) -> move -> gang"""
+    steps: list[Gang | Move] = [
+        Move("in", 0, 1, sparse, 0),
+        gang("reader", NEAR, (1,), (2,)),
+        gang("other", NEAR, (), (3,)),
+    ]
+    return plan(1, [layout(FAR), X, X, X], steps, keep=(2, 3))
+
+
+def outbound(sparse: bool = False) -> Plan:
+    """gang -> move -> (elsewhere), and a gang that reads the same"""
+    steps: list[Gang | Move] = [
+        gang("maker", NEAR, (), (0,)),
+        Move("out", 0, 1, sparse, 0),
+        gang("reader", NEAR, (0,), (2,)),
+    ]
+    return plan(1, [X, layout(FAR), X], steps, keep=(2,))

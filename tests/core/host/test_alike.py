@@ -1,0 +1,441 @@
+"""One executor for many alike hosts does, host by host, what an executor each would do.
+
+`Cohorts` plays a stream to a few executors that stand for six hosts between them, and to six that stand for
+themselves; the same devices answer both. It splits and joins as it must, and at random.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.host.executor import Executor, at
+from core.model import spans
+from core.model.errors import Illegal
+from core.model.place import Grid, Place, line
+from core.model.plan import Gang, Move
+from core.model.spans import Spans
+from core.protocol.effects import (
+    CodeReady,
+    CompileCode,
+    Copied,
+    CountRows,
+    DeviceLost,
+    DropTransfer,
+    Effect,
+    ExpectRecv,
+    Finished,
+    Launch,
+    LaunchFailed,
+    OpenRecv,
+    OpenSend,
+    Received,
+    Reform,
+    Reformed,
+    RestoreBuffer,
+    RowsCounted,
+    Sent,
+    SpillBuffer,
+    Up,
+)
+from core.protocol.messages import (
+    Blame,
+    CompileStep,
+    Done,
+    ForgetStep,
+    GangStep,
+    Ordered,
+    RecvStep,
+    RestoreStep,
+    RunHeader,
+    Seat,
+    Seated,
+    SendStep,
+    SpillStep,
+)
+from tests.core.hostworld import SAME, Cluster, Stream, gang, layout, plan
+
+ALL: Spans = ((0, 6),)
+WHOLE, HALF, REST, SOME = line(0, 0, 12), line(0, 0, 6), line(0, 6, 6), line(0, 2, 4)
+FIRSTS = Place(0, (Grid(0, (6,), (2,)),))  # the first device of each host
+ODD = line(0, 0, 5)  # all of hosts 0 and 1, and half of host 2
+FAR = line(1, 12, 6)
+WITH_SEQ = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
+BAD = Blame("user", "boom")
+
+
+class Cohort:
+    """An executor, and what those it stands for still owe it."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.running: list[int] = []  # gangs, in the order of their launches
+        self.owed: list[Any] = []
+        self.read = 0  # messages
+        self.tree = 0
+        self.receiving: set[int] = set()  # transfers
+        self.answered: set[tuple[str, int]] = set()
+
+    def split(self, part: Spans) -> Cohort:
+        twin = Cohort(self.executor.split(part))
+        twin.running, twin.owed, twin.read, twin.tree = [*self.running], [*self.owed], self.read, self.tree
+        twin.receiving, twin.answered = {*self.receiving}, {*self.answered}
+        return twin
+
+
+class Cohorts:
+    def __init__(self, stream: Stream, random: Random, lane: str) -> None:
+        self.stream, self.random = stream, random
+        self.single = {host: Executor(host, Cluster(), lane=lane) for host in spans.items(ALL)}
+        self.cohorts = [Cohort(Executor(0, Cluster(), lane=lane, alike=ALL))]
+        self.over: set[tuple[int, int]] = set()  # (seq, host)
+        self.joins = self.splits = 0
+        self._seat(self.cohorts[0])
+        self._tell(self.cohorts[0], Reformed(0))
+        while self._step():
+            pass
+
+    def _seat(self, cohort: Cohort) -> None:
+        self._tell(cohort, *(seat(host, cohort.tree) for host in spans.items(cohort.executor.alike)))
+
+    def _tell(self, cohort: Cohort, *events: Any) -> None:
+        """All of its members, and their executor; all do the same."""
+        did = cohort.executor.handle(events[0], 0)
+        for number, host in enumerate(spans.items(cohort.executor.alike)):
+            alone = self.single[host].handle(events[number % len(events)], number)
+            assert alone == [at(effect, host) for effect in did]
+        for effect in did:
+            self._act(cohort, effect)
+
+    def _step(self) -> bool:
+        cohort = self.random.choice(self.cohorts)
+        draw = self.random.random()
+        if draw < 0.05:
+            members = list(spans.items(cohort.executor.alike))
+            part = self.random.sample(members, self.random.randrange(len(members)))
+            if part:
+                self._split(cohort, spans.of(part))
+        elif draw < 0.15:
+            self._join(cohort, self.random.choice(self.cohorts))
+        elif draw < 0.17:
+            cohort.tree += 1
+            self._seat(cohort)
+        elif draw < 0.5 and self._may_read(cohort):
+            self._read(cohort)
+        elif cohort.running and self.random.random() < 0.5:
+            self._finish(cohort)
+        elif cohort.owed:
+            self._tell(cohort, cohort.owed.pop(self.random.randrange(len(cohort.owed))))
+        everything = len(self.stream.messages)
+        return any(c.running or c.owed or c.read < everything for c in self.cohorts)
+
+    def _may_read(self, cohort: Cohort) -> bool:
+        """The controller calls settled what all have reported."""
+        if cohort.read == len(self.stream.messages):
+            return False
+        settled = self.stream.messages[cohort.read].settled
+        for message in self.stream.messages[: cohort.read]:
+            for step in message.steps:
+                if isinstance(step, WITH_SEQ) and step.seq < settled:
+                    for host in spans.items(spans.meet(step.hosts, ALL)):
+                        if (step.seq, host) not in self.over:
+                            return False
+        return True
+
+    def _read(self, cohort: Cohort) -> None:
+        message = self.stream.messages[cohort.read]
+        parts = cohort.executor.divides(message)
+        if parts:
+            with pytest.raises(Illegal, match="split"):
+                cohort.executor.handle(message, 0)
+            assert spans.union(*parts) == cohort.executor.alike
+        for part in parts[1:]:
+            self._split(cohort, part)
+        assert cohort.executor.divides(message) == ()
+        cohort.read += 1
+        self._tell(cohort, message)
+
+    def _finish(self, cohort: Cohort) -> None:
+        """Where it fails, it fails on one of the hosts."""
+        seq = cohort.running[0]
+        fate = self.stream.fates["done", seq]
+        if fate is not None and spans.count(cohort.executor.alike) > 1:
+            with pytest.raises(Illegal, match="split"):
+                cohort.executor.handle(Finished(seq, fate), 0)
+            self._split(cohort, spans.one(self.random.choice(list(spans.items(cohort.executor.alike)))))
+            cohort, fate = self.random.choice([(cohort, None), (self.cohorts[-1], fate)])
+        cohort.running.remove(seq)
+        self._tell(cohort, Finished(seq, fate))
+
+    def _split(self, cohort: Cohort, part: Spans) -> None:
+        self.cohorts.append(cohort.split(part))
+        self.splits += 1
+
+    def _join(self, cohort: Cohort, other: Cohort) -> None:
+        if cohort is not other and cohort.executor.same(other.executor):
+            assert (cohort.running, cohort.owed, cohort.read) == (other.running, other.owed, other.read)
+            cohort.executor.absorb(other.executor)
+            self.cohorts.remove(other)
+            self.joins += 1
+
+    def join_all(self) -> None:
+        tree = 1 + max(cohort.tree for cohort in self.cohorts)
+        for cohort in self.cohorts:
+            cohort.tree = tree
+            self._seat(cohort)
+        for other in self.cohorts[1:]:
+            self._join(self.cohorts[0], other)
+
+    # --- what devices, compilers and transfers do with it ---------------------------------------------------
+
+    def _act(self, cohort: Cohort, effect: Effect) -> None:
+        fates = self.stream.fates
+        match effect:
+            case Launch(seq=seq):
+                cohort.running.append(seq)
+            case SpillBuffer(seq=seq) | RestoreBuffer(seq=seq):
+                cohort.owed.append(Copied(seq))
+            case CompileCode(plan=number, code=code):
+                cohort.owed.append(CodeReady(number, code))
+            case CountRows(transfer=transfer):
+                cohort.owed.append(RowsCounted(transfer, fates["count", transfer]))
+            case OpenSend(transfer=transfer):
+                self._once(cohort, "sent", Sent(transfer))
+            case OpenRecv() | ExpectRecv() | DropTransfer():
+                self._receive(cohort, effect)
+            case Up(report=Done(seq=seq)):
+                self.over.update((seq, host) for host in spans.items(cohort.executor.alike))
+            case _:
+                pass
+
+    def _receive(self, cohort: Cohort, effect: OpenRecv | ExpectRecv | DropTransfer) -> None:
+        fate = self.stream.fates.get(("recv", effect.transfer))
+        if isinstance(effect, OpenRecv):
+            cohort.receiving.add(effect.transfer)
+        if isinstance(effect, DropTransfer):
+            if fate == "dropped" and effect.transfer in cohort.receiving:
+                self._once(cohort, "recv", Received(effect.transfer, effect.blame))
+        elif fate == "spoilt":
+            self._once(cohort, "recv", Received(effect.transfer, BAD))
+        elif fate == "data" and not (isinstance(effect, OpenRecv) and effect.sparse):
+            self._once(cohort, "recv", Received(effect.transfer))
+
+    def _once(self, cohort: Cohort, kind: str, event: Received | Sent) -> None:
+        if (kind, event.transfer) not in cohort.answered:
+            cohort.answered.add((kind, event.transfer))
+            cohort.owed.append(event)
+
+
+def seat(host: int, tree: int = 0) -> Seat:
+    return Seat(0, 0, tree, host, -1, (), ALL, 0)
+
+
+def stream_of(seed: int, travel: float) -> Stream:
+    near = (WHOLE, WHOLE, WHOLE, HALF, REST, SOME, FIRSTS, ODD)
+    return Stream(Random(seed), hosts=ALL, near=near, far=FAR, travel=travel, replicated=0.5)
+
+
+seeds = st.integers(0, 2**32)
+
+
+@settings(max_examples=150)
+@given(seeds, seeds, st.sampled_from(["host", "device"]), st.sampled_from([0.0, 0.1, 1.0]))
+def test_host_by_host_it_does_what_an_executor_each_would(
+    seed: int, delays: int, lane: str, travel: float
+) -> None:
+    cohorts = Cohorts(stream_of(seed, travel), Random(delays), lane)
+    cohorts.join_all()
+    assert [cohort.executor.alike for cohort in cohorts.cohorts] == [ALL]  # all is settled: all are alike
+
+
+def test_the_world_above_splits_and_joins() -> None:
+    played = [Cohorts(stream_of(seed, 0.1), Random(seed), "host") for seed in range(12)]
+    assert sum(cohorts.splits for cohorts in played) > 50
+    assert sum(cohorts.joins for cohorts in played) > 10
+
+
+# --- what divides, and what does not ------------------------------------------------------------------------
+
+
+def seated(alike: Spans = ALL) -> Executor:
+    executor = Executor(alike[0][0], Cluster(), alike=alike)
+    executor.handle(seat(executor.host), 0)
+    executor.handle(Reformed(0), 0)
+    return executor
+
+
+def told(number: int, *steps: Any, hosts: Spans = ALL, **more: Any) -> Ordered:
+    facts: dict[str, Any] = {"settled": 0, "plans": (), "runs": ()} | more
+    return Ordered(0, 0, 0, number, hosts, steps=steps, **facts)
+
+
+def of(place: Place, *steps: Gang | Move, sharding: Any = SAME) -> dict[str, Any]:
+    """A plan with one slot at each end of each move, and a run of it."""
+    layouts = [layout(place, 24, sharding), layout(FAR, 24, sharding)]
+    made = plan(1, layouts, steps or [gang("g", place, (), (0,))], keep=(0, 1))
+    return {"plans": (made,), "runs": (RunHeader(1, 1, 100, ()),)}
+
+
+@pytest.mark.parametrize(
+    ("place", "parts"),
+    [
+        (WHOLE, ()),
+        (FIRSTS, ()),
+        (HALF, (((0, 3),), ((3, 6),))),
+        (SOME, (((0, 1), (3, 6)), ((1, 3),))),
+        (ODD, (((0, 2),), ((2, 3),), ((3, 6),))),
+    ],
+)
+def test_a_place_divides_those_of_whom_it_has_different_devices(place: Place, parts: Any) -> None:
+    executor = seated()
+    message = told(1, **of(place))
+    assert executor.divides(message) == parts
+    if parts:
+        with pytest.raises(Illegal, match=r"message 1 divides hosts 0-5: split them first \(0"):
+            executor.handle(message, 0)
+    executor.handle(told(1), 0)  # nothing had changed
+
+
+def test_a_message_or_a_step_for_some_divides() -> None:
+    executor = seated()
+    assert executor.divides(told(1, hosts=((2, 4),))) == (((0, 2), (4, 6)), ((2, 4),))
+    assert executor.divides(told(1, GangStep(1, 1, 0, ((0, 2), (3, 6))))) == (((0, 2), (3, 6)), ((2, 3),))
+    assert executor.divides(told(1, GangStep(1, 1, 0, ((0, 4),)), GangStep(2, 1, 0, ((2, 6),)))) == (
+        ((0, 2),), ((2, 4),), ((4, 6),),
+    )  # fmt: skip
+    assert executor.divides(told(1, GangStep(1, 1, 0, ((6, 9),)))) == ()  # none of them
+
+
+def test_who_sends_or_receives_is_alone() -> None:
+    executor = seated()
+    made = of(WHOLE, gang("g", WHOLE, (), (0,)), Move("out", 0, 1, False, 0))
+    enter = GangStep(1, 1, 0, ALL)
+    # All six have the same, and each of the three hosts that want it asks another one.
+    found = executor.divides(told(1, enter, SendStep(2, 1, 1, ALL, 2), **made))
+    singles = [part for part in found if spans.count(part) == 1]
+    assert len(singles) == 3
+    assert len(found) == 4
+    assert executor.divides(told(1, RecvStep(1, -1, 9, ALL, 1, -1, 7, 1, layout(WHOLE, 24)))) == tuple(
+        spans.one(host) for host in range(6)
+    )
+
+
+def test_a_get_of_what_all_have_divides_the_one_that_sends_it() -> None:
+    executor = seated()
+    get = SendStep(2, -1, 100, ALL, 2, 7)
+    first = told(1, GangStep(1, 1, 0, ALL), get, **of(WHOLE))  # made by the same message
+    assert executor.divides(first) == (((0, 1),), ((1, 6),))
+    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
+    assert executor.divides(told(2, get)) == (((0, 1),), ((1, 6),))
+    assert executor.split(((1, 6),)).divides(told(2, get)) == ()
+
+
+def test_what_is_one_hosts_is_refused_and_changes_nothing() -> None:
+    executor = seated()
+    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
+    for event in (LaunchFailed(1, BAD), DeviceLost(3, BAD), Finished(1, BAD)):
+        with pytest.raises(Illegal, match="split"):
+            executor.handle(event, 0)
+    said = executor.handle(Finished(1, Blame("user", "boom", host=4)), 0)  # all say that it was host 4
+    assert said == [Up(Done(1, ALL, Blame("user", "boom", host=4)), (("done", 1),))]
+
+
+# --- split and join -----------------------------------------------------------------------------------------
+
+
+def test_both_halves_go_on_with_what_was_under_way() -> None:
+    executor = seated()
+    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
+    other = executor.split(((2, 5),))
+    assert (executor.alike, executor.host) == (((0, 2), (5, 6)), 0)
+    assert (other.alike, other.host) == (((2, 5),), 2)
+    assert other.handle(Finished(1), 0) == [Up(Done(1, ((2, 5),)), (("done", 1),))]
+    with pytest.raises(Illegal, match="1 finished"):
+        other.handle(Finished(1), 0)
+    assert executor.handle(Finished(1, BAD.__class__("user", "x", host=0)), 0) != []
+
+
+@pytest.mark.parametrize("part", [(), ALL, ((0, 7),), ((5, 7),)])
+def test_a_part_is_some_and_not_all(part: Spans) -> None:
+    with pytest.raises(Illegal, match="name some and not all"):
+        seated().split(part)
+
+
+def test_those_that_were_split_are_the_same_again_when_nothing_is_under_way() -> None:
+    executor = seated()
+    executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
+    other = executor.split(((0, 2),))
+    assert (executor.host, other.host) == (2, 0)
+    assert not executor.same(other)  # the gang runs
+    executor.handle(Finished(1), 0)
+    with pytest.raises(Illegal, match="not in the state"):
+        executor.absorb(other)
+    other.handle(Finished(1), 0)
+    assert executor.same(other)
+    executor.absorb(other)
+    assert (executor.alike, executor.host) == (ALL, 0)
+    again = executor.handle(seat(0, tree=1), 0)
+    assert Up(Done(1, ALL), (("seat", 1),)) in again
+    assert Up(Seated(0, 0, 1, 1), (("seat", 1),)) in again
+
+
+@pytest.mark.parametrize("change", ["last", "settled", "blame", "buffer", "code", "epoch"])
+def test_a_difference_in_anything_that_matters_keeps_them_apart(change: str) -> None:
+    executor = seated()
+    made = of(WHOLE)
+    executor.handle(told(1, GangStep(1, 1, 0, ALL), **made), 0)
+    other = executor.split(((3, 6),))
+    executor.handle(Finished(1), 0)
+    other.handle(Finished(1, Blame("user", "x", host=9) if change == "blame" else None), 0)
+    assert executor.same(other) == (change != "blame")
+    match change:
+        case "last":
+            other.handle(told(2), 0)
+        case "settled":
+            other.handle(told(2, settled=2), 0)
+            executor.handle(told(2), 0)
+        case "buffer":
+            other.handle(told(2, RecvStep(2, -1, 5, ((0, 3),), 2)), 0)
+            executor.handle(told(2), 0)
+            assert executor.same(other)
+            executor.handle(told(3, runs=(RunHeader(2, 1, 200, ()),)), 0)
+            other.handle(told(3), 0)
+        case "epoch":
+            assert [type(e) for e in other.handle(Seat(0, 1, 1, 3, -1, (), ALL, 0), 0)] == [Reform]
+            other.handle(Reformed(1), 0)
+        case "code":
+            for each in (executor, other):
+                each.handle(told(2, CompileStep(1, (0,))), 0)
+            executor.handle(CodeReady(1, 0), 0)
+            assert not executor.same(other)
+            other.handle(CodeReady(1, 0, Blame("user", "x", host=9)), 0)
+        case _:
+            assert change == "blame"
+    assert not executor.same(other)
+
+
+def test_those_who_know_a_plan_in_which_they_differ_are_not_the_same() -> None:
+    first, second = seated(((0, 1),)), seated(((1, 2),))
+    for executor in (first, second):
+        executor.handle(told(1, **of(SOME)), 0)  # of host 1 and 2
+        executor.handle(told(2, ForgetStep((1,))), 0)
+    assert not first.same(second)
+    for executor in (first, second):
+        executor.handle(told(3, ForgetStep((), (1,))), 0)
+    assert first.same(second)
+
+
+def test_a_seat_is_each_members_own() -> None:
+    executor = Executor(2, Cluster(), alike=((2, 4),))
+    assert [type(e) for e in executor.handle(seat(3), 0)] == [Reform]
+    (said,) = executor.handle(Reformed(0), 0)
+    assert [at(said, host).report.host for host in (2, 3)] == [2, 3]  # type: ignore[attr-defined]
+
+
+def test_who_stands_for_others_is_one_of_them() -> None:
+    with pytest.raises(Illegal, match="not among them"):
+        Executor(7, Cluster(), alike=ALL)

@@ -1,0 +1,190 @@
+"""Executors are confluent: what one does depends on what it was told and not on when.
+
+Each effect names its causes. The laws hold for any stream that a controller may write, whatever the delays of
+stream, devices, transfers and compiler.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.protocol.effects import (
+    CompileCode,
+    CountRows,
+    DropTransfer,
+    ExpectRecv,
+    FreeBuffer,
+    Launch,
+    MakeBuffer,
+    OpenRecv,
+    OpenSend,
+    Prepare,
+    RestoreBuffer,
+    SpillBuffer,
+    Up,
+)
+from core.protocol.messages import Done, GangStep, Trouble
+from tests.core.hostworld import Life, Stream, ours
+
+seeds = st.integers(0, 2**32)
+lanes = st.sampled_from(["host", "device"])
+law = settings(max_examples=150)
+
+
+def lives(seed: int, lane: str, delays: list[int]) -> list[Life]:
+    return [Life(Stream(Random(seed)), Random(delay), lane) for delay in delays]
+
+
+def channels(life: Life, lane: str) -> dict[Any, list[Any]]:
+    """By ordered channel, what was said on it: each launch queue, and either half of each transfer."""
+    found: dict[Any, list[Any]] = {}
+    for _, effect in life.effects:
+        match effect:
+            case Launch(run=run, step=step):
+                for queue in life._devices(run, step) if lane == "device" else ["host"]:
+                    found.setdefault(("queue", queue), []).append(effect)
+            case OpenRecv(transfer=transfer) | ExpectRecv(transfer=transfer):
+                found.setdefault(("recv", transfer), []).append(effect)
+            case OpenSend(transfer=transfer) | CountRows(transfer=transfer):
+                found.setdefault(("send", transfer), []).append(effect)
+            case DropTransfer(transfer=transfer):
+                found.setdefault(("recv", transfer), []).append(effect)
+                found.setdefault(("send", transfer), []).append(effect)
+            case _:
+                pass
+    return found
+
+
+@law
+@given(seeds, lanes, seeds, seeds)
+def test_the_same_effects_with_the_same_causes_whatever_the_delays(
+    seed: int, lane: str, one: int, other: int
+) -> None:
+    first, second = lives(seed, lane, [one, other])
+    assert Counter(effect for _, effect in first.effects) == Counter(effect for _, effect in second.effects)
+    assert channels(first, lane) == channels(second, lane)
+
+
+@law
+@given(seeds, lanes, seeds)
+def test_an_effect_happens_exactly_when_the_last_of_its_causes_has(seed: int, lane: str, delay: int) -> None:
+    (life,) = lives(seed, lane, [delay])
+    for at, effect in life.effects:
+        causes = effect.causes  # type: ignore[attr-defined]
+        assert causes, effect
+        assert at == max(life.times[cause] for cause in causes), effect
+
+
+@law
+@given(seeds, lanes, seeds)
+def test_every_gang_is_launched_once_and_everything_ends_once(seed: int, lane: str, delay: int) -> None:
+    (life,) = lives(seed, lane, [delay])
+    wanted = [seq for message in life.stream.messages for seq in ours(message)]
+    gangs = [
+        s.seq for m in life.stream.messages for s in m.steps if isinstance(s, GangStep) and s.seq in wanted
+    ]
+    launched = [effect.seq for _, effect in life.effects if isinstance(effect, Launch)]
+    assert sorted(launched) == sorted(gangs)
+    if lane == "host":
+        assert launched == gangs
+    done = [e.report.seq for _, e in life.effects if isinstance(e, Up) and isinstance(e.report, Done)]
+    assert sorted(done) == sorted(wanted)
+    assert not [e for _, e in life.effects if isinstance(e, Up) and isinstance(e.report, Trouble)]
+
+
+@law
+@given(seeds, lanes, seeds)
+def test_a_buffer_is_freed_once_and_never_while_it_is_in_use(seed: int, lane: str, delay: int) -> None:
+    (life,) = lives(seed, lane, [delay])
+    users: dict[int, list[tuple[str, int]]] = {}
+    freed: dict[int, int] = {}
+    for at, effect in life.effects:
+        match effect:
+            case Launch(seq=seq):
+                for buffer in (*effect.inputs, *effect.outputs):
+                    assert buffer not in freed
+                    users.setdefault(buffer, []).append(("done", seq))
+                freed.update(dict.fromkeys(effect.donated, at))
+            case OpenSend(transfer=transfer, buffer=buffer):
+                assert buffer not in freed
+                users.setdefault(buffer, []).append(("sent", transfer))
+            case OpenRecv(transfer=transfer, buffer=buffer):
+                assert buffer not in freed
+                users.setdefault(buffer, []).append(("recv", transfer))
+            case SpillBuffer(seq=seq, buffer=buffer) | RestoreBuffer(seq=seq, buffer=buffer):
+                assert buffer not in freed
+                users.setdefault(buffer, []).append(("done", seq))
+            case FreeBuffer(buffer=buffer):
+                assert buffer not in freed
+                freed[buffer] = at
+                assert all(life.times[use] <= at for use in users.get(buffer, ())), effect
+            case _:
+                pass
+    assert set(users) <= set(freed)  # in the end the stream lets go of all
+
+
+@law
+@given(seeds, lanes, seeds)
+def test_in_the_end_nothing_is_remembered(seed: int, lane: str, delay: int) -> None:
+    (life,) = lives(seed, lane, [delay])
+    executor = life.executor
+    assert not len(executor._desk.waits)
+    assert not executor._desk.records
+    assert not executor._queue.entries
+    for kept in (
+        executor._moves.sends, executor._moves.recvs, executor._moves.copies, executor._runs, executor._plans,
+        executor._shards.named, executor._codes,
+    ):  # fmt: skip
+        assert not kept
+    join = executor.describe()
+    assert (join.held, join.unfinished) == ((), ())
+
+
+@law
+@given(seeds, lanes, seeds)
+def test_blame_goes_from_what_is_spoilt_to_all_that_reads_it(seed: int, lane: str, delay: int) -> None:
+    """An oracle that knows who reads what, and what the world answered."""
+    (life,) = lives(seed, lane, [delay])
+    fates = life.stream.fates
+    spoilt: set[int] = set()
+    blames = {
+        e.report.seq: e.report.blame
+        for _, e in life.effects
+        if isinstance(e, Up) and isinstance(e.report, Done)
+    }
+    for _, effect in life.effects:
+        match effect:
+            case OpenRecv(transfer=transfer, buffer=buffer):
+                if fates["recv", transfer] != "data":
+                    spoilt.add(buffer)
+            case RestoreBuffer(seq=seq, buffer=buffer):
+                if fates["done", seq] is not None:
+                    spoilt.add(buffer)
+            case Launch(seq=seq, inputs=inputs, outputs=outputs, placeholders=placeholders):
+                bad = not spoilt.isdisjoint(inputs)
+                assert bad or not placeholders
+                assert (blames[seq] is not None) == (bad or fates["done", seq] is not None)
+                if blames[seq] is not None:
+                    spoilt.update(outputs)
+            case OpenSend(buffer=buffer, blame=blame):
+                assert (blame is not None) == (buffer in spoilt)
+            case _:
+                pass
+
+
+def test_the_world_draws_what_it_claims_to_draw() -> None:
+    kinds: Counter[str] = Counter()
+    for seed in range(60):
+        for lane in ("host", "device"):
+            (life,) = lives(seed, lane, [seed])
+            kinds.update(type(effect).__name__ for _, effect in life.effects)
+            kinds["placeholders"] += sum(e.placeholders for _, e in life.effects if isinstance(e, Launch))
+    wanted = (Launch, Prepare, MakeBuffer, FreeBuffer, SpillBuffer, RestoreBuffer, CountRows, OpenSend,
+              OpenRecv,              ExpectRecv, DropTransfer, CompileCode, Up)  # fmt: skip
+    for kind in [*(effect.__name__ for effect in wanted), "placeholders"]:
+        assert kinds[kind] >= 20, (kind, kinds)

@@ -1,0 +1,466 @@
+"""One host, told what to do by its island's stream: it does it in that order, and says when it is done.
+
+Host 0 has devices 0 and 1, host 1 devices 2 and 3; together they are island 0. Host 2 is elsewhere.
+"""
+
+from __future__ import annotations
+
+from core.host.executor import Executor, code_cause
+from core.model.place import line
+from core.model.plan import Gang, Layout, Move
+from core.model.program import Sharding
+from core.protocol.effects import (
+    Abandon,
+    CodeReady,
+    CompileCode,
+    Copied,
+    CountRows,
+    DeviceLost,
+    DropTransfer,
+    ExpectRecv,
+    Finished,
+    FreeBuffer,
+    Launch,
+    LaunchFailed,
+    MakeBuffer,
+    OpenRecv,
+    OpenSend,
+    Prepare,
+    Received,
+    Reformed,
+    RestoreBuffer,
+    RowsCounted,
+    Sent,
+    SpillBuffer,
+    Up,
+)
+from core.protocol.messages import (
+    Arrived,
+    AskStep,
+    Blame,
+    Compiled,
+    CompileStep,
+    Counted,
+    Done,
+    Enqueued,
+    ExpectStep,
+    FreeStep,
+    GangStep,
+    Ordered,
+    PoisonStep,
+    RecvStep,
+    RestoreStep,
+    RunHeader,
+    SendStep,
+    SpillStep,
+    Trouble,
+)
+from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
+
+from .onehost import (
+    BAD,
+    FAR,
+    ME,
+    NEAR,
+    Host,
+    X,
+    chain,
+    done,
+    enter,
+    inbound,
+    launch,
+    outbound,
+    recv,
+    seat,
+    send,
+)
+
+# --- launches --------------------------------------------------------------------------------------------
+
+
+def test_a_gang_is_launched_as_it_is_read_and_reported_when_it_has_finished() -> None:
+    host = Host()
+    host.put(50)
+    host.run(chain(1), args=(50,))
+    assert host.read(enter(1)) == [launch(1, 0, (50,), (101,), ("order", 4))]
+    assert host.hear(Finished(1, None, (3,))) == [done(1, ("done", 1), sizes=(3,))]
+
+
+def test_inputs_that_earlier_launches_make_are_futures_and_wait_for_nothing() -> None:
+    host = Host()
+    host.put(50)
+    host.run(chain(3), args=(50,))
+    assert host.read(enter(1), enter(2, 1), enter(3, 2)) == [
+        launch(1, 0, (50,), (101,), ("order", 4)),
+        launch(2, 1, (101,), (102,), ("order", 4)),
+        launch(3, 2, (102,), (103,), ("order", 4)),
+    ]
+
+
+def test_a_gang_of_other_hosts_is_none_of_its_affair() -> None:
+    host = Host()
+    host.run(inbound())
+    assert host.read(GangStep(1, 1, 2, ((1, 2),))) == []
+
+
+def test_a_message_for_other_hosts_is_only_passed_on() -> None:
+    host = Host()
+    assert host.hear(Ordered(0, 0, 0, 1, ((1, 2),), 0, (), (), (enter(1, run=77),))) == []
+
+
+def test_an_input_from_elsewhere_holds_the_launch_and_all_behind_it() -> None:
+    host = Host()
+    host.run(inbound())
+    held = host.read(recv(2, 1), enter(3, 1), enter(4, 2))
+    assert [type(effect) for effect in held] == [MakeBuffer, OpenRecv, Prepare]
+    assert held[2] == Prepare(3, 1, 1, (("order", 2),))
+    assert host.hear(Received(1)) == [
+        done(2, ("recv", 1)),
+        launch(3, 1, (101,), (102,), ("order", 2), ("recv", 1)),
+        launch(4, 2, (), (103,), ("order", 2), ("launch", 3)),
+    ]
+
+
+def test_what_is_ordered_later_behind_a_held_launch_names_it_until_it_is_settled() -> None:
+    host = Host()
+    host.run(inbound())
+    host.read(recv(2, 1), enter(3, 1))
+    host.hear(Received(1))
+    assert host.read(enter(4, 2)) == [launch(4, 2, (), (103,), ("order", 3), ("launch", 3))]
+    host.hear(Finished(3))
+    host.hear(Finished(4))
+    host.settled = 5
+    host.run(inbound(), run=2, base=200)
+    assert host.read(enter(5, 2, run=2)) == [Launch(5, 2, 2, (), (203,), (), (), False, (("order", 5),))]
+
+
+def test_by_device_a_held_launch_holds_only_its_own_devices() -> None:
+    zero, one = line(0, 0, 1), line(0, 1, 1)
+    steps: list[Gang | Move] = [
+        Move("in", 0, 1, False, 0),
+        gang("held", zero, (1,), (2,)),
+        gang("free", one, (), (3,)),
+    ]
+    made = plan(1, [layout(FAR), layout(zero), layout(zero), layout(one)], steps, keep=(2, 3))
+    for lane, launched in (("host", 0), ("device", 1)):
+        host = Host(lane)
+        host.run(made)
+        effects = host.read(recv(2, 1), enter(3, 1), enter(4, 2))
+        assert [e.seq for e in effects if isinstance(e, Launch)] == [4] * launched
+
+
+def test_a_thousand_held_launches_are_no_thousand_frames() -> None:
+    host = Host()
+    host.run(inbound())
+    host.read(recv(2, 1), enter(3, 1), *(enter(seq, 2) for seq in range(4, 3000)))
+    assert [e.seq for e in host.hear(Received(1)) if isinstance(e, Launch)] == list(range(3, 3000))
+
+
+def test_sequential_dispatch_hears_of_each_enqueue() -> None:
+    host = Host()
+    host.run(inbound())
+    assert host.read(enter(4, 2, ack=True))[1] == Up(Enqueued(4, ME), (("launch", 4),))
+
+
+def test_the_watchdog_is_answered_when_the_gang_has_launched() -> None:
+    host = Host()
+    host.run(inbound())
+    host.read(recv(2, 1), enter(3, 1), enter(4, 2))
+    assert host.read(AskStep(4), AskStep(99)) == []
+    assert host.hear(Received(1))[-1] == Up(Arrived(4, ME), (("order", 3), ("launch", 4)))
+    assert host.read(AskStep(4)) == [Up(Arrived(4, ME), (("order", 4), ("launch", 4)))]
+
+
+# --- poison ----------------------------------------------------------------------------------------------
+
+
+def test_a_spoilt_input_is_launched_with_placeholders_and_marks_what_follows() -> None:
+    host = Host()
+    host.run(chain(2), args=(50,))
+    host.read(RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 0, X), enter(2), enter(3, 1))
+    effects = host.hear(Received(1, BAD))
+    assert [e.placeholders for e in effects if isinstance(e, Launch)] == [True, True]
+    assert done(2, ("done", 2), BAD) in host.hear(Finished(2))
+    assert done(3, ("done", 3), BAD) in host.hear(Finished(3))
+
+
+def test_a_gang_that_fails_while_it_runs_spoils_what_was_launched_behind_it() -> None:
+    host = Host()
+    host.put(50)
+    host.run(chain(2), args=(50,))
+    host.read(enter(1), enter(2, 1))
+    named = Blame("user", "boom", "prog", "g0", 0)
+    assert host.hear(Finished(1, BAD)) == [done(1, ("done", 1), named)]
+    assert done(2, ("done", 2), named) in host.hear(Finished(2))
+
+
+def test_what_failed_and_was_settled_is_known_to_be_spoilt_at_launch() -> None:
+    host = Host()
+    host.put(50)
+    host.run(chain(2), args=(50,))
+    host.read(enter(1))
+    host.hear(Finished(1, BAD))
+    host.settled = 2
+    (effect,) = host.read(enter(2, 1))
+    assert isinstance(effect, Launch)
+    assert effect.placeholders
+
+
+def test_a_poisoned_transfer_is_dropped_and_the_transfer_machine_says_what_came_of_it() -> None:
+    host = Host()
+    host.run(inbound())
+    host.read(recv(2, 1), enter(3, 1))
+    assert host.read(PoisonStep(1, BAD)) == [DropTransfer(1, BAD, (("order", 3),))]
+    effects = host.hear(Received(1, BAD))
+    assert effects[0] == done(2, ("recv", 1), BAD)
+    assert isinstance(effects[1], Launch)
+    assert effects[1].placeholders
+
+
+def test_poison_for_a_transfer_of_others_or_of_long_ago_is_nothing() -> None:
+    assert Host().read(PoisonStep(77, BAD)) == []
+
+
+def test_a_failed_launch_is_told_at_once_and_nothing_is_launched_behind_it() -> None:
+    """Its peers wait in their collective, and must not meet this host's next gang there."""
+    host = Host()
+    host.run(inbound())
+    host.read(enter(4, 2))
+    named = Blame("user", "boom", "prog", "other", 0)
+    assert host.hear(LaunchFailed(4, BAD)) == [Up(Trouble(0, 4, named), (("failed", 4),))]
+    assert host.read(enter(5, 2)) == []
+    effects = host.hear(seat(tree=1, abandon=(4,)))
+    assert effects[0] == Abandon((4,), (("seat", 1),))
+    assert [e.seq for e in effects if isinstance(e, Launch)] == [5]
+
+
+def test_a_lost_device_is_told_at_once() -> None:
+    blame = Blame("device-lost", "gone", host=0)
+    assert Host().hear(DeviceLost(1, Blame("device-lost", "gone"))) == [
+        Up(Trouble(0, -1, blame, 1), (("lost", 1),))
+    ]
+
+
+# --- buffers ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_begins_where_it_stands_among_the_steps() -> None:
+    """Its literals take what steps before it free, and wait for gangs that came just before it."""
+    host = Host()
+    host.put(50)
+    host.run(chain(1), args=(50,))
+    second = RunHeader(2, 1, 200, (-1,), ((0, b"abc"),), after=1, at=2)
+    read = host.read(enter(1), FreeStep((50,)), enter(2, run=2), runs=(second,))
+    assert [type(effect) for effect in read] == [Launch, Prepare]
+    effects = host.hear(Finished(1))
+    order, ended = ("order", 4), ("done", 1)
+    assert effects[1:3] == [FreeBuffer(50, (order, ended)), MakeBuffer(200, X, b"abc", (order, ended))]
+    assert [effect.seq for effect in effects if isinstance(effect, Launch)] == [2]
+
+
+def test_the_last_reader_frees_what_the_run_owns_when_it_has_finished() -> None:
+    host = Host()
+    host.put(50)
+    host.run(chain(2), args=(50,))
+    host.read(enter(1), enter(2, 1))
+    assert host.hear(Finished(1)) == [done(1, ("done", 1))]  # 50 is its client's
+    assert host.hear(Finished(2)) == [done(2, ("done", 2)), FreeBuffer(101, (("done", 2),))]
+
+
+def test_what_nobody_reads_is_free_when_it_is_made() -> None:
+    host = Host()
+    host.put(50)
+    host.run(chain(1, keep=False), args=(50,))
+    host.read(enter(1))
+    assert host.hear(Finished(1)) == [done(1, ("done", 1)), FreeBuffer(101, (("done", 1),))]
+
+
+def test_donated_inputs_vanish_with_the_launch_unless_somebody_else_holds_them() -> None:
+    steps = [gang("a", NEAR, (), (0,)), gang("b", NEAR, (0,), (1,))]
+    made = plan(1, [X, X], steps, keep=(1,), donate=True)
+    host = Host()
+    host.run(made)
+    assert host.read(enter(1), enter(2, 1))[1] == launch(2, 1, (100,), (101,), ("order", 2), donated=(100,))
+    host.hear(Finished(1))
+    assert host.hear(Finished(2)) == [done(2, ("done", 2))]
+    host = Host()
+    host.run(made)
+    assert host.read(enter(1), enter(2, 1, donate=False))[1] == launch(2, 1, (100,), (101,), ("order", 2))
+    host.hear(Finished(1))
+    assert host.hear(Finished(2)) == [done(2, ("done", 2)), FreeBuffer(100, (("done", 2),))]
+
+
+def test_what_moves_read_too_is_free_when_all_reads_have_ended() -> None:
+    host = Host()
+    host.run(outbound())
+    host.read(enter(1), send(2, 1), enter(3, 2))
+    host.hear(Finished(1))
+    host.hear(Finished(3))
+    assert host.hear(Sent(2)) == [done(2, ("sent", 2)), FreeBuffer(100, (("done", 3), ("sent", 2)))]
+
+
+def test_a_literal_is_made_where_it_is_used_and_freed_by_its_last_reader() -> None:
+    host = Host()
+    assert host.run(chain(1), args=(-1,), literals=((0, b"abc"),)) == [
+        MakeBuffer(100, X, b"abc", (("order", 1),))
+    ]
+    assert host.read(enter(1)) == [launch(1, 0, (100,), (101,), ("order", 2))]
+    assert host.hear(Finished(1))[1] == FreeBuffer(100, (("done", 1),))
+
+
+def test_free_waits_for_the_work_that_was_ordered_before_it() -> None:
+    host = Host()
+    host.put(50)
+    host.run(chain(1), args=(50,))
+    host.read(enter(1), SendStep(2, -1, 50, HOSTS, 2, 7))
+    assert host.read(FreeStep((50, 12345))) == []
+    host.hear(Finished(1))
+    assert host.hear(Sent(2))[1] == FreeBuffer(50, (("order", 5), ("done", 1), ("sent", 2)))
+
+
+def test_a_freed_buffer_can_no_longer_be_named() -> None:
+    host = Host()
+    host.put(50)
+    host.run(chain(1), args=(50,))
+    assert host.read(FreeStep((50,)), FreeStep((50,))) == [FreeBuffer(50, (("order", 4),))]
+    trouble, effect = host.read(enter(1))
+    assert isinstance(trouble, Up)
+    assert isinstance(trouble.report, Trouble)
+    assert trouble.report.blame.code == "protocol"
+    assert isinstance(effect, Launch)
+    assert effect.placeholders  # on all hosts or on none
+
+
+def test_spill_waits_for_readers_and_a_reader_for_the_restore() -> None:
+    host = Host()
+    host.put(50)
+    host.run(chain(1), args=(50,))
+    host.read(enter(1), SpillStep(2, 50, HOSTS))
+    assert host.hear(Finished(1))[1:] == [SpillBuffer(2, 50, (("order", 4), ("done", 1)))]
+    assert host.hear(Copied(2)) == [done(2, ("done", 2))]
+    host.run(chain(1), run=1, base=200, args=(50,))
+    assert host.read(RestoreStep(3, 50, HOSTS, 1), enter(4)) == [
+        RestoreBuffer(3, 50, (("order", 6), ("done", 2), ("done", 1))),
+        Prepare(4, 1, 0, (("order", 6),)),
+    ]
+    assert host.hear(Copied(3)) == [
+        done(3, ("done", 3)),
+        launch(4, 0, (50,), (201,), ("order", 6), ("done", 3)),
+    ]
+
+
+# --- transfers -------------------------------------------------------------------------------------------
+
+
+def test_a_send_opens_when_its_source_is_made() -> None:
+    host = Host()
+    host.run(outbound())
+    assert [type(e) for e in host.read(enter(1), send(2, 1))] == [Launch]
+    opened = host.hear(Finished(1))[1]
+    assert isinstance(opened, OpenSend)
+    assert (opened.transfer, opened.buffer, opened.blame) == (2, 100, None)
+    assert opened.causes == (("order", 2), ("done", 1))
+    assert {receiver for receiver, _, _ in opened.pieces} == {2}
+    assert sum(nbytes for _, _, nbytes in opened.pieces) == 16  # half of eight floats
+
+
+def test_a_send_of_a_spoilt_source_says_so() -> None:
+    host = Host()
+    host.run(outbound())
+    host.read(enter(1), send(2, 1))
+    opened = host.hear(Finished(1, BAD))[1]
+    assert isinstance(opened, OpenSend)
+    assert opened.blame == Blame("user", "boom", "prog", "maker", 0)
+    assert host.hear(Sent(2)) == [done(2, ("sent", 2), opened.blame)]
+
+
+def test_a_host_with_nothing_to_send_is_done_at_once() -> None:
+    """Replicated over both hosts: one replica is enough for the other end, which takes from host 1."""
+    whole = Sharding(((),))
+    source = Layout((8,), "float32", NEAR, (4,), whole)
+    target = Layout((8,), "float32", line(0, 2, 2), (2,), whole)
+    made = plan(1, [source, target], [gang("g", NEAR, (), (0,)), Move("out", 0, 1, False, 0)])
+    host = Host()
+    host.run(made)
+    assert host.read(enter(1), send(2, 1))[1:] == [done(2, ("order", 2))]
+    assert host.hear(Finished(1))[1:] == [FreeBuffer(100, (("order", 2), ("done", 1)))]
+
+
+def test_memory_for_a_receive_is_there_when_the_gang_before_it_has_finished() -> None:
+    host = Host()
+    host.run(inbound())
+    assert [type(e) for e in host.read(enter(4, 2), recv(5, 1, after=4))] == [Launch]
+    made, opened = host.hear(Finished(4))[1:]
+    assert made == MakeBuffer(101, X, None, (("order", 2), ("done", 4)))
+    assert isinstance(opened, OpenRecv)
+    assert (opened.transfer, opened.seq, opened.buffer, opened.sparse) == (1, 5, 101, False)
+    assert sum(nbytes for _, _, nbytes in opened.pieces) == 16
+
+
+def test_a_gang_that_is_not_on_this_host_does_not_hold_a_receive() -> None:
+    host = Host()
+    host.run(inbound())
+    assert [type(e) for e in host.read(recv(5, 1, after=4))] == [MakeBuffer, OpenRecv]
+
+
+def test_a_sparse_send_is_counted_first() -> None:
+    host = Host()
+    host.run(outbound(sparse=True))
+    host.read(enter(1), send(2, 1))
+    assert host.hear(Finished(1))[1] == CountRows(2, 100, layout(FAR), (("order", 2), ("done", 1)), X)
+    pieces = ((2, 0, 40), (2, 1, 8))
+    assert host.hear(RowsCounted(2, pieces)) == [
+        Up(Counted(2, ME, ((2, 2),)), (("count", 2),)),
+        OpenSend(2, 100, pieces, None, (("count", 2),), X, layout(FAR)),
+    ]
+
+
+def test_a_spoilt_sparse_send_tells_every_host_that_might_have_got_rows() -> None:
+    host = Host()
+    host.run(outbound(sparse=True))
+    host.read(enter(1), send(2, 1))
+    opened = host.hear(Finished(1, BAD))[1]
+    assert isinstance(opened, OpenSend)
+    assert opened.blame is not None
+    assert opened.pieces == ((2, 0, 0),)
+
+
+def test_a_sparse_receive_is_told_what_to_expect() -> None:
+    host = Host()
+    host.run(inbound(sparse=True))
+    assert host.read(recv(2, 1))[1] == OpenRecv(1, 2, 101, (), True, (("order", 2),), layout(FAR), X)
+    assert host.read(ExpectStep(1, ((0, 3), (1, 4)))) == [ExpectRecv(1, 3, (("order", 3),))]
+    assert host.read(ExpectStep(1, ((1, 4),))) == [ExpectRecv(1, 0, (("order", 4),))]
+
+
+def test_a_client_gets_each_shard_once_and_puts_each_where_it_belongs() -> None:
+    both = Layout((8,), "float32", NEAR, (2, 2), Sharding(((1,),)))  # each half on both hosts
+    host = Host()
+    opened = host.read(RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 3, both))[1]
+    assert isinstance(opened, OpenRecv)
+    assert opened.pieces == ((-7, 0, 16), (-7, 1, 16))
+    host.hear(Received(1))
+    assert host.read(SendStep(2, -1, 50, HOSTS, 2, 7))[0] == OpenSend(
+        2, 50, ((-7, 0, 16), (-7, 1, 16)), None, (("order", 2), ("recv", 1)), both
+    )
+    other = Executor(1, Cluster())
+    other.handle(seat(host=1), 0)
+    other.handle(Reformed(0), 0)
+    other.handle(Ordered(0, 0, 0, 1, HOSTS, 0, (), (), (RecvStep(1, -1, 50, HOSTS, 1, -1, 7, 3, both),)), 0)
+    other.handle(Received(1), 0)
+    step = SendStep(2, -1, 50, HOSTS, 2, 7)
+    assert other.handle(Ordered(0, 0, 0, 2, HOSTS, 0, (), (), (step,)), 0) == [
+        Up(Done(2, ((1, 2),)), (("order", 2),))
+    ]
+
+
+# --- code ------------------------------------------------------------------------------------------------
+
+
+def test_code_is_compiled_where_its_gangs_run() -> None:
+    host = Host()
+    host.run(chain(1), args=(50,))
+    assert host.read(CompileStep(1, (0, 9))) == [CompileCode(1, 0, (("order", 2),))]
+    assert host.hear(CodeReady(1, 0)) == [Up(Compiled(1, 0, ME), (code_cause(1, 0),))]
+    elsewhere = plan(2, [layout(line(0, 2, 2))], [gang("g", line(0, 2, 2), (), (0,))])
+    assert host.read(CompileStep(2, (0,)), plans=(elsewhere,)) == []

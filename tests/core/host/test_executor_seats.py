@@ -1,0 +1,292 @@
+"""A host's seat: what it says again, what it gives up, when it re-forms; and what it makes of nonsense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.host.executor import Executor
+from core.model.errors import Illegal
+from core.model.plan import Gang, Move
+from core.protocol.effects import (
+    Abandon,
+    CodeReady,
+    Copied,
+    DropTransfer,
+    Finished,
+    FreeBuffer,
+    Launch,
+    LaunchFailed,
+    OpenSend,
+    Received,
+    Reform,
+    Reformed,
+    RowsCounted,
+    Sent,
+    Up,
+)
+from core.protocol.messages import (
+    AskStep,
+    Compiled,
+    CompileStep,
+    Counted,
+    Done,
+    Enqueued,
+    ForgetStep,
+    FreeStep,
+    Held,
+    Join,
+    Ordered,
+    RecvStep,
+    RestoreStep,
+    RunHeader,
+    Seated,
+    SendStep,
+    SpillStep,
+    Step,
+    Trouble,
+)
+from tests.core.hostworld import HOSTS, Cluster, gang, layout, plan
+
+from .onehost import BAD, FAR, ME, NEAR, Host, X, chain, done, enter, inbound, outbound, recv, seat, send
+
+# --- seats -----------------------------------------------------------------------------------------------
+
+
+def test_a_new_tree_hears_again_all_that_is_not_settled() -> None:
+    host = Host()
+    host.run(outbound(sparse=True))
+    host.read(enter(1), send(2, 1), CompileStep(1, (0,)), enter(3, 2, ack=True))
+    host.hear(Finished(1))
+    host.hear(RowsCounted(2, ((2, 0, 8),)))
+    host.hear(CodeReady(1, 0))
+    again = host.hear(seat(tree=4))
+    assert [e.report for e in again if isinstance(e, Up)] == [
+        Done(1, ME), Counted(2, ME, ((2, 1),)), Enqueued(3, ME), Compiled(1, 0, ME), Seated(0, 0, 4, 2),
+    ]  # fmt: skip
+    host.hear(Finished(3))
+    host.settled = 2
+    host.read()
+    again = host.hear(seat(tree=5))
+    assert [e.report for e in again if isinstance(e, Up)] == [
+        Counted(2, ME, ((2, 1),)), Done(3, ME), Compiled(1, 0, ME), Seated(0, 0, 5, 3),
+    ]  # fmt: skip
+
+
+def test_an_abandoned_gang_leaves_a_tombstone_and_those_behind_it_go_on() -> None:
+    host = Host()
+    host.run(inbound())
+    host.read(recv(2, 1), enter(3, 1), enter(4, 2), enter(5, 2))
+    effects = host.hear(seat(tree=1, abandon=(3,)))
+    assert [e.seq for e in effects if isinstance(e, Launch)] == [4, 5]
+    host.hear(Received(1))
+    assert host.read(AskStep(3)) == []
+
+
+def test_what_a_tombstone_would_have_taken_over_is_freed() -> None:
+    steps: list[Gang | Move] = [Move("in", 0, 1, False, 0), gang("reader", NEAR, (1,), (2,))]
+    made = plan(1, [layout(FAR), X, X], steps, keep=(2,), donate=True)
+    host = Host()
+    host.run(made)
+    host.read(recv(2, 1), enter(3, 1))
+    assert [type(effect) for effect in host.hear(seat(tree=1, abandon=(3,)))] == [
+        Up
+    ]  # it is still being filled
+    assert [e.buffer for e in host.hear(Received(1)) if isinstance(e, FreeBuffer)] == [101]
+
+
+def test_what_was_abandoned_before_it_came_is_not_launched_when_it_comes() -> None:
+    """Its peers have dropped it; the message was lost with the old tree and came again down the new one."""
+    host = Host()
+    host.run(inbound())
+    host.hear(seat(tree=1, abandon=(4,)))
+    assert host.read(enter(4, 2)) == []
+    assert [type(e) for e in host.read(enter(5, 2))] == [Launch]
+
+
+def test_an_abandoned_launch_is_given_up_and_may_still_finish() -> None:
+    host = Host()
+    host.run(outbound())
+    host.read(enter(1), send(2, 1))
+    gave_up, opened, seated = host.hear(seat(tree=1, abandon=(1,)))
+    assert gave_up == Abandon((1,), (("seat", 1),))
+    assert isinstance(opened, OpenSend)
+    assert opened.blame is not None
+    assert seated == Up(Seated(0, 0, 1, 2), (("seat", 1),))
+    assert host.hear(Finished(1)) == []
+
+
+def test_an_abandoned_transfer_is_dropped() -> None:
+    host = Host()
+    host.run(inbound())
+    host.read(recv(2, 1))
+    assert isinstance(host.hear(seat(tree=1, abandon=(2,)))[0], DropTransfer)
+    host.hear(seat(tree=2, abandon=(7,)))
+    assert isinstance(host.read(recv(7, 6))[-1], DropTransfer)
+
+
+def test_lost_buffers_are_freed() -> None:
+    host = Host()
+    host.put(50)
+    assert host.hear(seat(tree=1, dropped=(50, 51)))[0] == FreeBuffer(50, (("seat", 1),))
+
+
+def test_what_names_a_lost_buffer_afterwards_is_blamed_on_the_loss_and_is_no_fault() -> None:
+    """It was ordered before, its message was lost with the old tree, and came again through the new one."""
+    host = Host()
+    host.put(50)
+    host.run(chain(1), args=(50,))
+    host.hear(seat(tree=1, dropped=(50, 101)))
+    launched, ended = host.read(enter(1), SendStep(2, -1, 50, HOSTS, 2, 7))
+    assert isinstance(launched, Launch)
+    assert launched.placeholders
+    assert isinstance(ended, Up)
+    assert isinstance(ended.report, Done)
+    assert ended.report.blame is not None
+    assert ended.report.blame.code == "host-lost"
+    assert FreeBuffer(101, (("order", 4), ("done", 1))) in host.hear(Finished(1))  # nobody else will free it
+    assert ended.report in [e.report for e in host.hear(seat(tree=2)) if isinstance(e, Up)]
+
+
+def test_a_new_epoch_forms_when_the_devices_are_through_and_launches_nothing_before() -> None:
+    host = Host()
+    host.run(inbound())
+    host.read(enter(4, 2), recv(5, 1), enter(6, 1))
+    assert host.hear(seat(epoch=1, tree=1)) == []
+    assert host.hear(Received(1)) == [done(5, ("recv", 1))]
+    assert host.hear(Finished(4)) == [done(4, ("done", 4)), Reform(1, HOSTS, (), (("seat", 1), ("done", 4)))]
+    *again, seated, launched = host.hear(Reformed(1))
+    assert [each.report.seq for each in again if isinstance(each, Up) and isinstance(each.report, Done)] == [
+        4,
+        5,
+    ]
+    assert seated == Up(Seated(0, 1, 1, 2), (("reformed", 1),))
+    assert isinstance(launched, Launch)
+
+
+def test_an_older_epoch_is_refused() -> None:
+    host = Host()
+    host.hear(seat(epoch=3, tree=1))
+    host.hear(Reformed(3))
+    for message in (seat(epoch=2, tree=9), Ordered(0, 0, 0, 1, HOSTS, 0, (), (), ())):
+        (effect,) = host.hear(message)
+        assert isinstance(effect, Up)
+        assert isinstance(effect.report, Trouble)
+
+
+def test_it_presents_itself_with_what_clients_hold_and_what_it_still_has_to_finish() -> None:
+    host = Host()
+    host.put(50, name=3)
+    host.run(chain(1), args=(50,), kept=((1, 8, 4),))
+    host.read(enter(1))
+    assert host.executor.describe() == Join(
+        0, 5, 0, 4, (Held(50, 7, 3, X, True), Held(101, 8, 4, X, False)), (1,)
+    )
+
+
+# --- nonsense --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        send(2, run=77), recv(2, 1), SendStep(2, -1, 50, HOSTS, 2, 7), SpillStep(2, 50, HOSTS),
+        RestoreStep(2, 50, HOSTS), RecvStep(2, -1, 50, HOSTS, 2, -1, 7),
+    ],
+)  # fmt: skip
+def test_a_step_that_makes_no_sense_is_told_and_ends_with_a_blame(step: Step) -> None:
+    trouble, ended = Host().read(step)
+    assert isinstance(trouble, Up)
+    assert isinstance(trouble.report, Trouble)
+    assert isinstance(ended, Up)
+    assert isinstance(ended.report, Done)
+    assert trouble.report.blame == ended.report.blame
+    assert trouble.report.blame.code == "protocol"
+
+
+def test_a_gang_that_makes_no_sense_is_told_and_stops_the_queue() -> None:
+    host = Host()
+    host.run(inbound())
+    (trouble,) = host.read(enter(3, run=77))
+    assert isinstance(trouble, Up)
+    assert isinstance(trouble.report, Trouble)
+    assert host.read(enter(4, 2)) == []
+    assert [e.seq for e in host.hear(seat(tree=1, abandon=(3,))) if isinstance(e, Launch)] == [4]
+
+
+def test_a_run_without_its_arguments_is_told() -> None:
+    host = Host()
+    host.run(chain(1), args=(50,))
+    (trouble,) = host.read(runs=(RunHeader(5, 1, 0, ()),))
+    assert isinstance(trouble, Up)
+    assert isinstance(trouble.report, Trouble)
+
+
+def test_a_run_of_an_unknown_plan_is_others_affair_until_a_step_of_it_comes() -> None:
+    """One message is for all hosts that any part of it is for."""
+    host = Host()
+    assert host.read(runs=(RunHeader(5, 99, 0, ()),)) == []
+    (trouble,) = host.read(enter(3, run=5))
+    assert isinstance(trouble, Up)
+    assert isinstance(trouble.report, Trouble)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Finished(3), Finished(99), LaunchFailed(3, BAD), Received(99), Sent(2), Sent(99), Copied(3),
+        RowsCounted(2, ()), CodeReady(1, 0), Reformed(0), Reformed(1), "what",
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_its_own_devices_cannot_have_done_is_illegal_and_changes_nothing(event: Any) -> None:
+    host = Host()
+    host.run(outbound())
+    host.read(enter(1), send(2, 1))
+    before = host.executor.describe()
+    with pytest.raises(Illegal):
+        host.hear(event)
+    assert host.executor.describe() == before
+    assert [type(e) for e in host.hear(Finished(1))] == [Up, OpenSend]
+
+
+def test_a_lane_has_a_name() -> None:
+    with pytest.raises(Illegal):
+        Executor(0, Cluster(), lane="fast")
+
+
+def test_forgotten_runs_take_no_memory() -> None:
+    host = Host()
+    host.put(50)
+    host.run(chain(2), args=(50,))
+    host.read(enter(1), enter(2, 1), FreeStep((102, 50)), ForgetStep((1,), (1,)))
+    host.hear(Finished(1))
+    host.hear(Finished(2))
+    host.settled = 3
+    host.read()
+    executor = host.executor
+    for kept in (executor._runs, executor._plans, executor._queue.entries, executor._shards.named):
+        assert not kept
+    assert not executor._desk.records
+    assert not len(executor._desk.waits)
+
+
+def test_a_run_is_forgotten_when_its_last_step_is_settled() -> None:
+    """Nobody has to say so: a session of a million runs takes no memory for those that are over."""
+    host = Host()
+    host.put(50)
+    host.run(chain(2), args=(50,))
+    host.read(enter(1))
+    host.hear(Finished(1))
+    host.settled = 2
+    host.read()
+    assert host.executor.plan_of(1) is not None  # its second step is to come
+    host.read(enter(2, 1))
+    host.hear(Finished(2))
+    host.settled = 3
+    assert host.executor.plan_of(1) is not None
+    host.read()
+    assert host.executor.plan_of(1) is None
+    assert not host.executor._runs
+    assert not host.executor._complete

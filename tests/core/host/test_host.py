@@ -1,0 +1,300 @@
+"""A host as a whole: relay, executor and transfer of one machine, heard only through its connections and
+devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from core.host.machine import Host
+from core.model.errors import Illegal
+from core.model.plan import Plan
+from core.protocol.dataplane import Chunk, Grant, Landed, Offer
+from core.protocol.effects import (
+    Came,
+    Close,
+    CodeReady,
+    Connected,
+    DeviceLost,
+    Disconnected,
+    Effect,
+    Fill,
+    Finished,
+    FinishedTogether,
+    Launch,
+    LeaveRequested,
+    MakeBuffer,
+    OpenRecv,
+    OpenSend,
+    Received,
+    Reform,
+    Reformed,
+    Send,
+    Sent,
+    Stop,
+    Tell,
+    Wakeup,
+)
+from core.protocol.messages import (
+    Beat,
+    Blame,
+    Cancel,
+    Dismiss,
+    Done,
+    Join,
+    Leave,
+    Lost,
+    Ordered,
+    PoisonStep,
+    RecvStep,
+    Reports,
+    RunHeader,
+    Seat,
+    Seated,
+    Step,
+    Trouble,
+)
+from core.protocol.peers import CONTROLLER, client, end_of, is_client, peer_of
+from tests.core.hostworld import HOSTS, Cluster
+
+from .onehost import X, chain, enter, inbound, outbound, recv, send
+
+BEAT = 1000
+
+
+class Rig:
+    """Host 0 of two, with host 1 as its child unless told otherwise; already seated unless told otherwise."""
+
+    def __init__(self, children: tuple[tuple[int, Any], ...] = (), seated: bool = True) -> None:
+        self.host = Host(0, Cluster(), incarnation=5, beat=BEAT)
+        self.children = children
+        self.number = 0
+        if seated:
+            self.come(CONTROLLER, self.seat())
+            assert self.hear(Reformed(0)) == [Send((CONTROLLER,), Seated(0, 0, 0, 0), (("reformed", 0),))]
+
+    def seat(self, epoch: int = 0, tree: int = 0, **more: Any) -> Seat:
+        return Seat(0, epoch, tree, 0, CONTROLLER, self.children, HOSTS, 0, **more)
+
+    def hear(self, event: Effect, now: int = 0) -> list[Effect]:
+        return self.host.handle(event, now)
+
+    def come(self, peer: int, message: Any) -> list[Effect]:
+        return self.hear(Came(peer, message))
+
+    def order(self, *steps: Step, plans: tuple[Plan, ...] = (), runs: tuple[RunHeader, ...] = ()) -> Ordered:
+        self.number += 1
+        return Ordered(0, 0, 0, self.number, HOSTS, 0, plans, runs, tuple(steps))
+
+    def run(self, plan: Plan, *steps: Step, literal: bool = False) -> list[Effect]:
+        return self.come(CONTROLLER, self.order(*steps, plans=(plan,), runs=(header(plan, literal),)))
+
+
+def header(plan: Plan, literal: bool = True) -> RunHeader:
+    return (
+        RunHeader(1, plan.id, 100, (100,), ((0, b"contents"),)) if literal else RunHeader(1, plan.id, 100, ())
+    )
+
+
+def kinds(effects: list[Effect]) -> list[str]:
+    return [
+        type(each.message).__name__ if isinstance(each, Send) else type(each).__name__ for each in effects
+    ]
+
+
+def reports(*said: Any) -> Reports:
+    return Reports(0, 0, 0, said)
+
+
+# --- its place ------------------------------------------------------------------------------------------
+
+
+def test_it_presents_itself_to_whatever_controller_it_is_connected_to() -> None:
+    rig = Rig(seated=False)
+    assert rig.hear(Connected(CONTROLLER)) == [Send((CONTROLLER,), Join(0, 5))]
+    assert rig.hear(Connected(1)) == []
+    rig = Rig()
+    rig.run(chain(1), enter(1), literal=True)
+    (said,) = rig.hear(Connected(CONTROLLER))
+    assert isinstance(said, Send)
+    assert isinstance(said.message, Join)
+    assert replace(said.message, held=()) == Join(0, 5, epoch=0, last=1, unfinished=(1,))
+    assert [(held.buffer, held.client, held.ready) for held in said.message.held] == [
+        (101, 0, False)
+    ]  # nobody's
+
+
+def test_it_takes_a_seat_and_says_so_when_its_devices_have_reformed() -> None:
+    rig = Rig(seated=False)
+    assert rig.come(CONTROLLER, rig.seat()) == [Reform(0, HOSTS, (), (("seat", 0),))]
+    assert kinds(rig.hear(Reformed(0))) == ["Seated"]
+
+
+def test_a_seat_comes_from_the_controller_and_for_this_host() -> None:
+    rig = Rig(seated=False)
+    assert kinds(rig.come(1, rig.seat())) == ["Close"]
+    for_another = Seat(0, 0, 0, 1, CONTROLLER, (), HOSTS, 0)
+    assert kinds(rig.come(CONTROLLER, for_another)) == ["Close"]
+    assert kinds(rig.come(CONTROLLER, rig.seat())) == ["Reform"]
+
+
+def test_a_seat_that_was_overtaken_by_a_newer_one_is_not_taken() -> None:
+    rig = Rig()
+    rig.come(CONTROLLER, rig.seat(epoch=0, tree=3))
+    assert kinds(rig.come(CONTROLLER, rig.seat(epoch=0, tree=2))) == ["Tell"]
+
+
+def test_it_asks_to_leave() -> None:
+    rig = Rig()
+    assert rig.hear(LeaveRequested("maintenance")) == [Send((CONTROLLER,), Leave(0, "maintenance"))]
+
+
+def test_one_that_is_dismissed_stops_and_says_nothing_more() -> None:
+    rig = Rig()
+    assert kinds(rig.come(1, Dismiss(0, "a joke"))) == []
+    assert rig.come(CONTROLLER, Dismiss(0, "you are late")) == [Stop("you are late")]
+    assert rig.come(CONTROLLER, rig.order()) == []
+    assert rig.host.next_wakeup() is None
+
+
+# --- gangs ----------------------------------------------------------------------------------------------
+
+
+def test_a_gang_comes_down_is_launched_and_its_end_goes_up() -> None:
+    rig = Rig()
+    effects = rig.run(chain(2), enter(1), enter(2, 1), literal=True)
+    assert [each.seq for each in effects if isinstance(each, Launch)] == [1, 2]
+    assert rig.hear(Finished(1))[-1] == Send((CONTROLLER,), reports(Done(1, ((0, 1),))))
+
+
+def test_gangs_that_end_together_are_reported_in_one_message_in_their_order() -> None:
+    rig = Rig()
+    rig.run(chain(2), enter(1), enter(2, 1), literal=True)
+    said = rig.hear(FinishedTogether((Finished(1), Finished(2))))
+    assert [each for each in said if isinstance(each, Send)] == [
+        Send((CONTROLLER,), reports(Done(1, ((0, 1),)), Done(2, ((0, 1),))))
+    ]
+
+
+def test_what_is_for_its_child_is_passed_on_as_the_same_object_and_reports_are_combined() -> None:
+    rig = Rig(children=((1, ((1, 2),)),))
+    order = rig.order(enter(1), plans=(chain(1),), runs=(header(chain(1)),))
+    effects = rig.come(CONTROLLER, order)
+    assert kinds(effects) == ["Ordered", "MakeBuffer", "Launch"]
+    assert isinstance(effects[0], Send)
+    assert effects[0].peers == (1,)
+    assert effects[0].message is order
+    assert "Reports" not in kinds(rig.hear(Finished(1)))
+    assert rig.come(1, reports(Done(1, ((1, 2),)))) == [Send((CONTROLLER,), reports(Done(1, HOSTS)))]
+
+
+def test_a_child_that_is_lost_is_reported_and_so_is_a_device() -> None:
+    rig = Rig(children=((1, ((1, 2),)),))
+    assert rig.hear(Disconnected(1)) == [Send((CONTROLLER,), reports(Lost(1, 0)))]
+    blame = Blame("device-lost", "it smokes", host=0)
+    assert rig.hear(DeviceLost(1, blame)) == [Send((CONTROLLER,), reports(Trouble(0, -1, blame, 1)))]
+
+
+def test_an_order_by_an_old_path_is_not_obeyed() -> None:
+    rig = Rig()
+    stale = Ordered(0, 0, -1, 1, HOSTS, 0, (chain(1),), (header(chain(1)),), (enter(1),))
+    (told,) = rig.come(CONTROLLER, stale)
+    assert isinstance(told, Tell)
+
+
+def test_it_beats() -> None:
+    rig = Rig()
+    assert rig.host.next_wakeup() == BEAT
+    assert rig.hear(Wakeup(), BEAT) == [Send((CONTROLLER,), reports(Beat(((0, 1),), 0)))]
+    assert rig.host.next_wakeup() == 2 * BEAT
+
+
+# --- transfers ------------------------------------------------------------------------------------------
+
+
+def test_contents_that_come_in_let_the_gang_go_that_waits_for_them() -> None:
+    rig = Rig()
+    effects = rig.run(inbound(), recv(1, 1), enter(2, 1))
+    made, opened, _, grant = effects
+    assert isinstance(made, MakeBuffer)
+    assert isinstance(opened, OpenRecv)  # the driver knows of it before anything is granted
+    assert isinstance(grant, Send)
+    assert isinstance(grant.message, Grant)
+    (sender,) = grant.peers
+    total = 0
+    for number, (_, piece, nbytes) in enumerate(opened.pieces):
+        chunk = Chunk(1, sender, 0, piece, 0, nbytes)
+        total += nbytes
+        said = rig.come(sender, chunk)
+        assert said[0] == Fill(opened.buffer, chunk)
+        last = number == len(opened.pieces) - 1
+        assert kinds(said) == (["Fill", "Landed", "Received", "Launch", "Reports"] if last else ["Fill"])
+    assert total == grant.message.nbytes
+
+
+def test_contents_that_go_out_hold_their_source_until_they_have_landed() -> None:
+    rig = Rig()
+    rig.run(outbound(), enter(1), send(2, 1))
+    said = rig.hear(Finished(1))
+    (opened,) = [each for each in said if isinstance(each, OpenSend)]
+    (receiver,) = {receiver for receiver, _, _ in opened.pieces}
+    assert isinstance(said[-2], Send)
+    assert isinstance(said[-2].message, Offer)
+    total = sum(nbytes for _, _, nbytes in opened.pieces)
+    assert set(kinds(rig.come(receiver, Grant(2, 0, receiver, total)))) == {"Chunk"}
+    assert kinds(rig.come(receiver, Landed(2, 0, receiver))) == ["Sent", "Reports"]
+
+
+def test_poison_that_the_stream_brings_reaches_the_transfer_and_comes_back_as_placeholders() -> None:
+    rig = Rig()
+    rig.run(inbound(), recv(1, 1), enter(2, 1))
+    blame = Blame("host-lost", "host 2 is gone")
+    effects = rig.come(CONTROLLER, rig.order(PoisonStep(1, blame)))
+    assert Received(1, blame) in effects
+    (launch,) = [each for each in effects if isinstance(each, Launch)]
+    assert launch.placeholders
+
+
+def test_a_sender_that_is_lost_spoils_what_it_had_for_us() -> None:
+    rig = Rig()
+    rig.run(inbound(), recv(1, 1), enter(2, 1))
+    assert any(isinstance(each, Received) and each.blame for each in rig.hear(Disconnected(2, "gone")))
+
+
+def test_clients_and_controller_are_told_apart() -> None:
+    """On the data plane client 1 is -1, which among peers is the controller."""
+    rig = Rig()
+    put = RecvStep(1, -1, 50, HOSTS, 1, -1, 1, 9, X)
+    effects = rig.come(CONTROLLER, rig.order(put))
+    (grant,) = [each for each in effects if isinstance(each, Send)]
+    assert grant.peers == (client(1),) == (-2,)
+    assert isinstance(grant.message, Grant)
+    assert grant.message.sender == -1
+    assert any(isinstance(each, Received) for each in rig.hear(Disconnected(client(1))))
+    assert not any(isinstance(each, Received | Sent) for each in rig.hear(Disconnected(CONTROLLER)))
+
+
+@pytest.mark.parametrize("end", [0, 7, -1, -5])
+def test_ends_and_peers_are_names_of_the_same(end: int) -> None:
+    assert end_of(peer_of(end)) == end
+    assert is_client(peer_of(end)) == (end < 0)
+    assert peer_of(end) != CONTROLLER
+
+
+# --- nonsense -------------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_says_what_no_host_takes_is_closed() -> None:
+    rig = Rig()
+    assert rig.come(1, Cancel(3)) == [Close(1, "a host takes no Cancel")]
+    assert kinds(rig.come(client(4), Grant(1, 0, -3, 5))) == ["Close"]  # it speaks for another client
+
+
+def test_what_its_own_driver_cannot_mean_is_illegal() -> None:
+    rig = Rig()
+    with pytest.raises(Illegal):
+        rig.hear(Send((1,), Cancel(1)))
+    with pytest.raises(Illegal):
+        rig.hear(CodeReady(4, 2))

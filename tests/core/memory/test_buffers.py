@@ -1,0 +1,363 @@
+"""Logical buffers: one count, exact; donation; blame that sticks; spilling, and who must go."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.memory.buffers import TABLE, Buffer, Buffers
+from core.memory.ledger import Ledger, Short
+from core.memory.spill import HostMemory, Spill
+from core.model.atoms import Atoms
+from core.model.errors import Illegal
+from core.model.place import line
+from core.protocol.messages import Blame
+
+from .memory_world import hosts_of
+
+ANN, BOB = 1, 2
+LOST, LATER = Blame("host-lost", "host 3"), Blame("user", "nan")
+
+
+def one(*, handle: bool = True, promise: bool = True) -> Buffers:
+    buffers = Buffers()
+    buffers.create(7, ANN, 70, 0, 100, handle=handle, promise=promise)
+    return buffers
+
+
+def ids(gone: list[Buffer]) -> list[int]:
+    return [buffer.id for buffer in gone]
+
+
+# --- one count --------------------------------------------------------------------------------------------
+
+
+def test_the_last_of_handle_promise_and_runs_to_let_go_frees_it() -> None:
+    buffers = one()
+    buffers.hold(7)
+    assert ids(buffers.release(ANN, 70)) == []
+    assert ids(buffers.let_go([7])) == []  # its maker has promised it
+    assert ids(buffers.ordered(7, seq=3)) == [7]
+    assert 7 not in buffers
+
+
+def test_a_result_that_nobody_wants_is_freed_behind_its_maker() -> None:
+    buffers = one(handle=False)
+    (gone,) = buffers.ordered(7, seq=3)
+    assert gone.on_device
+    assert gone.last_seq == 3
+
+
+def test_a_result_that_is_never_made_takes_no_memory_and_keeps_its_blame() -> None:
+    buffers = one()
+    assert buffers.never_made(7, LOST) == []
+    found = buffers[7]
+    assert found.blame == LOST
+    assert not found.on_device
+    assert ids(buffers.release(ANN, 70)) == [7]
+
+
+def test_a_client_that_dies_frees_exactly_what_it_owned() -> None:
+    buffers = Buffers()
+    for ident, client in enumerate((ANN, BOB, ANN, ANN)):
+        buffers.create(ident, client, ident, 0, 10, promise=False)
+    buffers.hold(2)  # a run of Bob's reads it
+    assert ids(buffers.client_gone(ANN)) == [0, 3]
+    assert ids(buffers.client_gone(ANN)) == []
+    assert ids(buffers.let_go([2])) == [2]
+    assert [buffer.id for buffer in buffers] == [1]
+
+
+def test_the_first_blame_sticks() -> None:
+    buffers = one()
+    buffers.poison(7, LOST)
+    buffers.poison(7, LATER)
+    buffers.filled(7)  # it was under way
+    assert (buffers[7].state, buffers[7].blame) == ("poisoned", LOST)
+
+
+def test_letting_go_of_what_one_does_not_hold_is_illegal_and_changes_nothing() -> None:
+    buffers = one()
+    for wrong in (
+        lambda: buffers.let_go([7]),
+        lambda: buffers.let_go([8]),
+        lambda: buffers.release(BOB, 70),
+        lambda: buffers.use(7),
+        lambda: buffers.done_using(7),
+        lambda: buffers.create(7, BOB, 1, 0, 1),
+        lambda: buffers.create(8, ANN, 70, 0, 1),
+        lambda: buffers.consumed(7),
+        lambda: buffers.returned(7),
+    ):
+        with pytest.raises(Illegal):
+            wrong()
+    assert (len(buffers), buffers[7].count) == (1, 2)
+    buffers.hold(7)
+    buffers.use(7)
+    with pytest.raises(Illegal):
+        buffers.let_go([7])  # it uses it still
+    assert ids(buffers.let_go([7], used=True)) == []
+
+
+deeds = st.lists(
+    st.tuples(
+        st.sampled_from(["create", "hold", "let_go", "release", "ordered", "gone", "donate"]),
+        st.integers(0, 4),
+        st.sampled_from([ANN, BOB]),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=200)
+@given(deeds)
+def test_the_count_reaches_zero_exactly_when_the_last_holder_lets_go(
+    story: list[tuple[str, int, int]],
+) -> None:
+    """Against sets of holders, each with a name of its own."""
+    buffers, holders = Buffers(), dict[int, set[str]]()
+    owner: dict[int, int] = {}
+    made = 0
+
+    def without(who: str, chosen: list[int]) -> list[int]:
+        for ident in chosen:
+            holders[ident].remove(who)
+        return [ident for ident in chosen if not holders[ident]]
+
+    for deed, pick, client in story:
+        live = [ident for ident, who in holders.items() if who]
+        ident = live[pick % len(live)] if live else -1
+        mine = owner.get(ident, 0)
+        runs = sorted(who for who in holders.get(ident, set()) if who.startswith("run"))
+        gone: list[int] = []
+        told: list[Buffer] = []
+        if deed == "create":
+            made += 1
+            buffers.create(made, client, made, 0, 1)
+            holders[made], owner[made] = {"handle", "promise"}, client
+        elif deed == "hold" and live:
+            buffers.hold(ident)
+            holders[ident].add(f"run {len(runs)}")
+        elif deed == "let_go" and runs:
+            gone, told = without(runs[-1], [ident]), buffers.let_go([ident])
+        elif deed == "release" and live and "handle" in holders[ident]:
+            gone, told = without("handle", [ident]), buffers.release(mine, ident)
+        elif deed == "donate" and runs and "handle" in holders[ident]:
+            gone, told = without("handle", [ident]), buffers.release(mine, ident)
+            assert buffers.is_sole(ident, 1) == (len(runs) == 1)
+        elif deed == "ordered" and live and "promise" in holders[ident]:
+            gone, told = without("promise", [ident]), buffers.ordered(ident, 1)
+        elif deed == "gone":
+            owned = [i for i in sorted(live) if owner[i] == client and "handle" in holders[i]]
+            gone, told = without("handle", owned), buffers.client_gone(client)
+        assert ids(told) == gone
+        assert {buffer.id: buffer.count for buffer in buffers} == {
+            i: len(who) for i, who in holders.items() if who
+        }
+
+
+# --- donation ---------------------------------------------------------------------------------------------
+
+
+def test_a_donation_is_effective_only_if_nobody_else_holds_it() -> None:
+    buffers = one(promise=False)
+    buffers.hold(7)
+    assert not buffers.is_sole(7, 100)  # the client's handle
+    buffers.hold(7)
+    buffers.release(ANN, 70)
+    assert not buffers.is_sole(7, 100)  # another run reads it
+    buffers.let_go([7])
+    assert buffers.is_sole(7, 100)
+    assert not buffers.is_sole(7, 60)  # smaller than what the plan says
+
+
+def test_a_bound_is_not_to_be_taken_over_before_the_size_is_known() -> None:
+    buffers = Buffers()
+    buffers.create(7, ANN, 70, 0, 100, exact=False)
+    buffers.hold(7)
+    buffers.release(ANN, 70)
+    assert not buffers.is_sole(7, 100)
+    buffers.shrink(7, 40)
+    assert not buffers.is_sole(7, 100)
+    assert buffers.is_sole(7, 40)
+
+
+@pytest.mark.parametrize("made_first", [True, False])
+def test_what_a_run_has_taken_over_is_freed_by_that_run_alone(made_first: bool) -> None:
+    buffers = one()
+    buffers.hold(7)
+    buffers.release(ANN, 70)
+    if made_first:
+        buffers.ordered(7, 1)
+    buffers.consumed(7)
+    if not made_first:
+        buffers.ordered(7, 1)
+    assert not buffers[7].on_device
+    (gone,) = buffers.let_go([7])
+    assert not gone.on_device
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_what_was_not_consumed_after_all_is_its_own_again(made: bool) -> None:
+    buffers = one()
+    buffers.hold(7)
+    buffers.release(ANN, 70)
+    buffers.consumed(7)
+    if made:
+        buffers.ordered(7, 1)
+    else:
+        buffers.never_made(7, LOST)
+    buffers.returned(7)
+    (gone,) = buffers.let_go([7])
+    assert gone.on_device == made
+
+
+# --- spilling ---------------------------------------------------------------------------------------------
+
+
+class Desk:
+    """Six devices of 100 bytes, two a host; hosts with so much DRAM. Buffers are on devices 0-3."""
+
+    def __init__(self, *sizes: int, dram: int = 1000) -> None:
+        self.atoms, self.buffers = Atoms(), Buffers()
+        self.ledger = Ledger(self.atoms, lambda _: 100)
+        self.host = HostMemory(hosts_of, lambda _: dram)
+        self.spill = Spill(self.atoms, self.ledger, self.buffers, self.host)
+        self.key = self.atoms.intern(line(0, 0, 4))
+        for ident, nbytes in enumerate(sizes):
+            assert self.ledger.admit(-1, None, [(self.key, nbytes)]) is None
+            self.buffers.create(ident, ANN, ident + 10, self.key, nbytes, promise=False)
+            self.buffers.filled(ident)
+
+    def short(self, nbytes: int) -> Short:
+        answer = self.ledger.admit(-1, None, [(self.key, nbytes)])
+        assert isinstance(answer, Short)
+        return answer
+
+    def victims(self, nbytes: int, keep: tuple[int, ...] = ()) -> list[int] | None:
+        found = self.spill.victims(self.short(nbytes).missing, keep)
+        return None if found is None else [buffer.id for buffer in found]
+
+    def resident(self) -> int:
+        return self.ledger.counters()[0][1]
+
+    def on_hosts(self) -> dict[int, int]:
+        return {
+            host: used
+            for hosts, used in self.host.counters()
+            for low, high in hosts
+            for host in range(low, high)
+        }
+
+
+def test_the_least_recently_used_go_first() -> None:
+    desk = Desk(30, 30, 30)
+    desk.buffers.touch(0, seq=1)
+    assert desk.victims(40) == [1]
+    assert desk.victims(60) == [1, 2]
+    assert desk.victims(60, keep=(2,)) == [1, 0]
+
+
+def test_what_is_on_its_way_or_not_filled_is_not_idle_but_a_waiting_run_keeps_nothing() -> None:
+    desk = Desk(30, 30, 30)
+    for ident in (0, 1):
+        desk.buffers.hold(ident)
+    desk.buffers.use(1)  # that run is admitted
+    assert desk.victims(40) == [0]
+    assert desk.victims(70) == [0, 2]
+    assert desk.victims(100) is None
+    assert desk.spill.busy(desk.short(100).missing)
+    desk.buffers.let_go([1], used=True)
+    assert not desk.spill.busy(desk.short(100).missing)
+    assert desk.victims(100) == [0, 2, 1]
+
+
+def test_a_spilled_buffer_is_counted_where_it_is_and_comes_back() -> None:
+    desk = Desk(60)
+    buffer = desk.buffers[0]
+    desk.spill.begin(buffer)
+    assert (desk.resident(), desk.on_hosts()) == (60, {0: 120, 1: 120})
+    assert desk.victims(50) == []  # it is leaving already
+    desk.spill.spilled(buffer)
+    assert (desk.resident(), buffer.state) == (0, "spilled")
+    assert desk.ledger.admit(1, None, [(desk.key, 60)]) is None
+    desk.spill.restore(buffer)
+    assert (desk.resident(), desk.on_hosts()) == (60, {0: 120, 1: 120})
+    desk.spill.restored(buffer)
+    assert (buffer.state, desk.on_hosts()) == ("ready", {0: 0, 1: 0})
+
+
+@pytest.mark.parametrize("taken_first", [False, True])
+def test_a_donated_buffer_comes_back_into_the_run_s_own_memory(taken_first: bool) -> None:
+    desk = Desk(60)
+    buffer = desk.buffers.hold(0)
+    desk.buffers.release(ANN, 10)
+    desk.spill.begin(buffer)
+    assert not desk.buffers.is_sole(0, 60)  # not before it has left
+    desk.spill.spilled(buffer)
+    desk.ledger.admit(1, None, [(desk.key, 60)])
+    if taken_first:
+        desk.buffers.consumed(0)
+        desk.spill.restore(buffer)
+    else:
+        desk.spill.restore(buffer)
+        desk.buffers.consumed(0)
+    desk.spill.restored(buffer)
+    for gone in desk.buffers.let_go([0]):
+        desk.spill.drop(gone)
+    assert (desk.resident(), desk.on_hosts()) == (60, {0: 0, 1: 0})  # the run frees it, or passes it on
+
+
+@pytest.mark.parametrize("blame", [None, LOST])
+@pytest.mark.parametrize("coming", [False, True])
+def test_what_is_let_go_while_it_is_copied_is_free_when_it_has_been(
+    coming: bool, blame: Blame | None
+) -> None:
+    desk = Desk(60)
+    buffer = desk.buffers[0]
+    desk.spill.begin(buffer)
+    if coming:
+        desk.spill.spilled(buffer)
+        desk.ledger.admit(1, None, [(desk.key, 60)])
+        desk.spill.restore(buffer)
+    if blame:
+        desk.buffers.poison(0, blame)
+    for gone in desk.buffers.release(ANN, 10):
+        desk.spill.drop(gone)
+    assert desk.resident() == 60
+    missing = desk.short(50).missing
+    assert desk.spill.busy(missing)
+    assert desk.spill.victims(missing) == ()
+    (desk.spill.restored if coming else desk.spill.spilled)(buffer)
+    assert (desk.resident(), desk.on_hosts()) == (0, {0: 0, 1: 0})
+
+
+def test_host_dram_is_limited() -> None:
+    desk = Desk(30, 30, dram=100)
+    assert desk.victims(70) == [0]
+    assert desk.victims(90) is None  # two shards a host: 60 of 100 for the first
+    desk.spill.begin(desk.buffers[0])
+    desk.spill.spilled(desk.buffers[0])
+    assert desk.victims(90) is None
+
+
+def test_the_error_names_the_holders() -> None:
+    desk = Desk(20, 40, 30)
+    text = desk.spill.holders_text(desk.short(60).missing, {ANN: "client 'ann'"}.__getitem__, most=2)
+    assert text == (
+        "50 bytes too few on each of devices 0-3: "
+        "client 'ann' holds buffer 11 (40 bytes), client 'ann' holds buffer 12 (30 bytes), and 1 more"
+    )
+
+
+def test_what_cannot_happen_to_a_buffer_is_illegal() -> None:
+    for state in ("promised", "ready", "spilling", "spilled", "restoring", "poisoned"):
+        for event in ("filled", "spill", "copied", "restore", "spoilt"):
+            buffer = Buffer(1, ANN, 1, 0, 1)
+            buffer.state = state
+            if (state, event) in TABLE:
+                buffer.turn(event)
+                assert buffer.state == TABLE[state, event]
+            else:
+                with pytest.raises(Illegal):
+                    buffer.turn(event)
+                assert buffer.state == state

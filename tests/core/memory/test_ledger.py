@@ -1,0 +1,477 @@
+"""Device memory: what a plan takes, who is admitted, what is there in the order and physically."""
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.controller.plan_rows import PlanRows
+from core.memory.footprint import Footprint, donates, effective
+from core.memory.ledger import Ledger, NeverFits, Short, size_text
+from core.model.atoms import Atoms
+from core.model.errors import Illegal
+from core.model.place import line
+from core.model.plan import Gang, Move, Plan
+
+from .memory_plans import DEVICES, Draft, draw_place, draw_plan
+from .memory_world import World
+
+FOUR, TWO, OTHER = line(0, 0, 4), line(0, 0, 2), line(1, 4, 2)
+seeds = st.integers(0, 10**9)
+
+
+class Desk:
+    """A ledger of devices with 100 bytes each."""
+
+    def __init__(self, capacity: int = 100) -> None:
+        self.atoms = Atoms()
+        self.ledger = Ledger(self.atoms, lambda _: capacity)
+
+    def admit(self, run: int, plan: Plan, donated: frozenset[int] = frozenset()) -> Short | NeverFits | None:
+        args = [(self.atoms.intern(s.layout.place), s.nbytes) for s in plan.slots if s.arg >= 0]
+        return self.ledger.admit(run, Footprint(plan, donated, self.atoms), args=args)
+
+    def on(self, device: int) -> tuple[int, int]:
+        """(there behind the last gang, that and all that is reserved)."""
+        for devices, resident, committed, _ in self.ledger.counters():
+            if any(low <= device < high for low, high in devices):
+                return resident, committed
+        raise AssertionError(device)
+
+
+def one_gang(out: int, temp: int = 0, keep: bool = False) -> Plan:
+    draft = Draft(1)
+    (made,) = draft.gang(FOUR, (), (out,), temp)
+    draft.keep(*([made] if keep else []))
+    return draft.plan()
+
+
+def chain(*sizes: int) -> Plan:
+    """Gangs on one slice, each reads what the one before made."""
+    draft = Draft(1)
+    inputs: tuple[int, ...] = ()
+    for nbytes in sizes:
+        inputs = draft.gang(FOUR, inputs, (nbytes,))
+    draft.keep(*inputs)
+    return draft.plan()
+
+
+def step_of_training(nbytes: int) -> Plan:
+    """The state goes in, donated, and comes out."""
+    draft = Draft(1)
+    state = draft.arg(FOUR, nbytes)
+    draft.keep(*draft.gang(FOUR, (state,), (nbytes,), donate=(state,)))
+    return draft.plan()
+
+
+# --- what a plan takes ------------------------------------------------------------------------------------
+
+
+def test_a_chain_holds_what_two_neighbours_hold() -> None:
+    desk = Desk()
+    assert desk.admit(1, chain(10, 30, 20)) is None
+    assert desk.on(0) == (0, 50)  # the second and the third at once; the first is gone by then
+    levels = []
+    for step in range(3):
+        desk.ledger.entered(1, step, step)
+        levels.append(desk.on(3))
+    assert levels == [(10, 50), (30, 50), (20, 20)]
+    assert desk.ledger.end(1) == ()
+    assert desk.on(0) == (20, 20)  # the result is its holder's now
+    desk.ledger.free(desk.atoms.intern(FOUR), 20)
+    assert desk.on(0) == (0, 0)
+
+
+def test_what_nobody_reads_is_gone_behind_its_maker() -> None:
+    desk = Desk()
+    desk.admit(1, one_gang(30))
+    desk.ledger.entered(1, 0, 0)
+    assert desk.on(0) == (0, 0)
+
+
+def test_a_device_in_two_places_of_a_plan_sees_both() -> None:
+    draft = Draft(1)
+    wide = draft.gang(FOUR, (), (20,))
+    draft.gang(TWO, (), (30,))
+    draft.gang(FOUR, wide, (5,))
+    desk = Desk()
+    desk.admit(1, draft.plan())
+    assert desk.on(0) == (0, 50)
+    assert desk.on(3) == (0, 25)
+
+
+def test_a_target_counts_from_when_it_may_come_and_what_is_sent_until_it_is_gone() -> None:
+    draft = Draft(1)
+    for _ in range(3):  # three micro-batches; nothing makes the first stage wait for the second
+        (made,) = draft.gang(FOUR, (), (10,))
+        draft.gang(OTHER, (draft.move(made, OTHER),), (1,))
+    desk = Desk()
+    desk.admit(1, draft.plan())
+    assert desk.on(0) == (0, 30)
+    assert desk.on(4) == (0, 31)
+    for step in (0, 1, 2):
+        desk.ledger.entered(1, step, step)
+    assert desk.on(4) == (0, 21)
+    desk.ledger.slot_freed(1, 0)
+    assert desk.on(0) == (0, 20)
+
+
+@settings(max_examples=60)
+@given(seeds)
+def test_bounds_are_the_true_peaks_over_all_orders(seed: int) -> None:
+    """Against a walk over every order in which the steps of a small plan may enter."""
+    rng = Random(seed)
+    plan = draw_plan(rng, 0, steps=5)
+    args = frozenset(slot.arg for slot in plan.slots if slot.arg >= 0)
+    donated = effective(plan, args if rng.random() < 0.6 else frozenset())
+    atoms = Atoms()
+    footprint = Footprint(plan, donated, atoms)
+    for group in footprint.groups:
+        for device in (
+            d for atom in group.atoms for low, high in atoms.devices(atom) for d in range(low, high)
+        ):
+            found = list(levels_met(plan, donated, device))
+            timeline = group.timeline
+            assert timeline.bounds[0] == max(level for level, _ in found)
+            assert timeline.bounds[0] + timeline.extras[0] == max(level + temp for level, temp in found)
+
+
+def levels_met(plan: Plan, donated: frozenset[int], device: int) -> Iterator[tuple[int, int]]:
+    """(level, scratch) at every point of every order, of the run's own on this device."""
+    readers = {
+        slot: [
+            at
+            for at, s in enumerate(plan.steps)
+            if slot in (s.inputs if isinstance(s, Gang) else (s.source,))
+        ]
+        for slot in range(len(plan.slots))
+    }
+
+    def here(slot: int) -> int:
+        place = plan.slots[slot].layout.place
+        return plan.slots[slot].nbytes if device in place.devices() else 0
+
+    def live(done: frozenset[int], running: int = -1) -> int:
+        """Sum over slots of what is there when `done` has entered, and `running` is the latest of it."""
+        level = 0
+        for number, slot in enumerate(plan.slots):
+            donors = [g for g, s in enumerate(plan.steps) if isinstance(s, Gang) and number in s.donated]
+            given_up = bool(donors) and donates(plan, donors[0], donated)
+            if slot.arg >= 0:
+                level -= here(number) if given_up and donors[0] in done - {running} else 0
+                continue
+            if slot.maker not in done:
+                continue
+            taken = 0
+            if slot.takes >= 0 and donates(plan, slot.maker, donated) and slot.maker == running:
+                taken = min(here(number), here(slot.takes))
+            dead = not slot.keep and all(
+                isinstance(plan.steps[r], Gang) for r in readers[number] or [slot.maker]
+            )
+            dead = (
+                dead and done.issuperset(readers[number]) and running not in (readers[number] or [slot.maker])
+            )
+            level += 0 if dead or (given_up and donors[0] in done - {running}) else here(number) - taken
+        return level
+
+    seen: set[frozenset[int]] = {frozenset()}
+    todo = [frozenset[int]()]
+    while todo:
+        done = todo.pop()
+        yield live(done), 0
+        for step, after in enumerate(plan.after):
+            if step not in done and done.issuperset(after):
+                what = plan.steps[step]
+                if isinstance(what, Gang) and device in what.place.devices():
+                    yield live(done | {step}, step), what.temp
+                if done | {step} not in seen:
+                    seen.add(done | {step})
+                    todo.append(done | {step})
+
+
+# --- admission --------------------------------------------------------------------------------------------
+
+
+def test_scratch_counts_as_a_maximum_and_not_as_a_sum() -> None:
+    desk = Desk()
+    assert [desk.admit(run, one_gang(0, temp=70)) for run in range(5)] == [None] * 5
+    assert desk.on(0) == (0, 70)
+    assert desk.admit(5, one_gang(20, temp=20)) is None  # 20 lie beside somebody's 70 of scratch
+    answer = desk.admit(6, one_gang(20))
+    assert isinstance(answer, Short)
+    assert answer.missing == {0: 10}
+
+
+def test_scratch_and_peak_of_one_run_count_when_they_meet() -> None:
+    draft = Draft(1)
+    draft.gang(FOUR, draft.gang(FOUR, (), (60,)), (5,))
+    draft.gang(FOUR, (), (0,), temp=90)
+    assert Desk().admit(1, draft.plan()) is None  # never more than 90 at once, though 65 + 90 do not fit
+
+
+@pytest.mark.parametrize("depth", [1, 2, 8])
+def test_a_donated_chain_of_runs_at_60_percent_keeps_the_window_full(depth: int) -> None:
+    desk, key = Desk(), 0
+    plan = step_of_training(60)
+    assert desk.ledger.admit(-1, None, [(desk.atoms.intern(FOUR), 60)]) is None
+    donated = effective(plan, frozenset({0}))
+    assert [desk.admit(run, plan, donated) for run in range(depth)] == [None] * depth
+    for run in range(depth):
+        desk.ledger.entered(run, 0, run)
+        assert desk.on(0) == (60, 60)
+    for run in range(depth):
+        assert desk.ledger.end(run) == ()
+    desk.ledger.free(key, 60)
+    assert desk.on(0) == (0, 0)
+
+
+def test_a_run_that_can_never_fit_is_refused_at_once() -> None:
+    desk = Desk()
+    desk.ledger.admit(-1, None, [(desk.atoms.intern(FOUR), 60)])
+    answer = desk.admit(1, step_of_training(60))  # the client kept a handle: the donation is not effective
+    assert answer == NeverFits(
+        "needs 120 bytes on each of devices 0-3 (60 bytes for its arguments), which have 100 bytes each"
+    )
+    assert desk.admit(1, step_of_training(1)) is None  # it was not admitted
+
+
+def test_admission_is_all_or_nothing_on_all_islands() -> None:
+    draft = Draft(2)
+    draft.move(draft.gang(FOUR, (), (40,))[0], OTHER)
+    desk = Desk()
+    desk.ledger.admit(-1, None, [(desk.atoms.intern(OTHER), 70)])
+    before = desk.ledger.counters()
+    answer = desk.admit(1, draft.plan())
+    assert isinstance(answer, Short)
+    assert desk.ledger.counters()[0] == before[0]
+    assert desk.on(0) == (0, 0)
+
+
+def test_who_is_short_learns_whether_waiting_helps() -> None:
+    desk = Desk()
+    key = desk.atoms.intern(FOUR)
+    desk.admit(1, one_gang(60))
+    assert desk.admit(2, one_gang(60)) == Short({0: 20}, running=True, enough=True)
+    desk.ledger.end(1)
+    desk.admit(1, one_gang(60, keep=True))
+    assert desk.admit(2, one_gang(60)) == Short({0: 20}, running=True, enough=False)  # its result stays
+    desk.ledger.entered(1, 0, 0)
+    desk.ledger.end(1)
+    assert desk.admit(2, one_gang(60)) == Short({0: 20}, running=False, enough=False)
+    before = desk.ledger.eased
+    desk.ledger.free(key, 60)
+    assert desk.ledger.eased > before
+    assert desk.admit(2, one_gang(60)) is None
+
+
+def test_a_donated_argument_is_among_what_a_run_gives_back() -> None:
+    desk, draft = Desk(), Draft(1)
+    big = draft.arg(FOUR, 60)
+    draft.gang(FOUR, (big,), (10,), donate=(big,))
+    plan = draft.plan()
+    desk.ledger.admit(-1, None, [(desk.atoms.intern(FOUR), 60)])
+    desk.admit(1, plan, effective(plan, frozenset({0})))
+    assert desk.admit(2, one_gang(90)) == Short({0: 50}, running=True, enough=True)
+
+
+def test_a_withdrawn_run_gives_back_what_it_has_not_used_and_names_what_is_left() -> None:
+    desk, key = Desk(), 0
+    desk.admit(1, chain(10, 30, 20))
+    desk.ledger.entered(1, 0, 0)
+    assert desk.ledger.end(1) == ((0, key, 10),)
+    assert desk.on(0) == (10, 10)
+    desk.ledger.free(key, 10)
+    assert desk.on(0) == (0, 0)
+
+
+def test_an_irregular_output_gives_back_its_surplus() -> None:
+    draft = Draft(1)
+    (rows,) = draft.gang(FOUR, (), (60,), irregular=True)
+    draft.gang(FOUR, draft.gang(FOUR, (rows,), (10,)), (50,))
+    desk = Desk()
+    desk.admit(1, draft.plan())
+    desk.ledger.entered(1, 0, 0)
+    assert desk.on(0) == (60, 70)
+    desk.ledger.shrunk(1, rows, 20)
+    assert desk.on(0) == (20, 60)  # 50 + 10 are still to come, when it is gone
+    for step in (1, 2):
+        desk.ledger.entered(1, step, step)
+    desk.ledger.end(1)
+    assert desk.on(0) == (0, 0)
+
+
+def test_the_surplus_of_what_is_passed_on_is_not_given_back() -> None:
+    draft = Draft(1)
+    (rows,) = draft.gang(FOUR, (), (60,), irregular=True)
+    draft.keep(*draft.gang(FOUR, (rows,), (60,), donate=(rows,)))
+    desk = Desk()
+    desk.admit(1, draft.plan())
+    desk.ledger.entered(1, 0, 0)
+    desk.ledger.shrunk(1, rows, 20)
+    assert desk.on(0) == (60, 60)
+
+
+def test_what_is_illegal_changes_nothing() -> None:
+    desk = Desk()
+    desk.admit(1, chain(10, 30, 20))
+    before = desk.ledger.counters()
+    for wrong in (
+        lambda: desk.ledger.entered(1, 1, 0),
+        lambda: desk.ledger.entered(2, 0, 0),
+        lambda: desk.ledger.slot_freed(1, 0),
+        lambda: desk.ledger.end(2),
+        lambda: desk.admit(1, chain(1)),
+    ):
+        with pytest.raises(Illegal):
+            wrong()
+    assert desk.ledger.counters() == before
+    desk.ledger.entered(1, 0, 0)
+    with pytest.raises(Illegal):
+        desk.ledger.entered(1, 0, 1)
+
+
+def test_a_split_atom_has_the_same_past_and_its_own_future() -> None:
+    desk = Desk()
+    desk.admit(1, chain(10, 30, 20))
+    desk.ledger.entered(1, 0, 0)
+    half = desk.atoms.intern(TWO)
+    assert desk.on(0) == desk.on(3) == (10, 50)
+    assert desk.ledger.admit(-1, None, [(half, 50)]) is None
+    desk.ledger.entered(1, 1, 1)
+    assert desk.on(0) == (80, 100)
+    assert desk.on(3) == (30, 50)
+
+
+# --- room that is physically there ------------------------------------------------------------------------
+
+
+def test_a_receive_waits_for_the_last_gang_beside_which_it_does_not_fit() -> None:
+    desk = Desk()
+    for run, (out, temp) in enumerate([(80, 0), (60, 0), (0, 20)]):
+        desk.admit(run, one_gang(out, temp))
+        desk.ledger.entered(run, 0, run + 10)
+        desk.ledger.end(run)
+    key = desk.atoms.intern(FOUR)
+    assert [desk.ledger.after(key, nbytes) for nbytes in (20, 21, 41, 81)] == [-1, 10, 11, 12]
+    desk.ledger.gang_finished(10)
+    assert [desk.ledger.after(key, nbytes) for nbytes in (21, 41)] == [-1, 11]
+    assert desk.ledger.admit(-1, None, [(key, 41)]) is None
+    assert desk.ledger.after(key) == 11  # asked when it has been counted
+    desk.ledger.gang_finished(12)  # and with it all that was before
+    assert desk.ledger.after(key, 59) == -1
+
+
+def test_what_is_freed_behind_a_queued_gang_is_there_until_that_has_finished() -> None:
+    desk = Desk()
+    key = desk.atoms.intern(FOUR)
+    desk.ledger.admit(-1, None, [(key, 50)])
+    desk.admit(1, one_gang(20))
+    desk.ledger.entered(1, 0, 7)
+    desk.ledger.free(key, 50, after=7)
+    assert desk.on(0)[0] == 0
+    assert desk.ledger.after(key, 60) == 7
+    desk.ledger.gang_finished(7)
+    assert desk.ledger.after(key, 60) == -1
+
+
+def test_a_surplus_makes_room_for_a_receive() -> None:
+    draft = Draft(1)
+    (rows,) = draft.gang(FOUR, (), (60,), irregular=True)
+    draft.keep(rows)
+    desk = Desk()
+    for run, plan in enumerate((draft.plan(), one_gang(30))):
+        desk.admit(run, plan)
+        desk.ledger.entered(run, 0, run)
+    desk.ledger.gang_finished(0)
+    key = desk.atoms.intern(FOUR)
+    assert desk.ledger.after(key, 20) == 1
+    desk.ledger.shrunk(0, rows, 20)
+    assert [desk.ledger.after(key, nbytes) for nbytes in (50, 51)] == [-1, 1]
+
+
+# --- laws -------------------------------------------------------------------------------------------------
+
+
+def story(seed: int, dram: int = 10**9, cancels: bool = True, turns: int = 120) -> World:
+    """Runs, releases, cancels and all else in any order; then nobody asks for more; then all leave."""
+    rng = Random(seed)
+    world = World(rng, rng.choice([60, 90, 140]), dram)
+    plans = [draw_plan(rng, ident) for ident in range(3)]
+    for _ in range(turns):
+        what = rng.random()
+        if what < 0.15 and len(world.waiting) < 4:
+            world.submit(rng.choice(plans))
+        elif what < 0.3:
+            world.admit()
+        elif what < 0.36 and world.named():
+            world.release(rng.choice(world.named()))
+        elif what < 0.38:
+            world.atoms.intern(draw_place(rng))
+        elif what < 0.4 and world.running and cancels:
+            rng.choice(world.running).cancelled = True
+        elif possible := world.go_on():
+            rng.choice(possible)()
+        world.check()
+    world.drain()
+    world.leave()
+    return world
+
+
+@settings(max_examples=150)
+@given(seeds)
+def test_memory_never_exceeds_what_there_is_and_the_ledger_knows_it_to_the_byte(seed: int) -> None:
+    """The world checks both after every event, in the devices' order and physically; nothing is left at the
+    end; and nobody is refused who would fit alone, as host DRAM is large enough."""
+    assert story(seed).refused == []
+
+
+@settings(max_examples=40)
+@given(seeds, st.sampled_from([0, 30, 100]))
+def test_without_dram_to_spill_to_someone_is_refused_and_nothing_hangs(seed: int, dram: int) -> None:
+    for text in story(seed, dram).refused:
+        assert "too few on each of devices" in text
+        assert "client 1 holds buffer" in text
+
+
+def test_the_stories_are_not_empty() -> None:
+    """The laws above have something to judge: runs are admitted, refused, spilled and restored."""
+    worlds = [story(seed) for seed in range(12)]
+    assert sum(world.seq for world in worlds) > 200
+    assert sum(world.began for world in worlds) > 60
+    assert sum(world.impossible for world in worlds) > 3
+    assert sum(world.copied_out for world in worlds) > 10
+    assert sum(world.copied_in for world in worlds) > 3
+    assert sum(world.shrunk for world in worlds) > 3
+    assert any(story(seed, dram=0).refused for seed in range(12))
+
+
+def test_drawn_plans_have_everything() -> None:
+    plans = [draw_plan(Random(seed), 0) for seed in range(50)]
+    steps = [step for plan in plans for step in plan.steps]
+    assert any(isinstance(step, Move) for step in steps)
+    assert any(slot.takes >= 0 and plan.slots[slot.takes].arg >= 0 for plan in plans for slot in plan.slots)
+    assert any(slot.takes >= 0 and plan.slots[slot.takes].arg < 0 for plan in plans for slot in plan.slots)
+    assert {d for step in steps if isinstance(step, Gang) for d in step.place.devices()} == set(
+        range(DEVICES)
+    )
+
+
+def test_a_footprint_is_derived_once_and_follows_the_atoms() -> None:
+    atoms = Atoms()
+    rows = PlanRows(chain(10, 20), atoms, lambda place: ((0, 1),))
+    first = rows.footprint(frozenset())
+    assert [group.atoms for group in first.groups] == [(0,)]
+    atoms.intern(TWO)
+    assert rows.footprint(frozenset()) is first
+    assert [group.atoms for group in first.groups] == [(0, 1)]
+
+
+def test_sizes_read_well() -> None:
+    assert [size_text(n) for n in (0, 1023, 1536, 16 << 30)] == [
+        "0 bytes",
+        "1023 bytes",
+        "1.5 KiB",
+        "16.0 GiB",
+    ]

@@ -1,0 +1,320 @@
+"""A log replays to the byte, a difference is found where it is, and a log that is not whole says so."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.link import codec as wire
+from core.model.errors import Illegal
+from core.protocol import effects
+from core.protocol.effects import Came, Connected, Disconnected, Effect, Finished, Send, Tell, Wakeup
+from core.protocol.messages import Blame, Ended, Submit
+from core.record.eventcodec import EventCodec, Unknown
+from core.record.eventlog import MAGIC, About, Diverged, Log, LogError, Recorder, Replayable, decode, replay
+from tests.core import structs
+
+Event = Any
+
+
+class Clerk:
+    """A machine small enough to see through: ends each run one second after it came, and counts."""
+
+    def __init__(self, odd_at: int = -1) -> None:
+        self.handled = 0
+        self.due: list[tuple[int, int, int]] = []
+        self._odd_at = odd_at
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        if isinstance(event, Disconnected):
+            raise Illegal("nobody is connected")
+        self.handled += 1
+        if isinstance(event, Came) and isinstance(event.message, Submit):
+            self.due.append((now + 1_000_000_000, event.peer, event.message.run))
+        over = [item for item in self.due if item[0] <= now]
+        self.due = [item for item in self.due if item[0] > now]
+        if self.handled == self._odd_at:
+            return [Tell("odd")]
+        return [Send((peer,), Ended(run)) for _, peer, run in over]
+
+    def next_wakeup(self) -> int | None:
+        return self.due[0][0] if self.due else None
+
+
+EVENTS: list[tuple[int, Event]] = [
+    (1_000, Connected(3)),
+    (2_000, Came(3, Submit(1, 1, (5, b"x"), (6,), waited=(0,), think=250))),
+    (2_000, Came(3, Submit(2, 1, (), ()))),
+    (1_000_002_000, Wakeup()),
+    (1_000_003_000, Finished(7, Blame("user", "1/0"), (3, 4))),
+]
+
+
+def recorded(**options: Any) -> Recorder:
+    recorder = Recorder(Clerk(), About(core="0.1", policy="fifo", config={"window": 4}), start=500, **options)
+    for now, event in EVENTS:
+        recorder.handle(event, now)
+    return recorder
+
+
+def clerk(about: About) -> Clerk:
+    return Clerk()
+
+
+# --- there and back ---------------------------------------------------------------------------------------
+
+
+def test_a_log_gives_back_every_event_with_its_time() -> None:
+    log = decode(recorded().log())
+    assert [(entry.now, entry.event) for entry in log.entries] == EVENTS
+    assert (log.about.core, log.about.policy, log.about.config) == ("0.1", "fifo", {"window": 4})
+
+
+def test_a_recorder_is_the_machine_it_wraps() -> None:
+    recorder, machine = Recorder(Clerk()), Clerk()
+    for now, event in EVENTS:
+        assert recorder.handle(event, now) == machine.handle(event, now)
+        assert recorder.next_wakeup() == machine.next_wakeup()
+
+
+def test_pieces_written_as_they_come_are_the_whole_log() -> None:
+    pieces: list[bytes] = []
+    recorded(sink=pieces.append).close()
+    assert b"".join(pieces) == recorded().log()
+
+
+def test_a_log_can_be_taken_while_it_grows() -> None:
+    recorder = recorded()
+    before = decode(recorder.log())
+    recorder.handle(Wakeup(), 2_000_000_000)
+    assert decode(recorder.log()).entries[:-1] == before.entries
+
+
+def test_an_event_that_was_refused_is_not_in_the_log() -> None:
+    recorder = recorded()
+    with pytest.raises(Illegal):
+        recorder.handle(Disconnected(3), 1_000_004_000)
+    assert len(decode(recorder.log()).entries) == len(EVENTS)
+
+
+def test_an_event_of_an_unknown_kind_is_refused_before_it_happens() -> None:
+    class Odd(msgspec.Struct, frozen=True):
+        number: int
+
+    recorder = recorded()
+    with pytest.raises(Unknown, match="Odd"):
+        recorder.handle(Odd(1), 1_000_004_000)
+    assert isinstance(recorder.machine, Clerk)
+    assert recorder.machine.handled == len(EVENTS)
+
+
+class Told(msgspec.Struct, frozen=True):
+    numbers: tuple[int, ...]
+
+
+def test_a_machine_with_events_of_its_own_names_their_kinds() -> None:
+    recorder = recorded(more=[Told])
+    recorder.handle(Told((1, 2)), 1_000_004_000)
+    assert decode(recorder.log(), more=[Told]).entries[-1].event == Told((1, 2))
+    with pytest.raises(LogError, match="other fields"):
+        decode(recorder.log())
+
+
+def kinds_of_events() -> list[type[msgspec.Struct]]:
+    local = [kind for kind in vars(effects).values() if isinstance(kind, type) and issubclass(kind, Effect)]
+    return [*(kind for kind in local if kind is not Effect), *get_args(wire.Message)]
+
+
+@pytest.mark.parametrize("kind", kinds_of_events(), ids=lambda kind: kind.__name__)
+@given(data=st.data())
+@settings(max_examples=5)
+def test_every_kind_of_event_comes_back(kind: type[msgspec.Struct], data: st.DataObject) -> None:
+    event = data.draw(structs.of(kind, message=Submit | Ended))
+    codec = EventCodec()
+    assert codec.decode(*codec.encode(event)) == event
+
+
+def test_an_event_costs_a_few_bytes_more_than_its_message() -> None:
+    submit = Submit(1, 1, (5,), (6,))
+    one, many = Recorder(Clerk()), Recorder(Clerk())
+    for recorder, times in ((one, 1), (many, 101)):
+        for number in range(times):
+            recorder.handle(Came(3, submit), number * 1000)
+    assert (len(many.log()) - len(one.log())) / 100 < len(wire.encode(submit)) + 26
+
+
+# --- replay -----------------------------------------------------------------------------------------------
+
+
+def test_replay_gives_the_same_commands_to_the_byte() -> None:
+    machine = Clerk()
+    live = [list(machine.handle(event, now)) for now, event in EVENTS]
+    answers = replay(decode(recorded().log()), clerk)
+    assert answers == live
+    assert msgspec.msgpack.encode(answers) == msgspec.msgpack.encode(live)
+
+
+@pytest.mark.parametrize("odd_at", range(1, len(EVENTS) + 1))
+def test_a_difference_is_found_at_its_event(odd_at: int) -> None:
+    log = decode(recorded(keep_commands=True).log())
+    with pytest.raises(Diverged) as caught:
+        replay(log, lambda about: Clerk(odd_at))
+    assert caught.value.index == odd_at - 1
+    assert caught.value.event == EVENTS[odd_at - 1][1]
+    assert "odd" in caught.value.replayed
+    assert str(EVENTS[odd_at - 1][1]) in str(caught.value)
+
+
+def test_a_difference_shows_both_sides() -> None:
+    log = decode(recorded(keep_commands=True).log())
+    with pytest.raises(Diverged) as caught:
+        replay(log, lambda about: Clerk(4))
+    assert "Ended(run=1" in caught.value.recorded
+    assert "Ended(run=2" in caught.value.recorded
+    assert caught.value.replayed == "Tell(text='odd', passing=False)"
+
+
+def test_a_difference_without_kept_commands_says_how_to_keep_them() -> None:
+    with pytest.raises(Diverged, match="keep_commands=True"):
+        replay(decode(recorded().log()), lambda about: Clerk(4))
+
+
+class Scripted:
+    def __init__(self, answers: Sequence[Sequence[Effect]]) -> None:
+        self._answers = list(answers)
+
+    def handle(self, event: Event, now: int) -> Sequence[Effect]:
+        return self._answers.pop(0)
+
+    def next_wakeup(self) -> None:
+        return None
+
+
+def scripted(answers: Sequence[Sequence[Effect]]) -> Log:
+    recorder = Recorder(Scripted(answers))
+    for number in range(len(answers)):
+        recorder.handle(Wakeup(), number)
+    return decode(recorder.log())
+
+
+class Left(Effect, frozen=True):
+    number: int
+
+
+class Rest(Effect, frozen=True):
+    number: int
+
+
+A, B = Send((1,), Ended(1)), Send((1,), Ended(2))
+
+
+@pytest.mark.parametrize(
+    ("live", "again", "index"),
+    [
+        pytest.param([[A, B], []], [[A], [B]], 0, id="a command comes an event later"),
+        pytest.param([[A, B]], [[B, A]], 0, id="another order"),
+        pytest.param([[A]], [[A, A]], 0, id="once too often"),
+        pytest.param([[], [A]], [[], []], 1, id="not at all"),
+        pytest.param([[A], [A]], [[A], [Send((2,), Ended(1))]], 1, id="to another peer"),
+        pytest.param([[Left(1)]], [[Rest(1)]], 0, id="another kind"),
+    ],
+)
+def test_any_other_commands_are_a_difference(
+    live: list[list[Effect]], again: list[list[Effect]], index: int
+) -> None:
+    with pytest.raises(Diverged) as caught:
+        replay(scripted(live), lambda about: Scripted(again))
+    assert caught.value.index == index
+
+
+def test_a_machine_that_raises_in_a_replay_has_diverged() -> None:
+    entry = Replayable(5, Disconnected(3), 0)
+    with pytest.raises(Diverged, match="Illegal: nobody is connected"):
+        replay(Log(About(), (entry,)), clerk)
+
+
+# --- not whole, or not ours -------------------------------------------------------------------------------
+
+
+def test_a_log_cut_anywhere_is_known_to_be_cut() -> None:
+    data = recorded().log()
+    for end in range(len(data)):
+        with pytest.raises(LogError, match=r"byte|starts with"):
+            decode(data[:end])
+
+
+def test_a_log_damaged_anywhere_is_known_to_be_damaged() -> None:
+    data = recorded().log()
+    for at in range(len(data)):
+        for bits in (0x01, 0x80, 0xFF):
+            damaged = bytearray(data)
+            damaged[at] ^= bits
+            with pytest.raises(LogError, match=r"byte|starts with"):
+                decode(bytes(damaged))
+
+
+@given(st.binary(max_size=40))
+@settings(max_examples=200)
+def test_any_bytes_after_the_magic_are_refused(data: bytes) -> None:
+    for partial in (False, True):
+        with pytest.raises(LogError):
+            decode(MAGIC + data, partial=partial)
+
+
+def test_a_log_that_was_cut_short_can_be_read_as_far_as_it_goes() -> None:
+    data = recorded().log()
+    ends = [len(decode(data[:end], partial=True).entries) for end in range(len(data) // 2, len(data) + 1)]
+    assert ends == sorted(ends)
+    assert ends[-1] == len(EVENTS)
+    cut = decode(data[:-1], partial=True)
+    assert (len(cut.entries), cut.whole) == (len(EVENTS), False)
+    assert replay(cut, clerk)
+
+
+def test_what_follows_the_end_is_refused() -> None:
+    with pytest.raises(LogError, match="cut short"):
+        decode(recorded().log() + b"\x01")
+    twice: list[bytes] = []
+    recorder = recorded(sink=twice.append)
+    recorder.close()
+    recorder.close()
+    with pytest.raises(LogError, match="follows the last record"):
+        decode(b"".join(twice))
+
+
+def test_a_record_that_was_taken_out_is_missed() -> None:
+    pieces: list[bytes] = []
+    recorded(sink=pieces.append).close()
+    for gone in range(1, len(pieces)):
+        with pytest.raises(LogError):
+            decode(b"".join(pieces[:gone] + pieces[gone + 1 :]))
+
+
+def test_another_format_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.record.eventlog.FORMAT", 2)
+    data = recorded().log()
+    monkeypatch.undo()
+    with pytest.raises(LogError, match="a log of format 2; this reads format 1"):
+        decode(data)
+
+
+def test_another_core_is_named() -> None:
+    assert decode(recorded().log(), core="0.1").entries
+    with pytest.raises(LogError, match=r"recorded by core '0\.1'; this is '0\.2'"):
+        decode(recorded().log(), core="0.2")
+
+
+def test_other_messages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EventCodec, "vocabulary", "0123")
+    data = recorded().log()
+    monkeypatch.undo()
+    with pytest.raises(LogError, match="events or messages have other fields"):
+        decode(data)
+
+
+def test_something_else_is_no_log() -> None:
+    with pytest.raises(LogError, match=r"no event log: it starts with b'PK"):
+        decode(b"PK\x03\x04")

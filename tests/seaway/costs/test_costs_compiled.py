@@ -1,0 +1,289 @@
+"""Costs of JAX functions: traced for devices that nobody has, compiled in another process, and what can go wrong."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from seaway.costs import CostError, NoCompiler, choice, compiling, costs, roofline_costs, tpu, tpu_costs
+from seaway.costs.lowering import lower
+from seaway.costs.topologies import example, find
+
+P: Any = PartitionSpec
+S: Any = jax.ShapeDtypeStruct
+LAYERS, WIDTH, HIDDEN, BATCH = 3, 64, 256, 128
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SEAWAY_CACHE", str(tmp_path))
+    return tmp_path / "costs"
+
+
+def step(weights: dict[str, Any], x: Any) -> tuple[dict[str, Any], Any]:
+    """A training step of a small perceptron, its layers in a loop."""
+
+    def loss(weights: dict[str, Any]) -> Any:
+        def layer(h: Any, w: Any) -> tuple[Any, None]:
+            return h + jnp.maximum(h @ w[0], 0) @ w[1], None
+
+        h, _ = jax.lax.scan(layer, x, (weights["up"], weights["down"]))
+        return (h.astype(jnp.float32) ** 2).mean()
+
+    value, gradient = jax.value_and_grad(loss)(weights)
+    return jax.tree.map(lambda w, g: w - g.astype(w.dtype), weights, gradient), value
+
+
+WEIGHTS = {
+    "up": S((LAYERS, WIDTH, HIDDEN), jnp.bfloat16),
+    "down": S((LAYERS, HIDDEN, WIDTH), jnp.bfloat16),
+}
+SHARDED = {"up": P(None, None, "model"), "down": P(None, "model", None)}
+OPTIONS: dict[str, Any] = {
+    "mesh": {"data": 8, "model": 4},
+    "in_shardings": (SHARDED, P("data")),
+    "out_shardings": (SHARDED, P()),
+    "donate": 0,
+}
+ARGS = (WEIGHTS, S((BATCH, WIDTH), jnp.bfloat16))
+
+# forwards two products a layer; backwards four, but for the gradient of what goes into the first layer, which XLA
+# computes all the same, as the loop's body is one for all layers
+FLOPS = 3 * LAYERS * 2 * 2 * BATCH * WIDTH * HIDDEN / 32
+
+
+def test_a_roofline_of_a_sharded_training_step() -> None:
+    cost = roofline_costs(step, ARGS, topology="v3:4x4", **OPTIONS)
+    assert (cost.source, cost.used, cost.name, cost.devices) == ("roofline", "roofline", "step", 32)
+    assert cost.flops == FLOPS
+    rows = BATCH // 8
+    found = {(one.kind, one.nbytes, one.groups): one.count for one in cost.collectives}
+    assert found == {
+        ("all-reduce", rows * WIDTH * 2, ((4, 1),)): 2 * LAYERS,  # activations, over the model axis
+        ("all-reduce", WIDTH * HIDDEN // 4 * 2, ((8, 4),)): 2 * LAYERS,  # gradients, over the data axis
+        ("all-reduce", 4, ((8, 4),)): 1,  # the loss
+    }
+    weights = 2 * LAYERS * WIDTH * HIDDEN // 4 * 2
+    assert cost.memory.argument == weights + rows * WIDTH * 2
+    assert cost.memory.alias == weights, "what is donated is overwritten"
+    assert cost.duration >= cost.flops / 61.5e12 * 1e9
+    assert any("a bound" in note for note in cost.notes)
+    again = roofline_costs(step, ARGS, topology="v3:4x4", timeout=0.01, **OPTIONS)
+    assert again == cost, "from the cache, within no time"
+
+
+def test_a_roofline_of_one_device_that_exchanges_nothing() -> None:
+    cost = roofline_costs(
+        lambda x: x @ x, (S((512, 512), jnp.float32),), topology="v4-64", efficiency=0.5, name="square"
+    )
+    assert (cost.name, cost.collectives, cost.flops) == ("square", (), 2 * 512**3)
+    moved = (
+        2 * 512 * 512 * 4
+    )  # the argument and the result at the ends, and the product reads twice and writes once
+    assert cost.hbm_bytes == moved + 3 * 512 * 512 * 4
+    assert any("50%" in note for note in cost.notes)
+
+
+# --- tracing --------------------------------------------------------------------------------------------
+
+
+def lowered(fn: Any = step, args: Any = ARGS, **options: Any) -> Any:
+    return lower(fn, args, platform="tpu", **({**OPTIONS, **options}))
+
+
+def test_the_same_computation_has_the_same_digest_wherever_it_is_written() -> None:
+    def other(weights: Any, x: Any) -> Any:
+        return step(weights, x)
+
+    assert lowered().digest == lowered(other).digest
+    assert lowered().name == "step"
+    digests = {
+        lowered().digest,
+        lowered(mesh={"data": 4, "model": 8}).digest,
+        lowered(donate=()).digest,
+        lowered(out_shardings=None).digest,
+        lowered(args=(WEIGHTS, S((2 * BATCH, WIDTH), jnp.bfloat16))).digest,
+    }
+    assert len(digests) == 5
+
+
+def test_the_mesh_may_come_with_the_arguments() -> None:
+    mesh = jax.sharding.AbstractMesh((4,), ("x",))
+    x = S((8, 8), jnp.float32, sharding=jax.sharding.NamedSharding(mesh, P("x")))
+    found = lower(jnp.sum, (x,), platform="tpu")
+    assert [(name, size) for name, size, _ in found.axes] == [("x", 4)]
+
+
+def test_arguments_may_be_arrays_and_numbers() -> None:
+    arrays = lower(lambda x, y: x * y, (np.ones((8, 8), np.float32), 3.0), platform="tpu", mesh={"x": 4})
+    shapes = lower(lambda x, y: x * y, (S((8, 8), jnp.float32), 5.0), platform="tpu", mesh={"x": 4})
+    assert arrays.digest == shapes.digest, "their contents do not matter"
+
+
+def test_constraints_inside_may_name_axes_alone() -> None:
+    def fn(x: Any) -> Any:
+        constrain: Any = jax.lax.with_sharding_constraint
+        return constrain(x @ x.T, P("data", "model")).sum()
+
+    assert lowered(fn, (S((64, 64), jnp.float32),), in_shardings=P("data"), out_shardings=None).devices == 32
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"args": WEIGHTS}, r"args is the tuple of the function's arguments, not a dict: write \(x,\)"),
+        ({"mesh": 32}, "write each axis and its size"),
+        ({"mesh": {}}, "write each axis and its size"),
+        ({"mesh": {"data": 0}}, "write each axis and its size"),
+        ({"in_shardings": (SHARDED, P("rows"))}, "names the axis 'rows'; the mesh has data, model"),
+        ({"in_shardings": (SHARDED,)}, "in_shardings does not fit"),
+        ({"in_shardings": "data"}, "write PartitionSpecs"),
+        ({"out_shardings": (SHARDED, P(), P())}, "out_shardings does not fit"),
+        ({"donate": 2}, "donate names argument 2; there are 2"),
+    ],
+)
+def test_what_does_not_fit_is_named(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(CostError, match=says):
+        lowered(**options)
+
+
+def test_a_mistake_in_the_users_function_is_the_users_to_see() -> None:
+    with pytest.raises(TypeError, match="dot_general"):
+        lowered(lambda x: x @ x, (S((3, 4), jnp.float32),), in_shardings=None, out_shardings=None)
+
+
+# --- topologies -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "compiler", "devices"),
+    [
+        ("v3:32x32", "v3:32x32", 2048),
+        ("v4:2x2x4", "v4:2x2x4", 16),
+        ("v4:4x4", "v4:4x4x1", 16),
+        ("v5e:4x8", "v5e:4x8", 32),
+        ("v5litepod:2x2", "v5e:2x2", 4),
+        ("7x:2x2x1", "tpu7x:2x2x1", 8),
+        ("v5e:1x1", "v5e:1x1", 1),
+    ],
+)
+def test_a_topology_has_its_devices(name: str, compiler: str, devices: int) -> None:
+    found = find(name)
+    assert (found.name, found.devices) == (compiler, devices)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("v33:4x4", "nearest: 'v3'"),
+        ("v3:4x4x4", "a v3 has 2 axes"),
+        ("v3:3x4", "nearest: 'v3:4x4'"),
+        ("v3", "no topology 'v3'; write a generation and its chips"),
+        ("v5e:0x4", "a v5e has 2 axes"),
+    ],
+)
+def test_a_topology_that_is_none_names_one_that_is(name: str, says: str) -> None:
+    with pytest.raises(CostError, match=says):
+        tpu_costs(step, ARGS, topology=name, **OPTIONS)
+
+
+def test_examples_have_the_devices_that_were_asked_for() -> None:
+    for generation in ("v3", "v4", "v5e", "v5p", "v6e", "7x"):
+        for devices in (8, 32, 128, 512, 2048):
+            assert find(example(generation, devices)).devices == devices
+
+
+def test_a_mesh_that_does_not_fill_the_topology_names_one_that_it_would() -> None:
+    with pytest.raises(
+        CostError, match="mesh has 32 devices and topology 'v3:8x8' has 128; for 32 take 'v3:4x4'"
+    ):
+        roofline_costs(step, ARGS, topology="v3:8x8", **OPTIONS)
+
+
+def test_a_mesh_larger_than_the_cluster_is_refused() -> None:
+    with pytest.raises(CostError, match="32 devices and an island of 'v3-8' has 8"):
+        roofline_costs(step, ARGS, topology="v3-8", **OPTIONS)
+    with pytest.raises(CostError, match=r"no cluster 'v99'.*or a TPU topology"):
+        roofline_costs(step, ARGS, topology="v99", **OPTIONS)
+
+
+# --- the other process ----------------------------------------------------------------------------------
+
+
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    script = tmp_path / "child.py"
+    script.write_text(code)
+    monkeypatch.setattr(compiling, "CHILD", script)
+
+
+def test_a_compiler_that_dies_is_an_error_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = (
+        "import os, sys, signal\nprint('last words', file=sys.stderr, flush=True)\nos.kill(os.getpid(), 11)\n"
+    )
+    child(tmp_path, monkeypatch, dying)
+    with pytest.raises(CostError, match=r"(?s)'step' died .signal 11.*last words"):
+        roofline_costs(step, ARGS, topology="v3:4x4", **OPTIONS)
+
+
+def test_a_compiler_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(tmp_path, monkeypatch, "import time\ntime.sleep(600)\n")
+    with pytest.raises(CostError, match=r"took longer than 0\.5 s.*timeout="):
+        roofline_costs(step, ARGS, topology="v3:4x4", timeout=0.5, **OPTIONS)
+
+
+def test_a_compiler_that_refuses_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = (
+        "import json, pathlib, sys\n"
+        "said = {'kind': 'XlaError', 'stage': 'compilation', 'text': 'RESOURCE_EXHAUSTED: Used 20G of 16G hbm'}\n"
+        "(pathlib.Path(sys.argv[1]) / 'error.json').write_text(json.dumps(said))\n"
+    )
+    child(tmp_path, monkeypatch, refusing)
+    monkeypatch.setattr(tpu, "require_compiler", lambda: None)
+    with pytest.raises(CostError, match=r"(?s)does not fit into the memory.*donate.*Used 20G of 16G"):
+        tpu_costs(step, ARGS, topology="v3:4x4", **OPTIONS)
+
+
+# --- without the TPU compiler ---------------------------------------------------------------------------
+
+
+def absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def require_compiler() -> None:
+        raise NoCompiler("the TPU compiler is not installed: pip install 'seaway[tpu]'")
+
+    monkeypatch.setattr(tpu, "require_compiler", require_compiler)
+    monkeypatch.setattr(choice, "require_compiler", require_compiler)
+
+
+def test_without_libtpu_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(NoCompiler, match=r"pip install 'seaway\[tpu\]'"):
+            tpu_costs(step, ARGS, topology="v3:4x4", **OPTIONS)
+
+
+def test_costs_takes_what_there_is_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent(monkeypatch)
+    cost = costs(lambda x: x @ x, (S((64, 64), jnp.float32),), topology="v5e:2x2")
+    assert cost.source == "roofline"
+    assert any("pip install" in note for note in cost.notes)
+    with pytest.raises(CostError, match="prefer is 'tpu' or 'roofline'"):
+        costs(step, ARGS, prefer="guess", topology="v3:4x4", **OPTIONS)  # type: ignore[arg-type]
+
+
+@pytest.mark.full
+def test_the_examples_in_the_documentation_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "costs.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    monkeypatch.chdir(tmp_path)
+    for block in blocks:
+        found: dict[str, Any] = {}
+        exec(compile(block, "docs/costs.md", "exec"), found)
+        assert found["kernel"].collectives

@@ -1,0 +1,316 @@
+"""Several clients in one program: a thread each, one at a time, in simulated time, the same turns each time."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seaway as sw
+from tests.seaway.small_sessions import small
+
+four = sw.slice(devices=4, name="four")
+step = sw.synthetic("step", devices=four, duration="100us", allreduce="4B")
+ZERO = np.float32(0)
+
+
+def loop(count: int) -> float:
+    x: Any = ZERO
+    for _ in range(count):
+        x = step(x)
+    x.block_until_ready()
+    return sw.now()
+
+
+def rows(s: sw.Session) -> dict[str, dict[str, Any]]:
+    return {row["label"]: row for row in s.trace.core.rows("clients")}
+
+
+def gangs(s: sw.Session, until: int) -> dict[str, int]:
+    """By client: how many had ended by then."""
+    core = s.trace.core
+    clients = {row["client"]: row["label"] for row in core.rows("clients")}
+    runs = {row["run"]: clients[row["client"]] for row in core.rows("runs")}
+    found = dict.fromkeys(clients.values(), 0)
+    for gang in core.rows("gangs"):
+        if 0 <= gang["ended"] <= until:
+            found[runs[gang["run"]]] += 1
+    return found
+
+
+def test_each_client_has_its_name_and_weight() -> None:
+    with small() as s:
+        with s.client("a", weight=2):
+            step(ZERO)
+        with s.client("b", priority=1):
+            step(ZERO)
+        step(ZERO)
+        with s.client("a"):
+            step(ZERO)
+        found = rows(s)
+    assert {name: (row["weight"], row["priority"]) for name, row in found.items()} == {
+        "a": (2, 0), "b": (1, 1), "main": (1, 0),
+    }  # fmt: skip
+
+
+def test_a_client_is_who_it_was() -> None:
+    with small() as s:
+        s.client("a", weight=2)
+        with pytest.raises(ValueError, match="'a' is here already, with weight 2"):
+            s.client("a", weight=3)
+        with pytest.raises(ValueError, match="at least 1"):
+            s.client("b", weight=0)
+
+
+def test_clients_share_devices_and_not_arrays() -> None:
+    with small() as s:
+        with s.client("a"):
+            x = step(ZERO)
+        with s.client("b"), pytest.raises(sw.NotNow, match="belongs to client 'a', and 'b' calls"):
+            step(x)
+
+
+def test_spawned_clients_run_side_by_side() -> None:
+    with small() as s:
+        alone = s.spawn(loop, 20, name="alone").result()
+    with small() as s:
+        tasks = [s.spawn(loop, 20, name=f"c{n}") for n in range(3)]
+        together = max(task.result() for task in tasks)
+    assert together < 1.5 * alone, "what the devices do for one, the host does for the others"
+
+
+def test_weights_are_shares() -> None:
+    busy = sw.synthetic("busy", devices=four, duration="5ms")
+
+    def greedy() -> None:
+        sw.block_until_ready([busy(ZERO) for _ in range(150)])
+
+    with small(policy="stride", profile="seaway") as s:
+        for weight in (1, 2, 4, 8):
+            s.spawn(greedy, name=f"w{weight}", weight=weight)
+    got = gangs(s, until=1_000_000_000)
+    least = got["w1"]
+    assert least >= 10
+    for weight in (2, 4, 8):
+        assert got[f"w{weight}"] / least == pytest.approx(weight, rel=0.25)
+
+
+def test_the_same_program_takes_the_same_turns() -> None:
+    def mixed(s: sw.Session) -> None:
+        for n in range(4):
+            s.spawn(loop, 5 + n, name=f"c{n}", weight=n + 1)
+            s.sleep("130us")
+        loop(3)
+
+    def columns() -> dict[str, dict[str, Any]]:
+        with small(policy="stride", seed=3, noise={"latency": 5_000}) as s:
+            mixed(s)
+        return {
+            name: {k: v.tobytes() for k, v in table.items()} for name, table in s.trace.core.columns().items()
+        }
+
+    assert columns() == columns()
+
+
+def test_sleep_and_now_are_host_time() -> None:
+    with small() as s:
+        sw.sleep(0.5)
+        sw.sleep("20ms")
+        assert sw.now() == pytest.approx(0.52)
+        assert sw.now_ns() == s.now_ns() == 520_000_000
+        with pytest.raises(sw.SeawayError, match="not negative"):
+            sw.sleep(-1)
+
+
+def test_clients_sleep_side_by_side() -> None:
+    with small() as s:
+        tasks = [s.spawn(sw.sleep, 1.0, name=f"c{n}") for n in range(3)]
+        for task in tasks:
+            task.join()
+        assert s.now() == pytest.approx(1.0)
+
+
+def test_a_session_ends_when_its_clients_have() -> None:
+    with small() as s:
+        s.spawn(loop, 4)
+    assert s.now() > 4 * 100e-6
+    assert len(s.trace.core) == 4
+
+
+def test_a_task_returns_what_its_function_does() -> None:
+    with small() as s:
+        task = s.spawn(lambda a, b: (a, b), 1, b=2, name="t")
+        assert not task.done
+        assert task.result() == task.result() == (1, 2)
+        assert task.done
+
+
+# --- trouble ------------------------------------------------------------------------------------------------
+
+
+class Broken(Exception):
+    pass
+
+
+def breaks() -> None:
+    loop(2)
+    raise Broken("in the client")
+
+
+def test_an_exception_of_a_client_arrives_where_it_is_waited_for() -> None:
+    with small() as s:
+        other = s.spawn(loop, 10)
+        with pytest.raises(Broken):
+            s.spawn(breaks).result()
+        other.join()
+        loop(1)
+
+
+def test_an_exception_that_nobody_waited_for_arrives_at_the_end() -> None:
+    def unseen() -> None:
+        with small() as s:
+            s.spawn(breaks)
+            s.spawn(loop, 10)
+
+    with pytest.raises(Broken):
+        unseen()
+
+
+def test_an_exception_of_the_main_thread_ends_all_clients() -> None:
+    ended: list[str] = []
+
+    def endless() -> None:
+        try:
+            while True:
+                loop(1)
+        finally:
+            ended.append("endless")
+
+    def disorder() -> None:
+        with small() as s:
+            s.spawn(endless)
+            loop(3)
+            raise Broken
+
+    with pytest.raises(Broken):
+        disorder()
+    assert ended == ["endless"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "endless"]
+
+
+def test_a_wait_for_what_cannot_come_is_an_error_that_names_it() -> None:
+    alone = sw.slice(devices=4, name="alone", exclusive=True)
+    with small() as s:
+        with s.client("a"):
+            kept = sw.put(ZERO, devices=alone).block_until_ready()
+        with s.client("b"):
+            wanted = sw.put(ZERO, devices=alone)
+            with pytest.raises(sw.Stalled, match="client 'b' waits for what was put on slice 'alone'"):
+                wanted.block_until_ready()
+        with s.client("a"):
+            kept.delete()
+            s.release(alone)
+
+
+@pytest.mark.parametrize("fidelity", ["cohort", "exact"])
+def test_to_release_a_slice_that_is_not_held_does_nothing(fidelity: Any) -> None:
+    never = sw.slice(devices=2)
+    with small(fidelity=fidelity) as s:
+        s.release(never)
+        s.release(sw.slice(devices=2, name="never"))
+        s.release(four)
+        assert step(ZERO).slice is four
+        s.release(four)
+        s.release(four)
+        with s.client("b"):
+            s.release(four)
+        x = step(ZERO).block_until_ready()
+        assert x.run is not None
+        assert x.run.blame is None
+        assert sw.put(ZERO, devices=never).slice is never
+        assert s.client("main").name_of(never) == "slice1", "the second slice that was used, not the fourth"
+        with pytest.raises(TypeError, match=r"session.release\(4\): give the slice itself"):
+            s.release(4)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fidelity", ["cohort", "exact"])
+def test_a_run_whose_slice_never_comes_free_is_an_error_that_names_who_has_it(fidelity: Any) -> None:
+    """Hosts' heartbeats, and news of who still waits, go on for ever: they are no sign of progress."""
+    alone = sw.slice(devices=4, name="alone", exclusive=True)
+    busy = sw.synthetic("busy", devices=alone, duration="1ms")
+    with small(fidelity=fidelity) as s:
+        busy(ZERO).block_until_ready()
+        with s.client("b"):
+            never = busy(ZERO)
+            with pytest.raises(sw.Stalled, match="slice 'alone' waits for devices") as caught:
+                never.block_until_ready()
+        s.close(abort=True)
+    assert str(caught.value).count("waits for devices") == 1
+
+
+# --- threads of the user's own ------------------------------------------------------------------------------
+
+
+def test_threads_that_the_main_thread_joins() -> None:
+    with small() as s:
+        threads = [threading.Thread(target=loop, args=(5,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert not any(thread.is_alive() for thread in threads)
+        assert len(s.trace.core) == 15
+        loop(1)
+
+
+def test_a_queue_between_clients() -> None:
+    """A client waits outside of simulated time for what another has yet to do: the other gets the turn."""
+    found: queue.Queue[float] = queue.Queue()
+    with small() as s:
+        s.spawn(lambda: found.put(loop(3)))
+        assert found.get(timeout=20) > 0
+        assert s.now() > 300e-6
+
+
+def test_a_pool_of_threads() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with small() as s, ThreadPoolExecutor(4) as pool:
+        ends = list(pool.map(loop, [3] * 8, timeout=30))
+        assert len(ends) == 8
+        assert len(s.trace.core) == 24
+
+
+def until_closed() -> None:
+    with contextlib.suppress(sw.SeawayError):
+        loop(200)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda s: s.spawn(loop, 200), lambda s: threading.Thread(target=until_closed, daemon=True)]
+)
+def test_nothing_hangs_when_the_session_closes_in_disorder(make: Callable[[sw.Session], Any]) -> None:
+    began = time.monotonic()
+    threads: list[threading.Thread] = []
+
+    def disorder() -> None:
+        with small() as s:
+            made = make(s)
+            if isinstance(made, threading.Thread):
+                threads.append(made)
+                made.start()
+                time.sleep(0.05)
+            raise Broken
+
+    with pytest.raises(Broken):
+        disorder()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert time.monotonic() - began < 10

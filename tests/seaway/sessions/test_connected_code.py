@@ -1,0 +1,231 @@
+"""Code for hosts: exported here, for devices that this process has not; run there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+from jax.sharding import PartitionSpec
+
+import seaway as sw
+from backend.node.calls import Wrong
+from seaway.api import row_packing
+from seaway.api.computation import Computation
+from seaway.api.routing import _Plan
+from seaway.graph.signature import Signature
+from seaway.sessions.connected.code import Code, code_of
+from seaway.sessions.connected.driver import RealDriver
+from seaway.sessions.connected.pricing import Pricing
+from seaway.specs import avals
+
+ROOT = Path(__file__).parents[3]
+P: Any = PartitionSpec
+psum: Any = jax.lax.psum
+FOUR = sw.slice(mesh={"data": 4})
+
+RUN = """
+import sys
+import jax
+import numpy as np
+from jax import export
+from jax.sharding import AxisType, Mesh
+
+code = export.deserialize(bytearray(open(sys.argv[1], "rb").read()))
+mesh = Mesh(jax.devices(), ("data",), axis_types=(AxisType.Auto,))
+shardings = code.in_shardings_jax(mesh)
+args = [
+    jax.device_put(np.arange(aval.size, dtype=aval.dtype).reshape(aval.shape), sharding)
+    for aval, sharding in zip(code.in_avals, shardings)
+]
+for out in jax.jit(code.call)(*args):
+    print(np.asarray(out).tolist(), [shard.data.shape for shard in out.addressable_shards])
+"""
+
+
+def signature(computation: Computation, *args: object) -> Signature:
+    return computation.match(args, {})[0]
+
+
+def exported(computation: Computation, *args: object) -> Any:
+    return export.deserialize(bytearray(code_of(signature(computation, *args), ("cpu",)).blob))
+
+
+def on_four_devices(code: Code, folder: Path) -> list[str]:
+    (folder / "code").write_bytes(code.blob)
+    env = {key: word for key, word in os.environ.items() if not key.lower().endswith("_proxy")}
+    env |= {"JAX_PLATFORMS": "cpu", "NPROC": "8", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(folder / "code")], env=env, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_sum_over_devices_that_the_client_has_not_runs_where_they_are(tmp_path: Path) -> None:
+    @sw.jit(devices=FOUR, in_shardings=P("data"), out_shardings=(P("data"), None))
+    def step(x):  # type: ignore[no-untyped-def]
+        return x - x.mean(0), x.sum()
+
+    code = code_of(signature(step, np.zeros((8, 1), np.float32)), ("cpu",))
+    assert code.name == sha256(code.blob).hexdigest()
+    centred, total = on_four_devices(code, tmp_path)
+    assert centred == f"{[[number - 3.5] for number in range(8)]} {[(2, 1)] * 4}"
+    assert total == f"28.0 {[()] * 4}"
+
+
+def test_pmap_with_a_collective_too(tmp_path: Path) -> None:
+    step = sw.pmap(lambda x: x + psum(x, "all"), "all", devices=FOUR)
+    code = code_of(signature(step, np.zeros(4, np.float32)), ("cpu",))
+    assert on_four_devices(code, tmp_path) == [f"[6.0, 7.0, 8.0, 9.0] {[(1,)] * 4}"]
+
+
+def test_code_says_what_goes_in_and_out_as_the_signature_has_it() -> None:
+    @sw.jit(devices=FOUR, in_shardings=(P(None, "data"), None), out_shardings=P("data"))
+    def step(x, scale):  # type: ignore[no-untyped-def]
+        return {"b": (x * scale).T, "a": jax.random.split(jax.random.key(0), 4)}
+
+    found = exported(step, np.zeros((2, 4), np.float32), 2.0)
+    mesh = FOUR.mesh
+    assert found.nr_devices == 4
+    assert [each.spec for each in found.in_shardings_jax(mesh)] == [P(None, "data"), P()]
+    assert [(aval.shape, aval.dtype.name) for aval in found.out_avals] == [
+        ((4,), "key<fry>"),
+        ((4, 2), "float32"),
+    ]
+    assert [each.spec for each in found.out_shardings_jax(mesh)] == [P("data"), P("data", None)]
+
+
+def test_a_number_of_python_s_takes_its_type_from_what_it_meets() -> None:
+    found = exported(sw.jit(lambda x, y: x * y, devices=1), 2.0, jnp.ones(3, jnp.bfloat16))
+    assert [aval.dtype.name for aval in found.out_avals] == ["bfloat16"]
+
+
+def test_one_code_serves_all_platforms_of_a_session() -> None:
+    made = signature(sw.jit(lambda x: x + 1, devices=1), 1.0)
+    blob = code_of(made, ("cpu", "cuda", "tpu")).blob
+    assert export.deserialize(bytearray(blob)).platforms == ("cpu", "cuda", "tpu")
+
+
+def test_code_is_exported_once() -> None:
+    made = signature(sw.jit(lambda x: x + 1, devices=1), 1.0)
+    assert code_of(made, ("cpu",)) is code_of(made, ("cpu",))
+
+
+def test_what_cannot_be_exported_is_named() -> None:
+    def chatty(x):  # type: ignore[no-untyped-def]
+        jax.debug.print("{}", x)
+        return x
+
+    with pytest.raises(NotImplementedError) as caught:
+        code_of(signature(sw.jit(chatty, devices=1), 1.0), ("cpu",))
+    assert "while computation 'chatty' on Slice(x=1) was exported for cpu" in caught.value.__notes__
+
+
+def test_what_is_only_its_cost_has_no_code() -> None:
+    made = signature(sw.synthetic("idle", devices=1, duration="1ms"), 1.0)
+    with pytest.raises(
+        TypeError, match="'idle' is only its cost, with nothing to compute, so no cpu device can run"
+    ):
+        code_of(made, ("cpu",))
+
+
+class Shelf(dict[str, bytes]):
+    def keep(self, code: Code) -> None:
+        self[code.name] = code.blob
+
+
+def test_the_controller_is_told_where_code_is_found_and_what_it_costs() -> None:
+    shelf = Shelf()
+    price = Pricing(("cpu",), shelf.keep)
+    stated = price(signature(sw.jit(lambda x: x, devices=2, cost="3ms", name="stated"), 1.0))
+    worked_out = price(signature(sw.jit(lambda x: x @ x, devices=1), np.zeros((512, 512), np.float32)))
+    assert (stated.name, stated.cost, stated.key) == ("stated", 3_000_000, stated.code)
+    assert worked_out.cost == round(2 * 512**3 / 2e10 * 1e9)
+    assert list(shelf) == [stated.code, worked_out.code]
+    assert [row["source"] for row in price.table()] == ["stated", "estimate"]
+
+
+def test_what_was_recorded_counts_more_than_an_estimate_and_less_than_what_is_stated() -> None:
+    seen = {"f": (5, 777_000), "g": (5, 777_000), "rare": (1, 5)}
+    price = Pricing(("cpu",), Shelf().keep, lambda: seen)
+    costs = [
+        price(signature(sw.jit(lambda x: x + 1, devices=1, name=name, cost=cost), 1.0)).cost
+        for name, cost in (("f", None), ("g", "2ms"), ("rare", None))
+    ]
+    assert costs == [777_000, 2_000_000, 1_000]
+
+
+def test_a_session_elsewhere_asks_for_recorded_times_now_and_then() -> None:
+    class Remote:
+        """A driver, as far as recorded times are concerned: its loop and the controller's process are itself."""
+
+        def __init__(self) -> None:
+            self._loop = self._head = self
+            self._seen: Any = {}
+            self._seen_until = 0.0
+            self.asked = 0
+            self.wrong = False
+
+        def seen(self, timeout: float) -> dict[str, tuple[int, int]]:
+            self.asked += 1
+            if self.wrong:
+                raise Wrong("it has other things to do")
+            return {"f": (5, self.asked)}
+
+        def do(self, work: Any) -> Any:
+            return work
+
+    driver: Any = Remote()
+    assert [RealDriver.recorded(driver) for _ in range(3)] == [{"f": (5, 1)}] * 3
+    driver._seen_until, driver.wrong = 0.0, True
+    assert RealDriver.recorded(driver) == {"f": (5, 1)}  # what was known will do
+    assert driver.asked == 2
+
+
+def test_devices_that_only_take_time_need_no_code() -> None:
+    shelf = Shelf()
+    made = Pricing(("timed",), shelf.keep)(signature(sw.synthetic("idle", devices=1, duration="1ms"), 1.0))
+    assert (made.cost, made.code, shelf) == (1_000_000, "", {})
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [("float32", (6, 3)), ("bfloat16", (6, 3)), ("bool", (6, 5)), ("int8", (6,)), ("complex64", (6, 2)),
+     ("int16", (6, 1, 3)), ("float8_e4m3fn", (6, 3))],
+)  # fmt: skip
+def test_rows_are_packed_on_devices_as_a_simulation_packs_them(dtype: str, shape: tuple[int, ...]) -> None:
+    draw = np.random.default_rng(0)
+    x = (draw.normal(size=shape) * 5).astype(jnp.dtype(dtype))
+    number, dest = np.arange(6, dtype=np.int32), np.array([1, 0, -1, 1, 0, 1], np.int32)
+    looks = [avals.of(each) for each in (x, number, dest)]
+    plan = _Plan("rows", tuple(looks[:2]), looks[2], sw.slice(2), sw.slice(2), 12)  # type: ignore[arg-type]
+    packed = plan._pack([x, number, dest])[0]
+    np.testing.assert_array_equal(jax.jit(row_packing.pack)(x, number, dest), packed)
+    arrived = plan._exchange(packed)
+    for mine, theirs in zip(
+        jax.jit(row_packing.unpacker(plan.y))(arrived), plan._unpack([arrived]), strict=True
+    ):
+        np.testing.assert_array_equal(np.asarray(mine), theirs)
+
+
+def test_an_irregular_computation_s_code_makes_arrays_as_large_as_their_bound_and_a_count() -> None:
+    def above(x):  # type: ignore[no-untyped-def]
+        return jnp.sort(x)[::-1], (x > 2).sum()
+
+    for bound in (4, 8, 12):
+        made = sw.jit(above, devices=FOUR, irregular=True, max_shape=(bound,))
+        found = exported(made, np.zeros(8, np.float32))
+        assert [(aval.shape, aval.dtype.name) for aval in found.out_avals] == [
+            ((bound,), "float32"),
+            ((), "int32"),
+        ]

@@ -1,0 +1,418 @@
+"""Real sessions, on devices that only take time: processes, connections and threads are real, and the rest is quick."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seaway as sw
+from core.client.client_limits import Limits
+from seaway.sessions.connected import port
+from seaway.sessions.connected.interrupts import Shield
+
+ROOT = Path(__file__).parents[3]
+ALL = sw.slice(devices=4)
+quick = sw.synthetic("quick", devices=ALL, duration="50us")
+slow = sw.synthetic("slow", devices=ALL, duration="30s")
+ZERO: Any = np.float32(0)
+
+
+def readable(session: sw.Session) -> sw.Session:
+    """Zeros travel as numbers do: so these devices, which have nothing else, will do here."""
+    session.driver.contents = True  # type: ignore[attr-defined]
+    return session
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[sw.Session]:
+    with readable(sw.local(hosts=2, devices_per_host=2, platform="timed")) as session:
+        yield session
+
+
+def gone(pids: list[int], within: float) -> bool:
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        if not any(Path(f"/proc/{pid}").exists() and _runs(pid) for pid in pids):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# --- calls --------------------------------------------------------------------------------------------------------
+
+
+def test_it_stands_within_five_seconds_and_leaves_nothing_behind() -> None:
+    begun = time.monotonic()
+    session = readable(sw.local(hosts=4, islands=2, platform="timed"))
+    ready = time.monotonic() - begun
+    pids = [child.pid for child in session.driver.agents]  # type: ignore[attr-defined]
+    with session:
+        assert np.asarray(sw.synthetic("one", devices=1, duration="1us")(ZERO)) == 0
+    assert ready < 5
+    assert gone(pids, 1)
+    assert not [thread for thread in threading.enumerate() if thread.name == "seaway-connections"]
+    assert repr(session) == "<sw.Session, local cluster: 8 hosts, 8 devices (timed), closed>"
+
+
+def test_more_calls_than_may_be_under_way_wait_for_room(shared: sw.Session) -> None:
+    most, value = Limits().max_runs, quick(ZERO)
+    for _ in range(most + 200):
+        value = quick(value)
+        assert len(shared.main._runs) <= most
+    assert float(value) == 0
+    assert value.run.done
+
+
+def test_calls_return_before_what_they_call_is_over(shared: sw.Session) -> None:
+    first = sw.synthetic("first", devices=ALL, duration="100ms")(ZERO)
+    made = quick(first)
+    assert not made.is_ready()
+    assert made.block_until_ready() is made
+    assert made.is_ready()
+
+
+def test_contents_go_and_come_in_all_their_parts(shared: sw.Session) -> None:
+    given = np.arange(48, dtype=np.float32).reshape(8, 6)
+    put = sw.put(given, ALL, ALL.sharding("x"))
+    given[:] = -1  # his own again
+    assert np.asarray(put).shape == (8, 6)
+    assert str(put).count("\n") == 7
+    assert not np.asarray(put).flags.writeable
+
+
+def test_clients_in_threads_are_clients_of_their_own(shared: sw.Session) -> None:
+    def calls(count: int) -> float:
+        value = ZERO
+        for _ in range(count):
+            value = quick(value)
+        return float(value)
+
+    tasks = [shared.spawn(calls, 50, name=f"client {weight}", weight=weight) for weight in (1, 2, 4)]
+    assert [task.result() for task in tasks] == [0.0] * 3
+    clients = shared.trace.clients().set_index("client")
+    assert list(clients.loc[["client 1", "client 2", "client 4"], "weight"]) == [1, 2, 4]
+    assert list(clients.loc[["client 1", "client 2", "client 4"], "runs"]) == [50] * 3
+
+
+def test_a_run_can_be_cancelled(shared: sw.Session) -> None:
+    head = sw.synthetic("head", devices=ALL, duration="300ms")(ZERO)
+    behind = [quick(head) for _ in range(20)]
+    behind[-1].run.cancel()
+    with pytest.raises(sw.Cancelled):
+        behind[-1].block_until_ready()
+    assert float(behind[0]) == 0
+
+
+def test_times_are_the_session_s_own(shared: sw.Session) -> None:
+    before = shared.now_ns()
+    made = quick(ZERO)
+    assert before < made.ready_at < shared.now_ns()
+    sw.sleep("20ms")
+    assert shared.now_ns() - made.ready_at >= 20_000_000
+
+
+def test_a_deadline_is_told_by_the_clock_that_core_goes_by(shared: sw.Session) -> None:
+    with sw.deadline("50s"):
+        made = quick(ZERO)
+    made.block_until_ready()
+    assert not made.run.late
+    assert shared.now_ns() < made.run.due_at < shared.now_ns() + 50_000_000_000
+    run = shared.trace.core.runs
+    assert run.column("deadline")[-1] - run.column("submitted")[-1] == pytest.approx(50e9, rel=0.02)
+
+
+def test_a_slice_that_cannot_be_is_refused_where_its_user_waits(shared: sw.Session) -> None:
+    made = sw.synthetic("wide", devices=64, duration="1ms")(ZERO)
+    with pytest.raises(sw.RunError, match="asks for 64 devices"):
+        made.block_until_ready()
+    assert float(quick(ZERO)) == 0
+
+
+def test_what_needs_a_computation_to_run_is_named_where_devices_only_take_time() -> None:
+    with pytest.raises(ValueError, match="did you mean 'cuda'"):
+        sw.local(platform="cud")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="hosts=0"):
+        sw.local(hosts=0)
+
+
+def test_a_wait_that_is_long_says_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(port, "LATE", 0.5)
+    monkeypatch.setattr(port, "LOOK", 0.1)
+    with sw.local(hosts=2, devices_per_host=2, platform="timed", config={"window": 2}):
+        quick(sw.synthetic("long", devices=ALL, duration="1s")(ZERO)).block_until_ready()
+    assert "client 'main' waits for the result of 'quick', for" in caplog.text
+
+
+class When(logging.Handler):
+    """Does something as soon as the log says so."""
+
+    def __init__(self, words: str, act: Callable[[], None]) -> None:
+        super().__init__()
+        self._words, self._act = words, act
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._words in record.getMessage():
+            self.said.append(record.getMessage())
+            self._act()
+
+
+@contextmanager
+def stopped_host(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A session whose hosts have just been stopped; their process. While one waits, the log says more often why."""
+    monkeypatch.setattr(port, "LATE", 0.5)
+    monkeypatch.setattr(port, "LOOK", 0.1)
+    with sw.local(hosts=2, devices_per_host=2, platform="timed") as session:
+        driver: Any = session.driver
+        pid = driver.agents[0].process.pid
+        quick(ZERO).block_until_ready()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield pid
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_who_waits_for_code_reads_what_is_compiled_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    with stopped_host(monkeypatch) as pid:
+        when = When("compiling", lambda: os.kill(pid, signal.SIGCONT))
+        logging.getLogger("seaway").addHandler(when)
+        try:
+            sw.synthetic("step", devices=ALL, duration="1ms")(ZERO).block_until_ready()
+        finally:
+            logging.getLogger("seaway").removeHandler(when)
+    assert re.fullmatch(
+        r"compiling 'step' on hosts 0-1, \d+ s; client 'main' waits for the result of 'step'", when.said[-1]
+    )
+
+
+def test_ctrl_c_says_what_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with stopped_host(monkeypatch):
+        when = When("compiling", lambda: signal.raise_signal(signal.SIGINT))
+        logging.getLogger("seaway").addHandler(when)
+        try:
+            with pytest.raises(KeyboardInterrupt) as caught:
+                sw.synthetic("step", devices=ALL, duration="1ms")(ZERO).block_until_ready()
+        finally:
+            logging.getLogger("seaway").removeHandler(when)
+    (note,) = caught.value.__notes__
+    assert note.startswith("seaway: compiling 'step' on hosts 0-1, ")
+
+
+# --- interrupts ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def interrupted(after: float) -> Iterator[None]:
+    """Ctrl-C, so many seconds from now."""
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def test_ctrl_c_ends_a_wait_at_once_and_the_session_goes_on() -> None:
+    with sw.local(hosts=2, devices_per_host=2, platform="timed") as session:
+        made = slow(ZERO)
+        begun = time.monotonic()
+        with interrupted(0.3), pytest.raises(KeyboardInterrupt):
+            made.block_until_ready()
+        assert time.monotonic() - begun < 0.8
+        assert not made.is_ready()
+        session.close(abort=True)
+
+
+# In `__del__` Python itself drops an interrupt, and says so.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_at_any_moment_of_many_calls_tears_nothing() -> None:
+    draw, interrupts, value = random.Random(7), 0, ZERO
+    before = signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    with readable(sw.local(hosts=2, devices_per_host=2, platform="timed")) as session:
+        quick(ZERO).block_until_ready()
+        until = time.monotonic() + 2
+        try:
+            while time.monotonic() < until:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-5, 2e-2))
+                    value = ZERO
+                    for _ in range(20):
+                        value = quick(value)
+                    assert float(value) == 0
+                except KeyboardInterrupt:
+                    interrupts += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert interrupts > 20
+        assert float(quick(ZERO)) == 0
+        del value
+        session.main.drain()
+        remote = session.driver._ports[0].remote  # type: ignore[attr-defined]
+        assert (remote._sinks, remote._arrived, remote._offered, remote._sources) == ({}, {}, {}, {})
+
+
+def test_what_must_not_be_torn_hears_of_ctrl_c_when_it_is_whole() -> None:
+    before, shield, done = signal.getsignal(signal.SIGINT), Shield(), []
+
+    def work() -> None:
+        with shield:
+            with shield:
+                signal.raise_signal(signal.SIGINT)
+                done.append("inside")
+            done.append("outside")
+        done.append("never")
+
+    shield.raise_up()
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    shield.let_down()
+    assert done == ["inside", "outside"]
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+# --- ends ---------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import os, signal, sys, time
+import seaway as sw
+session = sw.local(hosts=2, platform="timed").open()
+print(*[child.pid for child in session.driver.agents], flush=True)
+{then}
+"""
+
+
+@pytest.mark.parametrize(
+    "then", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(3)", "raise SystemError", "os._exit(1)"]
+)
+def test_children_end_with_us_however_we_end(then: str, tmp_path: Path) -> None:
+    """From a script without a main guard, in an empty folder."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(then=then), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+    pids = [int(word) for word in done.stdout.split()]
+    assert pids, done.stderr
+    assert gone(pids, 3)
+    if then == "sys.exit(3)":
+        assert (done.returncode, done.stderr) == (3, "")
+
+
+def test_after_the_end_calls_say_so() -> None:
+    with sw.local(hosts=2, devices_per_host=2, platform="timed") as session:
+        made = quick(ZERO)
+    with pytest.raises(sw.SessionClosed):
+        np.asarray(made)
+    with pytest.raises(sw.SessionClosed), session:
+        pass
+
+
+# --- a controller elsewhere -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def elsewhere(*words: str) -> Iterator[tuple[str, Callable[[str], None]]]:
+    """A controller and a host, each a process of its own: the controller's address, and what kills either."""
+    running: dict[str, subprocess.Popen[str]] = {}
+
+    def start(name: str, module: str, *more: str) -> str:
+        process = running[name] = subprocess.Popen(
+            [sys.executable, "-m", module, "--with-parent", *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, cwd=ROOT,
+        )  # fmt: skip
+        assert process.stdout is not None
+        return process.stdout.readline()
+
+    try:
+        said = start(
+            "controller",
+            "backend.server.controller_cli",
+            "--bind",
+            "127.0.0.1:0",
+            "--devices-per-host",
+            "4",
+            *words,
+        )
+        address = said.removeprefix("controller at ").partition(": ")[0]
+        token = words[words.index("--token-file") :][:2] if "--token-file" in words else ()
+        start(
+            "agent",
+            "backend.agent.agent_cli",
+            "--controller",
+            address,
+            "--platform",
+            "timed",
+            "--devices",
+            "4",
+            *token,
+        )
+        yield address, lambda name: running[name].kill()
+    finally:
+        for process in running.values():
+            process.kill()
+        for process in running.values():
+            process.wait()
+            assert process.stdin
+            assert process.stdout
+            process.stdin.close()
+            process.stdout.close()
+
+
+def test_a_cluster_elsewhere_is_a_session_like_any_other(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a secret of this cluster\n", encoding="utf-8")
+    with elsewhere("--token-file", str(token)) as (address, _):
+        with readable(sw.connect(f"grpc://{address}", token_file=str(token))) as session:
+            assert repr(session) == f"<sw.Session, cluster at {address}: 1 host, 4 devices (timed)>"
+            assert float(quick(quick(ZERO))) == 0
+            assert len(session.trace.gangs()) == 2
+        with pytest.raises(sw.Unreachable, match=r"does not know us.*token="):
+            sw.connect(address, token="another")
+
+
+def test_a_controller_that_is_gone_for_good_ends_all_waits_by_name() -> None:
+    with elsewhere("--lease", "0.5") as (address, kill):
+        session = sw.connect(address, patience=1).open()
+        made = slow(ZERO)
+        made.is_ready()
+        kill("controller")
+        begun = time.monotonic()
+        with pytest.raises(sw.Unreachable, match=f"the controller at {address} has been out of reach"):
+            made.block_until_ready()
+        assert time.monotonic() - begun < 5
+        session.close(abort=True)
+
+
+def test_nobody_at_an_address_is_said_at_once() -> None:
+    with pytest.raises(sw.Unreachable, match=r"no controller answers at 127.0.0.1:9 \(waited 0.5 s\)"):
+        sw.connect("grpc://127.0.0.1:9", timeout=0.5)
+    with pytest.raises(ValueError, match="an address is like 'grpc://head:29000'"):
+        sw.connect("http://head")

@@ -1,0 +1,113 @@
+"""Deadlines: a client's own, and of a block of calls; policy `deadline` goes by them, the trace says who was late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seaway as sw
+from tests.seaway.small_sessions import small
+
+four = sw.slice(devices=4, name="four")
+batch = sw.synthetic("batch", devices=four, duration="10ms")
+ask = sw.synthetic("ask", devices=four, duration="1ms")
+ZERO = np.float32(0)
+
+
+def serving(policy: str) -> tuple[sw.Session, list[sw.Run]]:
+    """One client has half a second of work queued; the other asks for a millisecond, now and then, in a hurry."""
+    asked: list[sw.Run] = []
+
+    def background() -> None:
+        sw.block_until_ready([batch(ZERO) for _ in range(50)])
+
+    def serve() -> None:
+        for _ in range(5):
+            sw.sleep("20ms")
+            x = ask(ZERO)
+            x.block_until_ready()
+            asked.append(x.run)
+
+    with small(policy=policy) as s:
+        s.spawn(background)
+        s.spawn(serve, deadline="120ms")
+    return s, asked
+
+
+def test_earliest_deadline_first_meets_what_fifo_misses() -> None:
+    late = {}
+    for policy in ("fifo", "deadline"):
+        s, asked = serving(policy)
+        assert [run.due_at > 0 for run in asked] == [True] * 5
+        late[policy] = sum(run.late for run in asked)
+        told = s.trace.clients().set_index("client")["late_runs"]
+        assert told.to_dict() == {"background": 0, "serve": late[policy]}
+    assert late["fifo"] >= 1
+    assert late["deadline"] == 0
+
+
+def test_a_block_of_calls_is_due_together() -> None:
+    with small() as s:
+        before = s.now_ns()
+        with sw.deadline("50ms"):
+            x = ask(ask(ZERO))
+        y = ask(ZERO)
+        assert x.run.due_at == before + 50_000_000
+        assert y.run.due_at == 0
+    frame = s.trace.runs()
+    assert [row == row for row in frame["deadline_us"]] == [True, True, False], "NaN where there is none"
+    assert frame["deadline_us"][0] == frame["deadline_us"][1]
+    assert not frame["late"].any()
+
+
+def test_of_several_deadlines_the_earliest_counts() -> None:
+    with small() as s, s.client("a", deadline=0.05):
+        begin = s.now_ns()
+        assert ask(ZERO).run.due_at == begin + 50_000_000
+        with sw.deadline("1s"):
+            first = s.now_ns()
+            assert ask(ZERO).run.due_at == first + 50_000_000
+            with sw.deadline("2ms"):
+                inner = s.now_ns()
+                assert ask(ZERO).run.due_at == inner + 2_000_000
+
+
+def test_a_deadline_holds_in_the_session_in_which_it_began() -> None:
+    with small(), sw.deadline("50ms"), small():
+        assert ask(ZERO).run.due_at == 0
+
+
+def test_a_run_that_is_late_says_so() -> None:
+    with small() as s, sw.deadline("1us"):
+        x = ask(ZERO)
+        x.block_until_ready()
+        assert x.run.late
+        assert "due at" in repr(x.run)
+    assert s.trace.runs()["late"].tolist() == [True]
+
+
+def traced() -> Any:
+    @sw.program
+    def f(v: Any) -> Any:
+        with sw.deadline("1ms"):
+            return ask(v)
+
+    return f(ZERO)
+
+
+WRONG = [
+    (lambda s: s.client("a", deadline="fast"), "client 'a': deadline: time cannot be 'fast'"),
+    (lambda s: s.client("a", deadline=-1), "client 'a': deadline: -1 is no time: seconds"),
+    (lambda s: s.client("a", deadline=0), "over before it begins; leave it out"),
+    (lambda s: sw.deadline("5 parsecs"), "sw.deadline: time '5 parsecs' has no unit that is known"),
+    (lambda s: traced(), "around the call of the program"),
+    (lambda s: (s.client("b", deadline="1ms"), s.client("b", deadline="2ms")), "with weight 1, priority 0 and dead"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "said"), WRONG)
+def test_what_is_no_deadline_is_refused_by_name(call: Any, said: str) -> None:
+    with small() as s, pytest.raises((sw.SeawayError, sw.Impossible, ValueError), match=said):
+        call(s)

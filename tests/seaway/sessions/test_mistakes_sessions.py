@@ -1,0 +1,131 @@
+"""What is wrong with a session is said at once, before any process is started, and by its name."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+import seaway as sw
+from backend.node.calls import Wrong
+from seaway.sessions.connected.driver import RealDriver
+
+ROOT = Path(__file__).parents[3]
+Call = Callable[[], Any]
+local: Any = sw.local
+connect: Any = sw.connect
+
+WRONG: list[tuple[Call, type[Exception], str]] = [
+    (lambda: local(config={"window": "x"}), ValueError, "config: window='x': Expected `int`, got `str`"),
+    (lambda: local(config={"window": 0}), ValueError, "config: window=0: at least 1"),
+    (lambda: local(config=3), TypeError, "config=3: a dict of settings, or a Config"),
+    (lambda: local(timeout="a"), ValueError, r"sw.local\(timeout='a'\): seconds, more than 0"),
+    (lambda: local(timeout=0), ValueError, r"sw.local\(timeout=0\): seconds"),
+    (lambda: connect("head", timeout="a"), ValueError, r"sw.connect\(timeout='a'\): seconds"),
+    (lambda: connect("head", patience=-1), ValueError, r"sw.connect\(patience=-1\): seconds"),
+    (lambda: local(devices=4), TypeError, "has no option 'devices'.*did you mean 'devices_per_host'"),
+    (lambda: local(host=4), TypeError, "has no option 'host'.*did you mean 'hosts'"),
+    (lambda: local(platform="gpu"), ValueError, r"'cuda', 'tpu' or 'timed' \(did you mean 'cuda'\?\)"),
+    (lambda: local(2, platform="cuda"), ValueError, "hosts=2.*one process has all cuda devices of a machine"),
+    (lambda: local(platform="tpu", islands=2), ValueError, "islands=2.*start `seaway controller`"),
+]
+
+
+@pytest.mark.parametrize(("ask", "kind", "said"), WRONG)
+def test_what_no_session_can_be_made_of(ask: Call, kind: type[Exception], said: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(kind, match=said):
+        ask()
+    assert time.monotonic() - begun < 1
+
+
+class Shelf:
+    """A driver as far as code is concerned: whose controller says no."""
+
+    _address = "head:29000"
+
+    def __init__(self, wrong: Wrong) -> None:
+        self._loop = self
+        self._head = self
+        self._wrong = wrong
+
+    def keep(self, blobs: list[bytes]) -> None:
+        raise self._wrong
+
+    def do(self, work: None) -> None:
+        """It has been done."""
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, sw.Impossible),  # too large to travel
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, sw.Impossible),  # or to be kept
+        (grpc.StatusCode.UNAVAILABLE, sw.Unreachable),
+    ],
+)
+def test_code_that_the_controller_does_not_take_is_no_matter_of_reaching_it(
+    code: grpc.StatusCode, kind: type[Exception]
+) -> None:
+    driver: Any = Shelf(Wrong("the code has 99 bytes, and 9 may travel", code))
+    blob: Any = type("Code", (), {"blob": b""})
+    with pytest.raises(kind, match="99 bytes"):
+        RealDriver._keep(driver, blob)
+
+
+# --- the command line, where nobody listens -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def nobody() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("words", [("status",), ("cancel",)])
+def test_a_question_that_nobody_answers_says_whom_it_asked(
+    words: tuple[str], nobody: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from seaway.cli import main, status
+
+    monkeypatch.setattr(status, "PATIENCE", 0.3)
+    assert main([*words, nobody, *(["me"] if words == ("cancel",) else [])]) == 1
+    said = capsys.readouterr().err
+    assert f"no controller answers at {nobody} (waited 0.3 s). Is `seaway controller`" in said
+    assert "Deadline" not in said
+
+
+def test_an_agent_that_finds_no_controller_says_for_whom_it_looks(nobody: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "seaway", "agent", "--controller", nobody, "--platform", "timed"],
+        cwd=ROOT, stderr=subprocess.PIPE, text=True,
+    ) as agent:  # fmt: skip
+        assert agent.stderr is not None
+        try:
+            assert agent.stderr.readline() == (
+                f"seaway agent: no answer yet from a controller at {nobody}; still asking\n"
+            )
+        finally:
+            agent.kill()
+
+
+# --- devices that compute nothing ---------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+def test_timed_devices_have_no_contents_and_say_what_has() -> None:
+    with sw.local(platform="timed"):
+        result = sw.jit(lambda x: x + 1, devices=1)(np.ones(3, np.float32))
+        with pytest.raises(sw.NoContents, match=r"only take the time.*platform='cpu'.*sw.simulate\(values="):
+            np.asarray(result)
+        assert result.is_ready()
+        assert "ready at" in repr(result)

@@ -1,0 +1,297 @@
+"""The seam: all that the library needs of a backend is a `Port` a client, here one without network or devices."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seaway as sw
+from core.client.client_limits import Blocked, Limits
+from core.client.persistent import Persistent
+from core.model.program import Computation, Program
+from core.protocol.effects import Called, Came, Connected, Effect, Send, Unblocked, Wakeup
+from core.protocol.messages import (
+    Blame,
+    Calls,
+    Cancel,
+    Ended,
+    Get,
+    Notes,
+    Opened,
+    Put,
+    Ready,
+    Refused,
+    Register,
+    Release,
+    Submit,
+)
+from core.protocol.peers import CONTROLLER
+from seaway.graph.graph import Graph
+from seaway.graph.signature import Signature
+from seaway.sessions import caller
+from seaway.sessions.arrays import Buffer
+from seaway.sessions.port import Driver, Port
+
+two = sw.slice(devices=2)
+step = sw.synthetic("step", devices=two, duration="1us")
+ZERO = np.float32(0)
+
+
+class Loopback:
+    """A client's machine whose controller answers when somebody waits: every run ends, the first one first."""
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        self.client = Persistent(name, limits=limits)
+        self.tell: Callable[[Effect], None] = lambda effect: None
+        self.calls: list[Any] = []
+        self.unanswered: list[Any] = []
+        self.time = 0
+        self.waits: list[str] = []
+        self.blocked = False
+        self.refuse = ""  # runs end with this cause
+        self.offered: list[Any] = []
+        self._feed(Connected(CONTROLLER))
+        self._feed(Came(CONTROLLER, Opened(1, 0)))
+
+    def _feed(self, event: Effect) -> None:
+        for effect in self.client.handle(event, self.time):
+            if isinstance(effect, Send):
+                message: Any = effect.message
+                for call in message.calls if isinstance(message, Calls) else (message,):
+                    self.calls.append(call)
+                    self.unanswered.append(call)
+            else:
+                self.blocked = self.blocked and not isinstance(effect, Unblocked)
+                self.tell(effect)
+
+    def answer(self) -> None:
+        if not self.unanswered:
+            self.time += self.client.limits.linger
+            self._feed(Wakeup())
+            return
+        match self.unanswered.pop(0):
+            case Submit(run=run):
+                note: Any = Ended(run, Blame("user", self.refuse) if self.refuse else None)
+            case Put(buffer=buffer):
+                note = Ready((buffer,))
+            case Get(request=request):
+                note = Refused("get", request, Blame("refused", "there is no data plane here"))
+            case _:
+                return
+        self._feed(Came(CONTROLLER, Notes((note,))))
+
+    # --- what the library calls ---------------------------------------------------------------------------------
+
+    def now(self) -> int:
+        return self.time
+
+    def call(self, act: Any) -> Any:
+        while True:
+            self.time += 1
+            answer = act(self.client, self.time)
+            self._feed(Called())
+            if not isinstance(answer, Blocked):
+                return answer
+            self.waits.append(answer.reason)
+            self.blocked = True
+            while self.blocked:
+                self.answer()
+
+    def note(self, act: Callable[[Persistent, int], object]) -> None:
+        act(self.client, self.time)
+        self._feed(Called())
+
+    def wait(self, over: Callable[[], bool], what: str) -> None:
+        self.waits.append(what)
+        while not over():
+            self.answer()
+
+    def sleep(self, nanoseconds: int) -> None:
+        self.time += nanoseconds
+        if self.unanswered:
+            self.answer()
+
+    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
+        self.offered.append(content)
+
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+        pass
+
+    def unreadable(self, buffer: Buffer) -> Exception | None:
+        return None
+
+    def contents(self, buffer: Buffer, request: int) -> Any:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.client.close(self.time)
+
+
+class Alone:
+    """A driver of such clients."""
+
+    title = "nothing at all"
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.ports: dict[str, Loopback] = {}
+
+    def join(self, name: str, weight: int, priority: int) -> Loopback:
+        return self.ports.setdefault(name, Loopback(name, self.limits))
+
+    def price(self, signature: Signature) -> Computation:
+        return Computation(signature.name, signature.key, 1)
+
+    def spawn(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    def joined(self, thread: threading.Thread) -> None:
+        thread.join()
+
+    def now(self) -> int:
+        return max((port.time for port in self.ports.values()), default=0)
+
+    def sleep(self, nanoseconds: int) -> None:
+        pass
+
+    def trace(self) -> Any:
+        return None
+
+    def costs(self) -> list[dict[str, Any]]:
+        return []
+
+    def stop(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def session(limits: Limits | None = None) -> tuple[sw.Session, Alone]:
+    driver = Alone(limits)
+    return sw.Session(driver), driver
+
+
+def kinds(port: Loopback) -> list[str]:
+    return [type(call).__name__ for call in port.calls]
+
+
+def test_these_are_all_there_is_to_a_backend() -> None:
+    port: Port = Loopback("a", Limits())
+    driver: Driver = Alone()
+    assert {name for name in dir(Port) if not name.startswith("_")} <= set(dir(port))
+    assert {name for name in dir(Driver) if not name.startswith("_")} <= set(dir(driver))
+
+
+def test_a_program_is_registered_once_and_then_runs_by_its_number() -> None:
+    s, driver = session()
+    with s:
+        for _ in range(3):
+            step(ZERO)
+    assert kinds(driver.ports["main"])[1:5] == ["Register", "Submit", "Submit", "Submit"]
+    register = driver.ports["main"].calls[1]
+    assert isinstance(register, Register)
+    assert isinstance(register.ir, Program)
+    assert [register.ir.name, register.ir.slices[0].name] == ["step", "slice0"]
+
+
+def test_a_program_too_many_makes_room_by_forgetting_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caller, "PROGRAMS", 2)
+    made = [sw.synthetic(f"f{number}", devices=two, duration="1us") for number in range(3)]
+    s, driver = session(Limits(pipe=64, max_programs=2))
+    with s:
+        for each in (*made, made[0]):
+            sw.block_until_ready(each(ZERO))
+    wanted = ["Register", "Submit", "Register", "Submit", *["Unregister", "Register", "Submit"] * 2]
+    assert [kind for kind in kinds(driver.ports["main"]) if kind != "Release"][1:] == wanted
+
+
+def test_results_are_named_before_anybody_answers() -> None:
+    s, driver = session()
+    with s:
+        x = step(step(ZERO))
+        assert not driver.ports["main"].waits
+        assert not x._buffer.ready_at >= 0
+        x.block_until_ready()
+        assert driver.ports["main"].waits == ["client 'main' waits for the result of 'step'"]
+
+
+def test_a_call_that_is_blocked_is_made_again() -> None:
+    s, driver = session(Limits(max_runs=2, pipe=1))
+    with s:
+        kept = [step(ZERO) for _ in range(5)]
+        assert driver.ports["main"].waits == ["2 runs have not ended"] * 3
+        sw.block_until_ready(kept)
+    assert kinds(driver.ports["main"]).count("Submit") == 5
+
+
+def test_what_nobody_holds_is_given_back_a_few_at_a_time() -> None:
+    s, driver = session()
+    with s:
+        for _ in range(100):
+            step(ZERO)
+    released = [call for call in driver.ports["main"].calls if isinstance(call, Release)]
+    assert len(released) <= 5
+    assert sum(len(call.buffers) for call in released) == 100
+
+
+def test_what_is_large_is_given_back_with_the_next_call() -> None:
+    big = sw.synthetic("big", devices=two, duration="1us", out=lambda: np.zeros(1 << 18, np.float32))
+    s, driver = session(Limits(pipe=64))
+    with s:
+        for _ in range(4):
+            big()
+        assert kinds(driver.ports["main"])[2:] == ["Submit", *["Release", "Submit"] * 3]
+
+
+def test_a_large_constant_is_put_once() -> None:
+    table = np.ones(8192, np.float32)
+    add = sw.jit(lambda x, y: x + y, devices=two, name="add")
+    f = sw.program(lambda v: add(v, table), name="f")
+    s, driver = session()
+    with s:
+        for _ in range(3):
+            f(ZERO)
+        for _ in range(3):
+            add(ZERO, table)
+    assert len(driver.ports["main"].offered) == 1 + 3
+
+
+def test_which_ends_a_call_depends_on_is_told_with_it() -> None:
+    s, driver = session()
+    with s:
+        step(step(ZERO)).block_until_ready()
+        step(ZERO)
+    submits = [call for call in driver.ports["main"].calls if isinstance(call, Submit)]
+    assert [call.waited for call in submits] == [(), (), (2,)]
+
+
+def test_errors_are_the_users_own_words() -> None:
+    s, driver = session()
+    with s:
+        x = step(ZERO)
+        driver.ports["main"].refuse = "it divided by zero"
+        with pytest.raises(sw.RunError, match="it divided by zero") as caught:
+            x.block_until_ready()
+        assert caught.value.code == "user"
+        driver.ports["main"].refuse = ""
+        y = step(ZERO)
+        with pytest.raises(sw.RunError, match="no data plane"):
+            np.asarray(y)
+
+
+def test_a_cancelled_run_is_called_off_once() -> None:
+    s, driver = session()
+    with s:
+        x = step(ZERO)
+        assert x.run is not None
+        x.run.cancel()
+        x.run.wait()
+        x.run.cancel()
+    assert [call.run for call in driver.ports["main"].calls if isinstance(call, Cancel)] == [1]

@@ -1,0 +1,133 @@
+"""`retries=`: a run that the cluster failed runs again by itself, and its results are the futures they were."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seaway as sw
+from sim.simulation.faults import Fault
+
+MS = 1_000_000
+CRASH = (Fault(10 * MS, "crash_host", 2), Fault(40 * MS, "return_host", 2))
+ALL = sw.slice(devices=16)
+LARGE = np.arange(4096, dtype=np.float32)  # too large to ride in the call
+step = sw.synthetic("step", devices=ALL, duration="20ms")
+
+
+def simulated(faults: Any = CRASH, **options: Any) -> sw.Session:
+    return sw.simulate("B", hosts=4, per_host=4, faults=faults, **options)
+
+
+@sw.jit(devices=ALL)
+def double(x: Any) -> Any:
+    return x + x
+
+
+def test_a_run_that_lost_a_host_runs_again_and_its_numpy_arguments_are_put_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @sw.program(retries=2)
+    def twice(x: Any) -> Any:
+        return double(double(x))
+
+    mine = LARGE.copy()
+    with simulated(values="compute", costs="20ms") as s, caplog.at_level(logging.WARNING, "seaway"):
+        result = twice(mine)
+        mine[:] = 0  # what was put is a copy
+        np.testing.assert_array_equal(np.asarray(result), 4 * LARGE)
+        assert result.run is not None
+        assert (result.run.tries, result.run.blame) == (1, None)
+        assert result.ready_at > 40 * MS
+        assert len(s.trace.runs()) == 2  # one that failed, and one that did not
+    assert "host 2" in caplog.text
+    assert "runs again" in caplog.text
+
+
+def test_a_chain_that_is_under_way_runs_again_in_its_order() -> None:
+    with simulated(values="compute", costs="15ms", retries=1):
+        x = LARGE
+        futures = [x := double(x) for _ in range(8)]
+        for power, future in enumerate(futures, 1):
+            np.testing.assert_array_equal(np.asarray(future), 2**power * LARGE)
+            assert future.run is not None
+            assert future.run.tries == 1
+
+
+def test_what_has_ended_before_the_crash_is_not_made_again() -> None:
+    with simulated(costs="4ms", retries=1):
+        first = double(LARGE)
+        second = double(first)
+        third = double(second)
+        with pytest.raises(sw.RunError, match=r"cannot run again, since the result of 'double' is lost"):
+            third.block_until_ready()
+
+
+def test_the_same_seed_is_the_same_second_try() -> None:
+    def once() -> Any:
+        with simulated(retries=3, seed=4) as s:
+            for _ in range(5):
+                step()
+            return s.trace.runs()
+
+    first, second = once(), once()
+    assert first.equals(second)
+    assert len(first) > 5
+
+
+def test_an_argument_that_was_lost_with_the_host_is_named() -> None:
+    with simulated(retries=3, costs="20ms"):
+        x = sw.put(LARGE, ALL)
+        x.block_until_ready()
+        result = double(x)
+        with pytest.raises(
+            sw.RunError, match=r"host 2.*cannot run again, since what was put on slice 'slice0' is lost"
+        ) as caught:
+            result.block_until_ready()
+        assert caught.value.code == "host-lost"
+        with pytest.raises(sw.RunError, match="is lost"):
+            x.block_until_ready()
+
+
+def test_what_was_donated_cannot_be_given_again() -> None:
+    take = sw.jit(lambda x: x + 1, devices=ALL, donate_argnums=0, name="take")
+    with simulated(retries=3, costs={"double": "2ms", "take": "20ms"}):
+        x = double(LARGE)
+        x.block_until_ready()
+        with pytest.raises(sw.RunError, match=r"cannot run again, since the result of 'double' is donated"):
+            take(x).block_until_ready()
+
+
+def test_an_error_of_the_users_own_is_no_reason_to_run_again() -> None:
+    with simulated([Fault(0, "fail_gang", 2, name="step")], retries=3) as s:
+        result = step()
+        with pytest.raises(sw.RunError) as caught:
+            result.block_until_ready()
+        assert caught.value.code == "user"
+        assert result.run is not None
+        assert result.run.tries == 0
+        assert len(s.trace.runs()) == 1
+
+
+def test_a_program_may_say_otherwise_than_its_session() -> None:
+    @sw.program(retries=0)
+    def once() -> Any:
+        return step()
+
+    with simulated(retries=3), pytest.raises(sw.RunError, match="host 2"):
+        once().block_until_ready()
+
+
+def test_without_being_asked_for_nothing_runs_again() -> None:
+    with simulated(), pytest.raises(sw.RunError, match="host 2"):
+        step().block_until_ready()
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "3", True, 101])
+def test_a_number_of_retries_that_cannot_be_is_refused(wrong: Any) -> None:
+    for make in (sw.program, sw.simulate, sw.local, lambda **more: sw.connect("grpc://nowhere", **more)):
+        with pytest.raises(ValueError, match="retries="):
+            make(retries=wrong)

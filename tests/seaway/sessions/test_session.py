@@ -1,0 +1,246 @@
+"""Sessions: ambient, closed in order, and what runs in them are declarations that belong to none."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seaway as sw
+from core.schedule.policy import Policy, Ready, Stride, Ticket
+from seaway.sessions.simulated import progress
+from tests.seaway.small_sessions import small
+
+two = sw.slice(devices=2)
+step = sw.synthetic("step", devices=two, duration="100us")
+ZERO = np.float32(0)
+
+
+OUTSIDE = [
+    lambda: step(ZERO), lambda: sw.program(lambda v: step(v), name="f")(ZERO), lambda: sw.put(ZERO, devices=two),
+    lambda: sw.now(), lambda: sw.sleep(1), lambda: sw.client("a"), lambda: sw.spawn(print),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", OUTSIDE)
+def test_a_call_outside_any_session_names_the_fix(call: Any) -> None:
+    with pytest.raises(sw.NoSession, match=r"with sw\.simulate\('A'\)"):
+        call()
+
+
+def test_the_innermost_session_counts() -> None:
+    with small() as outer:
+        x = step(ZERO)
+        with small() as inner:
+            step(ZERO).block_until_ready()
+        step(x).block_until_ready()
+    assert [len(outer.trace.core), len(inner.trace.core)] == [2, 1]
+
+
+def test_one_program_runs_in_many_sessions() -> None:
+    f = sw.program(lambda v: step(step(v)), name="f")
+    ends = []
+    for _ in range(2):
+        with small() as s:
+            f(ZERO).block_until_ready()
+            ends.append(s.now_ns())
+    assert ends[0] == ends[1]
+
+
+def test_leaving_waits_for_what_is_under_way() -> None:
+    with small() as s:
+        step(step(ZERO))
+    assert s.now_ns() > 200_000
+    assert [row["ended"] > 0 for row in s.trace.core.rows("gangs")] == [True, True]
+
+
+def test_the_trace_holds_what_was_called_before() -> None:
+    with small() as s:
+        step(ZERO)
+        assert s.trace.gangs()["ended_us"].notna().all()
+
+
+def test_a_closed_session_is_closed() -> None:
+    with small(values="compute") as s:
+        x, y = step(np.float32(3)), step(np.float32(4))
+        float(x)
+    assert float(x) == 3.0, "what was read stays"
+    assert x.is_ready()
+    with pytest.raises(sw.SessionClosed, match="inside its `with` block"):
+        float(y)
+    with pytest.raises(sw.SessionClosed), s:
+        pass
+    assert "closed" in repr(s)
+
+
+def test_an_array_of_another_session_is_refused() -> None:
+    with small():
+        x = step(ZERO)
+        with small(), pytest.raises(sw.NotNow, match="lies in another session"):
+            step(x)
+
+
+def test_a_run_can_be_cancelled() -> None:
+    slow = sw.synthetic("slow", devices=two, duration="10ms")
+    with small() as s:
+        last = [slow(ZERO) for _ in range(5)][-1]
+        assert last.run is not None
+        last.run.cancel()
+        with pytest.raises(sw.Cancelled, match=r"cancelled by its client.*'slow'"):
+            last.block_until_ready()
+        step(ZERO).block_until_ready()
+        assert "failed: [cancelled]" in repr(last)
+        assert s.now_ns() > 0
+
+
+def test_the_error_of_a_run_arrives_where_its_result_is_waited_for_and_the_session_goes_on() -> None:
+    with small(fidelity="exact") as s:
+        s.simulation.trouble.fail_gang(0, "step", "it divided by zero")
+        x = step(ZERO)
+        y = step(x)
+        for array in (x, y):
+            with pytest.raises(sw.RunError, match=r"\[user\] it divided by zero .*'step'.*host 0"):
+                array.block_until_ready()
+        assert step(ZERO).block_until_ready().is_ready()
+
+
+def test_a_failure_that_nobody_saw_is_told_at_the_end() -> None:
+    def unseen() -> None:
+        with small(fidelity="exact") as s:
+            s.simulation.trouble.fail_gang(0, "step")
+            step(ZERO)
+
+    with pytest.warns(RuntimeWarning, match=r"1 run failed, and nobody waited.*'step'.*divided by zero"):
+        unseen()
+
+
+def test_a_slice_that_cannot_be_is_refused_with_what_would_fit() -> None:
+    huge = sw.synthetic("huge", devices=sw.slice(devices=64, name="huge"), duration="1us")
+    with (
+        small(),
+        pytest.raises(sw.RunError, match=r"asks for 64 devices.*The nearest that would fit: 4 devices"),
+    ):
+        huge(ZERO).block_until_ready()
+
+
+def test_slices_without_names_are_named_as_they_are_used() -> None:
+    with small() as s:
+        made = [sw.slice(devices=1) for _ in range(3)]
+        sw.put(ZERO, devices=made[2])
+        sw.put(ZERO, devices=sw.slice(devices=1, name="mine"))
+        sw.put(ZERO, devices=made[0])
+        assert [s.main.name_of(made[2]), s.main.name_of(made[0])] == ["slice0", "slice2"]
+
+
+def test_whoever_calls_faster_than_devices_run_waits_for_room() -> None:
+    slow = sw.synthetic("slow", devices=two, duration="5s")
+    with small() as s:
+        kept = [slow(ZERO) for _ in range(1024)]
+        before = s.now()
+        kept.append(slow(ZERO))
+        assert s.now() - before > 0.5, (
+            "1024 runs of a client may be under way, and it waits for the first to end"
+        )
+        for array in kept[10:]:
+            assert array.run is not None
+            array.run.cancel()
+
+
+def test_sequential_dispatch_is_slower_along_a_chain() -> None:
+    stages = [
+        sw.synthetic(f"s{n}", devices=sw.slice(devices=1, name=f"d{n}"), duration="1us") for n in range(4)
+    ]
+
+    @sw.program
+    def chain(v: Any) -> Any:
+        for stage in stages:
+            v = stage(v)
+        return v
+
+    def took(**options: Any) -> int:
+        with small(hosts=4, **options):
+            return int(chain(ZERO).ready_at)
+
+    assert took(dispatch="sequential") > took()
+
+
+class Last(Policy):
+    """Newest first."""
+
+    def pick(self, ready: Ready, now: int) -> Ticket:
+        return max(ready, key=lambda ticket: ticket.number)
+
+
+@pytest.mark.parametrize("policy", [None, "stride:lead=2", Stride, Stride(lead=3), Last, lambda: Last()])
+def test_a_policy_is_a_name_a_policy_or_what_makes_one(policy: Any) -> None:
+    with small(policy=policy):
+        step(ZERO).block_until_ready()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"policy": "strode"}, "did you mean 'stride'"),
+        ({"profile": "papre"}, "paper"),
+        ({"fidelity": "rough"}, "'cohort', or 'exact'"),
+        ({"noise": {"latncy": 1}}, "did you mean 'latency'"),
+        ({"noise": {"latency": "5 miles"}}, "no unit that is known"),
+        ({"config": {"windw": 1}}, "did you mean 'window'"),
+        ({"costs": "cheap"}, "costs='cheap'"),
+        ({"dispatch": "both"}, "'sequential'"),
+        ({"seed": "x"}, "whole number"),
+        ({"sizes": -0.5}, "from 0.0 to 1.0"),
+        ({"sizes": []}, "empty list"),
+    ],
+)
+def test_a_contradictory_simulation_is_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises((ValueError, sw.Impossible), match=said):
+        small(**wrong)
+
+
+def test_a_cluster_is_a_name_with_changes() -> None:
+    assert sw.simulate("B", hosts=2).simulation.cluster.hosts == 2
+    with pytest.raises(sw.Impossible, match="hosst"):
+        sw.simulate("B", hosst=2)
+
+
+def test_only_a_simulation_has_what_simulations_have() -> None:
+    with small() as s:
+        assert s.env is s.simulation.env
+        with pytest.raises(AttributeError, match="no attribute 'simulaton'"):
+            s.simulaton  # noqa: B018
+
+
+def test_what_a_property_raises_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An AttributeError inside one is not that the session has no such attribute."""
+    with small() as s:
+        step(ZERO).block_until_ready()
+        with monkeypatch.context() as patch:
+            patch.setattr(s.driver, "trace", lambda: getattr(ZERO, "gangs"))  # noqa: B009 - what is not there
+            with pytest.raises(AttributeError, match=r"'numpy\.float32' object has no attribute 'gangs'"):
+                s.trace  # noqa: B018
+        assert len(s.trace.core) == 1
+
+
+def test_what_takes_its_time_shows_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "STEP", 0.001)
+    with small() as s:
+        shown = progress.Progress(s.simulation, show=True)
+        for _ in range(2000):
+            step(ZERO)
+        s.trace  # noqa: B018 - it waits
+        shown.close()
+    assert re.search(r"simulated .* ms, [\d,]+ gangs, [\d,]+ a second", capsys.readouterr().err)
+    assert progress.Progress(s.simulation, show=False)._thread is None
+
+
+@pytest.mark.parametrize(("given", "fanout"), [({"window": 4}, 64), ({"fanout": 3}, 3), (None, 64), ({}, 64)])
+def test_settings_leave_to_the_profile_whom_the_controller_writes_to(given: Any, fanout: int) -> None:
+    """`paper` is flat, whatever else is set."""
+    with small(hosts=64, profile="paper", config=given) as s:
+        assert s.simulation.config.fanout == fanout

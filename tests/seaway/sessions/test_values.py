@@ -1,0 +1,162 @@
+"""Simulated values: none by default, and then one error; computed here; or made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import seaway as sw
+from tests.seaway.small_sessions import small
+
+two = sw.slice(devices=2)
+VECTOR = np.array([1.0, 2.0], np.float32)
+
+
+def papers_example() -> Any:
+    """After the paper."""
+
+    def devices(n: int) -> sw.Slice:
+        return sw.slice(devices=n)
+
+    a = sw.jit(lambda x: x * 2.0, devices=devices(2))
+    b = sw.jit(lambda x: x + 1.0, devices=devices(2))
+    c = sw.jit(lambda x: x / 2.0, devices=devices(2))
+
+    @sw.program
+    def f(v: Any) -> Any:
+        x = a(v)
+        y = b(x)
+        z = a(c(x))
+        return y, z
+
+    return f
+
+
+def train(steps: int) -> list[float]:
+    """A training loop that reads its loss, as anyone would write it."""
+
+    def loss_of(w: Any, x: Any, y: Any) -> Any:
+        return jnp.mean((x @ w - y) ** 2)
+
+    @sw.jit(devices=two, donate_argnums=0)
+    def update(w: Any, x: Any, y: Any) -> Any:
+        loss, gradient = jax.value_and_grad(loss_of)(w, x, y)
+        return w - 0.1 * gradient, loss
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(16, 4)).astype(np.float32)
+    y = x @ np.array([1.0, -2.0, 3.0, 0.5], np.float32)
+    w, losses = np.zeros(4, np.float32), []
+    for _ in range(steps):
+        w, loss = update(w, x, y)
+        losses.append(float(loss))
+        if loss < 1e-6:
+            break
+    return losses
+
+
+@pytest.mark.parametrize("read", [np.asarray, float, bool, int, lambda x: x > 0, lambda x: x[0], list])
+def test_reading_waits_and_then_names_the_choices(read: Callable[[Any], Any]) -> None:
+    step = sw.synthetic("step", devices=two, duration="330us")
+    with small() as s:
+        x = step(np.ones(1, np.float32))
+        with pytest.raises(sw.NoContents) as caught:
+            read(x)
+        assert s.now_ns() == x.ready_at
+        assert "values='compute'" in str(caught.value)
+        assert "values={" in str(caught.value)
+        assert "the result of 'step'" in str(caught.value)
+
+
+def test_the_papers_example_runs_without_contents() -> None:
+    with small():
+        y, z = papers_example()(VECTOR)
+        assert (y.shape, z.shape) == ((2,), (2,))
+        assert z.ready_at > 0
+        assert "ready at" in repr((y, z))
+
+
+def test_the_papers_example_prints_the_papers_numbers() -> None:
+    with small(values="compute"):
+        y, z = papers_example()(VECTOR)
+        assert (y.tolist(), z.tolist()) == ([3.0, 5.0], [2.0, 4.0])
+
+
+def test_a_training_loop_that_reads_its_loss_runs_unedited() -> None:
+    with small(values="compute") as s:
+        losses = train(5)
+        assert s.now() > 0
+    x = np.random.default_rng(0).normal(size=(16, 4)).astype(np.float32)
+    first = np.mean((x @ np.array([1.0, -2.0, 3.0, 0.5], np.float32)) ** 2)
+    assert losses[0] == pytest.approx(first, rel=1e-5)
+    assert losses == sorted(losses, reverse=True)
+    assert len(losses) == 5
+
+
+def test_contents_do_not_change_the_times() -> None:
+    def times(values: Any) -> list[int]:
+        with small(values=values) as s:
+            y, z = papers_example()(VECTOR)
+            return [y.ready_at, z.ready_at, len(s.trace.core)]
+
+    assert times("compute") == times("shapes")
+
+
+def test_what_a_computation_raises_arrives_where_it_is_read() -> None:
+    f = sw.jit(lambda x: (x, 9), devices=two, irregular=True, max_shape=(2,), name="f")
+    with small(values="compute"):
+        x = f(np.zeros(16, np.float32))
+        with pytest.raises(sw.RunError, match=r"made 9 rows, and max_shape bounds them at 2.*program 'f'"):
+            np.asarray(x)
+
+
+# --- stand-ins ----------------------------------------------------------------------------------------------
+
+
+def test_stand_ins_go_by_the_name_of_a_program_or_of_its_result() -> None:
+    loss = sw.jit(lambda x: {"loss": x.sum(), "grads": x}, devices=two, name="train")
+    with small(values={"train.loss": 0.5}):
+        made = loss(VECTOR)
+        assert float(made["loss"]) == 0.5
+        with pytest.raises(sw.NoContents, match="`values` has nothing for result 'grads' of 'train'"):
+            np.asarray(made["grads"])
+
+
+def test_a_stand_in_may_follow_the_run() -> None:
+    step = sw.synthetic("step", devices=two, duration="1us")
+    with small(values={"step": lambda n: 10.0 - n}):
+        assert [float(step(np.float32(0))) for _ in range(3)] == [10.0, 9.0, 8.0]
+    with small(values={"step": [3.0, 2.0]}):
+        assert [float(step(np.float32(0))) for _ in range(2)] == [3.0, 2.0]
+        with pytest.raises(sw.RunError, match="has 2 entries, and this is run 2"):
+            float(step(np.float32(0)))
+
+
+def test_a_stand_in_takes_the_shape_it_stands_for() -> None:
+    step = sw.synthetic("step", devices=two, duration="1us")
+    with small(values={"step": 1}):
+        assert np.asarray(step(VECTOR)).tolist() == [1.0, 1.0]
+    with (
+        small(values={"step": [[1.0, 2.0, 3.0]]}),
+        pytest.raises(sw.RunError, match=r"does not fit float32\[2\]"),
+    ):
+        np.asarray(step(VECTOR))
+
+
+def test_a_stand_in_that_nobody_asks_for_is_named_when_one_is_missing() -> None:
+    step = sw.synthetic("step", devices=two, duration="1us")
+    with (
+        small(values={"stpe": 1}),
+        pytest.raises(sw.NoContents, match=r"'stpe' is no name .*did you mean 'step'"),
+    ):
+        float(step(np.float32(0)))
+
+
+def test_other_values_are_refused() -> None:
+    with pytest.raises(ValueError, match="did you mean 'compute'"):
+        small(values="computed")

@@ -1,0 +1,93 @@
+"""What a node counts: words and gRPC messages, as they were said, whoever is far and whoever is near."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import numpy as np
+
+import seaway as sw
+from backend.admin.cpu_times import cpu_of, threads_of
+from backend.node.traffic import Traffic
+from core.model.spans import one
+from core.protocol.messages import Beat, Done, Ended, ForgetStep, FreeStep, Notes, Ordered, Reports
+from seaway.tools.calibrating.watching import Watch
+
+HOSTS, CALLS = 2, 7
+
+
+def ordered(*steps: object) -> Ordered:
+    return Ordered(0, 0, 0, 1, one(0), 0, (), (), steps)  # type: ignore[arg-type]
+
+
+def reports(*found: object) -> Reports:
+    return Reports(0, 0, 0, found)  # type: ignore[arg-type]
+
+
+def test_frames_and_what_is_in_them() -> None:
+    traffic = Traffic()
+    traffic.wrote(3, 100)
+    traffic.wrote(1, 20)
+    traffic.took(2, 50)
+    found = traffic.counts()
+    assert (found["frames_out"], found["parcels_out"], found["bytes_out"]) == (2, 4, 120)
+    assert (found["frames_in"], found["parcels_in"], found["bytes_in"]) == (1, 2, 50)
+
+
+def test_an_order_counts_once_as_said_and_for_each_host_as_written() -> None:
+    traffic, message = Traffic(), ordered(FreeStep((1,)), ForgetStep())
+    for host in range(3):
+        traffic.ordered(message, first=host == 0)
+    traffic.ordered(Notes(()), first=True)
+    assert (traffic.orders, traffic.steps, traffic.said) == (3, 6, 2)
+
+
+def test_ends_and_the_groups_in_which_they_were_told() -> None:
+    traffic = Traffic()
+    done = Done(1, one(0))
+    traffic.heard(reports(done, done, done))
+    traffic.heard(reports(Beat(one(0), 0)))
+    traffic.heard(reports(done))
+    traffic.heard(None)
+    assert (traffic.ends, traffic.groups) == (4, 2)
+
+
+def test_notes_go_by_a_lane() -> None:
+    traffic = Traffic()
+    traffic.said_near(Notes((Ended(1), Ended(2))))
+    traffic.said_near(Ended(3))
+    assert (traffic.near_out, traffic.notes) == (2, 3)
+
+
+def test_cpu_of_a_process_has_all_its_threads() -> None:
+    before = cpu_of(os.getpid())
+    threads = [threading.Thread(target=lambda: sum(range(200_000))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cpu_of(os.getpid()) > before
+    assert os.getpid() in threads_of(os.getpid())
+
+
+def test_of_a_session_the_controller_counts_for_its_hosts() -> None:
+    step = sw.synthetic("step", devices=sw.slice(devices=HOSTS), duration="10us")
+    with sw.local(hosts=HOSTS, platform="timed") as session:
+        x = step(np.zeros(HOSTS, np.float32)).block_until_ready()
+        watch = Watch(session)
+        watch.begin()
+        for _ in range(CALLS):
+            x = step(x).block_until_ready()
+        sample = watch.end("calls", calls=CALLS)
+    said = sample.counts
+    assert said["ends"] == HOSTS * CALLS  # one a gang and host
+    assert said["groups"] == HOSTS * CALLS  # none waits for another
+    assert said["steps"] == HOSTS * said["said"] >= HOSTS * CALLS
+    assert said["parcels_out"] >= said["frames_out"] >= said["groups"] / HOSTS
+    assert said["notes"] >= CALLS
+    assert said["near_in"] >= CALLS
+    assert sample.wall > 0
+    assert sample.cpu["caller"] > 0
+    assert sample.cpu["host"] > 0
+    assert sample.cpu["enqueue"] == sample.cpu["device"] == 0  # devices that only take time

@@ -1,0 +1,108 @@
+"""Costs that are known, paid on made-up counts, are found again; and what the rows cannot say is not made up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seaway.tools.calibrating.fitting import Row, fit, half_range, line, middle
+
+NAMES = ("message", "parcel", "step", "gang")
+prices = st.lists(st.integers(1_000, 500_000), min_size=len(NAMES), max_size=len(NAMES))
+
+
+def paid(costs: dict[str, float], counts: dict[str, float]) -> float:
+    return sum(costs[name] * count for name, count in counts.items())
+
+
+def workloads(seed: int, count: int = 40) -> list[dict[str, float]]:
+    """Each thing is the most of some of them."""
+    random = np.random.default_rng(seed)
+    found = []
+    for at in range(count):
+        counts = {name: float(random.integers(0, 20)) for name in NAMES}
+        counts[NAMES[at % len(NAMES)]] += 200
+        found.append(counts)
+    return found
+
+
+@given(prices, st.integers(0, 1000))
+def test_what_things_cost_is_found_from_what_was_spent_on_them(values: list[int], seed: int) -> None:
+    costs = dict(zip(NAMES, map(float, values), strict=True))
+    found = fit([Row(paid(costs, counts), counts) for counts in workloads(seed)], draws=0)
+    assert found.missed < 0.1
+    for counts in workloads(seed + 1):
+        said = sum(found.costs[name].value * count for name, count in counts.items())
+        assert said == pytest.approx(paid(costs, counts), rel=0.15)
+
+
+def test_costs_that_are_alike_in_size_are_found_to_a_few_percent() -> None:
+    costs = {"message": 200_000.0, "parcel": 150_000.0, "step": 250_000.0, "gang": 180_000.0}
+    found = fit([Row(paid(costs, counts), counts) for counts in workloads(1)])
+    for name, cost in found.costs.items():
+        assert cost.value == pytest.approx(costs[name], rel=0.03)
+        assert cost.spread < 0.02
+        assert cost.like == ()
+
+
+@given(st.floats(0.1, 10), prices)
+def test_time_that_is_longer_everywhere_makes_each_cost_dearer(factor: float, values: list[int]) -> None:
+    costs = dict(zip(NAMES, map(float, values), strict=True))
+    rows = [Row(paid(costs, counts), counts) for counts in workloads(2)]
+    once = fit(rows, draws=0).costs
+    again = fit([Row(factor * row.spent, row.counts) for row in rows], draws=0).costs
+    for name in NAMES:
+        assert again[name].value == pytest.approx(factor * once[name].value, rel=1e-3, abs=10)
+
+
+def test_what_always_comes_together_is_divided_evenly_and_said_to_be() -> None:
+    rows = [Row(1000.0 * at, {"sent": at, "taken": at}) for at in range(1, 20)]
+    found = fit(rows).costs
+    assert found["sent"].value == pytest.approx(500, rel=0.01)
+    assert found["taken"].value == pytest.approx(500, rel=0.01)
+    assert found["sent"].like == ("taken",)
+    assert found["taken"].like == ("sent",)
+
+
+def test_no_cost_is_negative() -> None:
+    rows = [Row(1000.0 - at, {"calls": 1.0, "idle": float(at)}) for at in range(100)]
+    assert all(cost.value >= 0 for cost in fit(rows).costs.values())
+
+
+def test_a_row_that_something_else_had_a_hand_in_hardly_counts() -> None:
+    costs = {"message": 200_000.0, "parcel": 150_000.0, "step": 250_000.0, "gang": 180_000.0}
+    rows = [Row(paid(costs, counts), counts, paid(costs, counts)) for counts in workloads(3)]
+    rows[0] = Row(10 * rows[0].spent, rows[0].counts, rows[0].usual)
+    for name, cost in fit(rows).costs.items():
+        assert cost.value == pytest.approx(costs[name], rel=0.05)
+
+
+def test_what_varies_has_a_spread_and_misses() -> None:
+    random = np.random.default_rng(0)
+    rows = [Row(1000.0 * at * random.uniform(0.5, 1.5), {"calls": at}) for at in range(1, 60)]
+    found = fit(rows)
+    assert 0.02 < found.costs["calls"].spread < 0.3
+    assert 0.2 < found.missed < 0.8
+
+
+def test_nothing_is_found_in_nothing() -> None:
+    assert fit([]).costs == {}
+    assert fit([Row(0.0, {"calls": 3.0}), Row(5.0, {"calls": 0.0})]).costs == {}
+
+
+@given(st.integers(1, 10**7), st.integers(1, 10_000))
+def test_a_line_is_found_from_its_points(base: int, slope: int) -> None:
+    points = [(float(x), base + slope * x) for x in (1, 10, 1000, 10**5, 10**7)]
+    found = line(points, draws=0)
+    for x, y in points:
+        assert found.base + found.slope * x == pytest.approx(y, rel=0.06)
+
+
+def test_the_middle_and_its_spread() -> None:
+    values = [float(value) for value in range(101)]
+    assert middle(values).value == 50
+    assert half_range(values) == 45
+    assert middle(values).spread == pytest.approx(0.9)
+    assert middle([7.0]) == (7.0, 0.0, ())

@@ -1,0 +1,71 @@
+"""How many cores there are: what the system lets this process have, however it says so."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from seaway.tools.calibrating import machine
+
+
+def group(root: Path, path: str, **files: str) -> None:
+    folder = root / path
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("_max", ".max").replace("cpu_cfs", "cpu.cfs")).write_text(text)
+
+
+def cores(root: Path, membership: str) -> float | None:
+    (root / "self").write_text(membership)
+    return machine.cgroup_cores(root, root / "self")
+
+
+def test_version_two(tmp_path: Path) -> None:
+    group(tmp_path, "pod/box", cpu_max="150000 100000\n")
+    assert cores(tmp_path, "0::/pod/box\n") == 1.5
+
+
+def test_the_narrowest_above_us_holds(tmp_path: Path) -> None:
+    group(tmp_path, "pod", cpu_max="200000 100000\n")
+    group(tmp_path, "pod/box", cpu_max="400000 100000\n")
+    assert cores(tmp_path, "0::/pod/box\n") == 2
+
+
+def test_our_own_root_may_be_the_group(tmp_path: Path) -> None:
+    """In a container, whose path is not seen from inside."""
+    group(tmp_path, ".", cpu_max="300000 100000\n")
+    assert cores(tmp_path, "0::/\n") == 3
+    assert cores(tmp_path, "0::/not/here\n") == 3
+
+
+def test_version_one(tmp_path: Path) -> None:
+    group(tmp_path, "cpu,cpuacct/box", cpu_cfs_quota_us="50000\n", cpu_cfs_period_us="100000\n")
+    group(tmp_path, "memory/box", cpu_max="1 100000\n")  # not about cores
+    assert cores(tmp_path, "5:memory:/box\n4:cpu,cpuacct:/box\n") == 0.5
+
+
+@pytest.mark.parametrize("text", ["max 100000\n", "-1 100000\n", "", "much\n", "100000 0\n"])
+def test_no_quota_is_none(tmp_path: Path, text: str) -> None:
+    group(tmp_path, "box", cpu_max=text)
+    assert cores(tmp_path, "0::/box\n") is None
+
+
+def test_a_system_without_groups(tmp_path: Path) -> None:
+    assert machine.cgroup_cores(tmp_path, tmp_path / "nothing") is None
+
+
+@pytest.mark.parametrize(("quota", "expected"), [(None, 4), (9.0, 4), (2.5, 2), (0.5, 1)])
+def test_whole_cores_of_those_we_may_run_on(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, expected: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    monkeypatch.setattr(machine, "cgroup_cores", lambda: quota)
+    number, words = machine.cores()
+    assert number == expected
+    assert ("quota of" in words) == (expected < 4)
+
+
+def test_the_reference_does_the_same_each_time() -> None:
+    assert machine.counted(1000) == machine.counted(1000) != machine.counted(1001)

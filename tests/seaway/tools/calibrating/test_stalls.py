@@ -1,0 +1,78 @@
+"""How often and for how long threads are held up, from how far calls differ that all do the same."""
+
+from __future__ import annotations
+
+import tomllib
+
+import numpy as np
+import pytest
+
+from seaway.tools.calibrating.stalls import (
+    ALL,
+    LEAST,
+    NONE,
+    TAIL,
+    Shape,
+    Stalls,
+    Waited,
+    found_in,
+    nearest,
+    played,
+    shape,
+    with_stalls,
+)
+from sim.hardware.setups import load
+
+from .made import calibration
+
+MS = 1_000_000.0
+
+
+def waited(stalls: Stalls, count: int = 4000, base: float = 2 * MS, seed: int = 0) -> list[Waited]:
+    """Calls of so much work, held up as chance has it."""
+    random = np.random.default_rng(seed)
+    held = random.poisson(base / stalls.every, count) if stalls.every else np.zeros(count, int)
+    return [
+        Waited(base + float(random.exponential(stalls.each, one).sum()), (at, at))
+        for at, one in enumerate(held)
+    ]
+
+
+def shapes() -> dict[Stalls, Shape]:
+    return {stalls: shape([one.took for one in waited(stalls, seed=1)]) for stalls in ALL}
+
+
+@pytest.mark.parametrize("stalls", [NONE, Stalls(200_000, 2_000_000), Stalls(400_000, 8_000_000)])
+def test_what_was_put_in_is_found_again(stalls: Stalls) -> None:
+    found = found_in(waited(stalls), shapes(), draws=20)
+    assert found is not None
+    assert found.each.value == stalls.each
+    assert found.every.value == stalls.every
+
+
+def test_nothing_is_said_of_few_calls() -> None:
+    assert found_in(waited(NONE, LEAST - 1), shapes(), draws=2) is None
+
+
+def test_a_shape_is_how_much_longer_the_longer_calls_take_and_has_no_unit() -> None:
+    took = [1.0] * 90 + [2.0] * 10
+    assert shape(took) == pytest.approx(shape([1000 * one for one in took]))
+    assert len(shape(took)) == len(TAIL)
+    assert shape(took)[0] == 1.0
+    assert shape(took)[-1] == 2.0
+
+
+def test_the_nearest_is_that_with_the_least_difference_over_all_of_the_tail() -> None:
+    one, other = Stalls(1, 1), Stalls(2, 2)
+    assert nearest((1.0, 1.1, 1.2, 1.5), {one: (1.0, 1.1, 1.3, 1.5), other: (1.0, 1.0, 1.0, 1.5)}) == one
+
+
+def test_calls_are_played_in_the_simulator_and_differ_only_where_something_holds_them_up() -> None:
+    table = tomllib.loads(calibration("timed").text())
+    profile = load(table).profile
+    assert profile is not None
+    even = played(table, 2, 1000, profile, 30)
+    assert len(even) == 30
+    assert max(even) - min(even) < 0.5 * min(even)
+    held = played(table, 2, 1000, with_stalls(profile, Stalls(50_000_000, 20_000_000)), 30)
+    assert max(held) > 5 * min(held)

@@ -1,0 +1,277 @@
+"""One scene, played in the simulator and on a real cluster of timed devices in this process, over real gRPC.
+
+What is submitted is fixed beforehand: a gang of the first client holds all devices until all calls of all clients have
+come, and then the order follows from the policy alone. (`one_by_one`: a client that waits for each of its runs.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from backend.agent.agent import Agent
+from backend.agent.device_log import Witness
+from backend.client.remote import Head, Remote
+from backend.devices.timed import TimedDevices
+from backend.server import eventlogs
+from backend.server.server import Server
+from core.client.persistent import Persistent
+from core.controller import ON_DEVICES, Bounds, Config, Controller
+from core.model.plan import Plan
+from core.model.presets import small
+from core.model.program import Program
+from core.protocol import effects as e
+from core.schedule.policy import Policy
+from seaway.tools.parity import compare, edge, forced
+from seaway.tools.parity.collect import Seen, Watched
+from seaway.tools.parity.compare import Comparison
+from sim.hardware import setups
+from sim.hardware.profiles import profile
+from sim.simulation.simulation import Simulation
+from tests.backend.cluster import Cluster, User, until
+from tests.core.build import Build
+
+S = 1_000_000_000
+BEAT = S // 20  # hosts say often what they have heard
+GATE = "gate"
+NOTHING: Mapping[int, Any] = {}
+
+
+class Scene(msgspec.Struct):
+    policy: Callable[[], Policy]
+    programs: Sequence[Program]  # a client each
+    dispatch: str = "parallel"
+    runs: int = 4
+    islands: int = 1
+    hosts: int = 2
+    per_host: int = 2
+    one_by_one: bool = False
+    window: int = 1
+
+    @property
+    def gated(self) -> bool:
+        """With one gang ahead, what is ahead of the others is the gate."""
+        return self.window == 1 and not self.one_by_one
+
+    @property
+    def config(self) -> Config:
+        return msgspec.structs.replace(ON_DEVICES, window=self.window, window_span=0, bounds=Bounds(hard=120))
+
+
+def arguments(program: Program) -> tuple[bytes, ...]:
+    return tuple(bytes(value.nbytes) for value in program.args)
+
+
+def gate(scene: Scene) -> Program:
+    """A gang on all devices of each island."""
+    names = [f"all{island}" for island in range(scene.islands)]
+    b = Build(GATE, **dict.fromkeys(names, scene.hosts * scene.per_host))
+    b.slices = [msgspec.structs.replace(each, island=f"i{island}") for island, each in enumerate(b.slices)]
+    made = [
+        b.call(GATE, name, [b.arg(name, 4)], cost=S, collective=False, node=f"{GATE} {name}")
+        for name in names
+    ]
+    return b.program(*made)
+
+
+def submission(scene: Scene, program: int, ir: Program) -> Callable[[Any, int], Any]:
+    return lambda client, now: client.submit(program, arguments(ir), now, dispatch=scene.dispatch)
+
+
+# --- simulated ------------------------------------------------------------------------------------------------------
+
+
+def simulated(scene: Scene) -> Seen:
+    island = {
+        "name": "i",
+        "kind": "cpu",
+        "count": scene.islands,
+        "hosts": scene.hosts,
+        "per_host": scene.per_host,
+    }
+    setup = setups.load({"name": "parity", "island": [island]})
+    setup = msgspec.structs.replace(setup, cluster=small(scene.hosts, scene.per_host, scene.islands))
+    sim = Simulation(setup, policy=scene.policy, profile=profile("seaway"), config=scene.config)
+    watched = Watched(sim.controller)
+    sim.controller_process.machine = watched
+    ended: list[e.RunEnded] = []
+
+    def client(number: int, name: str) -> Any:
+        found = sim.client(name, weight=1 << number, priority=number)
+        found.on_effect = lambda effect: ended.append(effect) if isinstance(effect, e.RunEnded) else None
+        return found
+
+    clients = [client(number, f"user-{number}") for number in range(len(scene.programs))]
+    gatekeeper = sim.client(GATE)
+    wanted = 0
+    if scene.gated:
+        number: Any = gatekeeper.call(lambda client, now: client.register(gate(scene), now))
+        gatekeeper.call(submission(Scene(scene.policy, ()), number, gate(scene)))
+        sim.run(until=sim.now + S // 100)
+    for user, program in zip(clients, scene.programs, strict=True):
+        number = user.call(lambda client, now: client.register(program, now))  # noqa: B023
+        for _ in range(scene.runs):
+            wanted += 1
+            user.call(submission(scene, number, program))
+            if scene.one_by_one:
+                sim.run(until=lambda: len(ended) == wanted)  # noqa: B023
+        if scene.gated:
+            sim.run(until=lambda: len(known(sim.controller)) == wanted)  # noqa: B023
+    sim.run(until=lambda: len(ended) == wanted)
+    for user in [*clients, gatekeeper]:
+        user.act(lambda client, now: client.close(now))
+    sim.run(until=lambda: not sim.controller.state.sessions)
+    return watched.collector.end()
+
+
+# --- real -----------------------------------------------------------------------------------------------------------
+
+
+class GatedDevices(TimedDevices):
+    """The gang called `gate` ends when `open` says so."""
+
+    held: e.Launch | None = None
+    opened = False
+
+    def launch(self, command: e.Launch, plan: Plan) -> None:
+        if plan.program != GATE:
+            super().launch(command, plan)
+        elif self.opened:
+            self._loop.call_soon(self.post, e.Finished(command.seq))
+        else:
+            self.held = command
+
+    def open(self) -> None:
+        self.opened = True
+        if self.held is not None:
+            self.post(e.Finished(self.held.seq))
+
+
+Plant = Callable[[Agent], None]
+
+
+async def start(scene: Scene, found: Cluster, folder: Path, host: int, kind: type[Agent] = Agent) -> Agent:
+    agent = kind(found.server.address, GatedDevices(scene.per_host), name=f"host-{host}", host=host)
+    Witness(folder).attach(agent)
+    await agent.start()
+    found.agents[host] = agent
+    return agent
+
+
+async def real(
+    scene: Scene, folder: Path, kinds: Mapping[int, type[Agent]] = NOTHING, plants: Mapping[int, Plant] = NOTHING,
+    play: Callable[[Scene, Cluster], Awaitable[None]] | None = None, **options: Any,
+) -> None:  # fmt: skip
+    """What it leaves in the folder is for `judged`. `kinds`, `plants`: what is wrong with some hosts, by number: their
+    class, or what is done to them once they have started."""
+    server = Server(
+        small(scene.hosts, scene.per_host, scene.islands), folder=folder, policy=scene.policy, config=scene.config,
+        record=folder / "controller.log", beat=BEAT, **options,
+    )  # fmt: skip
+    await server.start()
+    found = Cluster(server)
+    try:
+        for host in range(scene.hosts * scene.islands):
+            agent = await start(scene, found, folder, host, kinds.get(host, Agent))
+            if host in plants:
+                plants[host](agent)
+        await found.ready()
+        await (play or to_the_end)(scene, found)
+    finally:
+        await found.stop()
+
+
+async def to_the_end(scene: Scene, found: Cluster) -> None:
+    for user, run in await submitted(scene, found):
+        await user.ended(run)
+    await gone(found)
+
+
+async def submitted(scene: Scene, found: Cluster) -> list[tuple[User, int]]:
+    """All runs, and the gate is open."""
+    users = [await joined(found, f"user-{at}", 1 << at, at) for at in range(len(scene.programs))]
+    gatekeeper = await joined(found, GATE, 1, 0)
+    devices: Any = [agent.devices for agent in found.agents.values()]
+    if scene.gated:
+        number = gatekeeper.call(lambda client, now: client.register(gate(scene), now))
+        gatekeeper.submit(number, *arguments(gate(scene)))
+        await until(lambda: all(each.held for each in devices))
+    runs: list[tuple[User, int]] = []
+    for user, program in zip(users, scene.programs, strict=True):
+        number = user.call(lambda client, now: client.register(program, now))  # noqa: B023
+        for _ in range(scene.runs):
+            said = user.call(submission(scene, number, program))
+            runs.append((user, said.run))
+            if scene.one_by_one:
+                await user.ended(said.run)
+        if scene.gated:
+            await until(lambda: len(known(found.server.controller)) == len(runs))
+    if scene.gated:
+        waiting = known(found.server.controller)
+        await until(lambda: all(run.state == "running" for run in waiting))
+        await until(lambda: all(found.server.controller.compilation.is_ready(run.rows) for run in waiting))
+    for each in devices:
+        each.open()
+    return runs
+
+
+class Weighted(User):
+    def __init__(self, server: Server, name: str, weight: int, priority: int) -> None:
+        self.failures, self.heard = [], []
+        self.head = Head(server.address, server.access)
+        client = Persistent(name, weight=weight, priority=priority)
+        self.remote = Remote(
+            client,
+            server.cluster,
+            server.lease,
+            self.head,
+            heard=self.heard.append,
+            failed=self.failures.append,
+        )
+        self.remote.node.start()
+
+
+async def joined(found: Cluster, name: str, weight: int, priority: int) -> User:
+    """One after another, so that they are numbered alike."""
+    user = Weighted(found.server, name, weight, priority)
+    found.users.append(user)
+    await until(
+        lambda: any(each.name == name for each in list(found.server.controller.state.sessions.values()))
+    )
+    return user
+
+
+def known(controller: Controller) -> list[Any]:
+    """Runs that the controller has heard of, other than the gate's."""
+    return [run for run in list(controller.state.runs.values()) if run.program.ir.name != GATE]
+
+
+async def gone(found: Cluster) -> None:
+    """Clients leave, and hosts have heard the last word."""
+    controller = found.server.controller
+    for user in found.users:
+        user.call(lambda client, now: client.close(now))
+    await until(lambda: not (controller.state.sessions or controller.buffers or controller.state.runs))
+    await until(lambda: not any(book.stream.backlog for book in controller.state.islands if book.members))
+
+
+def judged(scene: Scene, folder: Path) -> tuple[Seen, Comparison]:
+    """What the real controller decided; and what its devices were told."""
+    log = eventlogs.read(folder / "controller.log")
+    seen, commanded = edge.read(log, scene.policy)
+    hosts = scene.hosts * scene.islands
+    return seen, forced.compare(commanded, edge.witnessed(folder, hosts))
+
+
+def both(scene: Scene, folder: Path) -> tuple[Comparison, Comparison]:
+    asyncio.run(real(scene, folder))
+    seen, devices = judged(scene, folder)
+    return compare.compare(simulated(scene), seen), devices
+
+
+def text(comparison: Comparison) -> str:
+    return "\n".join(comparison.lines())

@@ -1,0 +1,98 @@
+"""What a client's calls say of its user's thinking: it counts from when what he waited for was there, to the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seaway as sw
+from core.client.client import Client
+from core.protocol.messages import Submit
+from tests.seaway.small_sessions import small
+
+MS = 1_000_000
+ALL = sw.slice(devices=4, name="all")
+work = sw.synthetic("work", devices=ALL, duration="3ms")
+ZERO: Any = np.float32(0)
+
+
+@pytest.fixture(name="calls")
+def _calls(monkeypatch: pytest.MonkeyPatch) -> list[Submit]:
+    """All that leave any client."""
+    found: list[Submit] = []
+    calling = Client._call
+
+    def called(self: Client, call: Any, now: int) -> None:
+        if isinstance(call, Submit):
+            found.append(call)
+        calling(self, call, now)
+
+    monkeypatch.setattr(Client, "_call", called)
+    return found
+
+
+def thought(use: Callable[[], object], calls: list[Submit]) -> tuple[tuple[int, ...], int]:
+    """(what the second of two calls had waited for, how long its user thought since)."""
+    with small(values={"work": np.zeros((), np.float32)}):
+        use()
+    assert len(calls) == 2
+    return calls[1].waited, calls[1].think
+
+
+def costs_of_a_call() -> int:
+    with small() as s:
+        found: int = s.simulation.profile.client_call
+    return found
+
+
+def test_thinking_after_a_wait_is_neither_the_wait_nor_nothing(calls: list[Submit]) -> None:
+    def use() -> None:
+        work(ZERO).block_until_ready()
+        sw.sleep("5ms")
+        work(ZERO)
+
+    assert thought(use, calls) == ((1,), 5 * MS + costs_of_a_call())
+
+
+def test_what_was_there_long_before_it_was_asked_for_held_up_nobody(calls: list[Submit]) -> None:
+    """He looks at it 20 ms after his call, when it has been there for long: all since is his own time."""
+    ended = []
+
+    def use() -> None:
+        x = work(ZERO)
+        sw.sleep("20ms")
+        x.block_until_ready()
+        sw.sleep("5ms")
+        work(ZERO)
+        ended.append((x.run.ended_at, sw.now_ns()))
+
+    waited, think = thought(use, calls)
+    assert waited == (1,)
+    over, called = ended[0]
+    assert think == called - over > 20 * MS
+
+
+def test_contents_are_waited_for_until_they_are_there(calls: list[Submit]) -> None:
+    def use() -> None:
+        x = work(ZERO)
+        x.block_until_ready()
+        sw.sleep("7ms")  # before he asks for contents: no thinking after
+        assert np.asarray(x) == 0
+        sw.sleep("2ms")
+        work(ZERO)
+
+    waited, think = thought(use, calls)
+    assert waited == (1,)
+    assert think == 2 * MS + costs_of_a_call()
+
+
+def test_who_waits_for_nothing_thinks_from_call_to_call(calls: list[Submit]) -> None:
+    def use() -> None:
+        work(ZERO)
+        sw.sleep("4ms")
+        work(ZERO)
+
+    assert thought(use, calls) == ((), 4 * MS + costs_of_a_call())

@@ -1,0 +1,233 @@
+"""Pictures of a trace: that they show what happened, say what they leave out, and are the same twice."""
+
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import image
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from core.record.trace import Trace as CoreTrace
+from seaway.trace import Trace, style
+
+from . import traces
+
+
+def area(axes: Axes, color: str) -> float:
+    """Of all boxes of a colour, in rows x ms."""
+    total = 0.0
+    for boxes in axes.collections:
+        if (
+            isinstance(boxes, PolyCollection)
+            and to_hex(np.asarray(boxes.get_facecolor())[0]).upper() == color.upper()
+        ):
+            for path in boxes.get_paths():
+                corners = np.asarray(path.vertices)[:4]
+                total += float(np.ptp(corners[:, 0]) * np.ptp(corners[:, 1]))
+    return total
+
+
+def key(figure: Figure) -> list[str]:
+    return [
+        text.get_text()
+        for axes in figure.axes
+        if (legend := axes.get_legend()) is not None
+        for text in legend.get_texts()
+    ]
+
+
+# --- the timeline -----------------------------------------------------------------------------------------
+
+
+def test_bars_are_as_long_as_gangs_were() -> None:
+    trace = Trace(traces.shared(gangs=60))
+    (axes,) = trace.plot(window=(0, None)).axes
+    gangs = trace.gangs()
+    rows = 24
+    for name, color in zip(("ann", "bob", "cat", "dan"), style.COLORS, strict=False):
+        busy = gangs[gangs["client"] == name]["duration_us"].sum() / 1_000
+        height = 2 * 0.41
+        assert area(axes, color) == pytest.approx(busy * rows * height), name
+        pale = to_hex(style.pale(color, 0.16))
+        waits = trace.intervals(devices=trace.sample(rows))
+        waited = waits[waits["client"] == name]["skew_us"].sum() / 1_000
+        assert area(axes, pale) == pytest.approx(waited * height * 0.86), name
+
+
+def test_the_axis_says_which_devices_of_how_many_are_drawn() -> None:
+    trace = Trace(traces.shared(gangs=10, hosts=64))
+    axes = trace.plot(rows=8).axes[0]
+    assert axes.get_ylabel() == "device\n(8 of 256, evenly spread)"
+    assert [text.get_text() for text in axes.get_yticklabels()] == [str(32 * row) for row in range(8)]
+    axes = trace.plot(devices=[3, 200]).axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["3", "200"]
+    with pytest.raises(ValueError, match="256 rows cannot be told apart"):
+        trace.plot(devices=range(256))
+
+
+def test_a_long_trace_is_shown_in_part_below_a_strip_of_the_whole() -> None:
+    trace = Trace(traces.shared(gangs=500))
+    strip, axes = trace.plot().axes
+    low, high = axes.get_xlim()
+    assert len(trace.gangs((int(low * 1e6) + 1, int(high * 1e6) - 1))) == pytest.approx(50, abs=1)
+    assert strip.get_xlim()[1] * 1e6 == pytest.approx(trace.span[1])
+    assert trace.plot(window=("1ms", "3ms")).axes[1].get_xlim() == (1, 3)
+    assert "2 ms of" in trace.plot(window=("1ms", "3ms")).get_suptitle()
+
+
+def test_what_is_too_fine_for_bars_is_divided_in_bins() -> None:
+    trace = Trace(traces.shared(gangs=900))
+    (axes,) = trace.plot(window=trace.span).axes
+    assert "divided among those who had it" in axes.get_xlabel()
+    share = trace.clients()["got_share"].to_numpy()
+    assert key(axes.get_figure(root=True)) == [  # type: ignore[arg-type]
+        f"{name} {part:.1%}" for name, part in zip(("ann", "bob", "cat", "dan"), share, strict=True)
+    ]
+
+
+def test_kinds_of_steps_have_colours_where_there_is_one_client() -> None:
+    core, cluster = traces.pipeline()
+    figure = Trace(core, cluster).plot()
+    assert key(figure) == ["forward 33.3%", "backward 66.7%", "waits for inputs"]
+    assert {text.get_text() for text in figure.axes[0].texts} == {"c0", "c1", "c2", "c3"}
+    by_hand = Trace(core, cluster).plot(color=lambda client, program, step: step.split()[-1])
+    assert [name.split()[0] for name in key(by_hand)][:4] == ["0", "1", "2", "3"]
+    with pytest.raises(ValueError, match="'step' or f"):
+        Trace(core, cluster).plot(color="weight")  # type: ignore[arg-type]
+
+
+def test_clients_beyond_the_colours_are_grey_and_counted() -> None:
+    weights = {f"client {number}": 1 + (number < 7) * 5 for number in range(20)}
+    names = key(Trace(traces.shared(weights, gangs=100)).plot())
+    assert [name.rsplit(" ", 1)[0] for name in names[:7]] == [f"client {number}" for number in range(7)]
+    assert names[7].startswith("13 others ")
+
+
+def test_nothing_ran_is_a_picture_too() -> None:
+    core = CoreTrace()
+    core.place(0, 0, ((0, 4),))
+    for trace in (Trace(core), Trace(CoreTrace(), traces.pipeline()[1])):
+        for figure in (
+            trace.plot(),
+            trace.plot_utilization(),
+            trace.plot_shares(),
+            trace.plot_utilization("island"),
+        ):
+            assert len(style.png(figure, dpi=40)) > 500
+
+
+# --- charts -----------------------------------------------------------------------------------------------
+
+
+def test_bands_end_with_who_they_are_and_what_they_had() -> None:
+    trace = Trace(traces.shared(gangs=150))
+    (axes,) = trace.plot_utilization().axes
+    share = trace.clients()["got_share"]
+    assert [text.get_text() for text in axes.texts] == [
+        f"{name}  {part:.1%}" for name, part in zip(("ann", "bob", "cat", "dan"), share, strict=True)
+    ]
+    heights = [text.xyann[1] + text.xy[1] for text in axes.texts]  # type: ignore[attr-defined]
+    assert heights == sorted(heights)
+    assert f"{trace.utilization('total')['busy_fraction'].iloc[0]:.1%} busy" in axes.get_title(loc="left")
+
+
+def test_islands_have_a_row_each_and_many_hosts_their_spread() -> None:
+    core, cluster = traces.pipeline()
+    (axes,) = Trace(core, cluster).plot_utilization("island").axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["c0", "c1", "c2", "c3"]
+    assert key(axes.get_figure(root=True)) == ["busy", "waits for peers", "waits for inputs", "idle"]  # type: ignore[arg-type]
+    figure = Trace(traces.shared(gangs=30, hosts=40)).plot_utilization("host")
+    assert key(figure) == ["median", "middle half", "all 40 hosts"]
+
+
+def test_shares_show_what_was_got_and_asked() -> None:
+    trace = Trace(traces.shared(gangs=150))
+    (axes,) = trace.plot_shares(window=trace.span).axes
+    table = trace.clients()
+    assert [bar.get_width() for bar in axes.patches] == pytest.approx(table["got_share"].tolist())  # type: ignore[attr-defined]
+    (asked,) = axes.collections
+    assert [np.asarray(path.vertices)[0, 0] for path in asked.get_paths()] == pytest.approx(
+        table["asked_share"].tolist()
+    )
+    assert [text.get_text() for text in axes.get_yticklabels()] == [
+        "ann  (1)",
+        "bob  (2)",
+        "cat  (4)",
+        "dan  (8)",
+    ]
+
+
+def test_pictures_go_where_they_are_asked_to() -> None:
+    figure = style.Picture("wide", 6)
+    top, middle, low = figure.subplots(3)
+    trace = Trace(traces.shared(gangs=30))
+    assert trace.plot(rows=4, axes=top, title="mine") is figure
+    assert trace.plot_utilization(axes=middle) is figure
+    assert trace.plot_shares(axes=low) is figure
+    assert top.get_title(loc="left") == "mine"
+
+
+# --- files and style --------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys
+from seaway.trace import Trace, style
+from tests.seaway import traces
+style.save(Trace(traces.shared(gangs=12)).plot(rows=4), sys.argv[1])
+assert "matplotlib.pyplot" not in sys.modules
+"""
+
+
+def test_files_are_the_same_in_every_process(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "one")], check=True, cwd=root)
+    style.save(Trace(traces.shared(gangs=12)).plot(rows=4), tmp_path / "two")
+    for kind in ("png", "svg"):
+        assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"two.{kind}").read_bytes()
+    svg = (tmp_path / "one.svg").read_text(encoding="utf-8")
+    assert "<dc:date>" not in svg
+    ElementTree.fromstring(svg)
+
+
+def test_save_takes_a_name_with_or_without_its_end(tmp_path: Path) -> None:
+    figure = Trace(traces.shared(gangs=3)).plot_shares()
+    names = [path.name for path in style.save(figure, tmp_path / "deep" / "fig9.png")]
+    assert names == ["fig9.png", "fig9.svg"]
+    assert style.save(figure, tmp_path / "2.5ms")[1].name == "2.5ms.svg"
+
+
+def test_a_notebook_shows_a_picture_and_nobodys_settings_change() -> None:
+    before = dict(mpl.rcParams)
+    picture = Trace(traces.shared(gangs=3)).plot_shares()
+    assert isinstance(picture, style.Picture)
+    shown = image.imread(BytesIO(picture._repr_png_()), format="png")
+    assert shown.shape[1] == round(4.6 * 130)
+    assert dict(mpl.rcParams) == before
+
+
+def test_colours_are_different_and_legible_also_without_colour_vision() -> None:
+    assert len({style.pale(color) for color in style.COLORS}) == len(style.COLORS)
+    assert style.colors(["a", "b"]) == {"a": style.BLUE, "b": style.ORANGE}
+    assert style.colors([str(n) for n in range(9)])["8"] == style.OTHER
+    assert (style.on(style.YELLOW), style.on(style.BLUE)) == (style.INK, "white")
+
+
+def test_labels_that_would_touch_are_moved_apart() -> None:
+    axes = style.Picture("column", 2).subplots()
+    axes.set_ylim(0, 1)
+    style.label_ends(
+        axes, [(0.5, "b", "k"), (0.49, "a", "k"), (0.99, "d", "k"), (1.0, "e", "k")], at=1, gap=0.1
+    )
+    heights = {text.get_text(): text.xy[1] for text in axes.texts}  # type: ignore[attr-defined]
+    assert heights["a"] == 0.49
+    assert heights["b"] == pytest.approx(0.59)
+    assert heights["e"] == pytest.approx(1.0)
+    assert heights["d"] == pytest.approx(0.9)

@@ -1,0 +1,117 @@
+"""A trace on disk: exactly the same again, and a clear word about what is none."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from core.record.trace import Trace as CoreTrace
+from seaway.trace import NotATrace, Trace
+
+from . import traces
+
+
+def same(one: CoreTrace, other: CoreTrace) -> bool:
+    return (
+        one.columns() == other.columns()
+        and one.places == other.places
+        and one.strings.words == other.strings.words
+    )
+
+
+def test_what_was_saved_is_loaded_to_the_bit(tmp_path: Path) -> None:
+    core, cluster = traces.pipeline()
+    Trace(core, cluster).save(tmp_path / "run")
+    again = Trace.load(tmp_path / "run")
+    assert same(core, again.core)
+    assert again.machines.describe() == Trace(core, cluster).machines.describe()
+    for table in ("gangs", "runs", "clients", "transfers", "memory", "utilization", "intervals"):
+        pd.testing.assert_frame_equal(getattr(again, table)(), getattr(Trace(core, cluster), table)())
+
+
+def test_an_empty_trace_too(tmp_path: Path) -> None:
+    Trace(CoreTrace()).save(tmp_path / "none")
+    assert same(Trace.load(tmp_path / "none").core, CoreTrace())
+
+
+def test_a_loaded_trace_goes_on(tmp_path: Path) -> None:
+    core = traces.shared(gangs=3)
+    core.gang(50, -1, "open", 0, 0, entered=7)
+    again = Trace.load(Trace(core).save(tmp_path / "run")).core
+    for each in (core, again):
+        each.update(50, started=9, ended=10)
+    assert same(core, again)
+
+
+def test_saving_again_replaces_and_the_same_trace_gives_the_same_files(tmp_path: Path) -> None:
+    Trace(traces.shared(gangs=9)).save(tmp_path / "run")
+    for folder in ("run", "other"):
+        Trace(traces.shared(gangs=3)).save(tmp_path / folder)
+    assert len(Trace.load(tmp_path / "run").gangs()) == 3
+    files = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert "gangs.parquet" in files
+    for name in files:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "other" / name).read_bytes(), name
+
+
+def test_any_tool_reads_the_tables(tmp_path: Path) -> None:
+    core = traces.shared(gangs=40)
+    Trace(core).save(tmp_path / "run")
+    table = pq.read_table(tmp_path / "run" / "gangs.parquet")
+    assert table.column("ended").to_pylist() == [row["ended"] for row in core.rows("gangs")]
+    assert (
+        pq.ParquetFile(tmp_path / "run" / "gangs.parquet").metadata.row_group(0).column(0).compression
+        == "ZSTD"
+    )
+
+
+def test_what_is_no_trace_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("precious")
+    for path in (tmp_path, tmp_path / "thesis.txt"):
+        with pytest.raises(FileExistsError, match="is no trace"):
+            Trace(traces.shared(gangs=2)).save(path)
+    assert (tmp_path / "thesis.txt").read_text() == "precious"
+
+
+def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no trace at"):
+        Trace.load(tmp_path / "nothing")
+    with pytest.raises(NotATrace, match=r"trace.json is missing or unreadable"):
+        Trace.load(tmp_path)
+    run = Trace(traces.shared(gangs=2)).save(tmp_path / "run")
+    head = json.loads((run / "trace.json").read_text())
+
+    def with_head(**changes: object) -> None:
+        (run / "trace.json").write_text(json.dumps({**head, **changes}))
+
+    with_head(format="chrome")
+    with pytest.raises(NotATrace, match="of format 'chrome'"):
+        Trace.load(run)
+    with_head(version=99)
+    with pytest.raises(NotATrace, match="version 99, and this seaway reads version 1"):
+        Trace.load(run)
+    with_head(rows={**head["rows"], "gangs": 5})
+    with pytest.raises(NotATrace, match=r"gangs.parquet has 2 rows, where trace.json counts 5"):
+        Trace.load(run)
+    with_head()
+    (run / "runs.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(NotATrace, match=r"not whole: runs.parquet"):
+        Trace.load(run)
+    (run / "runs.parquet").unlink()
+    with pytest.raises(NotATrace, match=r"not whole: runs.parquet"):
+        Trace.load(run)
+
+
+def test_a_save_that_was_cut_short_is_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Trace(traces.shared(gangs=9)).save(tmp_path / "run")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("seaway.trace.storage.pq.write_table", full)
+    with pytest.raises(OSError, match="no space"):
+        Trace(traces.shared(gangs=3)).save(run)
+    with pytest.raises(NotATrace):
+        Trace.load(run)

@@ -1,0 +1,72 @@
+"""Both fidelities are one system: whatever clients do, every time in the trace is the same, to the nanosecond."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from sim.engine.jitter import Noise
+from tests.sim import scene
+
+SEEDS = st.integers(0, 1 << 20)
+
+
+def assert_equal(drawn: scene.Scene, *, moves: bool) -> dict[str, Any]:
+    exact = scene.play(drawn, "exact", moves=moves)
+    cohort = scene.play(drawn, "cohort", moves=moves)
+    for what in exact:
+        assert cohort[what] == exact[what], f"seed {drawn.seed}: {what}"
+    assert exact["runs"] or drawn.troubles or not any(exact["heard"])
+    return exact
+
+
+@given(seed=SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_gangs_take_the_same_time(seed: int) -> None:
+    """Programs on slices that overlap anyhow, collectives or not; sequential and parallel dispatch; slow hosts."""
+    assert_equal(scene.draw(seed, moves=False), moves=False)
+
+
+@given(seed=SEEDS)
+@example(seed=54346)  # codes are compiled last at a host that no other one speaks for
+@settings(max_examples=20, deadline=None)
+def test_and_so_do_contents(seed: int) -> None:
+    """Puts, gets, moves between slices and islands, irregular nodes and sparse exchanges besides."""
+    assert_equal(scene.draw(seed), moves=True)
+
+
+TROUBLES = ("crash_host", "slow", "leave_host")
+
+
+@given(seed=SEEDS, moves=st.booleans())
+@example(seed=135, moves=True)  # a cohort's hosts blame two different things for one gang
+@example(seed=157, moves=True)
+@settings(max_examples=10, deadline=None)
+def test_an_island_in_trouble_is_simulated_host_by_host_and_the_others_as_cohorts(
+    seed: int, moves: bool
+) -> None:
+    """With contents that come from the island in trouble: failures that a cohort's hosts blame on different things."""
+    assert_equal(scene.draw(seed, moves=moves, troubles=TROUBLES), moves=moves)
+
+
+@pytest.mark.parametrize("fidelity", ["exact", "cohort"])
+def test_the_same_seed_gives_the_same_trace(fidelity: str) -> None:
+    drawn = scene.draw(7)
+    assert scene.play(drawn, fidelity) == scene.play(drawn, fidelity)
+
+
+def test_another_seed_gives_other_jitter() -> None:
+    one, other = scene.draw(7), scene.draw(7)
+    one.noise = other.noise = Noise(latency=9_000)
+    other.seed += 1000  # of the simulation; what clients do follows from it too
+    assert scene.play(one, "cohort")["intervals"] != scene.play(other, "cohort")["intervals"]
+
+
+@pytest.mark.full
+@given(seed=SEEDS, trouble=st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_on_many_more_scenes(seed: int, trouble: bool) -> None:
+    assert_equal(scene.draw(seed, troubles=TROUBLES if trouble else ("slow",)), moves=True)

@@ -1,0 +1,107 @@
+"""One after another: by arrival, then by source; and a swarm that is worked off at once takes as long as one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.engine.clock import Clock
+from sim.engine.threads import HELD, Lane, Port
+
+
+def served(lane_cost: int = 0) -> tuple[Clock, Lane, list[tuple[int, Any]]]:
+    clock, log = Clock(), []
+
+    def serve(what: Any, now: int) -> int:
+        log.append((now, what))
+        return now + lane_cost
+
+    return clock, Lane(clock, serve), log
+
+
+def test_who_comes_first_is_served_first_and_the_next_waits() -> None:
+    clock, lane, log = served(lane_cost=5)
+    clock.at(10, lane.put, (1, 0), 7, "a")
+    clock.at(12, lane.put, (0, 0), 7, "b")
+    clock.env.run(until=1000)
+    assert log == [(17, "a"), (29, "b")]
+
+
+def test_of_those_who_come_together_the_lower_source_is_first_whoever_called_first() -> None:
+    clock, lane, log = served()
+    clock.at(10, lane.put, (2, 0), 3, "from 2")
+    clock.at(10, lane.put, (1, 0), 3, "from 1")
+    clock.env.run(until=1000)
+    assert log == [(13, "from 1"), (16, "from 2")]
+
+
+def test_a_lane_that_is_held_takes_nothing_until_it_is_told_to_go_on() -> None:
+    clock = Clock()
+    log: list[tuple[int, str]] = []
+
+    def serve(what: str, now: int) -> int:
+        log.append((now, what))
+        return HELD if what == "held" else now
+
+    lane = Lane(clock, serve)
+    for number, what in enumerate(("held", "next", "last")):
+        lane.put((0, number), 3, what)
+    clock.at(50, lane.go_on)
+    clock.env.run(until=1000)
+    assert log == [(3, "held"), (53, "next"), (56, "last")]
+    clock.at(2000, lane.put, (0, 9), 3, "held")
+    clock.at(2010, lane.go_on)
+    clock.at(2020, lane.put, (0, 10), 3, "later")
+    clock.env.run(until=3000)
+    assert log[3:] == [(2003, "held"), (2023, "later")]
+
+
+def test_a_port_carries_one_thing_at_a_time() -> None:
+    clock = Clock()
+    log: list[tuple[int, int]] = []
+    port = Port(clock)
+
+    def begins(number: int) -> None:
+        log.append((clock.now, number))
+
+    for number in range(3):
+        port.put((0, number), 10, begins, number)
+    clock.env.run(until=1000)
+    assert log == [(0, 0), (10, 1), (20, 2)]
+
+
+@given(
+    swarms=st.lists(
+        st.tuples(st.integers(1, 9), st.lists(st.integers(1, 60), min_size=1, max_size=12)), max_size=3
+    ),
+    events=st.lists(
+        st.tuples(st.integers(1, 80), st.integers(0, 9), st.integers(0, 6)), min_size=1, max_size=6
+    ),
+)
+def test_a_swarm_is_worked_off_as_if_each_of_it_had_come(
+    swarms: list[tuple[int, list[int]]], events: list[tuple[int, int, int]]
+) -> None:
+    """Oracle: the same lane, and an event for each."""
+    clock, lane, log = served(lane_cost=2)
+    other_clock, other, other_log = served(lane_cost=2)
+    other._serve = lambda what, now: now if what is None else _log(other_log, what, now)
+    for first, (cost, times) in enumerate(swarms):
+        ordered = np.array(sorted(times), dtype=np.int64)
+        sources = np.arange(len(ordered)) + 100 * (first + 1)
+        lane.absorb(ordered, sources, cost)
+        for at, source in zip(ordered.tolist(), sources.tolist(), strict=True):
+            other_clock.at(at, other.put, (source, 0), cost, None)
+    for number, (at, cost, source) in enumerate(events):
+        clock.at(at, lane.put, (1000 + source, number), cost, number)
+        other_clock.at(at, other.put, (1000 + source, number), cost, number)
+    clock.env.run(until=10_000)
+    other_clock.env.run(until=10_000)
+    assert log == other_log
+
+
+def _log(log: list[tuple[int, Any]], what: Any, now: int) -> int:
+    log.append((now, what))
+    return now + 2

@@ -1,0 +1,21 @@
+"""What a computation takes on the devices that it was given: its own time, and its collectives'."""
+
+from __future__ import annotations
+
+from core.model.place import line
+from sim.hardware.ici import collective_time, kernel_time
+from sim.hardware.kernels import Collective, Kernel
+
+from .test_ici import PLAIN, torus
+
+
+def test_a_kernel_takes_its_own_time_and_that_of_its_collectives() -> None:
+    island = torus(4, 4)
+    reduce, gather = Collective("all-reduce", 4096, count=3), Collective("all-gather", 512, ((4, 1),))
+    kernel = Kernel("step", 330_000, (reduce, gather))
+    parts = [collective_time(one, island.whole, island, PLAIN) for one in (reduce, gather)]
+    assert min(parts) > 0
+    for _ in range(2):  # once worked out, once remembered
+        assert kernel_time(kernel, island.whole, island, PLAIN) == 330_000 + sum(parts)
+    assert kernel_time(kernel, line(0, 0, 4), island, PLAIN) < 330_000 + sum(parts)
+    assert kernel_time(Kernel("add", 17), island.whole, island, PLAIN) == 17

@@ -315,8 +315,8 @@ def _(put: Patch) -> None:
     wakeup = Link.wakeup
 
     def patient(self: Link, now: int) -> Any:
-        if now >= self._heard_at + self._lease:
-            self._heard_at = now
+        if now >= self._received_at + self._lease:
+            self._received_at = now
         return wakeup(self, now)
 
     put(Link, "wakeup", patient)
@@ -332,8 +332,8 @@ def _(put: Patch) -> None:
     take = Link._take
 
     def credulous(self: Link, frame: Any, first: bool, now: int) -> Any:
-        if frame.message is not None and frame.seq <= self._heard:
-            self._heard = frame.seq - 1
+        if frame.message is not None and frame.seq <= self._received:
+            self._received = frame.seq - 1
         return take(self, frame, first, now)
 
     put(Link, "_take", credulous)

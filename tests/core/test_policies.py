@@ -353,7 +353,7 @@ def test_a_name_may_have_options() -> None:
         ("", "no policy is called ''"),
         ("priority:ages=3", r"'priority' has no option 'ages'; its options: age \(did you mean 'age'\?\)"),
         ("fifo:age=3", "'fifo' has no option 'age'; it has none"),
-        ("priority:age=soon", "'soon' for option 'age' of policy 'priority': a whole number is wanted"),
+        ("priority:age=soon", "'soon' for option 'age' of policy 'priority': give a whole number"),
         ("priority:age", "'' for option 'age'"),
         ("priority:age=3h", "'3h' for option 'age'"),
     ],

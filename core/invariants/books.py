@@ -1,7 +1,7 @@
-"""The controller's own books add up: what it counts as it goes is a recount gives, and zero in the end.
+"""Checks the controller's counters: each equals a recount from the facts, and is zero when nothing is left.
 
-The other checkers judge the world; this one reads a machine. It wants of it (see `Books`): counters with a
-recount to hold against each, the memory ledger's levels, and what is alive.
+The other checkers use observations; this one reads the controller. It needs (see `Books`) the counters with a recount
+of each, the levels of the memory ledger, and the number of buffers that are alive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .observations import Observation
 
 class Ledger(Protocol):
     def counters(self) -> Iterable[tuple[Spans, int, int, int]]:
-        """(devices, resident, committed with scratch, capacity): bytes on every one of the devices."""
+        """Return (devices, resident, committed with scratch, capacity), in bytes on each of the devices."""
 
 
 class Books(Protocol):
@@ -25,18 +25,20 @@ class Books(Protocol):
 
     @property
     def runs(self) -> Sized:
-        """Runs that are not over."""
+        """The runs that have not ended."""
 
     @property
     def flights(self) -> Sized:
-        """What is in an island's order and not over."""
+        """The steps that are in an island's order and have not ended."""
 
     def alive(self) -> int:
-        """Logical buffers that take device memory, or will."""
+        """Return the number of logical buffers that take device memory, or will."""
 
     def audit(self) -> Iterable[tuple[str, int, int]]:
-        """(what, as it is kept, counted anew from the facts), say ("references of buffer 7", its count, its
-        holders) and ("steps of run 3 in an order", its counter, its flights)."""
+        """Return (name of a counter, its value, the value that a recount gives).
+
+        For example ("references of buffer 7", its count, the number of its holders).
+        """
 
 
 class BooksAddUp(Checker):
@@ -46,12 +48,12 @@ class BooksAddUp(Checker):
         self._books = books
 
     def saw(self, seen: Observation, now: int) -> None:
-        """Nothing that the world reports concerns it."""
+        """Do nothing: this checker needs no observations."""
 
     def look(self, now: int) -> None:
         for what, kept, recounted in self._books.audit():
             if kept != recounted:
-                self.fail(f"{what}: the books say {kept}, a count gives {recounted}")
+                self.fail(f"{what}: the counter says {kept}, a recount gives {recounted}")
         for devices, resident, committed, capacity in self._books.ledger.counters():
             if not 0 <= resident <= committed <= capacity:
                 self.fail(

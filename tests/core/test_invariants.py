@@ -142,7 +142,7 @@ PLANTED: list[tuple[str, type[Checker], Feed, str]] = [
      world(entered(1), launched(0, 1)), "not launched on hosts 1 of 0-1"),
     ("no host launches it", GangAtomicity, world(entered(1)), "not launched on hosts 0-1"),
     ("a host that was lost leaves it half launched", GangAtomicity,
-     world(entered(1), launched(0, 1), HostLost(1)), "no epoch's end gave it up"),
+     world(entered(1), launched(0, 1), HostLost(1)), "no end of an epoch abandoned it"),
     ("a host that is back skips its launch", GangAtomicity,
      world(HostLost(0), HostJoined(0, ((0, 2),), 100), entered(1, ((0, 1),), ((0, 2),))),
      "not launched on hosts 0"),
@@ -201,9 +201,9 @@ PLANTED: list[tuple[str, type[Checker], Feed, str]] = [
      world(BufferMade(0, 1), launched(0, 1, inputs=(1,)), Finished(0, 1, ((0, 1),)), BufferFreed(0, 1)),
      "while gang 1 uses it"),
     ("freed twice", Buffers, world(BufferMade(0, 1), BufferFreed(0, 1), BufferFreed(0, 1)), "freed before"),
-    ("never freed", Buffers, world(BufferMade(0, 1)), "nobody holds it"),
+    ("never freed", Buffers, world(BufferMade(0, 1)), "has no holder"),
     ("never freed when its holder went", Buffers,
-     world(BufferMade(0, 1), BufferHeld(1, "client 1"), BufferLetGo(1, "client 1")), "nobody holds it"),
+     world(BufferMade(0, 1), BufferHeld(1, "client 1"), BufferLetGo(1, "client 1")), "has no holder"),
     ("read where it is not", Buffers,
      world(BufferMade(0, 1), launched(1, 1, inputs=(1,))), "where it is not"),
     ("read after it was donated", Buffers,
@@ -359,7 +359,7 @@ def test_what_was_promised_to_a_sender_that_is_gone_may_be_promised_to_another()
         ([OPEN, TransferOver(7, 1, LOST), *chunk(0, 0, 30)], "not open"),
         ([OPEN, OPEN], "opened twice"),
         ([OPEN, TransferOver(7, 1, LOST), TransferOver(7, 1, LOST)], "was not open"),
-        ([OPEN, Granted(7, 0, 1, 10), ChunkSent(7, 0, 1, 11)], "1 bytes beyond its credit"),
+        ([OPEN, Granted(7, 0, 1, 10), ChunkSent(7, 0, 1, 11)], "1 bytes were sent beyond the credit"),
         ([OPEN, Granted(7, 0, 1, 40), Granted(7, 2, 1, 40)], "80 bytes of a pool of 64"),
         ([OPEN], "still open at 1"),
     ],
@@ -406,7 +406,7 @@ def test_books_that_add_up_pass() -> None:
 def test_a_lost_decrement_is_found() -> None:
     books = FakeBooks()
     books.kept = 1
-    with pytest.raises(Violation, match="buffer 7: the books say 1, a count gives 0"):
+    with pytest.raises(Violation, match="buffer 7: the counter says 1, a recount gives 0"):
         Checks([BooksAddUp(books)]).look(1)
 
 

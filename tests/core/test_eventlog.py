@@ -282,7 +282,7 @@ def test_what_follows_the_end_is_refused() -> None:
     recorder = recorded(sink=twice.append)
     recorder.close()
     recorder.close()
-    with pytest.raises(LogError, match="follows the last record"):
+    with pytest.raises(LogError, match="more after the last record"):
         decode(b"".join(twice))
 
 
@@ -317,5 +317,5 @@ def test_other_messages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_something_else_is_no_log() -> None:
-    with pytest.raises(LogError, match=r"no event log: it starts with b'PK"):
+    with pytest.raises(LogError, match=r"not an event log: it starts with b'PK"):
         decode(b"PK\x03\x04")

@@ -1,4 +1,4 @@
-"""A log replays to the byte, a difference is found where it is, and a log that is not whole says so."""
+"""A log replays to the byte, a replay names the first event that differs, and a damaged log raises an error."""
 
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -22,7 +22,7 @@ Event = Any
 
 
 class Clerk:
-    """A machine small enough to see through: ends each run one second after it came, and counts."""
+    """A very small machine: it ends each run one second after it came, and counts them."""
 
     def __init__(self, odd_at: int = -1) -> None:
         self.handled = 0

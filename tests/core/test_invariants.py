@@ -1,4 +1,4 @@
-"""Each checker lets a correct world pass and names what is wrong with a wrong one."""
+"""Each checker accepts a correct world, and says what is wrong with a wrong one."""
 
 from collections.abc import Iterable, Sequence
 
@@ -59,7 +59,7 @@ LOST = Blame("host-lost", "it is gone")
 
 
 def world(*seen: Observation) -> list[Observation]:
-    """Two hosts of two devices each, with 100 bytes a device; island 0 in epoch 1."""
+    """Return observations of two hosts with two devices of 100 bytes each, on island 0 in epoch 1, and these."""
     return [
         HostJoined(0, ((0, 2),), 100), HostJoined(1, ((2, 4),), 100),
         HostSeated(0, 0, 1), HostSeated(1, 0, 1), EpochFormed(0, 1, ((0, 2),)),
@@ -270,7 +270,7 @@ def test_what_is_wrong_is_found(checker: type[Checker], feed: Feed, says: str) -
     with pytest.raises(Violation, match=says):
         check([checker()], feed)
     with pytest.raises(Violation):
-        check(everything(), feed)  # others may see it first, and none of them hides it
+        check(everything(), feed)  # another checker may find it first, but none hides it
 
 
 GOOD: list[tuple[str, type[Checker], Feed]] = [
@@ -400,7 +400,7 @@ def test_books_that_add_up_pass() -> None:
     books.kept = books.counted = books.buffers = 2
     books.ledger.resident, books.ledger.committed = 40, 60
     checks.look(1)
-    checks.at_rest(2)  # held buffers may stay
+    checks.at_rest(2)  # buffers that are held may stay
 
 
 def test_a_lost_decrement_is_found() -> None:

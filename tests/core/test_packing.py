@@ -1,4 +1,4 @@
-"""A plan on the wire is the plan in memory, with each place and layout written once."""
+"""A packed plan unpacks to the same plan, and has each place and layout once."""
 
 import msgspec
 import pytest

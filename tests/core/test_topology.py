@@ -1,4 +1,4 @@
-"""Numbers and coordinates of hosts and devices, clusters read from tables, places written as few grids."""
+"""Tests numbers and coordinates of hosts and devices, clusters read from tables, and places written as few grids."""
 
 from __future__ import annotations
 

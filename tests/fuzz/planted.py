@@ -1,9 +1,9 @@
-"""Bugs put into core on purpose, one at a time: the fuzzer must find each, or it is not worth its name.
+"""Bugs that are put into core on purpose, one at a time. The fuzzer must find each of them.
 
     with plant("lost free"):
         ...                       # core has this bug now
 
-Each is a small change of one method. `search` counts the seeds it takes to find one.
+Each bug is a small change of one method. `planting.search` counts the seeds that it takes to find one.
 """
 
 from __future__ import annotations

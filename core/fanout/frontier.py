@@ -74,7 +74,7 @@ class Frontier:
         return self._low
 
     def _scan_roots(self, newest: int) -> None:
-        """Compute `_low` and `_holding` anew, from every root."""
+        """Compute `_low` and `_holding` again, from all roots."""
         self._low = newest
         for root, last in self._by_root().items():
             seen = self._ahead.get(root, self._all)

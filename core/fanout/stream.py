@@ -92,7 +92,7 @@ class Stream:
     def seen(self, hosts: Spans, number: int) -> None:
         """Take a Beat of this epoch and tree, and trim the log.
 
-        A number that was never given out only says that the host has seen everything. A host that lies harms only
+        A number that was never given out counts as the last one given out. A host that sends a wrong number harms only
         itself.
         """
         if self._seated is not None:

@@ -135,7 +135,8 @@ class Released(Observation, frozen=True):
 class BufferMade(Observation, frozen=True):
     """The host has its shards of a buffer from now on, perhaps as a future.
 
-    This is for buffers that are received, put, restored or filled from a literal. Launched reports outputs of gangs."""
+    This is for buffers that are received, put, restored or filled from a literal. Launched reports outputs of gangs.
+    """
 
     host: int
     buffer: int
@@ -157,7 +158,7 @@ class BufferUsed(Observation, frozen=True):
 
 
 class BufferUnused(Observation, frozen=True):
-    """That user has ended."""
+    """A user that BufferUsed has reported does not use the buffer any more."""
 
     host: int
     buffer: int

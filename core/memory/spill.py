@@ -116,7 +116,7 @@ class Spill:
                     del lacking[atom]
 
     def busy(self, missing: Mapping[int, int]) -> bool:
-        """Whether buffers on these devices are used, being copied or not filled yet: they will be free, or idle."""
+        """Whether buffers on these devices are used, being copied or not filled yet. They will become free or idle."""
         used = [b for b in self._buffers if b.on_device and (b.users or b.state == "promised")]
         copied = (*self._spilling.values(), *self._restoring.values())
         return any(self._helps(missing, buffer) for buffer in (*used, *copied))

@@ -1,7 +1,7 @@
 """The plain values that all of core works with: clusters, programs and plans. No state machine is here.
 
 spans, place      sets of hosts and devices; their size follows the shape of the set, not its number of members
-atoms             groups of devices that all slices treat alike
+atoms             groups of devices of which each slice has all or none
 topology, torus, presets      clusters of islands of hosts of devices
 program, validate             the program as a client sends it, one node for each sharded computation
 plan, resharding              the program bound to devices, and which host sends which shard to which host

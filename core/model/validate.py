@@ -198,7 +198,7 @@ def _check_slices(slices: tuple[SliceSpec, ...]) -> None:
         if any(extent < 1 for extent in spec.mesh_shape) or prod(spec.mesh_shape) != spec.devices:
             raise ProgramError(f"{where}: mesh {spec.mesh} does not hold exactly its {spec.devices} devices")
         if known.setdefault(spec.name, spec) != spec:
-            raise ProgramError(f"{where}: the same name stands for another slice, {known[spec.name]}")
+            raise ProgramError(f"{where}: another slice has the same name: {known[spec.name]}")
 
 
 def _check_value(where: str, value: Value, slices: tuple[SliceSpec, ...]) -> None:
@@ -242,7 +242,7 @@ def _check_sharding(where: str, value: Value, mesh: tuple[int, ...]) -> None:
 def _check_slice(where: str, value: Value, home: int, slices: tuple[SliceSpec, ...]) -> None:
     if value.slice != home:
         raise ProgramError(
-            f"{where}: lies on slice {slices[value.slice].name!r} ({value.slice}), but its node runs on "
+            f"{where}: is on slice {slices[value.slice].name!r} ({value.slice}), but its node runs on "
             f"{slices[home].name!r} ({home})"
         )
 

@@ -125,7 +125,8 @@ class CountRows(Effect, frozen=True):
 class Reform(Effect, frozen=True):
     """The old epoch is over on this host: drop these gangs wherever they are, and join the new world.
 
-    Answer: Reformed."""
+    Answer: Reformed.
+    """
 
     epoch: int
     members: tuple[tuple[int, int], ...]
@@ -136,14 +137,15 @@ class Reform(Effect, frozen=True):
 class Abandon(Effect, frozen=True):
     """These launched gangs can never finish because a member is gone: make the devices give them up.
 
-    Finished is not expected for them any more; if it comes, it is ignored."""
+    Finished is not expected for them any more; if it comes, it is ignored.
+    """
 
     seqs: tuple[int, ...]
     causes: tuple[Cause, ...] = ()
 
 
 class Up(Effect, frozen=True):
-    """Report to the controller: a Report through the relay, which combines it with other hosts'; Seated directly."""
+    """Send this to the controller. A Report goes up the tree, where relays combine it; a Seated goes directly."""
 
     report: Report | Seated
     causes: tuple[Cause, ...]
@@ -162,7 +164,8 @@ class OpenSend(Effect, frozen=True):
     """The local source of a transfer is ready; `pieces` are (receiver, piece, nbytes).
 
     A move has both layouts; its pieces are numbered as in `resharding.Piece`, or as in `RowsCounted` if it is
-    sparse. Without `target`, pieces are whole shards of `source`."""
+    sparse. Without `target`, pieces are whole shards of `source`.
+    """
 
     transfer: int
     buffer: int
@@ -177,7 +180,8 @@ class OpenRecv(Effect, frozen=True):
     """Memory for the target of a transfer is here; `pieces` are (sender, piece, nbytes).
 
     Transfers are granted credits in the order of `seq`. If sparse, ExpectRecv says later how many pieces come. A
-    move has both layouts; without `source`, pieces are whole shards of `target`."""
+    move has both layouts; without `source`, pieces are whole shards of `target`.
+    """
 
     transfer: int
     seq: int
@@ -200,7 +204,8 @@ class ExpectRecv(Effect, frozen=True):
 class DropTransfer(Effect, frozen=True):
     """Forget the transfer, on whichever side this machine is: it is poisoned or abandoned, or its peer is gone.
 
-    If a side is open and has not been answered yet, answer it now: `Received` with the blame, or `Sent`."""
+    If a side is open and has not been answered yet, answer it now: `Received` with the blame, or `Sent`.
+    """
 
     transfer: int
     blame: Blame
@@ -210,7 +215,8 @@ class DropTransfer(Effect, frozen=True):
 class Fill(Effect, frozen=True):
     """To the driver: write the contents of this chunk into the buffer, at their place.
 
-    A driver throws away a chunk for which no Fill follows: it is not needed any more, and its buffer may be gone."""
+    A driver throws away a chunk for which no Fill follows: it is not needed any more, and its buffer may be gone.
+    """
 
     buffer: int
     chunk: Chunk
@@ -250,7 +256,8 @@ class LaunchFailed(Effect, frozen=True):
     """The gang could not be enqueued here, though other hosts may have enqueued it. This ends the epoch.
 
     Its outputs count as made and its donated inputs as gone. The driver holds back later launches until Abandon
-    names this gang; otherwise their collectives would pair with the wrong ones on other hosts."""
+    names this gang; otherwise their collectives would pair with the wrong ones on other hosts.
+    """
 
     seq: int
     blame: Blame
@@ -298,7 +305,8 @@ class LeaveRequested(Effect, frozen=True):
 class FormWorld(Effect, frozen=True):
     """Set up what the members of this epoch need to join its world: a coordination service, and addresses.
 
-    Keep what was set up for earlier epochs until DropWorlds. Answer: WorldUp or WorldFailed."""
+    Keep what was set up for earlier epochs until DropWorlds. Answer: WorldUp or WorldFailed.
+    """
 
     island: int
     epoch: int
@@ -456,7 +464,8 @@ class CameTogether(Effect, frozen=True):
     """To the controller: each of these roots of one tree has sent this message.
 
     Each root reports those of the named hosts that are below it. It means the same as one message from each root in
-    turn, at the cost of one."""
+    turn, at the cost of one.
+    """
 
     peers: tuple[tuple[int, int], ...]  # spans of hosts
     message: Reports

@@ -356,7 +356,8 @@ class Seat(Wire, frozen=True, tag="seat"):
     """A host's place in its island's tree, for one epoch and tree. The controller sends it directly to the host.
 
     From then on the host ignores messages of older epochs and trees. `abandon` lists the gangs that will never finish
-    because a member is gone: the host drops those that have not started, and marks their outputs."""
+    because a member is gone: the host drops those that have not started, and marks their outputs.
+    """
 
     island: int
     epoch: int

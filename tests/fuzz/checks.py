@@ -28,10 +28,8 @@ class Windows(Checker):
                 places.append((device_spans(step.place), step.cost))
         for device in spans.items(seen.devices):
             costs = [cost for place, cost in places if spans.contains(place, device)]
-            ahead, before = (
-                len(costs),
-                sum(costs) - max(costs),
-            )  # `before`: without the one that came last; the costliest may be it
+            # It is not known which gang entered last, so the check allows for the costliest.
+            ahead, before = len(costs), sum(costs) - max(costs)
             if ahead > config.window and (ahead > config.window_most or before >= config.window_span):
                 self.fail(
                     f"device {device} has {ahead} gangs in the order that take {sum(costs)} ns, and the window is "

@@ -97,7 +97,7 @@ class Plane:
                 self.load(message, self._take(host, message))
 
     def heard(self, receiver: int, event: Any) -> None:
-        """A machine has got this event."""
+        """A machine has received this event."""
         if isinstance(event, effects.Came) and isinstance(event.message, Spoilt):
             self.see(o.SpoiltCame(event.message.transfer, event.message.sender, receiver))
         elif isinstance(event, effects.Disconnected) and event.peer != CONTROLLER:

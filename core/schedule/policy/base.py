@@ -1,4 +1,4 @@
-"""The interface of a policy, which chooses the gang that enters an island's order next among those that may.
+"""The interface of a policy: it chooses the gang that enters an island's order next, among the gangs that may enter.
 
 You can write your own in ten lines. It may keep state. It must not read a clock: `now` is an argument.
 

@@ -1,15 +1,15 @@
-"""From a location-free `Program` to a `Plan`: a few small passes, each a pure function from draft to draft.
+"""Lowers a `Program` to a `Plan` in a few small passes. Each pass is a pure function from draft to draft.
 
-    bind       slices become places, references become slots
-    moves      where an input lies otherwise than its reader wants it: a move, or a resharding gang
-    fuse       on request: back-to-back nodes of one slice become one gang
-    number     slots in the order of their makers; what fusion made superfluous goes
-    lifetimes  who reads a slot last, who sends it, which output takes over whose memory
-    codes      what hosts must compile, each thing once
-    order      which steps must have entered an order before a step may
+    bind       slices become places, values become slots
+    moves      inserts a move or a resharding gang if an input is laid out differently than its reader expects
+    fuse       on request: consecutive nodes of one slice become one gang
+    number     numbers slots in the order of the steps that make them; drops slots that fusion made superfluous
+    lifetimes  for each slot: its last reader, the moves that send it, the output that takes over its memory
+    codes      the list of codes that hosts must compile, each once
+    order      for each step: the steps that must have entered an order before it may enter
 
-One entry a node from end to end, so time and size follow the program and not its devices. `cut` then takes
-out what the hosts of one island need; `Lowerings` keeps plans while the device map stands.
+A plan has one entry for each node, so time and size follow the program and not the number of devices. `cut` takes
+out of a plan what the hosts of one island need. `Lowerings` caches plans as long as slices keep their devices.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""First pass: slices become places, values become layouts, references become slots. Nothing moves yet.
+"""First pass: slices become places, values become layouts, references become slots. It inserts no moves yet.
 
-Shapes that do not divide by their mesh were refused by `validate`, so all shards of an array are alike. An
-exchange whose output nobody reads is left out: it has no effect, and no device's order says when its memory
-dies.
+`validate` has refused shapes that do not divide by their mesh, so all shards of an array have the same shape. An
+exchange whose output is never read is left out: it has no effect, and no device's order says when to free its memory.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from .draft import Draft, Step
 
 
 def home(program: Program, places: Sequence[Place], value: Value) -> Layout:
-    """A value of the program where its slice is: how an argument lies that is nowhere yet (a literal)."""
+    """Return the layout of a value on its slice. Arguments that are literals get this layout."""
     mesh = program.slices[value.slice].mesh_shape
     return Layout(value.shape, value.dtype, places[value.slice], mesh, value.sharding)
 
@@ -89,7 +88,7 @@ class _Builder:
         return len(self.slots) - 1
 
     def gang(self, index: int, node: Node) -> None:
-        does: Computation = self.program.computations[node.computation]
+        computation: Computation = self.program.computations[node.computation]
         inputs = tuple(self.find(ref) for ref in node.inputs)
         for value in node.expects:
             self._layout(value)
@@ -103,9 +102,9 @@ class _Builder:
                 inputs,
                 outputs,
                 (),
-                does.cost,
-                does.temp,
-                does.collective,
+                computation.cost,
+                computation.temp,
+                computation.collective,
                 node.irregular,
                 index,
             )
@@ -130,7 +129,7 @@ class _Builder:
 
 
 def _read_exchanges(program: Program) -> set[int]:
-    """Exchanges whose output reaches a node or a result."""
+    """Return the exchanges whose output reaches a node or a result."""
     read = {ref.node for ref in program.results if isinstance(ref, Out)}
     for index in reversed(range(len(program.nodes))):
         node = program.nodes[index]

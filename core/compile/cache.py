@@ -1,4 +1,4 @@
-"""Keeps plans while the device map stands: the second run of a program is lowered by one look-up."""
+"""A cache of plans, so that the second run of a program is lowered by one look-up."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Key = tuple[Program, tuple[Place, ...], tuple[Layout, ...], bool]
 
 
 class Lowerings:
-    """The least recently used goes first. Plan ids count up and are never used again.
+    """Lowers programs and keeps the plans. A full cache drops the least recently used plan.
 
-    `forgotten()`: plans dropped since it was last asked; hosts may forget one when no run of it is left.
+    Plan ids count up and are never used again.
     """
 
     def __init__(self, capacity: int = 1024, first: int = 0) -> None:
@@ -53,7 +53,7 @@ class Lowerings:
         self._drop_if(lambda key: key[0] == program)
 
     def forget_place(self, place: Place) -> None:
-        """The slice that lay there now lies elsewhere, or nowhere."""
+        """Drop all plans with this place, because its slice has moved or was released."""
         self._drop_if(lambda key: place in _places(key))
 
     def forgotten(self) -> tuple[int, ...]:

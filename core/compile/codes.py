@@ -1,4 +1,8 @@
-"""Pass: what hosts must compile, each thing once: a computation at one place, for one set of layouts."""
+"""Pass: lists the codes that hosts must compile, each once.
+
+A code is a computation at one place, for one set of layouts. Gangs that differ in these get different codes, even if
+they run the same computation.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,8 @@ def codes(draft: Draft) -> Draft:
 
 
 def _key(draft: Draft, gang: Gang) -> Key:
-    """Which inputs are donated is compiled in; the place is told by the layouts, but a gang may have none."""
+    """Return all that makes gangs share a code."""
+    # Donated inputs are part of the compiled code. The place is listed too, because a gang may have no layouts.
     code = draft.codes[gang.computation]
     position = {slot: number for number, slot in enumerate(gang.inputs)} if gang.donated else {}
     return (

@@ -1,8 +1,7 @@
-"""What the hosts of one island need of a plan, under the same indices. Its size does not depend on their
-number.
+"""Cuts a plan for the hosts of one island. Its size does not depend on the number of hosts.
 
-Entries that are not their affair are blank: a gang on no device, a slot of no bytes. So a plan that was cut
-reads like any other, and nobody has to ask first.
+All indices stay the same. Entries that the island does not need are blank: a gang on no device, a slot of no bytes.
+So code that reads a plan need not know whether it was cut.
 """
 
 from __future__ import annotations
@@ -16,12 +15,14 @@ BLANK_CODE = Code("", "", -1)
 
 
 def cut(plan: Plan, island: int) -> Plan:
-    """Its gangs, both ends of the moves that leave or reach it, and the slots and codes that these name.
+    """Keep the island's gangs, the moves that leave or reach it, and the slots and codes that these use.
 
-    What orders the steps stays behind: hosts are told each step when it has entered an order.
+    `after` is dropped: hosts learn of each step when it has entered an order.
     """
     steps = tuple(step if _concerns(plan, step, island) else BLANK_STEP for step in plan.steps)
-    slots = {slot for slot in plan.results if plan.slots[slot].layout.place.island == island}  # read or not
+    slots = {
+        slot for slot in plan.results if plan.slots[slot].layout.place.island == island
+    }  # also if no step reads it
     codes: set[int] = set()
     for step in steps:
         if isinstance(step, Move):

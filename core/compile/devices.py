@@ -1,4 +1,7 @@
-"""Devices that no place of a program tells apart are one class, so passes count classes and not devices."""
+"""Groups a program's devices into classes, so that passes loop over classes and not over devices.
+
+Two devices are of one class if every place of the program holds both of them or neither.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from ..model import Place, device_spans
 
 
 def classes(places: Iterable[Place]) -> dict[Place, tuple[int, ...]]:
-    """By place: the classes of its devices, ascending. Two places share a device if they share a class."""
+    """Return the classes of each place, ascending. Two places share a device exactly if they share a class."""
     known = list(dict.fromkeys(places))
-    edges: dict[int, list[int]] = {}  # device -> places that begin (~p: end) there
+    edges: dict[int, list[int]] = {}  # device -> places p with a span that begins there (~p: that ends there)
     for number, place in enumerate(known):
         for low, high in device_spans(place):
             edges.setdefault(low, []).append(number)

@@ -1,4 +1,4 @@
-"""A plan in the making, handed from pass to pass; and what several passes ask of one."""
+"""The unfinished plan that is handed from pass to pass, and functions on it that several passes use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ Step = Gang | Move
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """Until `number`, a slot's `maker` says nothing; until `codes`, a code may stand for several places."""
+    """An unfinished plan.
+
+    `Slot.maker` is valid after pass `number`. Before pass `codes`, gangs of different places may share a code.
+    """
 
     program: Program
-    layouts: dict[Value, Layout]  # every value of the program, bound
+    layouts: dict[Value, Layout]  # the layout of every value in the program
     codes: tuple[Code, ...]
     slots: tuple[Slot, ...]
     steps: tuple[Step, ...]
@@ -31,7 +34,7 @@ def makes(step: Step) -> tuple[int, ...]:
 
 
 def makers(steps: Sequence[Step], slots: int) -> list[int]:
-    """By slot: the step that makes it, or -1."""
+    """Return, for each slot, the step that makes it, or -1."""
     found = [-1] * slots
     for index, step in enumerate(steps):
         for slot in makes(step):
@@ -40,7 +43,7 @@ def makers(steps: Sequence[Step], slots: int) -> list[int]:
 
 
 def readers(steps: Sequence[Step], slots: int) -> list[list[int]]:
-    """By slot: the steps that read it, each once, ascending."""
+    """Return, for each slot, the steps that read it, each once, ascending."""
     found: list[list[int]] = [[] for _ in range(slots)]
     for index, step in enumerate(steps):
         for slot in reads(step):

@@ -1,8 +1,8 @@
-"""Optional pass: back-to-back nodes of one slice whose intermediate nobody else reads become one gang.
+"""Optional pass: fuses consecutive nodes of one slice into one gang, if only they read what they pass to each other.
 
-Fused, they start together. So a node joins only if it waits for nothing that the gang does not wait for
-anyhow (a move, an irregular node's sizes), and a gang with something to send takes nobody in: the transfer
-would leave later.
+A fused gang starts when the inputs of all its nodes are ready. So a node joins a gang only if it adds nothing to wait
+for, such as a move or the sizes of an irregular node. A node whose output is sent by a move ends its gang, because
+the transfer would start later otherwise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def fuse(draft: Draft) -> Draft:
 
 
 class _Group:
-    """Gangs that follow each other on their devices with nothing between."""
+    """Gangs that follow each other directly on the same devices."""
 
     def __init__(self) -> None:
         self.gangs: list[Gang] = []
@@ -54,7 +54,7 @@ class _Finder:
         self._results = set(draft.results)
 
     def groups(self) -> Iterator[tuple[Step, _Group | None]]:
-        """Moves, and the first gang of each group with its group."""
+        """Yield each move with None, and the first gang of each group with its group."""
         found: list[tuple[Step, _Group | None]] = []
         latest: dict[int, _Group] = {}  # by class of devices
         for index, step in enumerate(self._steps):
@@ -75,7 +75,7 @@ class _Finder:
         return iter(found)
 
     def outside(self, group: _Group) -> set[int]:
-        """What others read of all that the group makes."""
+        """Return the slots that the group makes and that are read outside of it."""
         inside = {slot for slot in group.made & group.read if slot not in self._results}
         return {slot for slot in group.made - inside if self._readers[slot] or slot in self._results}
 
@@ -91,11 +91,11 @@ class _Finder:
         return (
             bool(between)
             and all(self._readers[slot] == [index] and slot not in self._results for slot in between)
-            and all(slot in group.made or slot in group.read or self._is_early(slot) for slot in gang.inputs)
+            and all(slot in group.made or slot in group.read or self._is_ready(slot) for slot in gang.inputs)
         )
 
-    def _is_early(self, slot: int) -> bool:
-        """An argument, or made on these same devices before, of a known size."""
+    def _is_ready(self, slot: int) -> bool:
+        """Whether the slot adds nothing to wait for: it is an argument, or made by an earlier gang, in a known size."""
         if self._makers[slot] < 0:
             return True
         step = self._steps[self._makers[slot]]
@@ -103,7 +103,7 @@ class _Finder:
 
 
 class _Fusion:
-    """One gang out of a group."""
+    """Makes one gang out of a group."""
 
     def __init__(self, draft: Draft, group: _Group, outside: set[int]) -> None:
         self._draft = draft
@@ -146,7 +146,7 @@ class _Fusion:
         return tuple(parts), tuple(value[slot] for slot in self._outputs)
 
     def _temp(self) -> int:
-        """The largest over the parts of its scratch and the intermediates that are alive beside it."""
+        """Return the peak of scratch memory plus live intermediates over all parts."""
         inner = {slot for gang in self._gangs for slot in gang.outputs} - set(self._outputs)
         last = {
             slot: index for index, gang in enumerate(self._gangs) for slot in (*gang.outputs, *gang.inputs)

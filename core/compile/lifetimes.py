@@ -1,7 +1,7 @@
-"""Pass: who reads a slot last, which moves send it, what is kept, and which output takes over whose memory.
+"""Pass: finds out when each slot can be freed, and which output takes over the memory of which donated slot.
 
-A donation stands only where the devices' own order makes it safe. A slot that a move reads too is copied
-instead of taken over: the device would have to wait for the network before it may overwrite.
+A donation is kept only if the devices' own order makes it safe. A donated slot that a move reads too is copied
+instead: otherwise the device would have to wait for the network before it could overwrite the slot.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def lifetimes(draft: Draft) -> Draft:
 
 
 def _donate(index: int, step: Step, slots: list[Slot]) -> Step:
-    """Drop donations that do not stand; let outputs take over the others where they are just as large."""
+    """Drop unsafe donations. Let outputs take over the memory of the other donated slots, if the sizes are equal."""
     if not isinstance(step, Gang) or not step.donated:
         return step
     donated = tuple(slot for slot in step.donated if slots[slot].last == index)
@@ -44,10 +44,10 @@ def _donate(index: int, step: Step, slots: list[Slot]) -> Step:
 
 
 def _matches(outputs: tuple[int, ...], donated: tuple[int, ...], slots: list[Slot]) -> dict[int, int]:
-    """Output -> the donated slot that it takes over: one of its own layout, or else of just its size."""
+    """Return, by output, the donated slot that it takes over: one of the same layout, else one of the same size."""
     found: dict[int, int] = {}
-    alike: tuple[Callable[[Slot], object], ...] = (lambda slot: slot.layout, lambda slot: slot.nbytes)
-    for kind in alike:
+    kinds: tuple[Callable[[Slot], object], ...] = (lambda slot: slot.layout, lambda slot: slot.nbytes)
+    for kind in kinds:
         free: dict[object, list[int]] = {}
         taken = set(found.values())
         for slot in reversed(donated):

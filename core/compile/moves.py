@@ -1,11 +1,12 @@
-"""Second pass: an input that lies otherwise than its reader wants it is resharded; each resharding is done
-once.
+"""Second pass: inserts a resharding for each input that is laid out differently than its reader expects.
 
-- Other devices: a `Move`, right behind the gang that makes its source (arguments: first of all), so that the
-  transfer is under way while later gangs compute. Exchanges stand there too.
-- Same place, other sharding: a gang of its own, directly before its first reader. It cannot overlap with its
-  own devices' work wherever it stands, since they run one thing at a time; early, it would hold up the gangs
-  between, whose outputs other slices may be waiting for, and keep two copies alive for longer.
+Each resharding is done once, even if several gangs read its result.
+
+- To other devices: a `Move`, placed right after the gang that makes its source (before all gangs, for an argument),
+  so that the transfer runs while later gangs compute. Exchanges are placed in the same way.
+- To another sharding on the same devices: a gang of its own, placed directly before its first reader. An earlier
+  place would not let it overlap with other work, since devices run one gang at a time. It would delay the gangs
+  between, whose outputs other slices may wait for, and it would keep two copies of the array for longer.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import msgspec
 from ..model import Code, Gang, Layout, Move, Node, Slot, canonical, is_local, shard_bytes
 from .draft import Draft, Step
 
-# A first guess at what a resharding gang takes, for policies and watchdogs; drivers measure or model it.
+# A rough estimate of the time of a resharding gang, for policies and watchdogs. Drivers measure or model it.
 RESHARD_OVERHEAD = 2_000  # nanoseconds
-RESHARD_BYTES = 50  # a nanosecond
+RESHARD_BYTES = 50  # bytes per nanosecond
 
 
 def moves(draft: Draft) -> Draft:
@@ -27,10 +28,10 @@ def moves(draft: Draft) -> Draft:
             builder.gang(index, step)
         else:
             builder.exchange(step)
-    steps = builder.behind[-1] + [
+    steps = builder.moves_after[-1] + [
         step
         for index in range(len(draft.steps))
-        for step in (*builder.at.get(index, ()), *builder.behind.get(index, ()))
+        for step in (*builder.gangs.get(index, ()), *builder.moves_after.get(index, ()))
     ]
     return msgspec.structs.replace(
         draft, codes=tuple(builder.codes), slots=tuple(builder.slots), steps=tuple(steps)
@@ -41,46 +42,47 @@ class _Builder:
     def __init__(self, draft: Draft) -> None:
         self.program, self.layouts = draft.program, draft.layouts
         self.codes, self.slots = list(draft.codes), list(draft.slots)
-        self.at: dict[int, list[Step]] = {}  # in the place of a gang: its reshardings, then itself
-        self.behind: dict[int, list[Step]] = {-1: []}  # behind it: moves of what it makes; -1: of arguments
-        self._home = [-1] * len(draft.slots)  # by slot: behind which gang its moves stand
-        self._done: dict[tuple[int, Layout], int] = {}  # (slot, layout in canonical form) -> slot
-        self._reshard: dict[str, int] = {}  # key -> code
+        # By step of the draft:
+        self.gangs: dict[int, list[Step]] = {}  # the reshardings for a gang, then the gang
+        self.moves_after: dict[int, list[Step]] = {-1: []}  # the moves of its outputs; -1: of arguments
+        self._moves_of = [-1] * len(draft.slots)  # by slot: its moves are in `moves_after` of this step
+        self._resharded: dict[tuple[int, Layout], int] = {}  # (slot, layout in canonical form) -> slot
+        self._reshard_codes: dict[str, int] = {}  # key -> code
 
     def exchange(self, move: Move) -> None:
-        home = self._home[move.target] = self._home[move.source]
-        self.behind.setdefault(home, []).append(move)
+        after = self._moves_of[move.target] = self._moves_of[move.source]
+        self.moves_after.setdefault(after, []).append(move)
 
     def gang(self, index: int, gang: Gang) -> None:
         node = self.program.nodes[gang.node]
         assert isinstance(node, Node)
-        self.at[index] = []
+        self.gangs[index] = []
         inputs = tuple(
             self._input(index, gang, slot, self.layouts[value])
             for slot, value in zip(gang.inputs, node.expects, strict=True)
         )
         for slot in gang.outputs:
-            self._home[slot] = index
+            self._moves_of[slot] = index
         donated = tuple(inputs[number] for number in node.donate)
         if inputs != gang.inputs or donated:
             gang = msgspec.structs.replace(gang, inputs=inputs, donated=donated)
-        self.at[index].append(gang)
+        self.gangs[index].append(gang)
 
     def _input(self, index: int, gang: Gang, slot: int, wanted: Layout) -> int:
-        """The slot from which the gang reads this input."""
+        """Return the slot from which the gang reads this input: its own, or one that a resharding makes."""
         has = self.slots[slot].layout
         if has == wanted or (has.place == wanted.place and canonical(has) == canonical(wanted)):
             return slot
         key = (slot, canonical(wanted))
-        found = self._done.get(key)
+        found = self._resharded.get(key)
         if found is None:
-            found = self._done[key] = len(self.slots)
+            found = self._resharded[key] = len(self.slots)
             self.slots.append(Slot(wanted, shard_bytes(wanted), -1))
             if has.place == wanted.place:
-                self.at[index].append(self._resharding(gang, slot, found))
+                self.gangs[index].append(self._resharding(gang, slot, found))
             else:
                 move = Move(f"move to {gang.name}", slot, found, False, gang.node)
-                self.behind.setdefault(self._home[slot], []).append(move)
+                self.moves_after.setdefault(self._moves_of[slot], []).append(move)
         return found
 
     def _resharding(self, gang: Gang, source: int, target: int) -> Gang:
@@ -95,7 +97,7 @@ class _Builder:
             outputs=(target,),
             donated=(),
             cost=RESHARD_OVERHEAD + largest // RESHARD_BYTES,
-            temp=0 if local else largest,  # what is packed for the others
+            temp=0 if local else largest,  # the buffer in which it packs data for other devices
             collective=not local,
             irregular=False,
             node=-1,
@@ -103,9 +105,9 @@ class _Builder:
 
     def _code(self, has: Layout, wanted: Layout) -> int:
         key = f"reshard:{has.dtype}{list(has.shape)}:{_text(has)}->{_text(wanted)}"
-        found = self._reshard.get(key)
+        found = self._reshard_codes.get(key)
         if found is None:
-            found = self._reshard[key] = len(self.codes)
+            found = self._reshard_codes[key] = len(self.codes)
             self.codes.append(Code(key, "reshard"))
         return found
 

@@ -1,4 +1,4 @@
-"""Pass: slots in the order of their makers, arguments first; a slot that nothing makes any more goes."""
+"""Pass: numbers the slots, arguments first, then in the order of the steps that make them. Unmade slots are dropped."""
 
 from __future__ import annotations
 

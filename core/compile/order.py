@@ -1,9 +1,9 @@
-"""Last pass: which steps must have *entered* an order before a step may (`Plan.after`), transitively reduced.
+"""Last pass: finds, for each step, the steps that must have *entered* an order before it may enter (`Plan.after`).
 
-Gangs that share a device enter in traced order; a gang enters after the moves it reads, a move after the step
-that makes its source. All gangs that read a slot have one place, so only the first of them needs to name a
-move, and what a gang reads of its own devices' making it need not name at all. What is left to reduce are a
-wide gang's several predecessors on different devices.
+Gangs that share a device enter in traced order. A gang enters after the moves whose results it reads, and a move
+after the step that makes its source. All gangs that read a slot have the same place, so only the first of them needs
+an edge from the move. An input that was made on the gang's own devices needs no edge. Edges that other edges imply
+are then removed; they arise if a wide gang has several predecessors on different devices.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from ..model import Gang
 from .devices import classes
 from .draft import Step, makes
 
-# How far back implied edges are looked for. One that is further apart may stay: it costs an integer and no
-# more.
+# How many steps back implied edges are searched. An implied edge from further back may stay; it costs one integer.
 WINDOW = 4096
 MASK = (1 << WINDOW) - 1
 
@@ -42,13 +41,13 @@ def order(steps: Sequence[Step]) -> tuple[tuple[int, ...], ...]:
 
 
 class _Reach:
-    """For each of the latest steps, which of the WINDOW before it must come first: bit k is step i-1-k."""
+    """Keeps, for each of the latest steps i, which of the WINDOW steps before it must come first (bit k: i-1-k)."""
 
     def __init__(self) -> None:
         self._bits: dict[int, int] = {}
 
     def add(self, index: int, before: set[int]) -> tuple[int, ...]:
-        """The next step, and what must come before it. Returns what of that the rest does not imply."""
+        """Add the next step with its predecessors. Return those that the other predecessors do not imply."""
         implied = 0
         for earlier in before:
             implied |= self._bits.get(earlier, 0) << (index - earlier)

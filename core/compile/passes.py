@@ -1,4 +1,4 @@
-"""The passes in their order: the whole way from program to plan on one page."""
+"""Runs the passes in their order: from program to plan."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .order import order
 def lower(
     program: Program, places: Sequence[Place], args: Sequence[Layout], *, ident: int, fused: bool = False
 ) -> Plan:
-    """`places[i]`: where slice i is; `args[i]`: how argument i really lies. The program has been validated.
+    """Lower a validated program. `places[i]` is the place of slice i, `args[i]` the actual layout of argument i.
 
-    Raises ProgramError if an argument's shape or type is not what the program takes.
+    Raise ProgramError if an argument's shape or dtype differs from the program's.
     """
     draft = moves(bind(program, places, args))
     if fused:

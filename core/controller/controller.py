@@ -60,6 +60,7 @@ from .admission import Admission
 from .buffer_refs import BufferRefs
 from .clients import Clients
 from .compilation import Compilation
+from .completion import Completion
 from .config import Config
 from .contents import Contents
 from .dispatch import Dispatch
@@ -127,9 +128,9 @@ class Controller:
             Calls: self._from_client,
         }
         self._reports: dict[type, Callable[[IslandState, Any, int], None]] = {
-            Done: self.dispatch.done,
-            Enqueued: self.dispatch.enqueued,
-            Counted: self.dispatch.counted,
+            Done: self.completion.done,
+            Enqueued: self.completion.enqueued,
+            Counted: self.completion.counted,
             Compiled: lambda island, report, now: self.compilation.reported(report),
             Arrived: lambda island, report, now: self.in_flight.arrived(report),
             Beat: lambda island, report, now: island.stream.seen(report.hosts, report.number),
@@ -164,9 +165,14 @@ class Controller:
             state, buffers=buffers, compilation=compilation, in_flight=in_flight, ledger=ledger,
             order=order, outbox=outbox, refs=refs, tracing=tracing, admission=admission,
         )  # fmt: skip
+        self.completion = completion = Completion(
+            state, admission=admission, dispatch=dispatch, in_flight=in_flight, ledger=ledger, outbox=outbox,
+            refs=refs, tracing=tracing,
+        )  # fmt: skip
         self.runs = runs = Runs(
-            state, admission=admission, buffers=buffers, compilation=compilation, dispatch=dispatch, ledger=ledger,
-            lowerings=lowerings, order=order, outbox=outbox, refs=refs, resources=resources, stalls=stalls,
+            state, admission=admission, buffers=buffers, compilation=compilation, completion=completion,
+            dispatch=dispatch, ledger=ledger, lowerings=lowerings, order=order, outbox=outbox, refs=refs,
+            resources=resources, stalls=stalls,
             tracing=tracing, watch=watch,
         )  # fmt: skip
         self.contents = contents = Contents(
@@ -174,8 +180,9 @@ class Controller:
             outbox=outbox, refs=refs, resources=resources, runs=runs, tracing=tracing, watch=watch,
         )  # fmt: skip
         self.failures = failures = Failures(
-            state, admission=admission, compilation=compilation, dispatch=dispatch, in_flight=in_flight,
-            lowerings=lowerings, outbox=outbox, refs=refs, resources=resources, runs=runs, watch=watch,
+            state, admission=admission, compilation=compilation, completion=completion, dispatch=dispatch,
+            in_flight=in_flight, lowerings=lowerings, outbox=outbox, refs=refs, resources=resources, runs=runs,
+            watch=watch,
         )  # fmt: skip
         self.membership = membership = Membership(
             state, failures=failures, in_flight=in_flight, outbox=outbox, resources=resources, watch=watch
@@ -199,7 +206,8 @@ class Controller:
         in_flight.refs, in_flight.failures = refs, failures
         refs.admission, refs.contents, refs.runs = admission, contents, runs
         admission.contents, admission.dispatch, admission.runs = contents, dispatch, runs
-        dispatch.contents, dispatch.failures, dispatch.runs = contents, failures, runs
+        dispatch.completion, dispatch.runs = completion, runs
+        completion.contents, completion.failures, completion.runs = contents, failures, runs
         runs.contents = contents
         failures.membership = membership
         membership.recovery = recovery
@@ -233,7 +241,7 @@ class Controller:
         while True:
             if state.settling:
                 buffer, blame = state.settling.popleft()
-                self.dispatch.argument_settled(buffer, blame, now)
+                self.completion.argument_settled(buffer, blame, now)
             elif state.plan_ready:
                 plan = state.plan_ready.pop(0)
                 self.runs.code_ready(plan, now)

@@ -20,6 +20,7 @@ from ..slices import Resources
 from .admission import Admission
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
+from .completion import Completion
 from .dispatch import Dispatch
 from .in_flight import InFlightTable
 from .outbox import Outbox
@@ -41,6 +42,7 @@ class Failures:
         *,
         admission: Admission,
         compilation: Compilation,
+        completion: Completion,
         dispatch: Dispatch,
         in_flight: InFlightTable,
         refs: BufferRefs,
@@ -53,6 +55,7 @@ class Failures:
         self._state = state
         self._admission = admission
         self._compilation = compilation
+        self._completion = completion
         self._dispatch = dispatch
         self._in_flight = in_flight
         self._refs = refs
@@ -104,17 +107,17 @@ class Failures:
     def _cut_flight(self, book: IslandState, entry: InFlight, gone: Spans, blame: Blame, now: int) -> None:
         """A member of it is gone."""
         if entry.blame is None or entry.blame.code in OF_ANOTHER:
-            entry.blame = self._dispatch.named(entry, blame)
+            entry.blame = self._completion.named(entry, blame)
         if entry.kind == "gang":
             book.abandon.append(entry.seq)
             self._state.observe(Abandoned(entry.seq))
-            self._dispatch.end(entry, now)
+            self._completion.end(entry, now)
             return
         if entry.transfer >= 0:
             self.poison_transfer(entry, blame)
         entry.left = spans.minus(entry.left, gone)
         if not entry.left:
-            self._dispatch.end(entry, now)
+            self._completion.end(entry, now)
 
     def poison_transfer(self, entry: InFlight, blame: Blame) -> None:
         """Both ends are told that it will never complete; each answers for its half."""
@@ -124,7 +127,7 @@ class Failures:
     def flight_failed(self, entry: InFlight, blame: Blame, now: int) -> None:
         """It outlasted its hard bound, or could not be launched. A gang ends its epoch: its members may be anywhere."""
         book = self._state.islands[entry.island]
-        blame = self._dispatch.named(entry, blame)
+        blame = self._completion.named(entry, blame)
         if entry.kind != "gang":
             entry.blame = entry.blame or blame
             if entry.transfer >= 0 and not entry.poisoned:
@@ -132,7 +135,7 @@ class Failures:
                 self.poison_transfer(entry, blame)
                 return
             # Its hosts have been told to end it, and have not: who does not take the next seat is lost.
-            self._dispatch.end(entry, now)
+            self._completion.end(entry, now)
             self.membership.broken(book, now)
             return
         self._cut_flight(book, entry, spans.EMPTY, blame, now)
@@ -175,13 +178,13 @@ class Failures:
         for entry in self._in_flight.on(book.island.index):
             if self._state.in_flight.get(entry.seq) is entry:
                 blame = Blame("timeout", "it did not end in time for the island to form anew")
-                entry.blame = entry.blame or self._dispatch.named(entry, blame)
+                entry.blame = entry.blame or self._completion.named(entry, blame)
                 if entry.kind == "gang":
                     book.abandon.append(entry.seq)
                     self._state.observe(Abandoned(entry.seq))
                 elif entry.transfer >= 0:
                     self.poison_transfer(entry, blame)
-                self._dispatch.end(entry, now)
+                self._completion.end(entry, now)
         self.membership.move_on(book, now)
 
     def trouble(self, book: IslandState, report: Trouble, now: int) -> None:

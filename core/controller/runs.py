@@ -26,6 +26,7 @@ from ..slices import Resources, Waits
 from .admission import Admission
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
+from .completion import Completion
 from .dispatch import Dispatch
 from .outbox import Outbox
 from .plan_rows import PlanRows
@@ -46,27 +47,16 @@ class Runs:
     contents: Contents
 
     def __init__(
-        self,
-        state: State,
-        *,
-        admission: Admission,
-        buffers: Buffers,
-        compilation: Compilation,
-        dispatch: Dispatch,
-        tracing: Tracing | None,
-        refs: BufferRefs,
-        ledger: Ledger,
-        lowerings: Lowerings,
-        order: OrderHash,
-        outbox: Outbox,
-        resources: Resources,
-        stalls: Stalls,
+        self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
+        completion: Completion, dispatch: Dispatch, tracing: Tracing | None, refs: BufferRefs, ledger: Ledger,
+        lowerings: Lowerings, order: OrderHash, outbox: Outbox, resources: Resources, stalls: Stalls,
         watch: Watchdog,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._state = state
         self._admission = admission
         self._buffers = buffers
         self._compilation = compilation
+        self._completion = completion
         self._dispatch = dispatch
         self._tracing = tracing
         self._refs = refs
@@ -420,7 +410,7 @@ class Runs:
         run.turn("failed")
         self._tell_end(run)
         self._refs.spoil_results(run, run.blame)
-        self._dispatch.explained(run, now)
+        self._completion.explained(run, now)
         if run.id in self._state.runs and (not started or not run.open_steps):
             self.over(run, now)
 
@@ -449,8 +439,8 @@ class Runs:
             run.state = RUN_TABLE[run.state, "settled"]
         if not run.ended:
             self._tell_end(run)
-        if self._dispatch.unexplained:
-            self._dispatch.explained(run, now)
+        if self._completion.unexplained:
+            self._completion.explained(run, now)
         self._state.runs.pop(run.id, None)
         if run.using:
             self._give_back(run)

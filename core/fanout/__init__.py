@@ -1,9 +1,9 @@
-"""One ordered stream an island, by one path to each host, and reports combined on the way up.
+"""Sends an ordered stream of messages to the hosts of an island, down a tree, and combines their reports on the way up.
 
-stream       numbered at the controller's end, fenced at each host's
-tree         the hosts by which one message reaches all
-relay        one a host: orders down, reports up;  reduce: the same report from many hosts as one
-frontier     below which number no host owes anything
+stream       both ends of an island's stream: the controller numbers messages, a host refuses those of old paths
+tree         which host passes messages on to which
+relay        one in each host: passes orders down the tree and reports up;  reduce: combines equal reports into one
+frontier     the number up to which all hosts have seen their messages
 """
 
 from __future__ import annotations

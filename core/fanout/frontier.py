@@ -1,10 +1,10 @@
-"""How far all roots of one tree have come: below which number nobody owes anything any more.
+"""Computes the number up to which all roots of one tree have seen the messages that were for them.
 
-A root that has seen all that was written to it holds nothing back, however long ago that was. What was written
-is kept by set of hosts, and what all have seen as one number: with 25,000 roots that are told the same and say the
-same, neither costs more than with one.
+The controller may forget messages up to this number. A root that has seen all that was written to it does not hold the
+number back, however long ago that was. Numbers of written messages are kept by set of hosts, and what all roots have
+seen as one number. So 25,000 roots that get the same messages and send the same beats cost no more than one root.
 
-Neighbours: `stream` tells it what goes out and which beats come, and trims its log by `low`.
+Neighbours: `stream` reports what it writes and which beats come, and trims its log by `low`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KEPT = 512  # sets of hosts whose roots are remembered
 
 
 class Frontier:
-    """`fence`: the number up to which nothing is owed in this tree."""
+    """The state of one tree. All roots have seen their messages up to number `fence` when it starts."""
 
     def __init__(self, shape: Tree, fence: int) -> None:
         self._shape = shape
@@ -31,19 +31,21 @@ class Frontier:
         self._low = fence
 
     def roots(self, hosts: Spans) -> tuple[int, ...]:
-        """Through whom what is for these hosts goes."""
+        """Return the roots through which messages for these hosts go."""
         found = self._roots.get(hosts)
         if found is None:
-            found = _keep(self._roots, hosts, self._shape.roots_for(hosts))
+            found = _remember(self._roots, hosts, self._shape.roots_for(hosts))
         return found
 
     def fold(self) -> None:
-        """Keep what was written by root instead, when there are too many sets of hosts."""
+        """A message of this number was written for these hosts."""
         self._written_to, self.written = self._by_root(), {}
 
     def seen(self, hosts: Spans, number: int) -> None:
-        """All of these hosts have seen all that was for them up to this number. Roots that are not wholly among them
-        have said nothing yet."""
+        """All of these hosts have seen their messages up to this number.
+
+        It counts for a root only if all hosts below the root are among them.
+        """
         if hosts == self._shape.members:
             self._all = max(self._all, number)
             self._ahead = {root: seen for root, seen in self._ahead.items() if seen > number}
@@ -56,17 +58,17 @@ class Frontier:
                 self._holding.discard(each)
 
     def low(self, newest: int) -> int:
-        """All have seen what was for them up to here. `newest`: the last number there is."""
+        """Return the number up to which all roots have seen their messages. `newest` is the last number given out."""
         if not self._holding:
             if self._ahead:
-                self._look(newest)
+                self._scan_roots(newest)
             else:
                 owing = max(self.written.values(), default=-1), max(self._written_to.values(), default=-1)
                 self._low = self._all if max(owing) > self._all else newest
         return self._low
 
-    def _look(self, newest: int) -> None:
-        """At every root."""
+    def _scan_roots(self, newest: int) -> None:
+        """Compute `_low` and `_holding` again, from all roots."""
         self._low = newest
         for root, last in self._by_root().items():
             seen = self._ahead.get(root, self._all)
@@ -77,7 +79,7 @@ class Frontier:
                 self._holding.add(root)
 
     def _by_root(self) -> dict[int, int]:
-        """The last number written to each."""
+        """Return, for each root, the last number written to it."""
         written = dict(self._written_to)
         for number, hosts in sorted((number, hosts) for hosts, number in self.written.items()):
             written.update(dict.fromkeys(self.roots(hosts), number))
@@ -86,11 +88,11 @@ class Frontier:
     def _cover(self, hosts: Spans) -> tuple[int, ...]:
         found = self._covered.get(hosts)
         if found is None:
-            found = _keep(self._covered, hosts, self._shape.roots_within(hosts))
+            found = _remember(self._covered, hosts, self._shape.roots_within(hosts))
         return found
 
 
-def _keep(known: dict[Spans, tuple[int, ...]], hosts: Spans, roots: tuple[int, ...]) -> tuple[int, ...]:
+def _remember(known: dict[Spans, tuple[int, ...]], hosts: Spans, roots: tuple[int, ...]) -> tuple[int, ...]:
     if len(known) >= KEPT:
         known.clear()
     known[hosts] = roots

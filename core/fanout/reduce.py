@@ -1,8 +1,8 @@
-"""What is to become one report: the same word from all hosts that a relay waits for.
+"""Combines reports of the same kind about the same step, from all hosts that a relay waits for, into one report.
 
-Hosts are merged into spans, sizes into their maximum, pieces into their sum. Different blames stay apart;
-of equal ones that name different hosts, the one from the first host is kept, whatever the order in which
-they came.
+Hosts are merged into spans, sizes into their maximum, pieces into their sum. Reports with different blames stay apart.
+If blames differ only in the host that they name, the blame from the lowest host is kept, so the order in which reports
+come does not matter.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ WITH_BLAME = (Done, Compiled)
 
 
 class Shape:
-    """Who takes part below a relay: all of them, and those behind each source (a child, or the host
-    itself)."""
+    """The hosts from which a relay expects reports: all (`need`), and by source (`parts`).
+
+    A source is a child of the relay, or the relay's own host.
+    """
 
     __slots__ = ("need", "parts")
 
@@ -31,30 +33,34 @@ NOBODY = Shape(spans.EMPTY, {})
 
 
 class Group:
-    """Of those that said the same."""
+    """The combined reports with equal blames, or without blame."""
 
     __slots__ = ("blame", "first", "hosts", "pieces", "sizes")
 
     def __init__(self, blame: Blame | None, first: int) -> None:
         self.blame = blame
-        self.first = first  # the lowest host
+        self.first = first  # the lowest host among them
         self.hosts: list[Spans] = []
         self.sizes: tuple[int, ...] = ()
         self.pieces: dict[int, int] = {}
 
 
 class Gather:
+    """The reports of one kind about one step that have come so far, and the hosts whose reports are missing."""
+
     __slots__ = ("_groups", "_shape", "_taken", "left")
 
     def __init__(self, shape: Shape = NOBODY) -> None:
         self._shape = shape
         self._groups: dict[Cause | None, Group] = {}
-        self._taken = False  # some of it has gone up already
-        self.left = dict(shape.parts)  # by source: who is still missing
+        self._taken = False  # whether reports have been taken already
+        self.left = dict(shape.parts)  # source -> hosts whose reports are missing
 
     def add(self, source: int, report: Combined) -> Spans:
-        """Take what was waited for. Returns the hosts that were not, and that nothing here will speak for;
-        who says the same thing twice is not heard again."""
+        """Add the report for the hosts whose report was missing. Return the hosts that are not expected at all.
+
+        A host whose report has come already is ignored.
+        """
         hosts = report.hosts
         missing = self.left.get(source)
         if missing == hosts:
@@ -72,6 +78,7 @@ class Gather:
         return spans.minus(hosts, self._shape.parts.get(source, spans.EMPTY))
 
     def put(self, report: Combined, hosts: Spans) -> None:
+        """Add the report for these hosts, whether or not they were expected."""
         blame = report.blame if isinstance(report, WITH_BLAME) else None
         cause = None if blame is None else (blame.code, blame.cause, blame.program, blame.node)
         first = hosts[0][0]
@@ -89,7 +96,7 @@ class Gather:
                 group.pieces[receiver] = group.pieces.get(receiver, 0) + pieces
 
     def take(self, like: Combined) -> list[Combined]:
-        """What has been said since it was last taken: one report a blame, in host order."""
+        """Return what has come since the last call, as one report for each blame, in the order of hosts."""
         groups, self._groups = self._groups, {}
         whole = len(groups) == 1 and not self.left and not self._taken and self._shape is not NOBODY
         self._taken = True

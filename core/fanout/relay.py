@@ -1,21 +1,20 @@
-"""One a host: passes orders down the tree as they are, and reports up it as few as they can be.
+"""The relay of one host: it passes orders down the tree unchanged, and combines reports on their way up.
 
-Down: an `Ordered` goes, the same object, to the children below which somebody must see it, and to the
-executor of this host. What the inlet refuses goes nowhere. Up: a report on a step waits until all hosts
-below that take part have made it, then goes up as one with merged spans. Who takes part was seen on the way
-down; a report that nothing on the way down announced (one made again after a new seat) goes up with the
-turn in which it came. Reports of one turn leave as one message (`flush`).
+Down: an `Ordered` goes, as the same object, to each child that has one of its hosts below it, and to the executor of
+this host. Messages that the inlet refuses are dropped. Up: a report about a step waits until all hosts below that take
+part in the step have reported, then goes up as one report with merged spans. The relay knows who takes part from the
+orders that it passed down. A report about a step that it has not seen (one that is repeated after a new seat) goes up
+in the turn in which it came. All reports of a turn go up as one message (`flush`).
 
-Not held back until all have spoken, since some may never: `Trouble` and `Lost` go up at once, `Beat` on its
-period, and what there is of `Arrived` (the watchdog asks who has *not*) and `Compiled` (some compile for long)
-after `patience`.
+Some reports do not wait for all hosts, because some hosts may never report. `Trouble` and `Lost` go up at once, `Beat`
+on its period. `Arrived` (the watchdog wants to know who is missing) and `Compiled` (some hosts may compile for long)
+go up after `patience`, as far as they have come.
 
-A new seat ends all that is being combined; executors then say again what is not settled. Their words may
-come before this host's own seat: reports of a later tree wait for it. Memory is bounded: what is noted of a
-step leaves when all are done or `Ordered.settled` passes it, and at most EARLY messages a child wait for a
-seat.
+A new seat drops all reports that are being combined; executors then repeat those that are not settled. These may come
+before this host has its own new seat, so reports of a later tree wait for the seat. Memory is bounded: the note of a
+step is dropped when all hosts are done or `Ordered.settled` passes it, and at most EARLY messages of a child wait.
 
-Peers are hosts; the controller is -1. `now` decides only when beats, and what patience held, go up.
+Peers are hosts; the controller is -1. `now` decides only when beats and delayed reports go up.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ from ..protocol import (
 from .reduce import Combined, Gather, Shape
 from .stream import Inlet
 
-EARLY = 1024  # messages of a later tree that wait, for each child
-ROUTES = 512  # sets of hosts whose ways and shapes are remembered
-SWEEP = 256  # notes before it is worth looking which are settled
+EARLY = 1024  # messages of a later tree that may wait, for each child
+ROUTES = 512  # sets of hosts whose routes and shapes are remembered
+SWEEP = 256  # notes to collect before settled ones are searched and dropped
 
 OF_ONE = (Trouble, Lost)
 WITH_HOSTS = (GangStep, SendStep, RecvStep, SpillStep, RestoreStep)
@@ -66,20 +65,22 @@ class HandOver(Effect, frozen=True):
 
 
 class Stale(Effect, frozen=True):
-    """Refused, and nobody's fault: it was under way when the tree changed. For the log."""
+    """A message was refused, because it was under way when the tree changed. For the log; no peer is at fault."""
 
     peer: int
     reason: str
 
 
 class Note:
-    """What was seen of a step on the way down: who takes part; and what is being combined about it."""
+    """What the relay knows of a step: the hosts that take part in it, and the reports about it so far."""
 
     __slots__ = ("gathers", "hosts", "seen_by", "transfer")
 
     def __init__(self, hosts: Spans, seen_by: Spans, transfer: int | None = None) -> None:
         self.hosts = hosts
-        self.seen_by = seen_by  # after a re-seat, only some of them are told; the others have spoken, or will
+        self.seen_by = (
+            seen_by  # the hosts that this message told; after a new seat the others know the step already
+        )
         self.transfer = transfer
         self.gathers: dict[type[Combined], Gather] = {}
 
@@ -96,16 +97,17 @@ class Relay:
     def _forget(self) -> None:
         self._children: dict[int, Spans] = {}
         self._sources: dict[int, Spans] = {}  # the children and this host itself
-        self._written: dict[int, int] = {}  # by child: the last number passed on to it
-        self._beats: dict[int, Beat] = {}  # by child: the latest
+        self._written: dict[int, int] = {}  # child -> the last number passed on to it
+        self._beats: dict[int, Beat] = {}  # child -> its latest beat
         self._settled = -1
         self._steps: dict[int, Note] = {}  # by seq
         self._sends: dict[int, int] = {}  # transfer -> seq
         self._compiles: dict[tuple[int, int], Note] = {}  # by plan and code
         self._sweep_at = SWEEP
-        self._loose: dict[tuple[type[Combined], int | tuple[int, int]], tuple[Gather, Combined]] = {}
-        self._hasty: dict[Gather, Combined] = {}  # something in them may go up before all have spoken ...
-        self._hasty_at: int | None = None  # ... at this time
+        # reports of this turn about steps that this relay does not know
+        self._unknown: dict[tuple[type[Combined], int | tuple[int, int]], tuple[Gather, Combined]] = {}
+        self._delayed: dict[Gather, Combined] = {}  # go up, as far as they have come, at `_delayed_until`
+        self._delayed_until: int | None = None
         self._routes: dict[Spans, tuple[int, ...]] = {}
         self._shapes: dict[tuple[Spans, Spans], Shape] = {}
         self._out.clear()
@@ -113,7 +115,7 @@ class Relay:
     # --- seats ----------------------------------------------------------------------------------------------
 
     def seated(self, seat: Seat, now: int) -> list[Effect]:
-        """Take this seat; what was on the old path is lost, and will be said again. An older one is Stale."""
+        """Take this seat, and drop what came by the old path; it will be repeated. An older seat is Stale."""
         if seat.host != self.host:
             raise Illegal(f"a seat for host {seat.host} at host {self.host}")
         old = self.inlet.place
@@ -144,23 +146,24 @@ class Relay:
             return [HandOver(message)] if spans.contains(message.hosts, self.host) else []
         self._note(message)
         effects: list[Effect] = []
-        ways = self._routes.get(message.hosts)
-        if ways is None:
-            ways = self._way(message.hosts)
-        if ways:
-            for child in ways:
+        route = self._routes.get(message.hosts)
+        if route is None:
+            route = self._route(message.hosts)
+        if route:
+            for child in route:
                 self._written[child] = message.number
-            effects.append(Send(ways, message))
+            effects.append(Send(route, message))
         if spans.contains(message.hosts, self.host):
             effects.append(HandOver(message))
         return effects
 
-    def _way(self, hosts: Spans) -> tuple[int, ...]:
+    def _route(self, hosts: Spans) -> tuple[int, ...]:
+        """Return the children that have one of these hosts below them."""
         if len(self._routes) >= ROUTES:
             self._routes.clear()
-        ways = tuple(child for child, below in self._children.items() if spans.overlap(below, hosts))
-        self._routes[hosts] = ways
-        return ways
+        route = tuple(child for child, below in self._children.items() if spans.overlap(below, hosts))
+        self._routes[hosts] = route
+        return route
 
     def _note(self, message: Ordered) -> None:
         for step in message.steps:
@@ -190,38 +193,39 @@ class Relay:
     # --- up -------------------------------------------------------------------------------------------------
 
     def report(self, report: Report, now: int) -> None:
-        """From this host's own executor."""
+        """Take a report of this host's own executor."""
         self._take(self.host, report, now)
 
     def reports(self, peer: int, message: Reports, now: int) -> list[Effect]:
-        """From a child."""
+        """Take the reports of a child."""
         seat = self.inlet.place
         place = (message.epoch, message.tree)
         if seat is None or place > (seat.epoch, seat.tree):
             waiting = self._early.setdefault(peer, [])
             if len(waiting) >= EARLY:
-                return [Close(peer, f"{EARLY} reports of tree {message.tree}, which is not this host's")]
+                text = f"more than {EARLY} reports of tree {message.tree}, for which host {self.host} has no seat"
+                return [Close(peer, text)]
             waiting.append(message)
             return []
         if place < (seat.epoch, seat.tree) or message.island != seat.island:
             return [Stale(peer, f"reports of epoch {message.epoch}, tree {message.tree}")]
         below = self._children.get(peer)
         if below is None:
-            return [Close(peer, f"host {peer} is no child of host {self.host}")]
+            return [Close(peer, f"host {peer} is not a child of host {self.host}")]
         for report in message.reports:
             hosts = spans.one(report.host) if isinstance(report, OF_ONE) else report.hosts
             if hosts != below and (not hosts or spans.minus(hosts, below)):
-                return [Close(peer, f"host {peer} speaks for hosts {spans.text(hosts)}")]
+                return [Close(peer, f"host {peer} reports for hosts {spans.text(hosts)}, not all below it")]
             self._take(peer, report, now)
         return []
 
     def beside(self, host: int) -> bool:
-        """Whether this host is above us in the tree, or right below."""
+        """Whether that host is this host's parent in the tree, or one of its children."""
         seat = self.inlet.place
         return seat is not None and (host == seat.parent or host in self._children)
 
     def child_lost(self, host: int) -> None:
-        """Its lease has run out."""
+        """The lease of a child has run out: report that."""
         self._early.pop(host, None)
         if host in self._children:
             self._beats.pop(host, None)
@@ -239,7 +243,7 @@ class Relay:
         kind = type(report)
         note = self._find(report)
         if note is None:
-            self._loosely(report)
+            self._add_unknown(report)
             return
         gather = note.gathers.get(kind)
         if gather is None:
@@ -249,11 +253,11 @@ class Relay:
             self._out += gather.take(report)
             self._complete(report, note)
         elif kind is Arrived or kind is Compiled:
-            self._hasty[gather] = report
-            if self._hasty_at is None:
-                self._hasty_at = now + self.patience
+            self._delayed[gather] = report
+            if self._delayed_until is None:
+                self._delayed_until = now + self.patience
         if others:
-            self._loosely(replace(report, hosts=others))
+            self._add_unknown(replace(report, hosts=others))
 
     def _find(self, report: Combined) -> Note | None:
         if isinstance(report, Compiled):
@@ -263,7 +267,7 @@ class Relay:
         return self._steps.get(report.seq)
 
     def _complete(self, report: Combined, note: Note) -> None:
-        """All have said it: nothing more is expected of them, unless the watchdog asks again."""
+        """All hosts have reported: forget what was expected of them. The watchdog may ask again."""
         if isinstance(report, Done):
             arrived = note.gathers.get(Arrived)
             if arrived is not None:
@@ -274,13 +278,13 @@ class Relay:
         else:
             del note.gathers[type(report)]
 
-    def _loosely(self, report: Combined) -> None:
-        """Nobody knows how many will say it: what this turn brings goes up together."""
+    def _add_unknown(self, report: Combined) -> None:
+        """Combine a report about an unknown step with the others of this turn. More may come in later turns."""
         if isinstance(report, Compiled):
             key: int | tuple[int, int] = (report.plan, report.code)
         else:
             key = report.transfer if isinstance(report, Counted) else report.seq
-        gather, _ = self._loose.setdefault((type(report), key), (Gather(), report))
+        gather, _ = self._unknown.setdefault((type(report), key), (Gather(), report))
         gather.put(report, report.hosts)
 
     def _shape(self, hosts: Spans, seen_by: Spans) -> Shape:
@@ -294,21 +298,24 @@ class Relay:
     # --- time, and the end of a turn ------------------------------------------------------------------------
 
     def next_wakeup(self) -> int | None:
-        times = [at for at in (self._beat_at, self._hasty_at) if at is not None]
+        times = [at for at in (self._beat_at, self._delayed_until) if at is not None]
         return min(times, default=None)
 
     def wakeup(self, now: int) -> None:
-        if self._hasty_at is not None and now >= self._hasty_at:
-            hasty, self._hasty, self._hasty_at = self._hasty, {}, None
-            for gather, like in hasty.items():
+        if self._delayed_until is not None and now >= self._delayed_until:
+            delayed, self._delayed, self._delayed_until = self._delayed, {}, None
+            for gather, like in delayed.items():
                 self._out += gather.take(like)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self.period
             self._out.append(self._beat())
 
     def _beat(self) -> Beat:
-        """A child that has seen all that was passed on to it has seen all that this host has: the rest was
-        not for anybody below it."""
+        """Return the beat of this host and all below it that have sent one.
+
+        A child that has seen everything passed on to it counts as having seen all that this host has seen: the other
+        messages were for no host below it.
+        """
         number = self.inlet.last
         hosts = [spans.one(self.host)]
         for child in self._children:
@@ -320,13 +327,13 @@ class Relay:
         return Beat(spans.union(*hosts), number)
 
     def flush(self) -> list[Effect]:
-        """At the end of a turn: all that is to go up, as one message."""
-        if self._loose:
-            for gather, like in self._loose.values():
+        """End a turn: send all reports that are to go up, as one message."""
+        if self._unknown:
+            for gather, like in self._unknown.values():
                 self._out += gather.take(like)
-            self._loose = {}
+            self._unknown = {}
         seat = self.inlet.place
         if not self._out or seat is None:
             return []
-        said, self._out = tuple(self._out), []
-        return [Send((seat.parent,), Reports(seat.island, seat.epoch, seat.tree, said))]
+        reports, self._out = tuple(self._out), []
+        return [Send((seat.parent,), Reports(seat.island, seat.epoch, seat.tree, reports))]

@@ -1,18 +1,17 @@
-"""The ordered stream of one island: numbered and kept at the controller's end, fenced at each host's.
+"""Both ends of the ordered stream of one island: the controller numbers and keeps messages, a host checks them.
 
-One path leads to a host: the tree of the epoch. Everything for an island is numbered by its `Stream`, goes
-down that tree over FIFO connections, and is taken by a host's `Inlet` only with the seat's epoch and tree and
-a higher number than the last. So nothing overtakes, and nothing that an old path still holds is taken.
+There is one path to a host: the tree of the epoch. An island's `Stream` numbers all messages for the island. They go
+down the tree over FIFO connections. A host's `Inlet` takes a message only if it has the seat's epoch and tree, and a
+higher number than the last. So no message overtakes another, and none that is still on an old path is taken.
 
-When the tree changes (`refence`), nothing is sent until every member has been seated and has said how far it
-had come (`rejoin`). Then what some host lacks goes out again, *down the new tree* and *under new numbers*,
-before anything newer. Sending it to that host directly would be a second path, which a message down the tree
-could overtake.
+When the tree changes (`refence`), nothing is sent until every member has a seat and has said how far it had come
+(`rejoin`). Then the messages that some host lacks are sent again, *down the new tree* and *under new numbers*, before
+any newer one. To send them directly to that host would make a second path, and a message down the tree could overtake
+them.
 
-Memory: the log holds what some host may not have seen: what is appended within a beat period and its way up,
-or, while a host is silent, until its lease ends and it is fenced out. Frees and poison must always get
-through, so `append` never refuses; the controller looks at `full` (backlog >= limit) and orders no new gangs
-while it is true.
+Memory: the log holds the messages that some host may not have seen. These are the messages of about one beat period;
+if a host is silent, those until its lease ends and it is removed. Frees and poison must always get through, so
+`append` never refuses. The controller orders no new gangs while the log is `full` (backlog >= limit).
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ from .tree import Tree, tree
 
 
 class Stream:
-    """The controller's end. `number`: the last one given out; a restarted controller goes on from its
-    hosts'."""
+    """The controller's end.
+
+    `number` is the last number given out. A restarted controller continues from the highest one that its hosts know.
+    """
 
     def __init__(self, island: int, limit: int = 4096, number: int = 0) -> None:
         self.island, self.limit, self.number = island, limit, number
@@ -37,12 +38,12 @@ class Stream:
         self.shape = tree(spans.EMPTY, 1)
         self._fence = number  # `number` when the tree was last changed
         self._log: deque[Ordered] = deque()
-        self._seated: dict[int, int] | None = None  # while forming, by host: how far it had come
+        self._seated: dict[int, int] | None = None  # while forming: host -> the last number that it had seen
         self._frontier = Frontier(self.shape, number)
 
     @property
     def backlog(self) -> int:
-        """Messages that some host may not have seen."""
+        """The number of messages that some host may not have seen."""
         return len(self._log)
 
     @property
@@ -51,17 +52,17 @@ class Stream:
 
     @property
     def forming(self) -> bool:
-        """A new tree waits for its hosts to be seated; what is appended meanwhile stays in the log."""
+        """Whether a new tree waits for its hosts to be seated. What is appended meanwhile stays in the log."""
         return self._seated is not None
 
     @property
     def unseated(self) -> int:
-        """How many members the forming waits for."""
+        """The number of members that are not seated yet."""
         return 0 if self._seated is None else len(self.shape.parents) - len(self._seated)
 
     @property
     def missing(self) -> Spans:
-        """Members for whom the forming waits."""
+        """The members that are not seated yet."""
         return (
             spans.EMPTY if self._seated is None else spans.minus(self.shape.members, spans.of(self._seated))
         )
@@ -74,7 +75,7 @@ class Stream:
         hosts: Spans,
         settled: int,
     ) -> Ordered:
-        """Number one message. Write it to `targets(hosts)`; that is nobody while the tree is forming."""
+        """Number a message. Write it to `targets(hosts)`, which is empty while the tree is forming."""
         self.number += 1
         message = Ordered(
             self.island, self.epoch, self.tree, self.number, hosts, settled, plans, runs, steps
@@ -87,15 +88,17 @@ class Stream:
         return message
 
     def targets(self, hosts: Spans) -> tuple[int, ...]:
-        """To whom the controller writes what is for these hosts."""
+        """Return the roots to which the controller writes a message for these hosts."""
         return () if self._seated is not None else self._frontier.roots(hosts)
 
     def seen(self, hosts: Spans, number: int) -> None:
-        """A Beat of this epoch and tree. One that does not cover all below a root changes nothing yet. A
-        number never given out claims no more than all there is: whoever lies about that harms only
-        himself."""
+        """Take a Beat of this epoch and tree, and trim the log.
+
+        A number that was never given out counts as the last one given out. A host that sends a wrong number harms only
+        itself.
+        """
         if self._seated is not None:
-            return  # nobody below has been written to yet
+            return  # nothing has been written to the new tree yet
         self._frontier.seen(hosts, number)
         if self._log:
             low = self._frontier.low(self.number)
@@ -103,7 +106,7 @@ class Stream:
                 self._log.popleft()
 
     def refence(self, epoch: int, number: int, shape: Tree) -> None:
-        """From now on this epoch and tree `number`, of this shape. Seat every member next (`seat`)."""
+        """Change to this epoch, and to tree `number` of this shape. Send every member its `seat` next."""
         self.epoch, self.tree, self.shape = epoch, number, shape
         self._fence = self.number
         self._seated = {}
@@ -111,7 +114,7 @@ class Stream:
             self._form({})
 
     def seat(self, host: int, abandon: tuple[int, ...] = (), dropped: tuple[int, ...] = ()) -> Seat:
-        """What to send this member directly. It answers Seated, and that is `rejoin`."""
+        """Return the Seat to send directly to this member. It answers Seated: call `rejoin` then."""
         shape = self.shape
         return Seat(
             self.island, self.epoch, self.tree, host, shape.parent(host), shape.children(host), shape.members,
@@ -119,10 +122,11 @@ class Stream:
         )  # fmt: skip
 
     def rejoin(self, host: int, last: int) -> tuple[Ordered, ...]:
-        """This member is seated (in this epoch and tree) and had seen all that was for it up to `last`.
+        """This member is seated in this epoch and tree, and had seen its messages up to `last`.
 
-        When the last member is, the tree opens: the answer is what must go down it first, each message to
-        `targets(message.hosts)`. Until then, and for a host that is no member, the answer is empty."""
+        When the last member is seated, return the messages that must go down the new tree first, each to
+        `targets(message.hosts)`. Return () until then, and for a host that is not a member.
+        """
         if self._seated is None or not spans.contains(self.shape.members, host):
             return ()
         self._seated.setdefault(host, last)
@@ -131,8 +135,7 @@ class Stream:
         return self._form(self._seated)
 
     def _form(self, lasts: dict[int, int]) -> tuple[Ordered, ...]:
-        """Keep of the log what members lack, narrowed to those who lack it, in the old order under new
-        numbers."""
+        """Keep the messages in the log that some member lacks, for just these members, under new numbers."""
         log, self._log, self._seated = self._log, deque(), None
         self._frontier = Frontier(self.shape, self._fence)
         by_last: dict[int, list[int]] = {}
@@ -152,23 +155,24 @@ class Stream:
 
 
 class Inlet:
-    """A host's end: says of each message whether it is the next on the one path, or why it is refused."""
+    """A host's end: accepts the messages that come by the current path in order, and says why it refuses others."""
 
     def __init__(self) -> None:
         self.place: Seat | None = None
-        self.seen = -1  # all that was for this host has come up to this number: what Seated and Join say
-        self.last = -1  # the fence: nothing up to this number is taken any more
-        self._held = False  # until the next seat
+        self.seen = -1  # all messages for this host have come up to this number, as Seated and Join say
+        self.last = -1  # no message up to this number is accepted any more
+        self._held = False  # whether all messages are refused until the next seat
 
     def hold(self) -> None:
-        """The host has said what it has. What came by the old path now would not be in that."""
+        """Refuse all messages until the next seat. The host has reported what it has, and that must stay true."""
         self._held = True
 
     def seat(self, seat: Seat) -> int:
-        """Take this seat; what older paths still hold is refused from now on. Returns what to say in Seated.
+        """Take this seat, and refuse messages of older paths from now on. Return the number for `Seated.last`.
 
-        `seen` may stay below the fence: what is between the two is owed to this host under new numbers. One
-        that has just come is owed nothing from before its time."""
+        That number may be below `last`: the messages between the two will be sent again under new numbers. A host
+        without an earlier seat gets none of these.
+        """
         if self.place is None:
             self.seen = seat.last
         self.place = seat
@@ -177,7 +181,7 @@ class Inlet:
         return self.seen
 
     def refuses(self, message: Ordered) -> str:
-        """Why, in words; "" when it has been taken."""
+        """Accept the message and return "", or return the reason for which it is refused."""
         seat = self.place
         if seat is None:
             return f"message {message.number} came before any seat"

@@ -1,10 +1,10 @@
-"""The tree of hosts by which one message reaches all of an island, fixed for an epoch and numbered within it.
+"""Makes the tree of hosts through which one message reaches all hosts of an island.
 
-A process that writes one message to 512 connections spends most of its turn doing so; one that writes to 23
-hosts, each of which passes it on to 22 more, does not. Members are cut into as many contiguous groups as the
-fanout allows; the first host of a group is its head, and the rest of the group hangs below it in the same
-way. So a tree has as many levels as it needs (two for 512 hosts at fanout 23), a subtree is a run of
-neighbours, and the spans that name it stay one pair long while the members have no holes.
+A process that writes one message to 512 connections spends most of its turn on that. One that writes to 23 hosts, each
+of which passes the message on to 22 more, does not. `tree` cuts the members into as many contiguous groups as the
+fanout allows. The first host of a group is the parent of the rest of the group, which is cut in the same way. So a
+tree has as many levels as it needs (two for 512 hosts at fanout 23). A subtree is a range of consecutive hosts, and
+the spans that name it are one pair as long as the member numbers have no gaps.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ CONTROLLER = -1  # the parent of the roots
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """Who writes to whom. Made by `tree`; a host that is no member is a KeyError, for only the owner asks."""
+    """Parents and children of all members. `tree` makes it. Methods raise KeyError for a host that is not a member."""
 
     members: Spans
-    roots: tuple[int, ...]  # to whom the controller writes
+    roots: tuple[int, ...]  # the hosts to which the controller writes
     parents: dict[int, int]
-    spans_below: dict[int, Spans]  # of each host: all hosts below it, itself included
-    nodes: dict[int, tuple[int, ...]]  # of each host: its children
+    spans_below: dict[int, Spans]  # host -> all hosts below it, itself included
+    nodes: dict[int, tuple[int, ...]]  # host -> its children
 
     def parent(self, host: int) -> int:
-        """The host that writes to this one, or CONTROLLER."""
+        """Return the host that writes to this one, or CONTROLLER."""
         return self.parents[host]
 
     def is_root(self, host: int) -> bool:
@@ -38,25 +38,25 @@ class Tree(msgspec.Struct, frozen=True):
         return self.spans_below[host]
 
     def children(self, host: int) -> tuple[tuple[int, Spans], ...]:
-        """As `Seat.children` wants them: each child with all hosts below it, itself included."""
+        """Return `Seat.children`: each child with all hosts below it, itself included."""
         return tuple((child, self.spans_below[child]) for child in self.nodes[host])
 
     def roots_for(self, hosts: Spans) -> tuple[int, ...]:
-        """The roots through which a message for these hosts must go."""
+        """Return the roots through which a message for these hosts must go."""
         return tuple(root for root in self.roots if spans.overlap(self.spans_below[root], hosts))
 
     def roots_within(self, hosts: Spans) -> tuple[int, ...]:
-        """The roots all below whom are among these."""
+        """Return the roots that have only these hosts below them."""
         return tuple(root for root in self.roots if spans.within(self.spans_below[root], hosts))
 
     def depth(self, host: int) -> int:
-        """How many hosts a message passes before it reaches this one: 0 for a root."""
+        """Return how many hosts a message passes before it reaches this one: 0 for a root."""
         parent = self.parents[host]
         return 0 if parent == CONTROLLER else 1 + self.depth(parent)
 
 
 def fanout_for(members: int) -> int:
-    """The smallest fanout at which two levels hold so many hosts: 23 for 512."""
+    """Return the smallest fanout at which two levels are enough for so many hosts: 23 for 512."""
     fanout = 1
     while fanout * (fanout + 1) < members:
         fanout += 1
@@ -64,10 +64,10 @@ def fanout_for(members: int) -> int:
 
 
 def tree(members: Spans, fanout: int, apart: Spans = spans.EMPTY) -> Tree:
-    """At most `fanout` roots and at most `fanout` children a host; flat where `fanout` >= the number of
-    members.
+    """Return a tree with at most `fanout` roots, in which each host has at most `fanout` children.
 
-    Those of `apart` are roots beside these, with nobody below them: no other host is to reach them."""
+    The hosts of `apart` become additional roots without children, so that no other host passes messages to them.
+    """
     if fanout < 1:
         raise Illegal(f"a tree's fanout is at least 1, not {fanout}")
     apart = spans.meet(members, apart)
@@ -75,7 +75,7 @@ def tree(members: Spans, fanout: int, apart: Spans = spans.EMPTY) -> Tree:
     parents: dict[int, int] = {}
     below: dict[int, Spans] = {}
     nodes: dict[int, tuple[int, ...]] = {}
-    work = [(CONTROLLER, 0, len(hosts))]  # (parent, from, to): these hosts are to hang below that parent
+    work = [(CONTROLLER, 0, len(hosts))]  # (parent, from, to): put these hosts below that parent
     while work:
         parent, start, stop = work.pop()
         heads = []
@@ -94,7 +94,7 @@ def tree(members: Spans, fanout: int, apart: Spans = spans.EMPTY) -> Tree:
 
 
 def _cut(start: int, stop: int, parts: int) -> list[tuple[int, int]]:
-    """So many runs of nearly equal length, the longer ones first; none of them empty."""
+    """Cut a range into at most so many parts of nearly equal length, the longer ones first, none of them empty."""
     parts = min(parts, stop - start)
     if parts == 0:
         return []

@@ -1,7 +1,7 @@
-"""What must always be true: one invariant a file, judged by what a world reports.
+"""Checks what must always be true, in any driver. There is one invariant in each file.
 
-A driver makes `Checks(everything())`, reports to it what it does (observations.py), and hears of the first
-broken promise as a `Violation`. base.py says how.
+A driver makes `Checks(everything())` and reports to it what it does (observations.py). The first invariant that does
+not hold raises a `Violation`. base.py says how.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from .transfers import Transfers
 
 
 def everything(controller: Counted | None = None, pool: int = 0) -> list[Checker]:
-    """All checkers. `books`: of the controller, if it is at hand. `pool`: see `Transfers`."""
+    """Return all checkers. `books` are the controller's, if it is in this process. `pool`: see `Transfers`."""
     world: list[Checker] = [
         GangAtomicity(), OneOrder(), DoubleBooking(), Memory(), Buffers(), RunsEnd(), Epochs(),
         Transfers(pool),

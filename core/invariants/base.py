@@ -1,7 +1,7 @@
-"""Who judges what a world reports: a checker is one invariant, `Checks` is all of them at once.
+"""A `Checker` checks one invariant; `Checks` passes a driver's observations to several checkers.
 
-Any driver can feed this: the in-memory world of the tests, the simulator, the backend. It says what it *did*,
-not what it was told, so a checker shares no code and no belief with the machines that it judges:
+Any driver can use this: the in-memory world of the tests, the simulator, the backend. It reports what it *did*, not
+what it was told to do, so a checker shares no code and no assumptions with the machines that it checks:
 
     checks = Checks([GangAtomicity(), OneOrder(), ...])     # invariants.everything() makes all of them
     checks.saw(Launched(host, seq, epoch, devices), now)    # as each thing happens
@@ -19,8 +19,8 @@ from typing import ClassVar, NoReturn
 from .observations import Observation
 
 
-class Violation(Exception):  # not an Error of a caller: the system has broken its word
-    """An invariant does not hold. `recent`: what happened just before, oldest first."""
+class Violation(Exception):  # a mistake of the system, not of its caller
+    """An invariant does not hold. `recent` holds the last observations, the oldest first."""
 
     def __init__(self, checker: str, text: str) -> None:
         super().__init__(f"{checker}: {text}")
@@ -31,27 +31,27 @@ class Violation(Exception):  # not an Error of a caller: the system has broken i
 
 
 class Checker(ABC):
-    """One invariant. `sees` are the observations it wants; `saw` gets no others."""
+    """One invariant. `saw` gets only the kinds of observations that are in `sees`."""
 
     name: ClassVar[str]
     sees: ClassVar[tuple[type[Observation], ...]] = ()
 
     @abstractmethod
     def saw(self, seen: Observation, now: int) -> None:
-        """Take it in; raise (by `fail`) if it should not have happened."""
+        """Take an observation; call `fail` if it should not have happened."""
 
-    def look(self, now: int) -> None:  # noqa: B027 - most checkers have no use for it
-        """After every event handled. For checkers that read a machine's books, not the world's reports."""
+    def look(self, now: int) -> None:  # noqa: B027 - most checkers do not need it
+        """Check a machine's own counters. This is called after every event."""
 
-    def at_rest(self, now: int) -> None:  # noqa: B027 - some have nothing to add
-        """Nothing is under way and nothing will come: what should be over, is."""
+    def at_rest(self, now: int) -> None:  # noqa: B027 - some checkers do not need it
+        """Check that everything has ended. This is called when nothing is under way and nothing will come."""
 
     def fail(self, text: str) -> NoReturn:
         raise Violation(self.name, text)
 
 
 class Checks:
-    """All checkers at once; each hears what it asked for."""
+    """Passes each observation to the checkers that want it."""
 
     def __init__(self, checkers: Sequence[Checker], remember: int = 30) -> None:
         self.checkers = tuple(checkers)

@@ -1,4 +1,4 @@
-"""Nothing is freed while it is held or used, nothing is kept that nobody holds, and all goes exactly once."""
+"""Checks that no buffer is freed while it is held or used, that none is kept without a holder, and none freed twice."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ class Buffers(Checker):
             BufferLetGo, BufferLost)  # fmt: skip
 
     def __init__(self) -> None:
-        self._users: dict[Shards, dict[str, int]] = {}  # what is on a host -> who is at work with it there
-        self._holders: dict[int, dict[str, int]] = {}  # buffer -> holder -> references
+        self._users: dict[
+            Shards, dict[str, int]
+        ] = {}  # shards that are on a host -> user -> number of its uses
+        self._holders: dict[int, dict[str, int]] = {}  # buffer -> holder -> number of its references
         self._lost: dict[int, None] = {}
         self._gangs: dict[
             tuple[int, int], tuple[Spans, tuple[int, ...]]
@@ -101,13 +103,16 @@ class Buffers(Checker):
     def _unuse(self, host: int, buffer: int, by: str) -> None:
         users = self._users.get((host, buffer), {})
         if by not in users:
-            self.fail(f"{by} is through with buffer {buffer} on host {host}, which it did not use")
+            self.fail(f"{by} stopped using buffer {buffer} on host {host}, which it did not use")
         users[by] -= 1
         if not users[by]:
             del users[by]
 
     def _free(self, host: int, buffer: int, by_gang: bool = False) -> None:
-        """By a gang that it is donated to: its devices are through with earlier gangs by then."""
+        """Remove the shards. With `by_gang`, a gang to which the buffer is donated takes them.
+
+        Earlier gangs may still be entered as users then, but they have ended on their devices by the time it runs.
+        """
         users = self._users.pop((host, buffer), None)
         if users is None:
             self.fail(f"host {host} freed buffer {buffer}, which it does not have (or freed before)")
@@ -130,4 +135,4 @@ class Buffers(Checker):
             if users:
                 self.fail(f"buffer {buffer} on host {host} is still used by {', '.join(users)}")
             if not self._holders.get(buffer):
-                self.fail(f"buffer {buffer} is on host {host}, but nobody holds it")
+                self.fail(f"buffer {buffer} is on host {host}, but has no holder")

@@ -16,7 +16,7 @@ from .observations import Observation
 
 class Ledger(Protocol):
     def counters(self) -> Iterable[tuple[Spans, int, int, int]]:
-        """(devices, resident, committed with scratch, capacity): bytes on every one of the devices."""
+        """Return (devices, resident, committed with scratch, capacity), in bytes on each of the devices."""
 
 
 class Counted(Protocol):
@@ -38,7 +38,7 @@ class CountersAddUp(Checker):
         self._controller = controller
 
     def saw(self, seen: Observation, now: int) -> None:
-        """Nothing that the world reports concerns it."""
+        """Do nothing: this checker needs no observations."""
 
     def look(self, now: int) -> None:
         for what, kept, recounted in self._controller.audit():

@@ -1,4 +1,4 @@
-"""A device runs one gang at a time, in the order in which they were launched on it, and each of them once."""
+"""Checks that a device runs one gang at a time, in the order of the launches on it, and each gang once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class DoubleBooking(Checker):
 
     def __init__(self) -> None:
         self._devices: dict[int, spans.Spans] = {}  # by host
-        self._queue: dict[int, dict[int, None]] = {}  # device -> seqs launched and not over, in order
+        self._queue: dict[int, dict[int, None]] = {}  # device -> seqs launched and not ended, in order
         self._running: dict[int, int] = {}  # device -> seq
         self._abandoned: dict[int, None] = {}
 

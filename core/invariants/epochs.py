@@ -1,4 +1,4 @@
-"""A host acts in one epoch at a time: what was said in another has no effect, there or in the controller."""
+"""Checks that hosts and the controller act only on messages of the current epoch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class Epochs(Checker):
             case Heeded(island=island, epoch=epoch):
                 if epoch < self._formed.get(island, (-1,))[0]:
                     formed = self._formed[island][0]
-                    self.fail(f"reports of epoch {epoch} were heeded on island {island}, now in {formed}")
+                    self.fail(
+                        f"the controller took reports of epoch {epoch} on island {island}, now in {formed}"
+                    )
             case Entered(island=island, epoch=epoch):
                 formed, members = self._formed.get(island, (-1, spans.EMPTY))
                 if epoch != formed or spans.minus(seen.hosts, members):
@@ -50,7 +52,7 @@ class Epochs(Checker):
         before = self._seats.get(host)
         if before is not None and seen.epoch < before.epoch:
             self.fail(f"host {host} went back from epoch {before.epoch} to {seen.epoch}")
-        if before is None or seen.epoch > before.epoch:  # a new seat in the same epoch goes on counting
+        if before is None or seen.epoch > before.epoch:  # with a new seat in the same epoch, numbers go on
             self._numbers.pop(host, None)
         self._seats[host] = seen
 

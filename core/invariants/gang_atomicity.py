@@ -1,7 +1,7 @@
-"""A gang is launched on all of its hosts or on none; only the end of an epoch may break one off.
+"""Checks that a gang is launched on all of its hosts or on none. Only the end of an epoch may break a gang off.
 
-A host that skipped a gang would let its peers' collective pair with its next one, and give silently wrong
-numbers. A placeholder is a launch: it is there so that the peers' collective ends.
+If a host skipped a gang, the other hosts' collective would pair with its next one and give silently wrong numbers. A
+launch with placeholders counts as a launch: it lets the other hosts' collective end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class GangAtomicity(Checker):
     def __init__(self) -> None:
         self._lost: dict[int, None] = {}
         self._partial: dict[int, tuple[Entered, Spans]] = {}  # seq -> (gang, hosts that have not launched it)
-        self._devices: dict[int, Spans] = {}  # seq -> devices that no host has launched it on yet
+        self._devices: dict[int, Spans] = {}  # seq -> devices on which no host has launched it yet
         self._abandoned: dict[int, None] = {}
 
     def saw(self, seen: Observation, now: int) -> None:
@@ -68,5 +68,5 @@ class GangAtomicity(Checker):
             if seq not in self._abandoned and (alive or left != gang.hosts):
                 self.fail(
                     f"gang {seq} of run {gang.run} was not launched on hosts {spans.text(left)}"
-                    f" of {spans.text(gang.hosts)}, and no epoch's end gave it up"
+                    f" of {spans.text(gang.hosts)}, and no end of an epoch abandoned it"
                 )

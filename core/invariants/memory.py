@@ -1,4 +1,4 @@
-"""What is on a device never exceeds its memory, and a gang's scratch is gone when the gang is."""
+"""Checks that allocations on a device never exceed its memory, and that a gang's scratch memory ends with the gang."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Memory(Checker):
 
     def __init__(self) -> None:
         self._devices: dict[int, spans.Spans] = {}  # by host
-        self._capacity: dict[int, int] = {}  # by device, of hosts that are up
-        self._taken: dict[int, dict[str, int]] = {}  # device -> what takes how much
-        self._used: dict[int, int] = {}
-        self.peak: dict[int, int] = {}  # by device, for whoever wants to know
+        self._capacity: dict[int, int] = {}  # by device, for hosts that are up
+        self._taken: dict[int, dict[str, int]] = {}  # device -> allocation -> bytes
+        self._used: dict[int, int] = {}  # by device
+        self.peak: dict[int, int] = {}  # by device; only for callers that want to know it
 
     def saw(self, seen: Observation, now: int) -> None:
         match seen:

@@ -1,4 +1,4 @@
-"""What a world reports to the checkers: small facts, each told when it happens, one call each.
+"""The observations that a driver reports to the checkers, one call for each as it happens.
 
 Hosts, devices, islands, seqs, buffers and transfers have the controller's ids; runs have the client's names.
 """
@@ -12,28 +12,28 @@ from ..protocol import Blame
 
 
 class Observation(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Something that happened in the world."""
+    """Base of all observations."""
 
 
 # --- hosts and epochs ----------------------------------------------------------------------------------
 
 
 class HostJoined(Observation, frozen=True):
-    """A host process is up, with nothing on its devices. `memory`: bytes of each device."""
+    """A host process is up, with nothing on its devices."""
 
     host: int
     devices: Spans
-    memory: int
+    memory: int  # bytes of each device
 
 
 class HostLost(Observation, frozen=True):
-    """Its process is gone, and all that was on its devices (one that is only cut off is not lost)."""
+    """A host process has ended, and all that was on its devices is lost. (A host that is only cut off is not lost.)"""
 
     host: int
 
 
 class HostSeated(Observation, frozen=True):
-    """The host has reformed for this epoch: from here on, it acts on messages of this epoch only."""
+    """The host has joined this epoch: from now on it acts only on messages of this epoch."""
 
     host: int
     island: int
@@ -41,7 +41,7 @@ class HostSeated(Observation, frozen=True):
 
 
 class EpochFormed(Observation, frozen=True):
-    """The controller has heard all members: the island is at work again."""
+    """All members have reported to the controller: the island works again."""
 
     island: int
     epoch: int
@@ -49,7 +49,7 @@ class EpochFormed(Observation, frozen=True):
 
 
 class Obeyed(Observation, frozen=True):
-    """The host acted on an Ordered (it did not refuse it): its epoch and its number."""
+    """The host has acted on an Ordered of this epoch and number (and did not refuse it)."""
 
     host: int
     island: int
@@ -58,7 +58,7 @@ class Obeyed(Observation, frozen=True):
 
 
 class Heeded(Observation, frozen=True):
-    """The controller acted on Reports of this epoch (it did not drop them)."""
+    """The controller has acted on Reports of this epoch (and did not drop them)."""
 
     island: int
     epoch: int
@@ -68,7 +68,7 @@ class Heeded(Observation, frozen=True):
 
 
 class Entered(Observation, frozen=True):
-    """A gang (no transfer half) is in its island's order: a GangStep has left the controller."""
+    """A gang has entered its island's order: the controller has sent its GangStep."""
 
     seq: int
     run: int
@@ -80,11 +80,11 @@ class Entered(Observation, frozen=True):
 
 
 class Launched(Observation, frozen=True):
-    """A host has enqueued it on its devices of the gang, with contents or as a placeholder."""
+    """A host has enqueued a gang on its devices, with contents or with placeholders."""
 
     host: int
     seq: int
-    epoch: int  # of the seat the host has
+    epoch: int  # of the seat that the host has
     devices: Spans  # this host's devices of the gang
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
@@ -93,7 +93,7 @@ class Launched(Observation, frozen=True):
 
 
 class Started(Observation, frozen=True):
-    """These devices of the host run it (which may mean: wait in it for their peers)."""
+    """These devices of the host have started the gang. (They may wait in it for other devices.)"""
 
     host: int
     seq: int
@@ -101,7 +101,7 @@ class Started(Observation, frozen=True):
 
 
 class Finished(Observation, frozen=True):
-    """It is over on these devices of the host, well or badly, or given up (see Abandoned)."""
+    """The gang has ended on these devices of the host: it succeeded, failed, or was abandoned."""
 
     host: int
     seq: int
@@ -109,7 +109,7 @@ class Finished(Observation, frozen=True):
 
 
 class Abandoned(Observation, frozen=True):
-    """The end of an epoch gave it up: hosts drop it wherever it is. Reported when the controller says so."""
+    """The controller has ended an epoch and abandoned this gang: hosts drop it wherever it is."""
 
     seq: int
 
@@ -118,63 +118,69 @@ class Abandoned(Observation, frozen=True):
 
 
 class Allocated(Observation, frozen=True):
-    """`what` takes memory of a device: a buffer's shard ("buffer 7"), a gang's scratch ("gang 12")."""
+    """Memory of a device was allocated."""
 
     device: int
-    what: str
+    what: str  # "buffer 7" for a buffer's shard, "gang 12" for a gang's scratch memory
     nbytes: int
 
 
 class Released(Observation, frozen=True):
-    """`what` gave back all it had of this device."""
+    """All memory that `what` had on this device was freed."""
 
     device: int
     what: str
 
 
 class BufferMade(Observation, frozen=True):
-    """The host has its shards of a buffer from here on (as a future, too). Outputs of gangs are reported by
-    Launched; this is for what is received, put, restored or filled from a literal."""
+    """The host has its shards of a buffer from now on, perhaps as a future.
+
+    This is for buffers that are received, put, restored or filled from a literal. Launched reports outputs of gangs.
+    """
 
     host: int
     buffer: int
 
 
 class BufferFreed(Observation, frozen=True):
-    """The host carries out a FreeBuffer. (A donated input goes with its Launched.)"""
+    """The host carries out a FreeBuffer. (The Launched of a gang frees its donated inputs.)"""
 
     host: int
     buffer: int
 
 
 class BufferUsed(Observation, frozen=True):
-    """Something that is no gang reads or fills it on this host: `by`: "send 14", "recv 9", "spill 3"."""
+    """A user other than a gang begins to read or fill the buffer on this host."""
 
     host: int
     buffer: int
-    by: str
+    by: str  # "send 14", "recv 9", "spill 3"
 
 
 class BufferUnused(Observation, frozen=True):
+    """A user that BufferUsed has reported does not use the buffer any more."""
+
     host: int
     buffer: int
     by: str
 
 
 class BufferHeld(Observation, frozen=True):
-    """Somebody counts on it: `holder` names who ("client 2", "run 17"). One reference for each report."""
+    """The buffer has one more reference."""
 
     buffer: int
-    holder: str
+    holder: str  # "client 2", "run 17"
 
 
 class BufferLetGo(Observation, frozen=True):
+    """The holder has dropped one reference."""
+
     buffer: int
     holder: str
 
 
 class BufferLost(Observation, frozen=True):
-    """A failure took it: holders have been told, hosts may free what is left of it."""
+    """A failure has destroyed the buffer. Its holders have been told, and hosts may free what is left of it."""
 
     buffer: int
 
@@ -183,14 +189,14 @@ class BufferLost(Observation, frozen=True):
 
 
 class RunSubmitted(Observation, frozen=True):
-    """The controller has taken the client's call."""
+    """The controller has accepted the client's call."""
 
     client: int
     run: int  # the client's name for it
 
 
 class RunEnded(Observation, frozen=True):
-    """The client was told."""
+    """The client was told that the run has ended."""
 
     client: int
     run: int
@@ -198,7 +204,7 @@ class RunEnded(Observation, frozen=True):
 
 
 class ClientLost(Observation, frozen=True):
-    """Nobody is there to be told of its runs any more."""
+    """The client is gone, and will not be told how its runs end."""
 
     client: int
 
@@ -207,16 +213,18 @@ class ClientLost(Observation, frozen=True):
 
 
 class TransferOpened(Observation, frozen=True):
-    """A receiver knows what will come: (sender, piece, nbytes). Sparse: empty, and not known before."""
+    """A receiver has opened its half of a transfer."""
 
     transfer: int
     receiver: int
-    pieces: tuple[tuple[int, int, int], ...]
+    pieces: tuple[
+        tuple[int, int, int], ...
+    ]  # (sender, piece, nbytes); if sparse: empty, because not known yet
     sparse: bool = False
 
 
 class Granted(Observation, frozen=True):
-    """The receiver has promised room for so many more bytes."""
+    """The receiver has granted the sender so many more bytes."""
 
     transfer: int
     sender: int
@@ -225,14 +233,14 @@ class Granted(Observation, frozen=True):
 
 
 class PeerLost(Observation, frozen=True):
-    """The receiver has learnt that a sender is gone: what it had promised to it is free for others."""
+    """The receiver has learnt that a sender is gone, and takes back the credits that it had granted it."""
 
     receiver: int
     sender: int
 
 
 class SpoiltCame(Observation, frozen=True):
-    """The receiver has heard that a sender will send no more: what it had promised to it is free for others."""
+    """The receiver has got a sender's Spoilt, and takes back the credits that it had granted it."""
 
     transfer: int
     sender: int
@@ -247,7 +255,7 @@ class ChunkSent(Observation, frozen=True):
 
 
 class ChunkArrived(Observation, frozen=True):
-    """Contents were written into the receiver's buffer."""
+    """The contents of a chunk were written into the receiver's buffer."""
 
     transfer: int
     sender: int
@@ -258,7 +266,7 @@ class ChunkArrived(Observation, frozen=True):
 
 
 class TransferOver(Observation, frozen=True):
-    """The receiver's side has ended: all is here, or a blame says why nothing more will be."""
+    """The receiver's half has ended: all pieces have arrived, or a blame says why they never will."""
 
     transfer: int
     receiver: int

@@ -1,6 +1,7 @@
-"""All hosts launch their gangs in one order: that of the global sequence, with nothing left out.
+"""Checks that all hosts launch their gangs in one order, that of the global sequence, and leave none out.
 
-Checked a device: what shares a device shares a queue. Two gangs on two devices in opposite orders deadlock.
+The check is for each device, because gangs that share a device share a queue. Two gangs that two devices launch in
+opposite orders deadlock.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ class OneOrder(Checker):
     sees = (HostLost, Entered, Launched, Abandoned)
 
     def __init__(self) -> None:
-        self._newest = -1  # seq, over all islands
-        self._due: dict[int, dict[int, Spans]] = {}  # host -> gangs it must still launch, and their devices
-        self._last: dict[int, int] = {}  # device -> seq last launched on it
+        self._newest = -1  # the last seq that entered, on any island
+        self._due: dict[
+            int, dict[int, Spans]
+        ] = {}  # host -> gangs that it must still launch -> their devices
+        self._last: dict[int, int] = {}  # device -> the last seq launched on it
         self._abandoned: dict[int, None] = {}
 
     def saw(self, seen: Observation, now: int) -> None:

@@ -1,4 +1,4 @@
-"""Every run that was submitted ends, and its client, while it is there, is told exactly once."""
+"""Checks that every run that was submitted ends, and that its client is told so exactly once, unless it is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each byte of a transfer arrives once, in its place; nobody sends without credit or grants too much."""
+"""Checks that each byte of a transfer arrives once and in its place, within credits, and credits within the pool."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Transfers(Checker):
     sees = (TransferOpened, Granted, ChunkSent, ChunkArrived, TransferOver, HostLost, PeerLost, SpoiltCame)
 
     def __init__(self, pool: int = 0) -> None:
-        """`pool`: bytes that one receiver may have promised at a time; 0: not checked."""
+        """`pool`: the most bytes that one receiver may have granted at a time; 0: do not check this."""
         self._pool = pool
         self._open: dict[Side, TransferOpened] = {}
         self._over: dict[Side, None] = {}
-        self._credit: dict[Lane, int] = {}  # granted and not sent
-        self._promised: dict[int, dict[Lane, int]] = {}  # receiver -> granted and not arrived
-        self._got: dict[Side, dict[tuple[int, int], int]] = {}  # (sender, piece) -> bytes
+        self._credit: dict[Lane, int] = {}  # bytes granted and not sent
+        self._promised: dict[int, dict[Lane, int]] = {}  # receiver -> lane -> bytes granted and not arrived
+        self._got: dict[Side, dict[tuple[int, int], int]] = {}  # (sender, piece) -> bytes that have arrived
 
     def saw(self, seen: Observation, now: int) -> None:
         match seen:
@@ -66,15 +66,13 @@ class Transfers(Checker):
         promised = self._promised.setdefault(seen.receiver, {})
         promised[lane] = promised.get(lane, 0) + seen.nbytes
         if self._pool and sum(promised.values()) > self._pool:
-            self.fail(
-                f"{seen.receiver} has promised {sum(promised.values())} bytes of a pool of {self._pool}"
-            )
+            self.fail(f"{seen.receiver} has granted {sum(promised.values())} bytes of a pool of {self._pool}")
 
     def _sent(self, seen: ChunkSent) -> None:
         lane = (seen.transfer, seen.sender, seen.receiver)
         self._credit[lane] = self._credit.get(lane, 0) - seen.nbytes
         if self._credit[lane] < 0:
-            self.fail(f"{seen} was sent {-self._credit[lane]} bytes beyond its credit")
+            self.fail(f"{seen}: {-self._credit[lane]} bytes were sent beyond the credit")
 
     def _arrived(self, seen: ChunkArrived) -> None:
         side, key = (seen.transfer, seen.receiver), (seen.sender, seen.piece)

@@ -1,9 +1,9 @@
-"""A conversation that outlives its connections, and its bytes.
+"""Reliable message streams between processes, and their encoding. A stream survives the loss of its connection.
 
-link         one end: sequence numbers, acknowledgement, resend, lease
-endpoint     a machine with all its links: what is sent arrives once and in order, or the peer is gone
-codec        messages as bytes, decoded with types checked;  packing: a plan's places written once
-batching     how many messages travel together, and how long more are waited for
+link         one end of a stream: sequence numbers, acknowledgements, resends, a lease
+endpoint     a machine with all its links: a message arrives once and in order, or the peer is declared gone
+codec        messages as bytes, decoded with their types checked;  packing: a plan's places are written once
+batching     how long a sender collects messages before it sends them together
 """
 
 from __future__ import annotations

@@ -1,35 +1,38 @@
-"""How much of what one process says to another goes together, and how long more is waited for, in any driver.
+"""Says how long a sender collects messages before it sends the next batch. All drivers use this one rule.
 
-A message on the wire costs far more than what is in it. Who says little is never held up: a word goes at once, and so
-do the next (`FREE`). What follows more closely than a message in each `GATHER` goes together, and the more went
-together, the longer is waited for more: a stream is cheap. A word that goes with others counts for half, so that pauses
-grow with a stream's rate, and do not leap. Neighbours: backend's `outbox` and `agent`, sim's `wires`.
+Sending a batch costs far more than the messages in it. A sender that has been silent sends its first `FREE` batches
+at once. A sender that goes on at more than one batch in each `GATHER` has to pause after each batch, for at most
+`GATHER_MOST`. So a stream of small messages is cheap, and a single message is not delayed. Each further message of a
+batch counts half as much as the first, so pauses grow smoothly with the rate. Neighbours: backend's `outbox` and
+`agent`, sim's `wires`.
 """
 
 from __future__ import annotations
 
-MANY = 512  # words in a message, at most
-BATCH = 1 << 20  # bytes, with which a message is full
-SMALL = 16 << 10  # bytes: of larger ones the contents are what costs, and nobody waits for more
-FREE = 2  # words behind which nobody waits, if there was silence before
-GATHER = 1_000_000  # nanoseconds, for each that went, and half of that for what went with it ...
-GATHER_MOST = 4_000_000  # ... and no longer
+MANY = 512  # messages in a batch, at most
+BATCH = 1 << 20  # bytes; a batch of this size is full
+SMALL = 16 << 10  # bytes; after a larger batch there is no pause, because its contents are what costs
+FREE = 2  # batches that a sender may send after silence before it has to pause
+GATHER = (
+    1_000_000  # nanoseconds that a batch of one message counts for; each further message counts half of it
+)
+GATHER_MOST = 4_000_000  # nanoseconds; the longest pause
 
 
 class Gathering:
-    """What one sender has said to one taker, as far as it matters. `each`, `most`: as these really last."""
+    """Computes the pauses of one sender towards one receiver. `each` and `most` replace GATHER and GATHER_MOST."""
 
     __slots__ = ("_each", "_most", "_until")
 
     def __init__(self, each: int = GATHER, most: int = GATHER_MOST) -> None:
         self._each, self._most = each, most
-        self._until = 0  # what has been said would have lasted as long, at its rate
+        self._until = 0  # the time at which the batches sent so far have used up what they count for
 
     def pause(self, now: int, number: int, nbytes: int = 0) -> int:
-        """Nanoseconds between the message that goes now, of so many words and bytes, and the next."""
+        """Return the nanoseconds to wait after the batch that is sent now, of so many messages and bytes."""
         if nbytes >= SMALL:
             return 0
-        lasts = max(self._until, now) + (1 + number) * self._each // 2
+        until = max(self._until, now) + (1 + number) * self._each // 2
         free = now + FREE * self._each
-        self._until = min(lasts, free + self._most)
+        self._until = min(until, free + self._most)
         return max(0, self._until - free)

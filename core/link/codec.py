@@ -1,7 +1,8 @@
-"""Messages as bytes: one tagged union of all that travels, encoded once for many, decoded with types checked.
+"""Encodes messages as bytes and decodes them: one tagged union of all messages, with types checked on decoding.
 
-What cannot be read raises `Unreadable`, whatever the bytes are: a driver turns it into the event `Malformed`,
-and the machine closes that peer. Contents of buffers are no messages: the driver sends them beside a `Chunk`.
+A message that goes to many peers is encoded once. `decode` raises `Unreadable` for any bytes that are not a message.
+A driver turns that into the event `Malformed`, and the machine closes the peer. Contents of buffers are not messages:
+a driver sends them next to a `Chunk`.
 """
 
 from __future__ import annotations
@@ -32,35 +33,39 @@ _Plain = (
     | Seat | Dismiss | Join | Seated | Leave | Reports  # controller <-> host, host <-> host
     | Data  # host <-> host, client <-> host
 )  # fmt: skip
-Message = _Plain | Ordered  # as machines speak
-_Written = _Plain | PackedOrdered  # as it travels
+Message = _Plain | Ordered  # as machines send and receive it
+_Packed = _Plain | PackedOrdered  # as it is encoded
 
-_NOT_READ = (msgspec.MsgspecError, ValueError, RecursionError)  # what msgspec raises at bytes
+_DECODE_ERRORS = (
+    msgspec.MsgspecError,
+    ValueError,
+    RecursionError,
+)  # all that msgspec may raise for given bytes
 NOTHING = b"\xc0"  # msgpack's nil
 
 
 class Unreadable(Exception):
-    """These bytes are no message of ours; the text says what is wrong with them."""
+    """These bytes are not a Seaway message. The text says what is wrong with them."""
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A link's frame as bytes: its numbers, and the message as it was encoded (for all links at once)."""
+    """A frame of a link as bytes: its numbers, and the message in it, which is encoded once for all links."""
 
     seq: int
     ack: int
     again: bool
-    message: msgspec.Raw  # NOTHING: a bare frame
+    message: msgspec.Raw  # NOTHING for a frame without a message
 
 
 _encoder = msgspec.msgpack.Encoder()
-_message = msgspec.msgpack.Decoder(_Written)
+_message = msgspec.msgpack.Decoder(_Packed)
 _hello = msgspec.msgpack.Decoder(tuple[int, int])
 _envelope = msgspec.msgpack.Decoder(Envelope)
 
 
 def encode(message: msgspec.Struct) -> bytes:
     if isinstance(message, Ordered):
-        message = pack(message)  # so that a plan's bytes do not follow the shape of its places
+        message = pack(message)  # writes each place of a plan once
     return _encoder.encode(message)
 
 
@@ -68,12 +73,12 @@ def decode(data: bytes | memoryview) -> msgspec.Struct:
     try:
         found: msgspec.Struct = _message.decode(data)
         return unpack(found) if isinstance(found, PackedOrdered) else found
-    except _NOT_READ as error:
+    except _DECODE_ERRORS as error:
         raise Unreadable(str(error)) from None
 
 
 def encode_packet(packet: Frame | Hello, message: bytes | None = None) -> bytes:
-    """What an endpoint says `Write` of. `message`: as for `encode_frame`."""
+    """Encode the packet of a `Write`. `message`: as for `encode_frame`."""
     return (
         _encoder.encode((packet.mine, packet.theirs))
         if isinstance(packet, Hello)
@@ -82,17 +87,16 @@ def encode_packet(packet: Frame | Hello, message: bytes | None = None) -> bytes:
 
 
 def decode_packet(data: bytes | memoryview) -> Frame | Hello:
-    """A Hello is two numbers, a frame four fields."""
-    if bytes(data[:1]) != b"\x92":
+    if bytes(data[:1]) != b"\x92":  # a Hello is an array of two, a frame an array of four
         return decode_frame(data)
     try:
         return Hello(*_hello.decode(data))
-    except _NOT_READ as error:
+    except _DECODE_ERRORS as error:
         raise Unreadable(str(error)) from None
 
 
 def encode_frame(frame: Frame, message: bytes | None = None) -> bytes:
-    """`message`: its message, encoded already, where it goes to several links."""
+    """Encode a frame. `message` is its message, if it is already encoded because it goes to several links."""
     if message is None:
         message = NOTHING if frame.message is None else encode(frame.message)
     return _encoder.encode(Envelope(frame.seq, frame.ack, frame.again, msgspec.Raw(message)))
@@ -101,7 +105,7 @@ def encode_frame(frame: Frame, message: bytes | None = None) -> bytes:
 def decode_frame(data: bytes | memoryview) -> Frame:
     try:
         envelope = _envelope.decode(data)
-    except _NOT_READ as error:
+    except _DECODE_ERRORS as error:
         raise Unreadable(str(error)) from None
     raw = memoryview(envelope.message)
     return Frame(envelope.seq, envelope.ack, None if raw == NOTHING else decode(raw), envelope.again)

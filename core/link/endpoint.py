@@ -1,21 +1,19 @@
-"""A machine and its connections: what it sends to a peer arrives once and in order, or the peer is gone.
+"""Wraps a machine with its links: a message to a peer arrives once and in order, or the peer is declared gone.
 
-The machine inside (controller, host or client) speaks of peers and messages: `Send`, `Close`, `Came`,
-`Connected`, `Disconnected`. The driver outside speaks of connections and packets: `ConnectionUp`,
-`ConnectionDown`, `PacketCame` in; `Dial`, `Write`, `Hang` out. Between them stands one `Link` a peer, which
-outlives its connections. Everything else, from the devices say, or for them, passes through untouched and
-in its place.
+The machine inside (controller, host or client) deals with peers and messages: `Send` and `Close` come from it; `Came`,
+`Connected` and `Disconnected` go to it. The driver outside deals with connections and packets: `ConnectionUp`,
+`ConnectionDown` and `PacketCame` come from it; `Dial`, `Write` and `Hang` go to it. An endpoint has one `Link` for
+each peer, which survives the loss of a connection. All other events and commands pass through unchanged, in order.
 
-A packet is a link's frame, or the `Hello` that both ends write first on every connection. It names the link
-by which its sender speaks, and the one that it believes the other has. So when one end has begun anew (it
-was restarted, or its lease ran out), the other learns of it before it takes a single frame, gives up its
-own end, and both go on with fresh links; a late frame of an old conversation is never taken for one of the
-new.
+A packet is a frame of a link, or the `Hello` that both ends write first on every connection. A Hello names the
+sender's link, and the link that the sender believes the peer has. So if one end has started a new link, because it
+was restarted or because its lease ran out, the other end learns this before it takes any frame. It drops its own link,
+and both go on with new links. A late frame of an old link is never taken for one of the new link.
 
-    write Hello(mine, theirs)                 on ConnectionUp, and when `mine` has changed
-    theirs was another before                 the old link ends (Disconnected); begin anew
-    the peer names another link than mine     it does not know yet: wait for its next Hello
-    both agree                                the link is up; if it is new: Connected
+    write Hello(mine, theirs)                   on ConnectionUp, and when `mine` has changed
+    the peer's link is not the one before       end the old link (Disconnected) and start a new one
+    the peer names another link than mine       it does not know mine yet: wait for its next Hello
+    both agree                                  the link is up; if it is new: Connected
 """
 
 from __future__ import annotations
@@ -41,18 +39,18 @@ class Machine(Protocol):
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False):
-    """First packet of a connection. `theirs` 0: it has not heard of any link of the other's."""
+    """The first packet of a connection."""
 
-    mine: int
-    theirs: int
+    mine: int  # number of the sender's link
+    theirs: int  # number of the peer's link, as the sender knows it; 0 if it knows none
 
 
 Packet = Frame | Hello
-ANEW = "it began anew"  # of a peer that has given our link up, or was started again
+ANEW = "it began anew"  # the reason, if a peer has dropped our link or was restarted
 
 
 class ConnectionUp(Effect, frozen=True):
-    """There is a connection with this peer, whoever dialled. An earlier one is over."""
+    """A connection with this peer exists, whichever end dialled. An earlier connection has ended."""
 
     peer: int
 
@@ -62,7 +60,7 @@ class ConnectionDown(Effect, frozen=True):
 
 
 class Elsewhere(Effect, frozen=True):
-    """The driver has heard where this peer has begun anew. What is said on the link to its old start nobody hears."""
+    """The driver has learnt that this peer was restarted elsewhere, so the link to its old process has ended."""
 
     peer: int
 
@@ -73,50 +71,53 @@ class PacketCame(Effect, frozen=True):
 
 
 class Dial(Effect, frozen=True):
-    """Keep trying to connect to this peer until ConnectionUp, and again after each ConnectionDown, until
-    Hang."""
+    """Keep trying to connect to this peer until ConnectionUp, and again after each ConnectionDown, until Hang."""
 
     peer: int
 
 
 class Write(Effect, frozen=True):
-    """To this peer's connection, if it is up. A message that goes to many peers is one object in all their
-    frames: encode it once."""
+    """Write this packet to the peer's connection, if it is up.
+
+    A message that goes to many peers is the same object in all their frames, so a driver encodes it once.
+    """
 
     peer: int
     packet: Packet
 
 
 class Hang(Effect, frozen=True):
-    """Done with this peer: end its connection behind what has been written, and dial it no more. `breach`: what it has
-    done wrong, if that is why: "malformed" or "protocol"."""
+    """Close the connection to this peer after all that has been written, and stop dialling it."""
 
     peer: int
     reason: str
-    breach: str = ""
+    breach: str = ""  # if the peer broke a rule: "malformed" or "protocol"
 
 
 Reach = Literal["dial", "await", "drop"]
 
 
 class Peer:
-    """The link to one peer, and what the two ends know of each other's."""
+    """The link to one peer, and the number of the peer's own link."""
 
     __slots__ = ("due", "link", "mine", "theirs", "up")
 
     def __init__(self, link: Link, mine: int) -> None:
         self.link = link
         self.mine = mine
-        self.theirs = 0  # 0: not introduced yet
-        self.up = False  # there is a connection
-        self.due = -1  # the wake-up for which it stands in the heap
+        self.theirs = 0  # 0 until its Hello has come
+        self.up = False  # whether there is a connection
+        self.due = -1  # the time of its entry in the heap; -1 if it has none
 
 
 class Endpoint:
-    """`me`: how peers know it; what the machine sends to itself comes straight back, and is shown to the
-    driver (it may be a Chunk, with contents to copy). `identity`: another number for each start of the
-    process. `homes`: peers to whom there is always a link. `reach`: what becomes of a word to a peer that
-    is not linked: this end dials, or awaits the peer (for a lease), or drops what it said."""
+    """A machine with one link for each of its peers.
+
+    `me` is the number by which peers know this machine. A message that the machine sends to itself comes straight
+    back, and the driver also gets it, since a Chunk has contents to copy. `identity` must differ for each start of
+    the process. `homes` are peers to which there is always a link. `reach(peer)` says what to do with a message to a
+    peer without a link: dial the peer, wait for it (for a lease), or drop the message.
+    """
 
     def __init__(
         self, machine: Machine, me: int, identity: int, lease: int, *,
@@ -125,17 +126,17 @@ class Endpoint:
         self.machine = machine
         self.me = me
         self._lease = lease
-        self._links = identity << 32  # the last number given to a link of ours
+        self._links = identity << 32  # the last number given to a link
         self._homes = homes
         self._reach = reach
         self._peers: dict[int, Peer] = {}
-        self._heap: list[tuple[int, int]] = []  # (wake-up, peer); a stale entry wakes us early, no more
-        self._due: int | None = None  # when we last asked to be woken
+        self._heap: list[tuple[int, int]] = []  # (wake-up, peer); a stale entry only causes an early wake-up
+        self._due: int | None = None  # what `next_wakeup` last returned
         self._events: deque[Effect] = deque()  # for the machine
         self._out: list[Effect] = []
 
     def start(self, now: int) -> list[Effect]:
-        """Call once, before anything else."""
+        """Begin the links to `homes`. Call this once, before anything else."""
         self._out = []
         for peer in self._homes:
             self._begin(peer, now)
@@ -144,7 +145,7 @@ class Endpoint:
     def handle(self, event: Effect, now: int) -> list[Effect]:
         self._out = []
         if self._due is not None and now - self._due > self._lease // 8:
-            self._overslept(now)
+            self._excuse_silence(now)
         match event:
             case PacketCame():
                 self._packet(event.peer, event.packet, now)
@@ -164,7 +165,7 @@ class Endpoint:
         return self._out
 
     def next_wakeup(self) -> int | None:
-        """Never too late; it may be early, and the wake-up then does nothing."""
+        """Return the next time to send Wakeup. It may be too early, never too late; an early Wakeup does nothing."""
         machine = self.machine.next_wakeup()
         links = self._heap[0][0] if self._heap else machine
         self._due = links if machine is None or (links is not None and links < machine) else machine
@@ -174,8 +175,10 @@ class Endpoint:
         return peer in self._peers
 
     def keeps_ours(self, peer: int) -> bool:
-        """Of two connections that two hosts have dialled to each other, whose is kept: both ends say the same. If each
-        kept the other's, or the one that came last, they would end each other's for ever."""
+        """Whether the connection that this end dialled is kept, if two hosts have dialled each other.
+
+        Both ends decide the same. Otherwise each could close the connection that the other keeps, again and again.
+        """
         return self.me < peer
 
     # --- the machine's side -----------------------------------------------------------------------------
@@ -204,18 +207,18 @@ class Endpoint:
             if self._reach(number) == "drop":
                 return
             peer = self._begin(number, now)
-        self._obey(number, peer, peer.link.send(message, now), now)
+        self._carry_out(number, peer, peer.link.send(message, now), now)
 
     # --- the connections' side --------------------------------------------------------------------------
 
     def _packet(self, number: int, packet: Packet, now: int) -> None:
         peer = self._peers.get(number)
         if peer is None:
-            return  # of a connection that we have hung up
+            return  # from a connection that this end has closed
         if isinstance(packet, Hello):
             self._hello(number, peer, packet, now)
         else:
-            self._obey(number, peer, peer.link.frame_came(packet, now), now)
+            self._carry_out(number, peer, peer.link.frame_came(packet, now), now)
 
     def _connection_up(self, number: int, now: int) -> None:
         peer = self._peers.get(number) or self._begin(number, now)
@@ -228,14 +231,14 @@ class Endpoint:
         peer = self._peers.get(number)
         if peer is not None and peer.up:
             peer.up = False
-            self._obey(number, peer, peer.link.disconnected(now), now)
+            self._carry_out(number, peer, peer.link.disconnected(now), now)
 
     def _hello(self, number: int, peer: Peer, hello: Hello, now: int) -> None:
         if not peer.up:
             return
         anew = peer.theirs not in (0, hello.mine)
         if anew:
-            # The machine is told first. What it says to that is for the new link.
+            # The machine is told first. The messages that it then sends are for the new link.
             del self._peers[number]
             self._events.append(Disconnected(number, ANEW, True))
             self._run(now)
@@ -246,14 +249,14 @@ class Endpoint:
         if anew:
             self._out.append(Write(number, Hello(peer.mine, hello.mine)))
             if hello.theirs:
-                return  # it knows our old link: it will answer to the new one
+                return  # the peer knows our old link; it will answer with a Hello for the new one
         if not peer.theirs:
             peer.theirs = hello.mine
             self._events.append(Connected(number))
-        self._obey(number, peer, peer.link.connected(now), now)
+        self._carry_out(number, peer, peer.link.connected(now), now)
 
     def _begin(self, number: int, now: int) -> Peer:
-        """A new link. Dialling is harmless where a connection is up."""
+        """Start a new link. To dial does no harm if there is a connection."""
         self._links += 1
         peer = self._peers[number] = Peer(Link(now, self._lease), self._links)
         self._schedule(number, peer)
@@ -262,7 +265,7 @@ class Endpoint:
         return peer
 
     def _end(self, number: int, reason: str, now: int, breach: str = "", anew: bool = False) -> None:
-        """This link will never work again."""
+        """End this link for good, and tell the machine."""
         if number in self._peers:
             self._drop(number, reason, breach)
             self._events.append(Disconnected(number, reason, anew))
@@ -275,15 +278,17 @@ class Endpoint:
 
     # --- links ------------------------------------------------------------------------------------------
 
-    def _overslept(self, now: int) -> None:
-        """This process has not run: it was stopped, or starved. What peers said meanwhile has still to be read, so
-        their silence is counted from now on."""
+    def _excuse_silence(self, now: int) -> None:
+        """Do not hold the time in which this process did not run (it was stopped or starved) against its peers.
+
+        Their messages from that time have still to be read.
+        """
         assert self._due is not None
         for peer in self._peers.values():
             peer.link.excuse(now - self._due, now)
         self._due = None
 
-    def _obey(self, number: int, peer: Peer, commands: list[Command], now: int) -> None:
+    def _carry_out(self, number: int, peer: Peer, commands: list[Command], now: int) -> None:
         for command in commands:
             if isinstance(command, Transmit):
                 self._out.append(Write(number, command.frame))
@@ -295,8 +300,7 @@ class Endpoint:
         self._schedule(number, peer)
 
     def _schedule(self, number: int, peer: Peer) -> None:
-        """A wake-up that has moved away is left where it is: it finds nothing to do and is put where it
-        belongs."""
+        """Enter the link's wake-up in the heap. A later wake-up than the one entered waits until that one comes."""
         due = peer.link.next_wakeup()
         if due is not None and not 0 <= peer.due <= due:
             peer.due = due
@@ -308,22 +312,22 @@ class Endpoint:
             peer = self._peers.get(number)
             if peer is not None and peer.due == due:
                 peer.due = -1
-                self._obey(number, peer, peer.link.wakeup(now), now)
+                self._carry_out(number, peer, peer.link.wakeup(now), now)
         machine = self.machine.next_wakeup()
         if machine is not None and machine <= now:
             self._events.append(Wakeup())
 
 
-# --- the three kinds of process: who dials whom is no driver's affair ------------------------------------------------
+# --- the three kinds of process: they differ in which peers they dial ------------------------------------------------
 
 
 def for_controller(machine: Machine, identity: int, lease: int) -> Endpoint:
-    """Everybody comes to it; what it says to the dead is dropped."""
+    """Return the controller's endpoint. It never dials, and drops messages to peers without a link."""
     return Endpoint(machine, peers.CONTROLLER, identity, lease, reach=lambda peer: "drop")
 
 
 def for_host(machine: Machine, host: int, identity: int, lease: int) -> Endpoint:
-    """It keeps a link to the controller, dials other hosts as it needs them, and waits for clients to come."""
+    """Return a host's endpoint. It keeps a link to the controller, dials other hosts, and waits for clients to dial."""
     return Endpoint(
         machine, host, identity, lease,
         homes=(peers.CONTROLLER,), reach=lambda peer: "await" if peers.is_client(peer) else "dial",
@@ -331,5 +335,5 @@ def for_host(machine: Machine, host: int, identity: int, lease: int) -> Endpoint
 
 
 def for_client(machine: Machine, me: int, identity: int, lease: int) -> Endpoint:
-    """It keeps a link to the controller, and dials hosts for contents. `me`: a number that nobody else has."""
+    """Return a client's endpoint. It keeps a link to the controller, and dials hosts. `me` must be unique."""
     return Endpoint(machine, me, identity, lease, homes=(peers.CONTROLLER,))

@@ -1,16 +1,16 @@
-"""One end of a conversation that outlives its connections: each message once, in order, or the peer is gone.
+"""One end of a reliable message stream: each message is delivered once and in order, or the peer is declared gone.
 
-A `Link` is kept for as long as the peer keeps its own end; connections below it come and go. Every frame says
-how far its sender has heard (`ack`), so what was lost with a connection is sent again on the next one:
+A `Link` lives as long as the peer keeps its own end; connections below it come and go. Every frame acknowledges what
+its sender has received (`ack`), so messages that were lost with a connection are sent again on the next one:
 
-    down      no connection; what is sent waits
-    greeting  connected; our first frame, a bare one, is out; the peer's first one says from where to go on
+    down      there is no connection; messages wait
+    greeting  connected; our first frame, a bare one, is sent; the peer's first frame says from where to continue
     up        frames flow; a gap is answered with `again`, and the peer goes back to it (go-back-N)
-    gone      nothing was heard for a lease, or the peer broke the rules; for good
+    gone      nothing was received for a lease, or the peer broke the rules; this is final
 
-Nothing waits for ever: a peer that is silent for `lease` nanoseconds, or that lets more than `limit` messages
-go unacknowledged while nobody heeds `full`, is gone. `now` decides only that, and when a bare frame (an
-acknowledgement, a sign of life) is due: never what is delivered.
+Nothing waits for ever: a peer is gone if it is silent for `lease` nanoseconds, or if it leaves more than `limit`
+messages unacknowledged because the owner of the link ignored `full`. Time decides only that, and when a bare frame
+(an acknowledgement, a sign of life) is due. It never decides which message is delivered.
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ import msgspec
 from ..model import Illegal
 from ..protocol import Effect
 
-ACK_EVERY = 32  # messages heard before a bare frame acknowledges them; sooner, any frame does
+ACK_EVERY = 32  # messages received before a bare frame acknowledges them, if no other frame did so before
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """What crosses a connection. Bare (no message): `seq` is the last one sent, which shows the loss of a
-    tail."""
+    """The unit that is written to a connection. A frame without a message is called bare."""
 
-    seq: int
-    ack: int  # all up to this one have been heard
+    seq: int  # number of the message; in a bare frame, of the last message sent, which shows if later ones were lost
+    ack: int  # all messages up to this one have been received
     message: msgspec.Struct | None = None
-    again: bool = False  # send all after `ack` once more: there was a gap
+    again: bool = False  # there was a gap: send all messages after `ack` once more
 
 
 class Transmit(Effect, frozen=True):
-    """Write this to the connection. A message that goes to many links is one object: encode it once."""
+    """Write this frame to the connection. A message that goes to many links is one object: encode it once."""
 
     frame: Frame
 
@@ -46,19 +45,19 @@ class Deliver(Effect, frozen=True):
 
 
 class Gone(Effect, frozen=True):
-    """The link has ended; close its connection. violation: the peer broke the rules."""
+    """The link has ended: close its connection."""
 
     reason: str
-    violation: bool = False
+    violation: bool = False  # whether the peer broke the rules
 
 
 Command = Transmit | Deliver | Gone
 
-# (state, event) -> state. What is not here is Illegal for `connected` and `disconnected`, which are our own
-# driver's. A peer's frame without a connection is dropped: it was in flight when the connection ended.
+# (state, event) -> state. `connected` and `disconnected` come from our own driver, so they are Illegal in any other
+# state. A frame that comes without a connection is dropped: it was in flight when the connection ended.
 MOVES = {
     ("down", "connected"): "greeting",
-    ("greeting", "connected"): "greeting",  # it came back before we saw it go
+    ("greeting", "connected"): "greeting",  # the peer reconnected before we saw the old connection end
     ("up", "connected"): "greeting",
     ("greeting", "disconnected"): "down",
     ("up", "disconnected"): "down",
@@ -72,7 +71,7 @@ MOVES = {
 
 
 class Link:
-    """For one incarnation of the peer: one that starts anew has lost its end, and gets a new link."""
+    """The link to one incarnation of a peer. A peer that restarts has lost its end, and gets a new link."""
 
     def __init__(
         self,
@@ -84,26 +83,30 @@ class Link:
         window: int = 1024,
         limit: int = 65536,
     ) -> None:
-        """idle: nothing sent for so long calls for a sign of life (0: a quarter of the lease). ack_delay: how
-        long an acknowledgement may wait for a frame to ride on (0: as long). window: unacknowledged messages
-        from which on the owner should hold back. limit: from which on the peer counts as gone."""
+        """Start a link without a connection.
+
+        idle: a bare frame is sent if nothing was sent for so long (0: a quarter of the lease).
+        ack_delay: how long an acknowledgement may wait for another frame that can carry it (0: as `idle`).
+        window: with so many unacknowledged messages the link is `full`, and its owner should hold back.
+        limit: with so many unacknowledged messages the peer counts as gone.
+        """
         self.state = "down"
         self._lease, self._window, self._limit = lease, window, limit
         self._idle = idle or max(1, lease // 4)
         self._ack_delay = ack_delay or self._idle
-        self._sent = 0  # number of the last message that was given to us
-        self._acked = 0  # the peer has heard all up to this one
+        self._sent = 0  # number of the last message that was given to `send`
+        self._acked = 0  # the peer has received all messages up to this one
         self._unacked: deque[msgspec.Struct] = deque()  # messages _acked + 1 .. _sent
-        self._heard = 0  # number of the last message delivered
-        self._told = 0  # the highest ack that we have sent
-        self._asked = -1  # the gap behind this message has been reported
-        self._heard_at = now  # times
-        self._spoke_at = now
-        self._ack_at: int | None = None  # an acknowledgement is due
+        self._received = 0  # number of the last message delivered
+        self._ack_sent = 0  # the highest ack that we have sent
+        self._gap_reported = -1  # the gap after this message has been reported
+        self._received_at = now  # when the last frame was received
+        self._sent_at = now  # when the last frame was sent
+        self._ack_at: int | None = None  # when an acknowledgement is due
 
     @property
     def full(self) -> bool:
-        """Back-pressure: the peer does not keep up."""
+        """Whether the owner should hold back because the peer does not keep up."""
         return len(self._unacked) >= self._window
 
     def send(self, message: msgspec.Struct, now: int) -> list[Command]:
@@ -117,7 +120,7 @@ class Link:
 
     def connected(self, now: int) -> list[Command]:
         self._move("connected")
-        self._asked = -1
+        self._gap_reported = -1
         return [self._bare(now)]
 
     def disconnected(self, now: int) -> list[Command]:
@@ -128,12 +131,12 @@ class Link:
     def frame_came(self, frame: Frame, now: int) -> list[Command]:
         if self.state in ("down", "gone"):
             return []
-        if complaint := self._nonsense(frame):
-            return self._end(complaint, violation=True)
+        if violation := self._violation(frame):
+            return self._end(violation, violation=True)
         first = self.state == "greeting"
-        if first and (frame.ack < self._acked or (frame.message is None and frame.seq < self._heard)):
+        if first and (frame.ack < self._acked or (frame.message is None and frame.seq < self._received)):
             return self._end("the peer has lost its end of the link")
-        self._heard_at = now
+        self._received_at = now
         for _ in range(frame.ack - self._acked):
             self._unacked.popleft()
         self._acked = max(self._acked, frame.ack)
@@ -147,9 +150,9 @@ class Link:
     def next_wakeup(self) -> int | None:
         if self.state == "gone":
             return None
-        times = [self._heard_at + self._lease]
+        times = [self._received_at + self._lease]
         if self.state != "down":
-            times.append(self._spoke_at + self._idle)
+            times.append(self._sent_at + self._idle)
             if self._ack_at is not None:
                 times.append(self._ack_at)
         return min(times)
@@ -157,20 +160,20 @@ class Link:
     def wakeup(self, now: int) -> list[Command]:
         if self.state == "gone":
             return []
-        if now >= self._heard_at + self._lease:
-            return self._end(f"nothing heard for {(now - self._heard_at) / 1e9:.3g} s")
+        if now >= self._received_at + self._lease:
+            return self._end(f"nothing heard for {(now - self._received_at) / 1e9:.3g} s")
         due = (
-            self._spoke_at + self._idle
+            self._sent_at + self._idle
             if self._ack_at is None
-            else min(self._spoke_at + self._idle, self._ack_at)
+            else min(self._sent_at + self._idle, self._ack_at)
         )
         return [self._bare(now)] if self.state != "down" and now >= due else []
 
     def excuse(self, silence: int, now: int) -> None:
-        """Nobody was here to listen for so long: that is no sign of the peer's death."""
-        self._heard_at = min(now, self._heard_at + silence)
+        """Do not count this much silence against the peer: our own process did not run meanwhile."""
+        self._received_at = min(now, self._received_at + silence)
 
-    # --- what the events share
+    # --- shared by several events
 
     def _move(self, event: str) -> None:
         state = MOVES.get((self.state, event))
@@ -183,11 +186,12 @@ class Link:
         self._unacked.clear()
         return [Gone(reason, violation)]
 
-    def _nonsense(self, frame: Frame) -> str:
+    def _violation(self, frame: Frame) -> str:
+        """Return what is impossible about the frame's numbers, or "" if nothing is."""
         if frame.ack > self._sent:
             return f"the peer acknowledges message {frame.ack}, the last one sent is {self._sent}"
         if frame.ack < 0 or frame.seq < (0 if frame.message is None else 1):
-            return f"no frame has numbers {frame.seq} and {frame.ack}"
+            return f"a frame cannot have the numbers {frame.seq} and {frame.ack}"
         return ""
 
     def _go_back(self, now: int) -> list[Command]:
@@ -196,26 +200,26 @@ class Link:
         ]
 
     def _take(self, frame: Frame, first: bool, now: int) -> list[Command]:
-        """What the frame brings: the next message, one that was heard before, or the news of a gap."""
-        if frame.message is not None and frame.seq == self._heard + 1:
-            self._heard = frame.seq
-            if self._heard - self._told >= ACK_EVERY:
+        """Deliver the frame's message if it is the next one, drop it if it is old, or report a gap before it."""
+        if frame.message is not None and frame.seq == self._received + 1:
+            self._received = frame.seq
+            if self._received - self._ack_sent >= ACK_EVERY:
                 return [Deliver(frame.message), self._bare(now)]
             if self._ack_at is None:
                 self._ack_at = now + self._ack_delay
             return [Deliver(frame.message)]
-        if frame.seq <= self._heard or (first and frame.message is None):
-            return []  # nothing new; or the greeting of a peer whom our own greeting makes go back
-        # A gap. Ask once, and again at each sign of life: the first asking may have been lost too.
-        if self._asked == self._heard and frame.message is not None:
+        if frame.seq <= self._received or (first and frame.message is None):
+            return []  # nothing new; or the peer's greeting: our own greeting makes it go back
+        # A gap. Report it once, and again at each bare frame, because the first report may have been lost.
+        if self._gap_reported == self._received and frame.message is not None:
             return []
-        self._asked = self._heard
+        self._gap_reported = self._received
         return [self._bare(now, again=True)]
 
     def _frame(self, number: int, message: msgspec.Struct, now: int) -> Command:
-        self._spoke_at, self._told, self._ack_at = now, self._heard, None
-        return Transmit(Frame(number, self._heard, message))
+        self._sent_at, self._ack_sent, self._ack_at = now, self._received, None
+        return Transmit(Frame(number, self._received, message))
 
     def _bare(self, now: int, again: bool = False) -> Command:
-        self._spoke_at, self._told, self._ack_at = now, self._heard, None
-        return Transmit(Frame(self._sent, self._heard, None, again))
+        self._sent_at, self._ack_sent, self._ack_at = now, self._received, None
+        return Transmit(Frame(self._sent, self._received, None, again))

@@ -1,7 +1,7 @@
-"""A plan on the wire: each place and each layout is written once, however many slots and gangs name it.
+"""The packed form of a plan on the wire: each place and each layout is written once and then named by number.
 
-So what a host is sent does not grow with its devices: what does (a place's extent, a mesh) is said a few
-times a plan and not a few times a node. In memory nobody meets the packed form; `codec` packs and unpacks.
+Places and layouts are the largest parts of a plan, and many slots and gangs share one. Only `codec` uses the packed
+form: it packs before it encodes, and unpacks after it decodes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..model import Code, Gang, Layout, Move, Place, Plan, Sharding, Slot, Spans
 from ..protocol import Ordered, RunHeader, Step
 
 T = TypeVar("T")
-LayoutRow = tuple[tuple[int, ...], str, int, tuple[int, ...], Sharding]  # Layout; its place by number
-SlotRow = tuple[int, int, int, int, int, bool, int, tuple[int, ...]]  # Slot; its layout by number
+LayoutRow = tuple[tuple[int, ...], str, int, tuple[int, ...], Sharding]  # a Layout, with its place by number
+SlotRow = tuple[int, int, int, int, int, bool, int, tuple[int, ...]]  # a Slot, with its layout by number
 
 
 class GangRow(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """Gang; its place by number."""
+    """A Gang, with its place by number."""
 
     name: str
     computation: int
@@ -48,7 +48,7 @@ class PackedPlan(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PackedOrdered(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="ordered"):
-    """`Ordered`, field by field; without plans it has the same bytes."""
+    """An `Ordered` with packed plans. Without plans it has the same bytes as the `Ordered`."""
 
     island: int
     epoch: int
@@ -67,7 +67,7 @@ def pack(message: Ordered) -> PackedOrdered:
 
 
 def unpack(message: PackedOrdered) -> Ordered:
-    """Raises ValueError if a number stands for nothing."""
+    """Invert `pack`. Raise ValueError if a number names no place or layout."""
     fields = msgspec.structs.asdict(message)
     return Ordered(**{**fields, "plans": tuple(unpack_plan(plan) for plan in message.plans)})
 
@@ -121,5 +121,5 @@ def unpack_plan(plan: PackedPlan) -> Plan:
 
 def _at(table: Sequence[T], number: int) -> T:
     if not 0 <= number < len(table):
-        raise ValueError(f"{number} stands for nothing; the table has {len(table)}")
+        raise ValueError(f"there is no entry {number}; the table has {len(table)}")
     return table[number]

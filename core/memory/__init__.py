@@ -1,9 +1,9 @@
-"""Device memory and logical buffers, counted.
+"""Counts device memory and the references to logical buffers.
 
-buffers      one reference count a logical buffer
-ledger       memory in the order of the gangs: what is there, what admitted runs may add, who waits
-footprint    what a plan takes of each device, step by step;  atom_memory: the counters of one atom
-spill        idle buffers go to host memory and come back
+buffers      one reference count for each logical buffer
+ledger       admits runs: counts the memory that is in use and that admitted runs may still add
+footprint    how much memory a plan needs on each device, step by step;  atom_memory: the counters of one atom
+spill        moves idle buffers to host memory and back
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Memory counters of one atom, and which of its queued gangs a receive must wait for.
+"""The memory counters of one atom, and the queue that tells for which gang a receive must wait.
 
-A receive is not a gang: it takes memory when it comes and not at its turn, while gangs before it in the
-order still wait to run. `after` says for which gang it must wait. Each atom remembers the gangs that have
-entered and not finished with the level at each; the receive waits for the last at which it would not fit.
-Behind the last of all it fits, for the tail has room for it (it was admitted, ledger.py). So a receive
-waits only for gangs that entered before it, of its own devices; those wait only for what entered before
-them; the global sequence has no cycle, and nothing deadlocks. (A device waits for its *own* gangs with seqs
-up to `after`, as `after` may be a gang that only some of them run.)
+A gang takes its memory at its turn in the order. A receive takes memory as soon as it comes, while gangs before it in
+the order have not run yet. So each atom keeps the gangs that have entered and not finished, with the level of memory
+at each of them. A receive must wait for the last gang at whose level it would not fit (`Ledger.after`). Behind the
+last gang it always fits, because it was admitted (ledger.py). So a receive waits only for gangs of its own devices
+that entered before it, and these wait only for steps that entered before them. The global sequence has no cycle, so
+nothing deadlocks. (A device waits for its *own* gangs with seqs up to `after`: gang `after` itself may run on only
+some of the devices.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import deque
 
 
 class Level:
-    """Counters of one atom."""
+    """The counters of one atom, in bytes on each of its devices."""
 
     __slots__ = (
         "active", "capacity", "committed", "done", "extras", "floor", "queue", "resident", "shift", "top",
@@ -23,15 +23,19 @@ class Level:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.resident = 0
-        self.committed = 0
+        self.resident = 0  # see ledger.py
+        self.committed = 0  # see ledger.py
         self.floor = 0  # what `committed` will be when all admitted runs have ended
-        self.active = 0  # admitted runs here
-        self.extras: dict[int, int] = {}  # multiset
-        self.top = 0  # its maximum; -1: not known
-        self.queue: deque[tuple[int, int]] = deque()  # unfinished gangs: (seq, level - shift), falling
-        self.shift = 0  # what came or went at once, below all gangs of the queue
-        self.done = -1  # latest gang that has finished
+        self.active = 0  # number of admitted runs
+        self.extras: dict[int, int] = {}  # extra of a run -> number of runs with this extra
+        self.top = 0  # the largest extra; -1 if not known
+        self.queue: deque[tuple[int, int]] = (
+            deque()
+        )  # unfinished gangs as (seq, level - shift), levels falling
+        self.shift = (
+            0  # bytes that came or went out of order, and so change the level at all gangs in the queue
+        )
+        self.done = -1  # the latest gang that has finished
 
     def copy(self, capacity: int) -> Level:
         twin = Level(capacity)
@@ -41,12 +45,13 @@ class Level:
         return twin
 
     def extra(self) -> int:
+        """Return the largest extra."""
         if self.top < 0:
             self.top = max(self.extras, default=0)
         return self.top
 
     def swap(self, old: int, new: int) -> None:
-        """A run's extra has changed."""
+        """Change a run's extra; 0 means that it has none."""
         if old:
             if self.extras[old] == 1:
                 del self.extras[old]
@@ -70,14 +75,14 @@ class Level:
             self.swap(old, new)
 
     def leave(self, nbytes: int, after: int) -> None:
-        """Behind gang `after`. While that is in the queue, all of the queue is taken to run with it still
-        there."""
+        """Count memory as free behind gang `after`. Unless that gang has finished, the levels in the queue stay."""
         self.resident -= nbytes
         self.committed -= nbytes
         if after <= self.done:
             self.shift -= nbytes
 
     def last_above(self, level: int) -> int:
+        """Return the seq of the last gang in the queue at which memory is above this level, or -1."""
         found = -1
         for seq, high in self.queue:
             if high + self.shift <= level:

@@ -1,18 +1,19 @@
-"""Logical buffers: one reference count each, whatever the number of shards; who owns it, and what has
-become of it.
+"""Keeps the logical buffers: one reference count for all shards of a buffer, its owner, and its state.
 
     promised -filled-> ready -spill-> spilling -copied-> spilled -restore-> restoring -copied-> ready
-    any of these --spoilt--> poisoned: it keeps the first blame for as long as anybody holds it
+    any of these --spoilt--> poisoned: the buffer keeps its first blame until its last reference is gone
 
-A buffer is held by its client's handle (the name it gave), by the promise of its maker (until the step that
-makes it has entered an order), by each run that reads it and has not ended, and by each transfer. When the
-last of them lets go it is gone, and `let_go` says so exactly then. It is *used* by those of its holders
-that are on their way: admitted runs and transfers. A run that waits for admission holds what it will read
-and uses nothing of it, so what it holds can be spilled: waiting never keeps memory from anybody (spill.py).
+References to a buffer are: its client's handle (the client's name for it); the promise of its maker, until the step
+that makes it has entered an order; each run that reads it and has not ended; each transfer. The methods that drop a
+reference return the buffer if it was the last one, so that the caller can free it.
 
-A client that donates a buffer gives up its handle for good. The run takes over the memory if nobody else
-holds the buffer when it is admitted (`is_sole`); if somebody does, the run gets memory of its own and this
-dies with the last.
+Admitted runs and transfers also *use* the buffers that they hold. A run that waits for admission holds the buffers
+that it will read but does not use them, so they can be spilled: a waiting run never keeps memory from others
+(spill.py).
+
+A client that donates a buffer gives up its handle for good. If the run has the only reference when it is admitted
+(`is_sole`), it takes over the memory. Otherwise it gets memory of its own, and the buffer is freed with its last
+reference.
 """
 
 from __future__ import annotations
@@ -87,14 +88,14 @@ class Buffer(msgspec.Struct, eq=False):
 
 
 class All(dict[int, Buffer]):
-    """By id. To name one that is not there is a fault of ours."""
+    """Buffers by id. To look up an unknown id is a mistake of the caller, and so Illegal."""
 
     def __missing__(self, ident: int) -> Buffer:
         raise Illegal(f"there is no buffer {ident}")
 
 
 class Buffers:
-    """All that anybody holds. The controller chooses ids; names are the clients' own."""
+    """All buffers with a reference. The controller chooses their ids, clients choose names."""
 
     def __init__(self) -> None:
         self.all = All()  # by id
@@ -119,9 +120,11 @@ class Buffers:
         self, ident: int, client: int, name: int, key: int, nbytes: int, *,
         handle: bool = True, promise: bool = True, exact: bool = True,
     ) -> Buffer:  # fmt: skip
-        """A result that a run will make, or a Put. Without `promise` its memory has been counted already. A
-        result whose name was released before it had an id has no `handle`. `exact`: `nbytes` is no mere
-        bound."""
+        """Add a result that a run will make, or a Put.
+
+        Without `promise` its memory has been counted already. A result whose name was released before it had an id
+        has no `handle`. If not `exact`, `nbytes` is only a bound.
+        """
         if ident in self.all or (handle and name in self._names.get(client, {})):
             raise Illegal(f"buffer {ident}, or client {client}'s name {name}, is in use")
         made = self.all[ident] = Buffer(
@@ -132,8 +135,10 @@ class Buffers:
         return made
 
     def ordered(self, ident: int, seq: int) -> list[Buffer]:
-        """The step that makes it has entered: the memory is its own from now on. Returns it if nobody wants
-        it."""
+        """The step that makes the buffer has entered an order: the memory belongs to the buffer from now on.
+
+        Return the buffer if no reference is left.
+        """
         buffer = self.all[ident]
         if not buffer.promise:
             raise Illegal(f"buffer {ident} is made twice")
@@ -144,7 +149,10 @@ class Buffers:
         return [] if buffer.holds or buffer.handle else self._gone(buffer)
 
     def never_made(self, ident: int, blame: Blame) -> list[Buffer]:
-        """The run that was to make it ended before the step entered: no memory, only a blame."""
+        """The run that was to make the buffer ended before the step entered: poison it. It has no memory.
+
+        Return the buffer if no reference is left.
+        """
         buffer = self.all[ident]
         if not buffer.promise:
             raise Illegal(f"buffer {ident} has been made")
@@ -156,13 +164,13 @@ class Buffers:
         self.all[ident].turn("filled")
 
     def poison(self, ident: int, blame: Blame) -> None:
-        """It will never have good contents. The first blame stays."""
+        """The buffer will never have valid contents. It keeps its first blame."""
         buffer = self.all[ident]
         buffer.turn("spoilt")
         buffer.blame = buffer.blame or blame
 
     def shrink(self, ident: int, nbytes: int) -> None:
-        """The size of an irregular result is known."""
+        """Set the size of an irregular result, which is known now."""
         buffer = self.all[ident]
         buffer.nbytes = min(buffer.nbytes, nbytes)
         buffer.exact = True
@@ -175,24 +183,26 @@ class Buffers:
         return buffer
 
     def let_go(self, idents: Iterable[int], *, used: bool = False) -> list[Buffer]:
-        """Runs or transfers let go, one hold a mention (`used`: they were on their way). Returns those that
-        nobody holds any more: they are gone from here, and the caller frees what they took."""
+        """Drop one hold of a run or transfer for each id given. With `used`, it has used the buffer too.
+
+        Return the buffers without any reference left. They are forgotten here; the caller frees their memory.
+        """
         gone: list[Buffer] = []
         for ident in idents:
             buffer = self.all[ident]
             if used:
                 self.done_using(ident)
             if buffer.holds <= buffer.users:
-                raise Illegal(f"buffer {ident}: nobody is left to let go")
+                raise Illegal(f"buffer {ident} has no hold left to drop")
             buffer.holds -= 1
             gone += self._gone(buffer)
         return gone
 
     def use(self, ident: int) -> None:
-        """One of its holders is on its way (admitted)."""
+        """One of its holders uses the buffer from now on."""
         buffer = self.all[ident]
         if buffer.users >= buffer.holds:
-            raise Illegal(f"buffer {ident} is used by somebody who does not hold it")
+            raise Illegal(f"buffer {ident} has more users than holders")
         buffer.users += 1
         self._uses += 1
         buffer.last_used = self._uses
@@ -200,11 +210,11 @@ class Buffers:
     def done_using(self, ident: int) -> None:
         buffer = self.all[ident]
         if not buffer.users:
-            raise Illegal(f"buffer {ident} is not used by anybody")
+            raise Illegal(f"buffer {ident} has no user")
         buffer.users -= 1
 
     def touch(self, ident: int, seq: int) -> None:
-        """Step `seq` reads or fills it."""
+        """Step `seq` reads or fills the buffer."""
         self._uses += 1
         buffer = self.all[ident]
         buffer.last_seq = max(buffer.last_seq, seq)
@@ -213,16 +223,21 @@ class Buffers:
     # --- the client's side ----------------------------------------------------------------------------
 
     def release(self, client: int, name: int) -> list[Buffer]:
-        """The client lets go of its handle, or gives it up to a run that holds the buffer already."""
+        """Drop the client's handle, because it released the buffer or donated it to a run that holds it already.
+
+        Return the buffer if no reference is left.
+        """
         ident = self._names.get(client, {}).pop(name, None)
         if ident is None:
             raise Illegal(f"client {client} has no buffer {name}")
         return self._drop_handle(ident)
 
     def is_sole(self, ident: int, nbytes: int) -> bool:
-        """Whether one run is all that holds it (its maker's promise aside), and it is as large as the run's
-        plan says (an irregular result may be smaller, or not known yet): then a donation to that run is
-        effective."""
+        """Whether a run that holds this buffer can take over its memory.
+
+        It can if it has the only reference (the maker's promise aside), and if the buffer is as large as the run's
+        plan says. An irregular result may be smaller, or its size may not be known yet.
+        """
         buffer = self.all[ident]
         return (
             buffer.holds == 1
@@ -233,22 +248,24 @@ class Buffers:
         )
 
     def consumed(self, ident: int) -> None:
-        """An admitted run has taken over the memory: letting go of the buffer will free nothing."""
+        """An admitted run has taken over the memory: to drop the last reference will free nothing."""
         buffer = self.all[ident]
         if not self.is_sole(ident, buffer.nbytes):
-            raise Illegal(f"buffer {ident} is held by others")
+            raise Illegal(f"buffer {ident} has other references")
         buffer.on_device, buffer.taken = False, True
 
     def returned(self, ident: int) -> None:
-        """That run ended before the step that was to consume it: whoever lets go last frees it, as ever."""
+        """That run ended before the step that was to consume the buffer: it owns its memory again."""
         buffer = self.all[ident]
         if not buffer.taken:
             raise Illegal(f"buffer {ident} was not consumed")
         buffer.taken, buffer.on_device = False, buffer.made
 
     def client_gone(self, client: int) -> list[Buffer]:
-        """It lets go of all its handles, in the order of its names; runs' and transfers' holds last until
-        they end."""
+        """Drop all handles of a client, in the order of its names. Runs and transfers keep theirs until they end.
+
+        Return the buffers without any reference left.
+        """
         names = self._names.pop(client, {})
         return [buffer for name in sorted(names) for buffer in self._drop_handle(names[name])]
 

@@ -1,23 +1,22 @@
-"""What a plan takes of each device, step by step, and the most it may still take from any step on; derived
-once.
+"""Computes how much memory a plan needs on each device, step by step, and at most from any step on.
 
-The devices of a plan fall into *groups*: those that lie in the same of its places (one group for a plan on
-one slice, one a stage for a pipeline, however many devices). Whatever lies on a device of a group lies on
-all of them, so a group has one timeline. Its *positions* are the gangs on it, which enter in the order in
-which they were traced:
+A `Footprint` is computed once for a plan; the ledger uses it for all its runs. The devices of a plan form *groups*:
+two devices are in one group if each place of the plan holds both or neither. A plan on one slice has one group, a
+pipeline one for each stage, whatever the number of devices. All devices of a group hold the same slots, so a group has
+one timeline. Its *positions* are the gangs on it, which enter in the order in which they were traced:
 
-    peaks[p]   level while gang p runs (its outputs made, its inputs not yet freed), without its scratch
-    rests[p]   level behind gang p; rests[0] is the level before the first
+    peaks[p]   level while gang p runs (its outputs made, its inputs not yet freed), without its scratch memory
+    rests[p]   level after gang p; rests[0] is the level before the first
 
-All levels are relative to the level before the run. What the order of the devices frees is freed here: a
-slot whose last reader is gang `Slot.last` has died behind it, one that nobody reads has died behind its
-maker, and a donated one lives on as its taker. Everything else (sent, kept) stays until the ledger is told.
-A move's target comes at any time after the gangs that the move must follow, so it counts from the earliest
-such position; since every such order is one that may happen, the levels are the true maxima and not just
-bounds (a test enumerates the orders of small plans).
+Levels are relative to the level before the run. They follow what the order of the devices frees: a slot is free after
+its last reader, gang `Slot.last`; a slot that is never read is free after its maker; the memory of a donated slot
+passes to the slot that takes it. All other slots (sent or kept ones) stay until the ledger is told. The target of a
+move may come at any time after the gangs that the move must follow, so it counts from the earliest such position.
+Every such order is possible, so the levels are true maxima and not only bounds (a test enumerates the orders of small
+plans).
 
-From the timeline follow, by suffix maxima, `bounds[p]`: the most the run will ever occupy once gang p has
-entered; and `extras[p]`: how much a gang behind p goes beyond that while its scratch is there.
+Two suffix maxima follow from a timeline. `bounds[p]` is the most that the run will ever occupy once gang p has
+entered. `extras[p]` is by how much a later gang exceeds this while it has its scratch memory.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ import msgspec
 
 from ..model import Atoms, Gang, Move, Plan
 
-NEVER = -2  # not freed by the order of the devices
-BEFORE = -1  # there before the run
+NEVER = -2  # the order of the devices does not free the slot
+BEFORE = -1  # the slot is there before the run
 
 # What entering a step does to a group: (group, made, freed, scratch, position, drop, old, new). Position 0 is no gang.
 # `drop`: by how much the bound falls; `old` and `new`: the extra before and behind it.
@@ -37,20 +36,19 @@ Touch = tuple[int, int, int, int, int, int, int, int]
 
 
 class Life(msgspec.Struct, frozen=True, gc=False):
-    """From which step to which a slot is the run's own. `passed`: bytes it took over from a slot that
-    died."""
+    """The steps between which a run owns the memory of a slot."""
 
     slot: int
     nbytes: int
-    key: int
-    born: int
-    dies: int
-    passed: int = 0
-    heir: bool = False  # another slot takes its memory
+    key: int  # of its place, in `Atoms`
+    born: int  # step, or BEFORE
+    dies: int  # step, or NEVER
+    passed: int = 0  # bytes that it takes over from a donated slot
+    heir: bool = False  # whether another slot takes over its memory
 
 
 class Timeline:
-    """Levels of one group. A run whose irregular output turned out smaller goes on with a lowered copy."""
+    """The levels of one group. A run whose irregular output is smaller than its bound goes on with a lowered copy."""
 
     __slots__ = ("bounds", "extras", "peaks", "rests", "scratch")
 
@@ -72,7 +70,7 @@ class Timeline:
         return bounds[position - 1] - bounds[position], extras[position - 1], extras[position]
 
     def lowered(self, by: int, born: int, dies: int) -> Timeline:
-        """As if what lives from position `born` to `dies` had been smaller once it was made."""
+        """Return a copy in which a slot that lives from position `born` to `dies` is smaller once it is made."""
         peaks, rests = self.peaks.copy(), self.rests.copy()
         for at in range(born, min(dies, len(rests))):
             rests[at] -= by
@@ -82,8 +80,7 @@ class Timeline:
 
 
 class Group:
-    """Devices with the same history in this plan. `signature`: a bit for each of its places in which they
-    lie."""
+    """Devices that hold the same slots of this plan. `signature` has a bit for each of its places that they are in."""
 
     __slots__ = ("atoms", "final", "positions", "signature", "timeline")
 
@@ -92,16 +89,16 @@ class Group:
         self.positions = {step: at for at, step in enumerate(gangs, 1)}
         self.atoms: tuple[int, ...] = ()
         self.timeline = Timeline([0], [0], [0])
-        self.final = 0  # level that the run leaves behind: results less what was donated
+        self.final = 0  # the level after the run: its results, less its donated arguments
 
 
 class Footprint:
-    """Of one plan with one choice of effectively donated arguments; made once a plan."""
+    """The memory that one plan needs if certain arguments are donated to it. `Footprints` caches it."""
 
     __slots__ = (
         "_bits",
         "_earliest",
-        "_of",
+        "_groups_by_key",
         "atoms",
         "gang_keys",
         "groups",
@@ -127,16 +124,16 @@ class Footprint:
             Group(signature, [at for at, key in gangs.items() if self._bits[key] & signature])
             for signature in self._signatures(atoms)
         ]
-        self._of = {  # place key -> numbers of its groups
+        self._groups_by_key = {  # place key -> numbers of its groups
             key: [number for number, group in enumerate(self.groups) if group.signature & bit]
             for key, bit in self._bits.items()
         }
         self.lives = _lives(plan, donated, self.slot_keys)
-        self.loose = tuple(  # the ledger must be told when these die
+        self.loose = tuple(  # slots for which the ledger must be told when they are free
             slot for slot, life in self.lives.items() if life.dies == NEVER and not plan.slots[slot].keep
         )
         self._earliest = self._arrivals()
-        self._draw()
+        self._fill_timelines()
         self.touches = self._touches(gangs)
         self.timelines = [group.timeline for group in self.groups]
         self.zeros = [0] * len(self.groups)
@@ -144,7 +141,7 @@ class Footprint:
         self.refresh(atoms)
 
     def refresh(self, atoms: Atoms) -> None:
-        """Atoms have split or come: the groups are the same, of other atoms."""
+        """Find the atoms of all groups again, because atoms have been split or added."""
         found = self._signatures(atoms)
         for group in self.groups:
             group.atoms = tuple(found[group.signature])
@@ -152,12 +149,14 @@ class Footprint:
         self.version = atoms.number
 
     def groups_of(self, slot: int) -> list[int]:
-        """Numbers of the groups on which a slot lies."""
-        return self._of[self.slot_keys[slot]]
+        """Return the numbers of the groups that hold a slot."""
+        return self._groups_by_key[self.slot_keys[slot]]
 
     def span(self, slot: int, number: int) -> tuple[int, int]:
-        """Positions of a group from which, and behind which no more, a slot may be there; past the end: for
-        good."""
+        """Return the first and the last position of a group at which a slot may be there.
+
+        The last one is past the end if the order does not free the slot.
+        """
         life, positions = self.lives[slot], self.groups[number].positions
         if life.born == BEFORE:
             born = 0
@@ -166,18 +165,19 @@ class Footprint:
         return born, (len(positions) + 1 if life.dies == NEVER else positions[life.dies])
 
     def _signatures(self, atoms: Atoms) -> dict[int, list[int]]:
-        of: dict[int, int] = {}
+        """Return signature -> its atoms, ascending."""
+        signatures: dict[int, int] = {}
         for key, bit in self._bits.items():
             for atom in atoms.of(key):
-                of[atom] = of.get(atom, 0) | bit
+                signatures[atom] = signatures.get(atom, 0) | bit
         found: dict[int, list[int]] = {}
-        for atom in sorted(of):
-            found.setdefault(of[atom], []).append(atom)
+        for atom in sorted(signatures):
+            found.setdefault(signatures[atom], []).append(atom)
         return found
 
     def _arrivals(self) -> dict[tuple[int, int], int]:
-        """(move, group) -> the position behind which its target may come: of the last gang it must follow."""
-        before: list[int] = []  # by step: bit set of all steps that must have entered
+        """Return (move, group) -> position of the last gang that the move must follow; its target may come after it."""
+        before: list[int] = []  # by step: bit set of all steps that must have entered before
         found: dict[tuple[int, int], int] = {}
         masks = [sum(1 << step for step in group.positions) for group in self.groups]
         for at, step in enumerate(self.plan.steps):
@@ -191,9 +191,8 @@ class Footprint:
                     found[at, number] = self.groups[number].positions[last] if last >= 0 else 0
         return found
 
-    def _draw(self) -> None:
-        """Timelines, as running sums of differences: a slot adds where it is born, takes away behind where
-        it dies."""
+    def _fill_timelines(self) -> None:
+        """Compute all timelines as running sums: a slot adds its bytes where it is born, and subtracts them later."""
         levels = [([0] * (len(g.positions) + 2), [0] * (len(g.positions) + 2)) for g in self.groups]
         for slot, life in self.lives.items():
             for number in self.groups_of(slot):
@@ -215,7 +214,7 @@ class Footprint:
             group.timeline = Timeline(list(accumulate(peaks[:-1])), list(accumulate(rests[:-1])), scratch)
 
     def _touches(self, gangs: dict[int, int]) -> tuple[tuple[Touch, ...], ...]:
-        """By step: what entering it does to each group."""
+        """Return, for each step, what entering it does to each group."""
         made: list[dict[int, int]] = [{} for _ in self.plan.steps]
         freed: list[dict[int, int]] = [{} for _ in self.plan.steps]
         for slot, life in self.lives.items():
@@ -229,7 +228,7 @@ class Footprint:
         for step in range(len(self.plan.steps)):
             scratch = _scratch(self.plan, step)
             touched = []
-            for n in self._of[gangs[step]] if step in gangs else made[step]:
+            for n in self._groups_by_key[gangs[step]] if step in gangs else made[step]:
                 position = self.groups[n].positions.get(step, 0)
                 change = self.groups[n].timeline.change(position) if position else (0, 0, 0)
                 touched.append((n, made[step].get(n, 0), freed[step].get(n, 0), scratch, position, *change))
@@ -238,8 +237,10 @@ class Footprint:
 
 
 def effective(plan: Plan, sole: frozenset[int]) -> frozenset[int]:
-    """Arguments whose memory a run takes over, if `sole` are those that nobody else holds. A gang donates
-    all its donated arguments or none: `GangStep.donate` is one flag."""
+    """Return the arguments whose memory a run takes over. `sole` are the arguments that only this run holds.
+
+    A gang takes over all its donated arguments or none, because `GangStep.donate` is one flag.
+    """
     found: set[int] = set()
     for step in plan.steps:
         if isinstance(step, Gang):
@@ -250,7 +251,7 @@ def effective(plan: Plan, sole: frozenset[int]) -> frozenset[int]:
 
 
 def donates(plan: Plan, step: int, donated: frozenset[int]) -> bool:
-    """Whether this gang passes its donated inputs' memory on: the value of `GangStep.donate`."""
+    """Whether this gang takes over the memory of its donated inputs: the value of `GangStep.donate`."""
     gang = plan.steps[step]
     return isinstance(gang, Gang) and all(
         plan.slots[slot].arg < 0 or plan.slots[slot].arg in donated for slot in gang.donated
@@ -263,24 +264,24 @@ def _scratch(plan: Plan, step: int) -> int:
 
 
 def _lives(plan: Plan, donated: frozenset[int], keys: tuple[int, ...]) -> dict[int, Life]:
-    """Of every slot that is the run's own. An argument is its own only if its donation is effective."""
-    heirs: dict[int, int] = {}  # slot that dies -> the one that takes its memory
-    donor: dict[int, int] = {}
+    """Return the life of each slot that the run owns. It owns an argument only if the argument is donated to it."""
+    heirs: dict[int, int] = {}  # donated slot -> the slot that takes over its memory
+    donated_at: dict[int, int] = {}  # donated slot -> the step that takes it
     for step, gang in enumerate(plan.steps):
         if isinstance(gang, Gang) and donates(plan, step, donated):
-            donor.update((slot, step) for slot in gang.donated)
+            donated_at.update((slot, step) for slot in gang.donated)
             heirs.update((plan.slots[out].takes, out) for out in gang.outputs if plan.slots[out].takes >= 0)
     lives: dict[int, Life] = {}
     for number, slot in enumerate(plan.slots):
-        if slot.arg >= 0 and number not in donor:
+        if slot.arg >= 0 and number not in donated_at:
             continue
         dies = NEVER
-        if number in donor:
-            dies = donor[number]
+        if number in donated_at:
+            dies = donated_at[number]
         elif slot.last >= 0 and not slot.keep:
             dies = slot.last
         elif not slot.keep and not slot.senders and isinstance(plan.steps[slot.maker], Gang):
-            dies = slot.maker  # nobody reads it
+            dies = slot.maker  # it is never read
         passed = 0
         if slot.takes >= 0 and heirs.get(slot.takes) == number and keys[slot.takes] == keys[number]:
             passed = min(slot.nbytes, plan.slots[slot.takes].nbytes)

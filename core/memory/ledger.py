@@ -1,21 +1,20 @@
-"""Device memory, counted in order: what lies on the devices, what admitted runs may still add, and who must
-wait.
+"""Admits runs: the ledger counts the device memory that is in use and that admitted runs may still add.
 
-A device runs gangs in its island's order, so memory is counted *at the tail of the order*: what gang 7
-makes is there once gang 7 has entered, and what it is the last to read is free for gang 8, though neither
-has run. All amounts are bytes on each device of an atom (atoms.py). For each atom the ledger keeps
+A device runs gangs in its island's order, so memory is counted *at the tail of the order*: what gang 7 makes is there
+once gang 7 has entered, and what gang 7 is the last to read is free for gang 8, though neither has run. All amounts
+are bytes on each device of an atom (atoms.py). For each atom the ledger keeps
 
-    resident    what lies there behind the last gang of the order
-    committed   resident, plus the most that admitted runs may still add from where they are (footprint.py)
-    extras      of each admitted run, by how much its remaining gangs exceed that while their scratch is there
+    resident    the memory in use behind the last gang of the order
+    committed   `resident`, plus the most that admitted runs may still add (footprint.py)
+    extras      for each admitted run: by how much its remaining gangs exceed this while they have scratch memory
 
-and a run is admitted, on all its islands at once or not at all, if everywhere `committed + max(extras) <=
-capacity`. A maximum, since one gang runs at a time: scratch counts once, whoever's it is. As steps enter, a
-run's share of `committed` can only fall, so whatever order the scheduler chooses, every step of an admitted
-run finds its memory. Nothing that has entered, nor anything that was admitted, ever waits for memory that
-another would have to be admitted to free. That is "memory is never held and waited for"; waiting happens
-before admission, where nothing is held.
-What moves bring is not in step with the devices; see `after`, and atom_memory.py for why that cannot deadlock.
+A run is admitted on all its islands at once or not at all. It is admitted if `committed + max(extras) <= capacity`
+everywhere. The maximum is enough, because a device runs one gang at a time, so only one gang has scratch memory. As
+steps enter, a run's share of `committed` can only fall. So whatever order the scheduler chooses, every step of an
+admitted run finds its memory. A run waits for memory only before it is admitted, when it holds none; a step that has
+entered never waits for memory that only another admission could free.
+
+Transfers bring memory at any time and not in order. See `after`, and atom_memory.py for why this cannot deadlock.
 """
 
 from __future__ import annotations
@@ -32,17 +31,15 @@ Amounts = Iterable[tuple[int, int]]  # (place key, bytes on each device)
 
 
 class Short(msgspec.Struct, frozen=True):
-    """Not now. `missing`: by atom, bytes that must come free first. `running`: waiting can help, because
-    admitted runs work where it is short. `enough`: what these give back at their ends by themselves will
-    do."""
+    """The run does not fit now."""
 
-    missing: dict[int, int]
-    running: bool
-    enough: bool
+    missing: dict[int, int]  # atom -> bytes that must become free first
+    running: bool  # whether admitted runs use the devices that are short of memory, so that waiting can help
+    enough: bool  # whether enough memory is free once all admitted runs have ended
 
 
 class NeverFits(msgspec.Struct, frozen=True):
-    """Not even alone."""
+    """The run would not fit even if it were alone."""
 
     text: str
 
@@ -54,9 +51,9 @@ class RunMemory(msgspec.Struct, eq=False):
     timelines: list[Timeline]
     at: list[int]  # position: gangs that have entered
     level: list[int]  # what it has added so far
-    out: list[int]  # freed out of order, of what the timeline keeps for good
+    freed_early: list[int]  # bytes freed out of order, which the timeline keeps to the end
     entered: int = 0  # bit set of steps
-    gone: dict[int, None] = {}  # slots freed out of order
+    freed_slots: dict[int, None] = {}  # slots freed out of order
     shrunk: dict[int, int] = {}  # slot -> bytes it did not need after all
 
     @property
@@ -68,30 +65,35 @@ class RunMemory(msgspec.Struct, eq=False):
         return step == BEFORE or bool(self.entered >> step & 1)
 
     def unneeded(self, step: int, number: int) -> int:
-        """Of what dies behind this step: the part that irregular outputs gave back before."""
-        lives, of = self.footprint.lives, self.footprint.groups_of
-        return sum(by for slot, by in self.shrunk.items() if lives[slot].dies == step and number in of(slot))
+        """Return how many of the bytes that this step frees were given back before, by outputs that shrank."""
+        lives, groups_of = self.footprint.lives, self.footprint.groups_of
+        return sum(
+            by for slot, by in self.shrunk.items() if lives[slot].dies == step and number in groups_of(slot)
+        )
 
     def left(self) -> list[tuple[int, int, int]]:
-        """(slot, place key, bytes) of what is there, and is freed neither by the order nor by a holder."""
+        """Yield (slot, place key, bytes) of the slots that the run still owns."""
         footprint, found = self.footprint, []
         whole = self.entered + 1 == 1 << len(footprint.plan.steps)
         for slot in footprint.loose if whole else footprint.lives:
             life = footprint.lives[slot]
-            dead = slot in self.gone or (life.dies != NEVER and self.has_entered(life.dies))
+            dead = slot in self.freed_slots or (life.dies != NEVER and self.has_entered(life.dies))
             if not dead and self.has_entered(life.born) and not footprint.plan.slots[slot].keep:
                 found.append((slot, life.key, life.nbytes - self.shrunk.get(slot, 0)))
         return found
 
 
 class Ledger:
-    """`capacity(devices)`: bytes that each of these devices has (the least, should they differ)."""
+    """The memory counters of all atoms, and the admitted runs.
+
+    `capacity(devices)` gives the bytes that each of these devices has (the least, if they differ).
+    """
 
     def __init__(self, atoms: Atoms, capacity: Callable[[Spans], int]) -> None:
         self.touched: dict[
             int, None
-        ] = {}  # atoms whose counters may have changed since somebody emptied this
-        self.eased = 0  # grows whenever memory has come free: time to ask again for those who wait
+        ] = {}  # atoms whose counters may have changed since the owner last emptied this
+        self.eased = 0  # grows whenever memory has become free: time to try again to admit waiting runs
         self._atoms = atoms
         self._capacity = capacity
         self._levels: list[Level] = []
@@ -104,9 +106,11 @@ class Ledger:
     def admit(
         self, run: int, footprint: Footprint | None, arrivals: Amounts = (), args: Amounts = ()
     ) -> Short | NeverFits | None:
-        """Reserve all that a run may take, or nothing. `arrivals` come with it, now: arguments to be
-        restored, literals. `args`: its arguments that are on the devices, each buffer once. A Put is an
-        arrival without a footprint. None: admitted."""
+        """Reserve all the memory that a run may need, and return None; or reserve nothing and say why.
+
+        `arrivals` come at once: literals, and arguments that are to be restored. `args` are the run's arguments that
+        are on the devices, each buffer once. A Put is an arrival without a footprint.
+        """
         if run in self._runs:
             raise Illegal(f"run {run} is admitted already")
         atoms = self._atoms
@@ -144,6 +148,7 @@ class Ledger:
         return None
 
     def _missing(self, footprint: Footprint | None, more: dict[int, int]) -> dict[int, int]:
+        """Return, by atom, the bytes by which the run does not fit."""
         missing: dict[int, int] = {}
         levels = self._levels
         for group in footprint.groups if footprint is not None else ():
@@ -194,8 +199,7 @@ class Ledger:
     # --- what happens to an admitted run --------------------------------------------------------------
 
     def entered(self, run: int, step: int, seq: int) -> None:
-        """A step has entered an order. What it makes is there from now on; what it is the last to read is
-        not."""
+        """Count that a step has entered an order: its outputs are there from now on, its last-read inputs are not."""
         state = self._runs.get(run) or self._running(run)
         if state.footprint.version != self._atoms.number:
             state.footprint.refresh(self._atoms)
@@ -229,27 +233,26 @@ class Ledger:
             self._queued[seq] = key
 
     def slot_freed(self, run: int, slot: int, after: int = -1) -> None:
-        """A slot that the order alone does not free (it was sent) is gone; see `free` for `after`."""
+        """Count a slot as free that the order alone does not free, because it was sent. `after`: see `free`."""
         state = self._running(run)
         life = state.footprint.lives[slot]
-        if slot not in state.footprint.loose or slot in state.gone or not state.has_entered(life.born):
-            raise Illegal(f"slot {slot} of run {run} is not there, or not to be freed so")
-        state.gone[slot] = None
+        if slot not in state.footprint.loose or slot in state.freed_slots or not state.has_entered(life.born):
+            raise Illegal(f"slot {slot} of run {run} is not there, or the order of the devices frees it")
+        state.freed_slots[slot] = None
         nbytes = life.nbytes - state.shrunk.get(slot, 0)
         for number in state.footprint.groups_of(slot):
             state.level[number] -= nbytes
-            state.out[number] += nbytes
+            state.freed_early[number] += nbytes
             for atom in state.footprint.groups[number].atoms:
                 self._touch(atom).leave(nbytes, after)
         self.eased += 1
 
     def shrunk(self, run: int, slot: int, nbytes: int) -> None:
-        """An irregular output is there and takes only so much: the surplus is free, now and for all that
-        follows."""
+        """Count the surplus of an irregular output as free: it takes only so many bytes."""
         state = self._running(run)
         life = state.footprint.lives[slot]
         by = life.nbytes - nbytes
-        dead = slot in state.gone or (life.dies >= 0 and state.has_entered(life.dies))
+        dead = slot in state.freed_slots or (life.dies >= 0 and state.has_entered(life.dies))
         if by <= 0 or dead or life.heir or slot in state.shrunk or not state.has_entered(life.born):
             return
         state.shrunk[slot] = by
@@ -266,9 +269,12 @@ class Ledger:
         self.eased += 1
 
     def end(self, run: int) -> tuple[tuple[int, int, int], ...]:
-        """The run is over, or withdrawn half-way: what it reserved and did not use goes back. Returned:
-        (slot, place key, bytes) of what is still there and nobody's, for the caller to `free` when it has
-        gone. An argument among them was donated and not consumed: `Buffers.returned`, and no `free`."""
+        """Give back what the run reserved and did not use, because it has ended or was withdrawn.
+
+        Return (slot, place key, bytes) of the slots that are still there without an owner. The caller calls `free`
+        for each when it is gone. An argument among them was donated and not consumed: call `Buffers.returned` for it,
+        and not `free`.
+        """
         state = self._runs.get(run) or self._running(run)
         if state.footprint.version != self._atoms.number:
             state.footprint.refresh(self._atoms)
@@ -276,7 +282,7 @@ class Ledger:
         levels, touched = self._levels, self.touched
         for number, group in enumerate(state.footprint.groups):
             timeline, at, used = state.timelines[number], state.at[number], state.level[number]
-            unused, extra = timeline.bounds[at] - state.out[number] - used, timeline.extras[at]
+            unused, extra = timeline.bounds[at] - state.freed_early[number] - used, timeline.extras[at]
             rest = used - group.final
             for atom in group.atoms:
                 level = levels[atom]
@@ -293,8 +299,7 @@ class Ledger:
     # --- out of order ---------------------------------------------------------------------------------
 
     def free(self, key: int, nbytes: int, after: int = -1) -> None:
-        """A buffer that no admitted run owns is gone: behind gang `after`, the last that touched it, and
-        all that was ordered so far."""
+        """Count a buffer that no admitted run owns as free, behind gang `after`, the last gang that touches it."""
         for atom in self._atoms.parts[key]:
             self.touched[atom] = None
             level = self._levels[atom]
@@ -306,9 +311,10 @@ class Ledger:
         self.eased += 1
 
     def after(self, key: int, nbytes: int = 0) -> int:
-        """For what arrives here: the seq up to which a device's own gangs must have finished before there
-        is room; -1: there is now. Asked before the arrival was counted with its `nbytes`, behind that with
-        none."""
+        """Return the seq up to which a device's own gangs must have finished before an arrival has room; -1: now.
+
+        Give `nbytes` if the arrival has not been counted yet.
+        """
         found = -1
         for atom in self._atoms.parts[key]:
             if atom < len(self._levels):
@@ -318,7 +324,7 @@ class Ledger:
         return found
 
     def gang_finished(self, seq: int) -> None:
-        """On all its hosts; or it was given up by all of them."""
+        """A gang has finished on all its hosts, or all of them have given it up."""
         key = self._queued.pop(seq, None)
         if key is None:
             return
@@ -329,10 +335,10 @@ class Ledger:
             while queue and queue[0][0] <= seq:
                 queue.popleft()
 
-    # --- to look at -----------------------------------------------------------------------------------
+    # --- for observers --------------------------------------------------------------------------------
 
     def counters(self) -> list[tuple[Spans, int, int, int]]:
-        """(devices, resident, committed with scratch, capacity), each on every one of the devices."""
+        """Return (devices, resident, committed with scratch, capacity) of each atom, in bytes on each device."""
         return [self.counters_of(atom) for atom in range(len(self._levels))]
 
     def counters_of(self, atom: int) -> tuple[Spans, int, int, int]:
@@ -365,8 +371,7 @@ class Ledger:
             self._levels.append(Level(self._capacity(self._atoms.devices(atom))))
 
     def _split(self, old: int, new: int) -> None:
-        """Devices of one atom have had one history: the part that was split off starts from the same
-        counters."""
+        """Give the new atom the counters of the old one: all devices of an atom have had the same history."""
         for atom in range(len(self._levels), new):
             self._levels.append(Level(self._capacity(self._atoms.devices(atom))))
         self.touched[new] = None
@@ -376,7 +381,7 @@ class Ledger:
 
 
 def size_text(nbytes: int) -> str:
-    """For people: `1.5 GiB`."""
+    """Return the size as people read it: `1.5 GiB`."""
     size, unit = float(nbytes), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < 1024:

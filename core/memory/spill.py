@@ -1,15 +1,14 @@
-"""Makes room: idle buffers go to host DRAM and come back when a run needs them; and what a buffer took is
-given back.
+"""Moves idle buffers to host memory and back, to make room on devices; frees the memory of buffers.
 
-Idle is what is ready and used by nobody who is on his way: held by clients, or by runs that wait for
-admission. The least recently used go first. Host DRAM is accounted and limited too, by host (groups of
-hosts with one history are one counter, as for devices). A buffer that comes back is part of the demand of
-the run that needs it: it is admitted with the run or not at all, so coming back never waits while it holds
-something.
+A buffer is idle if it is ready and no admitted run or transfer uses it; clients, and runs that wait for admission,
+may hold it. The least recently used buffers are spilled first. Host memory is counted and limited too, with one
+counter for each group of hosts with the same history. The memory of a buffer that is restored is admitted together
+with the run that needs it, so a restore never waits for memory while the run holds some.
 
-Whoever cannot be admitted asks, in this order: will what runs give enough back (`Short.enough`)? Else, what
-can be spilled (`victims`)? Else, does anything run, or leave, that may free memory (`Short.running`,
-`leaving`)? Only if not is the newest waiter refused, and told who holds the memory (`holders_text`).
+If a run cannot be admitted, the controller asks in this order: Will enough memory be free when admitted runs end
+(`Short.enough`)? If not, which buffers can be spilled (`victims`)? If too few, may something that runs or moves free
+memory (`Short.running`, `busy`)? If not, it refuses the newest run that waits, and names the holders of the memory
+(`holders_text`).
 """
 
 from __future__ import annotations
@@ -22,36 +21,41 @@ from .ledger import Ledger, size_text
 
 
 class HostMemory:
-    """DRAM for spilled buffers. `hosts(devices)`: (hosts, how many of the devices each of them has);
-    `capacity`: of each of these hosts (the least)."""
+    """Counts the host memory that spilled buffers take.
+
+    `hosts(devices)` gives (hosts, how many of the devices each of them has). `capacity(hosts)` gives the bytes that
+    each of these hosts has (the least, if they differ).
+    """
 
     def __init__(
         self, hosts: Callable[[Spans], Iterable[tuple[Spans, int]]], capacity: Callable[[Spans], int]
     ) -> None:
         self._hosts = hosts
         self._capacity = capacity
-        self._atoms = Atoms()  # of hosts
+        self._atoms = Atoms()  # groups of hosts
         self._atoms.splits.append(lambda old, _: self._used.append(self._used[old]))
         self._used: list[int] = []  # by atom, on each host
-        self._parts: dict[Spans, tuple[tuple[int, int], ...]] = {}  # devices -> (key, devices a host)
+        self._parts: dict[
+            Spans, tuple[tuple[int, int], ...]
+        ] = {}  # devices -> (key of hosts, devices on each)
 
     def fits(self, devices: Spans, nbytes: int) -> bool:
         return all(
             self._used[atom] + nbytes * each <= self._capacity(self._atoms.devices(atom))
-            for key, each in self._of(devices)
+            for key, each in self._parts_of(devices)
             for atom in self._atoms.of(key)
         )
 
     def add(self, devices: Spans, nbytes: int) -> None:
-        for key, each in self._of(devices):
+        for key, each in self._parts_of(devices):
             for atom in self._atoms.of(key):
                 self._used[atom] += nbytes * each
 
     def counters(self) -> list[tuple[Spans, int]]:
-        """(hosts, bytes on each)."""
+        """Return (hosts, bytes on each of them)."""
         return [(self._atoms.devices(atom), used) for atom, used in enumerate(self._used)]
 
-    def _of(self, devices: Spans) -> tuple[tuple[int, int], ...]:
+    def _parts_of(self, devices: Spans) -> tuple[tuple[int, int], ...]:
         parts = self._parts.get(devices)
         if parts is None:
             found = []
@@ -68,17 +72,22 @@ class Spill:
         self._ledger = ledger
         self._buffers = buffers
         self._host = host
-        self._leaving: dict[int, Buffer] = {}  # being spilled; perhaps nobody holds it any more
-        self._coming: dict[int, Buffer] = {}  # being restored; likewise
+        self._spilling: dict[
+            int, Buffer
+        ] = {}  # buffers that are being spilled, perhaps without a holder by now
+        self._restoring: dict[int, Buffer] = {}  # buffers that are being restored, likewise
 
     # --- choosing -------------------------------------------------------------------------------------
 
     def victims(self, missing: Mapping[int, int], keep: Collection[int] = ()) -> tuple[Buffer, ...] | None:
-        """Idle buffers to spill so that `missing` (by atom) comes free; `keep` not. (): what is being
-        spilled already will do. None: all that is idle is not enough, or host DRAM is full."""
+        """Return idle buffers that free the `missing` bytes (by atom) if they are spilled, but none of `keep`.
+
+        Return () if the buffers that are being spilled already are enough. Return None if all idle buffers are not
+        enough, or if host memory is full.
+        """
         lacking = dict(missing)
-        for buffer in (*self._leaving.values(), *self._coming.values()):
-            if buffer.on_device and (buffer.id in self._leaving or not buffer.count):
+        for buffer in (*self._spilling.values(), *self._restoring.values()):
+            if buffer.on_device and (buffer.id in self._spilling or not buffer.count):
                 self._relieve(lacking, buffer)
         chosen: list[Buffer] = []
         for buffer in sorted(self._buffers, key=lambda buffer: (buffer.last_used, buffer.id)):
@@ -107,16 +116,15 @@ class Spill:
                     del lacking[atom]
 
     def busy(self, missing: Mapping[int, int]) -> bool:
-        """Whether buffers there are in use, on their way or not filled yet: each will come free, or become
-        idle."""
-        moving = [b for b in self._buffers if b.on_device and (b.users or b.state == "promised")]
-        copied = (*self._leaving.values(), *self._coming.values())
-        return any(self._helps(missing, buffer) for buffer in (*moving, *copied))
+        """Whether buffers on these devices are used, being copied or not filled yet. They will become free or idle."""
+        used = [b for b in self._buffers if b.on_device and (b.users or b.state == "promised")]
+        copied = (*self._spilling.values(), *self._restoring.values())
+        return any(self._helps(missing, buffer) for buffer in (*used, *copied))
 
     def holders_text(
         self, missing: Mapping[int, int], client_text: Callable[[int], str], most: int = 5
     ) -> str:
-        """Who holds the memory that is missing, largest first."""
+        """Return a text that names the holders of the missing memory, the largest first."""
         found = [b for b in self._buffers if b.on_device and self._helps(missing, b)]
         found.sort(key=lambda buffer: (-buffer.nbytes, buffer.id))
         held = [
@@ -126,52 +134,54 @@ class Spill:
         atom, lack = max(missing.items(), key=lambda item: (item[1], -item[0]))
         where = spans.text(self._atoms.devices(atom))
         return f"{size_text(lack)} too few on each of devices {where}: " + (
-            ", ".join(held + rest) or "nobody's"
+            ", ".join(held + rest) or "no buffer is there"
         )
 
     # --- moving ---------------------------------------------------------------------------------------
 
     def begin(self, buffer: Buffer) -> None:
-        """It is to be spilled: DRAM is taken now, device memory comes free when it has been copied."""
+        """Begin to spill a buffer: it takes host memory now, and its device memory is free after the copy."""
         if not self.is_idle(buffer):
             raise Illegal(f"buffer {buffer.id} is in use, or not on the devices")
         buffer.turn("spill")
         buffer.copying = buffer.on_host = True
-        self._leaving[buffer.id] = buffer
+        self._spilling[buffer.id] = buffer
         self._host.add(self._devices(buffer), buffer.nbytes)
 
     def found_spilled(self, buffer: Buffer) -> None:
-        """By a controller that has been started again: its hosts have it in DRAM."""
+        """Enter a buffer that a restarted controller has found spilled on its hosts."""
         buffer.turn("spill")
         buffer.turn("copied")
         buffer.on_device, buffer.on_host = False, True
         self._host.add(self._devices(buffer), buffer.nbytes)
 
     def spilled(self, buffer: Buffer) -> None:
-        """The SpillStep is over. Somebody may have spoilt or dropped it meanwhile."""
+        """The SpillStep has ended. The buffer may have been poisoned or dropped meanwhile."""
         self._copied(buffer)
-        del self._leaving[buffer.id]
+        del self._spilling[buffer.id]
         self._free_device(buffer, -1)
         if not buffer.count:
             self.drop(buffer)
 
     def restore(self, buffer: Buffer) -> None:
-        """It is to come back; its memory was counted when the run that needs it was admitted (an arrival)."""
+        """Begin to restore a buffer. Its memory was counted as an arrival when the run that needs it was admitted."""
         buffer.turn("restore")
         buffer.copying, buffer.on_device = True, not buffer.taken
-        self._coming[buffer.id] = buffer
+        self._restoring[buffer.id] = buffer
 
     def restored(self, buffer: Buffer) -> None:
-        """The RestoreStep is over."""
+        """The RestoreStep has ended."""
         self._copied(buffer)
-        del self._coming[buffer.id]
+        del self._restoring[buffer.id]
         self._free_host(buffer)
         if not buffer.count:
             self.drop(buffer)
 
     def drop(self, buffer: Buffer) -> None:
-        """Nobody holds it any more, or nobody will ever need its (poisoned) contents: what it takes is free
-        behind the last gang that touches it; while it is being copied, once it has been."""
+        """Free a buffer's memory behind the last gang that touches it, or after the copy if it is being copied.
+
+        Call this if no reference is left, or if the buffer is poisoned and its contents will never be needed.
+        """
         if not buffer.copying:
             self._free_device(buffer, buffer.last_seq)
             self._free_host(buffer)

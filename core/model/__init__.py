@@ -1,11 +1,11 @@
-"""What there is, and what is to be done, as plain values: no machine and no decision lives here.
+"""The plain values that all of core works with: clusters, programs and plans. No state machine is here.
 
-spans, place      sets of hosts and devices whose size follows their shape, not their number
-atoms             devices that no slice has told apart
+spans, place      sets of hosts and devices; their size follows the shape of the set, not its number of members
+atoms             groups of devices of which each slice has all or none
 topology, torus, presets      clusters of islands of hosts of devices
-program, validate             the program as a client sends it: one node a sharded computation
-plan, resharding              the physical program, and which shard goes where
-errors            what core raises at its own caller
+program, validate             the program as a client sends it, one node for each sharded computation
+plan, resharding              the program bound to devices, and which host sends which shard to which host
+errors            the exceptions that core raises at its own caller
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Devices that no slice has told apart are one *atom*, so counters are kept an atom and not a device.
+"""Groups devices into *atoms*, so that a counter is kept for each atom and not for each device.
 
-A place is a set of atoms; a new place that cuts an atom in two splits it, and listeners copy their counters, which
-is exact because all devices of an atom have had the same history. 2048 devices under one slice are one counter.
+Two devices are in the same atom as long as every place that has been interned holds both of them or neither.
+`Atoms.intern` takes a place and returns a small key; `Atoms.of` gives the atoms of a key. A new place may cut an
+atom in two. Listeners then copy the old atom's counters to the new one, which is exact because all devices of an
+atom have had the same history. 2048 devices under one slice are one counter.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ class Atoms:
         self.number = 0  # of atoms
 
     def intern(self, place: Place) -> int:
-        """A small integer that stands for the devices of this place."""
+        """Return the small integer that stands for the devices of this place."""
         return self.intern_devices(device_spans(place))
 
     def intern_devices(self, devices: Spans) -> int:
@@ -36,7 +38,7 @@ class Atoms:
         return key
 
     def known(self, devices: Spans) -> int | None:
-        """The key of these devices, if they are a place that somebody named."""
+        """Return the key of exactly these devices, or None if they have not been interned."""
         return self._keys.get(devices)
 
     def of(self, key: int) -> tuple[int, ...]:
@@ -70,7 +72,7 @@ class Atoms:
         return tuple(found)
 
     def _split(self, atom: int, inside: Spans, outside: Spans) -> None:
-        """`atom` keeps what is inside; a new one takes the rest, in every place that held the old one."""
+        """Leave `inside` to this atom, give `outside` to a new atom, and add that atom to every key with the old."""
         new = self.number
         self.number += 1
         self._devices[atom] = inside

@@ -1,15 +1,15 @@
-"""What core raises at its own caller. What a *peer* does wrong is never raised: it closes that peer."""
+"""The exceptions that core raises at its own caller. A *peer's* mistake raises nothing: core closes that peer."""
 
 from __future__ import annotations
 
 
 class Illegal(Exception):
-    """A local caller's event that this machine cannot take in its state. Nothing has changed."""
+    """The local caller gave a machine an event that its state does not allow. The machine has not changed."""
 
 
 class Impossible(Exception):
-    """A request that can never be met here; the text says what there is, what was asked, and what would fit."""
+    """This cluster can never meet the request. The text says what was asked, what there is, and what would fit."""
 
 
 class ProgramError(Exception):
-    """A program that means nothing, or arguments that do not fit it; the text points at the node by its name."""
+    """The program is invalid, or its arguments do not fit it. The text names the node."""

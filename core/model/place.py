@@ -1,7 +1,7 @@
-"""Where a slice is: physical devices in virtual order, described by strides instead of by a list.
+"""The physical devices of a slice, in the order of its virtual devices, as strides instead of a list.
 
 A slice of a torus is a strided block of device ids, so a place is a few small tuples for 8 devices and for
-100,000 alike. Only `resources` makes places; everyone else carries them.
+100,000 alike. Only `slices.resources` creates places; other code only passes them on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .spans import Spans
 
 
 class Grid(msgspec.Struct, frozen=True, array_like=True):
-    """Device `base + sum(i_k * strides_k)`, in row-major order of the index `i`."""
+    """The devices `base + sum(i_k * strides_k)`, in row-major order of the index `i`."""
 
     base: int
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ class Grid(msgspec.Struct, frozen=True, array_like=True):
             yield from Grid(self.base + step * self.strides[0], self.shape[1:], self.strides[1:]).devices()
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """Its devices as half-open runs of neighbours, in no order; few even if it is large."""
+        """Return the devices as half-open ranges of consecutive ids, unsorted. Even a large grid has few ranges."""
         length, outer = 1, []
         for stride, extent in sorted((s, e) for s, e in zip(self.strides, self.shape, strict=True) if e > 1):
             if stride == length:
@@ -56,8 +56,10 @@ class Grid(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """The physical devices of one slice, all on one island; virtual device i is the i-th of the grids in
-    turn."""
+    """The physical devices of one slice, all on one island.
+
+    Virtual device i is the i-th device of the grids, taken one grid after the other.
+    """
 
     island: int
     grids: tuple[Grid, ...]
@@ -79,7 +81,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
 
 def line(island: int, first: int, size: int) -> Place:
-    """`size` consecutive devices."""
+    """Return the place of `size` consecutive devices."""
     return Place(island, (Grid(first, (size,), (1,)),))
 
 

@@ -1,9 +1,9 @@
-"""The physical program: what `compile` makes of a `Program` once its slices are bound. Still one entry a
-node.
+"""The physical program: `compile` makes a `Plan` from a `Program` once its slices are bound to devices.
 
-A plan is the wire format too: it is sent once to the hosts of each island it touches (`compile.cut`), and a
-run of it is then a few integers. Buffers are named by slot; run r keeps slot s under the id `header.base +
-s`.
+A plan has one step for each node and each inserted transfer, whatever the number of devices. It is the wire
+format too: the controller sends it once to the hosts of each island that it touches (`compile.cut`), and a run
+of the plan is then a few integers. A plan names buffers by slot. A run keeps slot s under the buffer id
+`header.base + s`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from .program import Sharding
 
 
 class Layout(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
-    """Where and how one logical array lies: shape and type, its place, and its sharding over the place's
-    mesh."""
+    """How one logical array is laid out: shape and dtype, its place, and its sharding over the place's mesh."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -27,30 +26,29 @@ class Layout(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
     sharding: Sharding
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Layout:
-        return self  # nobody can change it
+        return self  # it is immutable
 
 
 class Slot(msgspec.Struct, frozen=True, array_like=True):
-    """One logical buffer of a run. `nbytes` is what it takes on *each* device of its place (the largest
-    shard).
+    """One logical buffer of a run. `nbytes` is what it takes on *each* device of its place (the largest shard).
 
-    When it dies: a kept one when its holders let go; one with `senders` when its last read has really ended;
-    any other when gang `last` is behind it in its devices' order. `last` is the last gang to read it, or its
-    maker if none does, or -1 for an argument that nobody reads.
+    A buffer with `keep` is freed when its holders release it. A buffer with `senders` is freed when its last
+    read has ended. Any other buffer is free for the gangs that come after gang `last` in the devices' order.
+    `last` is the last gang that reads it, or its maker if no gang reads it, or -1 for an argument without reader.
     """
 
     layout: Layout
     nbytes: int
-    maker: int  # step that makes it; -1 for an argument
-    takes: int = -1  # slot whose memory it takes over (donation), or -1
-    arg: int = -1  # argument index, or -1
-    keep: bool = False  # a result: outlives the run, until its holders let go
-    last: int = -1  # -1 too where the order alone does not say when it dies: kept, or read by moves
-    senders: tuple[int, ...] = ()  # moves and exchanges that read it
+    maker: int  # the step that makes it; -1 for an argument
+    takes: int = -1  # the slot whose memory it takes over (donation), or -1
+    arg: int = -1  # the argument's index, or -1
+    keep: bool = False  # a result: it outlives the run until its holders release it
+    last: int = -1  # also -1 if the order alone does not say when it is free: with `keep`, or with `senders`
+    senders: tuple[int, ...] = ()  # the moves and exchanges that read it
 
 
 class Gang(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """One computation on all devices of its place. `node` indexes Program.nodes, -1 for a resharding gang."""
+    """One execution of a computation on all devices of its place."""
 
     name: str
     computation: int  # index into Plan.codes
@@ -62,49 +60,51 @@ class Gang(msgspec.Struct, frozen=True, array_like=True, tag=0):
     temp: int
     collective: bool
     irregular: bool
-    node: int
+    node: int  # index into Program.nodes; -1 for a resharding gang
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A point-to-point resharding from `source` to `target` slot (other devices); sparse: an Exchange."""
+    """A transfer from slot `source` to slot `target`, which is on other devices. A sparse move is an Exchange."""
 
     name: str
     source: int
     target: int
     sparse: bool
-    node: int  # Exchange node, or the consumer for which it was inserted; -1 for a result's move
+    node: int  # the Exchange node, or the node that reads the target; -1 if the move makes a result
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
-    """One of the computations that were fused. Values count up: the gang's inputs, then each part's outputs
-    in turn."""
+    """One of the computations that were fused into a gang.
+
+    Its inputs are numbers of values. The gang's inputs are numbered first, then each part's outputs in turn.
+    """
 
     key: str
     code: str
     name: str
     inputs: tuple[int, ...]  # values
-    outputs: int  # how many
+    outputs: int  # number of outputs
 
 
 class Code(msgspec.Struct, frozen=True, array_like=True):
-    """What a host compiles: a computation by content, or "reshard:..." between two layouts of one place.
+    """Code that hosts compile: a computation, or a resharding ("reshard:...") between two layouts of one place.
 
-    Every gang that uses it has the place and the layouts of gang `step`, so a code is compiled once for one
-    place.
+    Every gang that uses the code has the place and the layouts of gang `step`, so a host compiles it once.
     """
 
     key: str
     name: str
     step: int = 0
     code: str = ""  # content hash under which hosts find it
-    parts: tuple[Part, ...] = ()  # not empty: these in turn, as one
-    results: tuple[int, ...] = ()  # values that come out of the parts
+    parts: tuple[Part, ...] = ()  # if not empty: the computations to run in turn, fused into one
+    results: tuple[int, ...] = ()  # the values of the parts that the gang returns
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):
-    """`steps` in traced order. `after[i]`: steps that must have *entered* an order before step i may.
+    """A program bound to devices: its steps in traced order, the buffers they use and the code they run.
 
-    What is cut for one island has the same indices; entries that are not its hosts' affair are blank.
+    `after[i]` lists the steps that must have *entered* an order before step i may enter. A plan that is cut for
+    one island keeps all indices; entries that its hosts do not need are blank.
     """
 
     id: int

@@ -1,8 +1,8 @@
-"""Clusters ready to use, as the tables that a TOML file would hold: the paper's set-ups, and small ones.
+"""Clusters ready to use: the Pathways paper's set-ups A, B and C as tables (as in a TOML file), and small ones.
 
-The paper gives devices a host and hosts; it ran T5 on TPU v3, whose chips have two cores of 16 GB each. A
-core is a device here, and the two cores of a chip lie side by side on the torus's second axis. That A is a
-whole pod, with links that wrap, and that B and C are parts of one, without, is our assumption.
+The paper states the number of hosts and of devices per host. It ran T5 on TPU v3, whose chips have two cores of
+16 GB each. Here a core is a device, and the two cores of a chip are neighbours on the torus's second axis. We
+assume that A is a whole pod, whose links wrap, and that B and C are parts of a pod, whose links do not.
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ def preset(name: str) -> Cluster:
 
 
 def small(hosts: int = 2, per_host: int = 2, islands: int = 1) -> Cluster:
-    """Alike islands of CPU hosts, named i0, i1, ...: for tests, examples and one's own machine."""
+    """Return a cluster of identical islands of CPU hosts, named i0, i1, ...: for tests and examples."""
     island = {"name": "i", "count": islands, "hosts": hosts, "per_host": per_host}
     return Cluster.from_table({"island": [island]})

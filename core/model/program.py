@@ -1,7 +1,7 @@
-"""The compact, location-free IR: one node a *sharded* computation, whatever the number of its shards.
+"""The program as a client sends it: a compact IR with one node for each *sharded* computation.
 
-A client sends a `Program` once; it names slices, not devices. Its size is the size of the user's source:
-`Arg -> A -> B -> Result` is four things for 2 shards and for 2048. `compile` turns it into a `plan.Plan`.
+A client sends a `Program` once. It names slices, not devices, and its size does not depend on the number of
+shards: `Arg -> A -> B -> Result` is four entries for 2 shards and for 2048. `compile` turns it into a `plan.Plan`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ ITEM_BYTES = {
 
 
 class SliceSpec(msgspec.Struct, frozen=True):
-    """What a client asks of the resource manager: virtual devices. A session binds it once, by name."""
+    """A client's request for virtual devices. A session binds each slice once, by its name."""
 
     name: str
     devices: int
-    mesh: tuple[int, ...] = ()  # () stands for (devices,)
-    kind: str = ""  # "" any
-    island: str = ""  # "" any
+    mesh: tuple[int, ...] = ()  # () means (devices,)
+    kind: str = ""  # "" means any
+    island: str = ""  # "" means any
     layout: Literal["packed", "spread"] = "packed"
     exclusive: bool = False
 
@@ -36,25 +36,26 @@ class SliceSpec(msgspec.Struct, frozen=True):
 
 
 class Sharding(msgspec.Struct, frozen=True):
-    """Which mesh axes split each dimension of an array (major first); an axis that is not named replicates.
+    """The mesh axes that split each dimension of an array (major first). All other axes replicate.
 
-    Mesh (4, 2) and dims ((0,), ()) split dimension 0 in 4; both devices of axis 1 hold the same quarter.
+    With mesh (4, 2), dims ((0,), ()) split dimension 0 into 4 parts, and both devices along axis 1 hold the
+    same part.
     """
 
     dims: tuple[tuple[int, ...], ...] = ()
 
     def parts(self, mesh: tuple[int, ...]) -> tuple[int, ...]:
-        """Number of pieces along each array dimension."""
+        """Return the number of parts along each dimension of the array."""
         return tuple(prod(mesh[axis] for axis in axes) for axes in self.dims)
 
 
 class Value(msgspec.Struct, frozen=True):
-    """Type of one logical array on one slice (an index into `Program.slices`)."""
+    """The type of one logical array, with its slice and its sharding there."""
 
     shape: tuple[int, ...]
     dtype: str
-    slice: int = 0
-    sharding: Sharding = Sharding()  # dims () stands for fully replicated
+    slice: int = 0  # index into Program.slices
+    sharding: Sharding = Sharding()  # dims () means fully replicated
 
     @property
     def nbytes(self) -> int:
@@ -62,14 +63,14 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Computation(msgspec.Struct, frozen=True):
-    """A compiled function: costs and shapes known before it runs. `key`: hash of its code and options."""
+    """A compiled function. Its cost and its shapes are known before it runs."""
 
     name: str
-    key: str
+    key: str  # hash of its code and options
     cost: int  # expected nanoseconds on each device
-    temp: int = 0  # bytes of scratch on each device while it runs
-    collective: bool = True  # its devices wait for each other
-    code: str = ""  # content hash under which hosts find the code; "" for synthetic
+    temp: int = 0  # bytes of scratch memory on each device while it runs
+    collective: bool = True  # whether its devices wait for each other
+    code: str = ""  # content hash under which hosts find the code; "" for a synthetic computation
 
 
 class Arg(msgspec.Struct, frozen=True, tag="arg"):
@@ -87,34 +88,27 @@ Ref = Arg | Out
 
 
 class Node(msgspec.Struct, frozen=True, tag="node"):
-    """One execution of one computation on one slice. Nodes stand in the order in which they were traced.
-
-    irregular: output sizes are known only when it has run; `outputs` then declare the bound (largest shapes).
-    donate: indices of inputs whose memory it takes over.
-    """
+    """One execution of one computation on one slice. A program lists its nodes in the order they were traced."""
 
     name: str
     computation: int  # index into Program.computations
     slice: int
     inputs: tuple[Ref, ...]
-    expects: tuple[
-        Value, ...
-    ]  # what the computation wants of each input: its shape, and its sharding on its slice
-    outputs: tuple[Value, ...]
-    donate: tuple[int, ...] = ()
-    irregular: bool = False
+    expects: tuple[Value, ...]  # the shape and sharding that the computation needs of each input
+    outputs: tuple[Value, ...]  # of an irregular node: the largest shapes that it may produce
+    donate: tuple[int, ...] = ()  # indices of the inputs whose memory it takes over
+    irregular: bool = False  # whether output sizes are known only after it has run
 
 
 class Exchange(msgspec.Struct, frozen=True, tag="exchange"):
-    """A sparse, data-chosen exchange: every shard of the input sends rows to the few shards its data name.
+    """A sparse exchange: each shard of the input sends rows to a few shards of the output, chosen by its data.
 
-    Nobody knows who sends to whom until it runs; progress tracking says when all that will come has come.
-    `output` declares the bound.
+    Which shard sends to which is known only when it runs. Progress tracking tells a receiver when it has all rows.
     """
 
     name: str
     input: Ref
-    output: Value
+    output: Value  # the largest shape that it may produce
 
 
 class Program(msgspec.Struct, frozen=True, cache_hash=True):

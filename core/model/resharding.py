@@ -1,15 +1,15 @@
-"""Who sends which box to whom when an array changes place or sharding: planned a host at a time, never M x N.
+"""Plans how an array moves between two layouts: `sends` and `receives` list the pieces of one host.
 
-A sharding splits an array along its dimensions, so the shards that meet a given shard are a product of
-ranges, one a dimension. A host walks only over those that meet its own shards, on either side of the move,
-and both sides come to the same pieces by the same arithmetic:
+A sharding splits an array along its dimensions, so the shards that overlap a given shard are a product of ranges,
+one for each dimension. A host looks only at the shards that overlap its own, so a plan never costs M x N. The
+sending and the receiving host compute the same pieces, by these rules:
 
-- A target shard takes the elements of each source shard that meets it from exactly one of that shard's
+- A target shard takes the elements of each source shard that overlaps it from exactly one of that shard's
   replicas.
-- A host that holds a replica of the source shard takes from itself (a copy that crosses nothing).
-- Any other host takes each element once, for all of its devices that want it. Its lowest virtual device asks;
-  the replica asked is the one at the same fraction of the replicas as the asker is of all who want that
-  source shard, so replicas share the work evenly.
+- A host that holds a replica of the source shard takes the elements from itself.
+- Any other host receives each element once, for all of its devices that need it. Its lowest such virtual device
+  is the asker. If the asker is at a fraction f of all askers of a source shard, it asks the replica at the same
+  fraction f of the shard's replicas. So the replicas share the work evenly.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .place import Grid, Place
 from .plan import Layout
 from .program import ITEM_BYTES
 
-Index = tuple[int, ...]  # of a shard: one number a dimension
+Index = tuple[int, ...]  # a shard's index: one number for each dimension
 
 
 class Hosts(Protocol):
-    """What must be known of the cluster: which devices a host has. They are consecutive."""
+    """The part of a cluster that resharding needs: which devices each host has. They are consecutive."""
 
     def host_of(self, device: int) -> int: ...
 
@@ -38,45 +38,43 @@ class Hosts(Protocol):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """One box that goes from one host to one host. `number` is unique within the move and the same seen from
-    both.
+    """One box of elements that one host sends to one host (perhaps itself)."""
 
-    Devices are virtual indices of the source's and the target's place; `start` is in the whole array.
-    """
-
-    number: int
+    number: int  # unique within the move; sender and receiver compute the same
     sender: int
     receiver: int
-    source: int
-    targets: tuple[int, ...]
-    start: tuple[int, ...]
+    source: int  # virtual device of the source's place
+    targets: tuple[int, ...]  # virtual devices of the target's place
+    start: tuple[int, ...]  # where the box starts in the whole array
     shape: tuple[int, ...]
     nbytes: int
 
 
 def sends(source: Layout, target: Layout, host: int, hosts: Hosts) -> list[Piece]:
-    """All that this host sends, itself among the receivers; sorted by receiver, then number."""
+    """Return all pieces that this host sends, also those to itself, sorted by receiver, then number."""
     return sorted(
         _Move(source, target, hosts).sent_by(host), key=lambda piece: (piece.receiver, piece.number)
     )
 
 
 def receives(source: Layout, target: Layout, host: int, hosts: Hosts) -> list[Piece]:
-    """All that this host receives, itself among the senders; sorted by sender, then number."""
-    return sorted(_Move(source, target, hosts).got_by(host), key=lambda piece: (piece.sender, piece.number))
+    """Return all pieces that this host receives, also those from itself, sorted by sender, then number."""
+    return sorted(
+        _Move(source, target, hosts).received_by(host), key=lambda piece: (piece.sender, piece.number)
+    )
 
 
 def sends_by_host(
     source: Layout, target: Layout, host: int, hosts: Hosts
 ) -> tuple[tuple[int, int, int], ...]:
-    """(receiver, piece, nbytes), as OpenSend wants them."""
+    """Return (receiver, number, nbytes) of each piece that this host sends, in the form that OpenSend takes."""
     return tuple((piece.receiver, piece.number, piece.nbytes) for piece in sends(source, target, host, hosts))
 
 
 def receives_by_host(
     source: Layout, target: Layout, host: int, hosts: Hosts
 ) -> tuple[tuple[int, int, int], ...]:
-    """(sender, piece, nbytes), as OpenRecv wants them."""
+    """Return (sender, number, nbytes) of each piece that this host receives, in the form that OpenRecv takes."""
     return tuple(
         (piece.sender, piece.number, piece.nbytes) for piece in receives(source, target, host, hosts)
     )
@@ -84,41 +82,43 @@ def receives_by_host(
 
 @lru_cache(maxsize=4096)
 def shard_bytes(layout: Layout) -> int:
-    """What the array takes on each device of its place."""
+    """Return the bytes that the array takes on each device of its place."""
     return prod(Shards(layout).size) * ITEM_BYTES[layout.dtype]
 
 
 @lru_cache(maxsize=4096)
 def canonical(layout: Layout) -> Layout:
-    """Two layouts put the same box on each device exactly if this is the same for both.
+    """Return a normal form: two layouts have the same one exactly if they put the same box on each device.
 
-    Axes of one device go; axes that neighbour in the mesh and count up together (or both replicate) become
-    one.
+    Mesh axes of extent 1 are dropped. Neighbouring mesh axes that split one dimension in sequence, or that both
+    replicate, become one axis.
     """
-    home = [(-1, 0)] * len(layout.mesh)  # by axis: the dimension that it splits and its rank there
+    splits = [(-1, 0)] * len(layout.mesh)  # by axis: the dimension that it splits, and its rank there
     for dimension, axes in enumerate(layout.sharding.dims):
         rank = 0
         for axis in axes:
             if layout.mesh[axis] > 1:
-                home[axis] = (dimension, rank)
+                splits[axis] = (dimension, rank)
                 rank += 1
     mesh: list[int] = []
-    owners: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []  # by axis of the new mesh: as `splits`
     last: tuple[int, int] | None = None
     for axis, extent in enumerate(layout.mesh):
         if extent == 1:
             continue
-        dimension, rank = home[axis]
+        dimension, rank = splits[axis]
         if last is not None and (last == (dimension, rank - 1) or last[0] == dimension == -1):
             mesh[-1] *= extent
         else:
             mesh.append(extent)
-            owners.append((dimension, rank))
+            merged.append((dimension, rank))
         last = (dimension, rank)
     dims = tuple(
         tuple(
             axis
-            for _, axis in sorted((rank, axis) for axis, (of, rank) in enumerate(owners) if of == dimension)
+            for _, axis in sorted(
+                (rank, axis) for axis, (split, rank) in enumerate(merged) if split == dimension
+            )
         )
         for dimension in range(len(layout.shape))
     )
@@ -127,7 +127,10 @@ def canonical(layout: Layout) -> Layout:
 
 
 def is_local(source: Layout, target: Layout) -> bool:
-    """Each device already holds what it shall hold, because the target only splits further (same place)."""
+    """Whether each device already holds its target shard, because the target only splits the source further.
+
+    The caller has checked that both layouts have the same place.
+    """
     if source.mesh != target.mesh:
         return False
     held = source.sharding.dims or ((),) * len(source.shape)
@@ -136,7 +139,7 @@ def is_local(source: Layout, target: Layout) -> bool:
 
 
 class Shards:
-    """The arithmetic of one layout: virtual device <-> (shard, replica), and shard -> box."""
+    """The arithmetic of one layout: from virtual device to (shard, replica) and back, and from shard to box."""
 
     def __init__(self, layout: Layout) -> None:
         mesh, dims = layout.mesh, layout.sharding.dims or ((),) * len(layout.shape)
@@ -165,14 +168,14 @@ class Shards:
         return _rank(shard, [range(parts) for parts in self.parts])
 
     def meeting(self, shard: Index, other: Shards) -> list[range]:
-        """Which shards of `other`, dimension by dimension, meet this one of ours."""
+        """Return, for each dimension, the range of shards of `other` that overlap this shard."""
         return [
             range(part * size // theirs, -(-(part + 1) * size // theirs))
             for part, size, theirs in zip(shard, self.size, other.size, strict=True)
         ]
 
     def box(self, shard: Index, other: Shards, theirs: Index) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Where our shard and one of `other` overlap: start and shape."""
+        """Return start and shape of the overlap of `shard` with the shard `theirs` of `other`."""
         low = tuple(
             max(i * size, j * other_size)
             for i, size, j, other_size in zip(shard, self.size, theirs, other.size, strict=True)
@@ -185,7 +188,7 @@ class Shards:
 
 
 class _Move:
-    """One move, seen from any host."""
+    """One move: lists the pieces that any given host sends or receives."""
 
     def __init__(self, source: Layout, target: Layout, hosts: Hosts) -> None:
         self._from, self._to = Shards(source), Shards(target)
@@ -193,50 +196,51 @@ class _Move:
         self._empty = prod(source.shape) == 0
         self._hosts = hosts
         self._source, self._target = source.place, target.place
-        self._holders: dict[
-            int, dict[Index, list[int]]
-        ] = {}  # host -> source shard -> its devices, ascending
-        self._askers: dict[int, dict[Index, list[int]]] = {}  # host -> target shard -> its devices, ascending
+        # host -> shard of the source (of the target) -> the host's virtual devices with that shard, ascending
+        self._sources_by_host: dict[int, dict[Index, list[int]]] = {}
+        self._targets_by_host: dict[int, dict[Index, list[int]]] = {}
 
     def sent_by(self, host: int) -> Iterator[Piece]:
         if self._empty:
             return
-        yield from self._kept_by(host)
-        for shard, devices in self._held(host).items():
+        yield from self._local_pieces(host)
+        for shard, devices in self._source_shards(host).items():
             ranges = self._from.meeting(shard, self._to)
-            wanting = self._to.replicas * prod(map(len, ranges))
+            askers = self._to.replicas * prod(map(len, ranges))
             for device in devices:
-                replica, of = self._from.replica_of(device), self._from.replicas
-                for rank in range(-(-replica * wanting // of), -(-(replica + 1) * wanting // of)):
+                replica, replicas = self._from.replica_of(device), self._from.replicas
+                for rank in range(-(-replica * askers // replicas), -(-(replica + 1) * askers // replicas)):
                     place, their_replica = divmod(rank, self._to.replicas)
                     theirs = _unrank(place, ranges)
                     asker = self._to.device(theirs, their_replica)
                     receiver = self._hosts.host_of(self._target.device(asker))
-                    targets = self._asked(receiver)[theirs]
-                    if targets[0] == asker and shard not in self._held(receiver):
+                    targets = self._target_shards(receiver)[theirs]
+                    if targets[0] == asker and shard not in self._source_shards(receiver):
                         yield self._piece((host, receiver), device, shard, targets, theirs)
 
-    def got_by(self, host: int) -> Iterator[Piece]:
+    def received_by(self, host: int) -> Iterator[Piece]:
         if self._empty:
             return
-        yield from self._kept_by(host)
-        for mine, targets in self._asked(host).items():
+        yield from self._local_pieces(host)
+        for mine, targets in self._target_shards(host).items():
             their_replica = self._to.replica_of(targets[0])
             for shard in product(*self._to.meeting(mine, self._from)):
-                if shard in self._held(host):
+                if shard in self._source_shards(host):
                     continue
                 ranges = self._from.meeting(shard, self._to)
-                wanting = self._to.replicas * prod(map(len, ranges))
+                askers = self._to.replicas * prod(map(len, ranges))
                 rank = _rank(mine, ranges) * self._to.replicas + their_replica
-                device = self._from.device(shard, rank * self._from.replicas // wanting)
+                device = self._from.device(shard, rank * self._from.replicas // askers)
                 sender = self._hosts.host_of(self._source.device(device))
                 yield self._piece((sender, host), device, shard, targets, mine)
 
-    def _kept_by(self, host: int) -> Iterator[Piece]:
-        """What a host takes from itself: each device from its own shard if it has it, else from a
-        neighbour's."""
-        held = self._held(host)
-        for mine, targets in self._asked(host).items():
+    def _local_pieces(self, host: int) -> Iterator[Piece]:
+        """Yield the pieces that the host takes from itself.
+
+        A device takes a source shard from itself if it holds it, else from the host's first device that does.
+        """
+        held = self._source_shards(host)
+        for mine, targets in self._target_shards(host).items():
             for shard in product(*self._to.meeting(mine, self._from)) if held else ():
                 here = {self._source.device(device): device for device in held.get(shard, ())}
                 if here:
@@ -252,16 +256,18 @@ class _Move:
         nbytes = prod(shape) * self._item
         return Piece(number, *ends, device, tuple(targets), start, shape, nbytes)
 
-    def _held(self, host: int) -> dict[Index, list[int]]:
-        found = self._holders.get(host)
+    def _source_shards(self, host: int) -> dict[Index, list[int]]:
+        found = self._sources_by_host.get(host)
         if found is None:
-            found = self._holders[host] = _by_shard(self._from, self._source, self._hosts.devices_of(host))
+            found = _by_shard(self._from, self._source, self._hosts.devices_of(host))
+            self._sources_by_host[host] = found
         return found
 
-    def _asked(self, host: int) -> dict[Index, list[int]]:
-        found = self._askers.get(host)
+    def _target_shards(self, host: int) -> dict[Index, list[int]]:
+        found = self._targets_by_host.get(host)
         if found is None:
-            found = self._askers[host] = _by_shard(self._to, self._target, self._hosts.devices_of(host))
+            found = _by_shard(self._to, self._target, self._hosts.devices_of(host))
+            self._targets_by_host[host] = found
         return found
 
 
@@ -273,7 +279,7 @@ def _by_shard(shards: Shards, place: Place, devices: range) -> dict[Index, list[
 
 
 def virtual_index(place: Place, device: int) -> int:
-    """Which virtual device of the place this is, or -1."""
+    """Return the virtual index of this physical device in the place, or -1 if it is not there."""
     before = 0
     for grid in place.grids:
         index = _grid_index(grid, device)
@@ -284,8 +290,11 @@ def virtual_index(place: Place, device: int) -> int:
 
 
 def _grid_index(grid: Grid, device: int) -> int:
-    """Digits by descending stride, which is exact for a block of a torus: a stride is longer than all below
-    it."""
+    """Return the index of this device in the grid, or -1 if it is not there.
+
+    It finds the digits by descending stride. That is exact for a block of a torus, where a stride is longer than
+    everything that the shorter strides span.
+    """
     rest, index = device - grid.base, 0
     if rest < 0:
         return -1
@@ -298,7 +307,7 @@ def _grid_index(grid: Grid, device: int) -> int:
 
 
 def _read(device: int, axes: list[tuple[int, int]]) -> int:
-    """The number that these mesh axes spell (major first) in a virtual device's index."""
+    """Return the number whose digits, major first, are the virtual device's coordinates on these mesh axes."""
     found = 0
     for extent, stride in axes:
         found = found * extent + device // stride % extent
@@ -306,6 +315,7 @@ def _read(device: int, axes: list[tuple[int, int]]) -> int:
 
 
 def _write(number: int, axes: list[tuple[int, int]]) -> int:
+    """Invert `_read`: return the part of a virtual device's index that these mesh axes contribute."""
     found = 0
     for extent, stride in reversed(axes):
         number, digit = divmod(number, extent)
@@ -314,6 +324,7 @@ def _write(number: int, axes: list[tuple[int, int]]) -> int:
 
 
 def _rank(index: Index, ranges: list[range]) -> int:
+    """Return the row-major position of this index in the product of the ranges."""
     found = 0
     for part, span in zip(index, ranges, strict=True):
         found = found * len(span) + part - span.start

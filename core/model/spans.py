@@ -1,7 +1,7 @@
 """Sets of small integers as sorted, disjoint, half-open spans: `((0, 512),)` is five bytes for 512 hosts.
 
-Everything that says "these hosts" or "these devices" on a wire uses spans, so that a message's size follows
-the shape of a set and not its size. All functions are pure and expect normal form (see `normal`).
+Every message that names a set of hosts or devices uses spans, so its size follows the shape of the set and not the
+number of its members. All functions are pure and expect their arguments in normal form (see `normal`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def one(item: int) -> Spans:
 
 
 def normal(pairs: Iterable[tuple[int, int]]) -> Spans:
-    """Sort, drop empties and merge what touches."""
+    """Sort the spans, drop the empty ones and merge those that touch or overlap."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted(pairs):
         if low >= high:
@@ -41,7 +41,7 @@ def union(*many: Spans) -> Spans:
 
 
 def meet(left: Spans, right: Spans) -> Spans:
-    """What is in both: one walk over the two lists."""
+    """Return the items that are in both sets."""
     found: list[tuple[int, int]] = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -56,7 +56,7 @@ def meet(left: Spans, right: Spans) -> Spans:
 
 
 def minus(left: Spans, right: Spans) -> Spans:
-    """What is in `left` and not in `right`."""
+    """Return the items that are in `left` and not in `right`."""
     if left == right:
         return EMPTY
     rest: list[tuple[int, int]] = []
@@ -79,14 +79,16 @@ def overlap(left: Spans, right: Spans) -> bool:
     if len(left) > len(right):
         left, right = right, left
     for low, high in left:
-        at = bisect_right(right, (low, high))  # the first that starts behind `low`, or ends behind `high`
+        at = bisect_right(
+            right, (low, high)
+        )  # the first span that starts after `low`, or there and ends later
         if (at and right[at - 1][1] > low) or (at < len(right) and right[at][0] < high):
             return True
     return False
 
 
 def within(left: Spans, right: Spans) -> bool:
-    """Whether all of `left` is in `right`."""
+    """Whether every item of `left` is in `right`."""
     if left == right:
         return True
     for low, high in left:
@@ -114,5 +116,5 @@ def shift(spans: Spans, by: int) -> Spans:
 
 
 def text(spans: Spans) -> str:
-    """For people: `0-3, 7`."""
+    """Return the set as people read it: `0-3, 7`."""
     return ", ".join(f"{low}" if high == low + 1 else f"{low}-{high - 1}" for low, high in spans) or "none"

@@ -1,9 +1,10 @@
-"""What there is: a cluster of islands of hosts of devices, as it was built. Who uses what, `resources` knows.
+"""The cluster as it was built: islands of hosts of devices, and the networks between them.
 
-Hosts and devices have cluster-wide numbers: island i has hosts `[base_host, base_host + hosts)`, and each of
-its hosts exactly `per_host` consecutive devices. An island may be a torus; each host is then a `block` of it,
-and the number and the coordinates of a device follow from each other (see `torus`). Links are numbers for
-cost models.
+`Cluster.from_table` makes a cluster from a parsed TOML file. A cluster never changes; `slices.resources` keeps
+which devices are in use. Hosts and devices have cluster-wide numbers: island i has the hosts
+`[base_host, base_host + hosts)`, and each of its hosts has exactly `per_host` consecutive devices. An island may
+be a torus. Each host is then a `block` of the torus, and a device's number and its coordinates follow from each
+other (see `torus`). Bandwidths and latencies of links are for cost models only.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ T = TypeVar("T")
 
 
 class Island(msgspec.Struct, frozen=True, kw_only=True):
-    """`torus` () is no torus; `spares`: so many of the last hosts are a reserve. `assumed`: nobody has said what
-    `memory` is. `Cluster` sets the last three."""
+    """Hosts whose devices share an interconnect."""
 
     name: str
     hosts: int
-    per_host: int
+    per_host: int  # devices of each host
     kind: str = "cpu"
-    torus: Shape = ()
-    wraps: tuple[bool, ...] = ()  # by axis; () stands for all
-    block: Shape = ()  # of one host; () stands for the innermost axes
-    memory: int = 16 * GIB  # bytes a device
-    host_memory: int = 64 * GIB  # bytes a host
-    spares: int = 0
-    ici_bandwidth: int = 0  # bytes a second and link; 0 not stated
-    ici_latency: int = 0  # nanoseconds a hop
-    assumed: bool = False
+    torus: Shape = ()  # () if the interconnect is not a torus
+    wraps: tuple[bool, ...] = ()  # whether each axis of the torus wraps; () means that all do
+    block: Shape = ()  # the part of the torus that is one host; () means: fill the innermost axes first
+    memory: int = 16 * GIB  # bytes of each device
+    host_memory: int = 64 * GIB  # bytes of each host
+    spares: int = 0  # the last so many hosts are kept in reserve
+    ici_bandwidth: int = 0  # bytes per second of each link; 0 if not stated
+    ici_latency: int = 0  # nanoseconds for each hop
+    assumed: bool = False  # whether `memory` is a default that the table did not state
+    # Cluster sets these three:
     index: int = 0
     base_host: int = 0
     base_device: int = 0
@@ -63,11 +64,11 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def _check_torus(self) -> None:
-        who = f"island {self.name!r}: torus {dims(self.torus)}"
-        _require(len(self.torus) <= 3 and min(self.torus) >= 1, f"{who}: one to three axes, each at least 1")
+        here = f"island {self.name!r}: torus {dims(self.torus)}"
+        _require(len(self.torus) <= 3 and min(self.torus) >= 1, f"{here}: one to three axes, each at least 1")
         _require(
             prod(self.torus) == self.devices,
-            f"{who} has {prod(self.torus)} devices, {self.hosts} hosts of {self.per_host} are {self.devices}",
+            f"{here} has {prod(self.torus)} devices, {self.hosts} hosts of {self.per_host} are {self.devices}",
         )
         if not self.wraps:
             msgspec.structs.force_setattr(self, "wraps", (True,) * len(self.torus))
@@ -75,13 +76,13 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "block", _inner_block(self.torus, self.per_host))
         _require(
             len(self.wraps) == len(self.torus) == len(self.block),
-            f"{who}: `wraps` and `block` need an entry an axis",
+            f"{here}: `wraps` and `block` need one entry for each axis",
         )
         _require(
             min(self.block) >= 1
             and prod(self.block) == self.per_host
             and all(t % b == 0 for t, b in zip(self.torus, self.block, strict=True)),
-            f"{who} cannot be cut into hosts of {dims(self.block)} with {self.per_host} devices each",
+            f"{here} cannot be cut into hosts of {dims(self.block)} with {self.per_host} devices each",
         )
 
     @property
@@ -90,7 +91,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def regular(self) -> int:
-        """Hosts that are not spares."""
+        """The number of hosts that are not spares."""
         return self.hosts - self.spares
 
     @property
@@ -136,10 +137,10 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cluster(msgspec.Struct, frozen=True, dict=True):
-    """Islands, numbered in the order given, and the network between them."""
+    """The islands, numbered in the order given, and the network between them."""
 
     islands: tuple[Island, ...]
-    dcn_bandwidth: int = 0  # bytes a second and host; 0 not stated
+    dcn_bandwidth: int = 0  # bytes per second of each host; 0 if not stated
     dcn_latency: int = 0  # nanoseconds
 
     def __post_init__(self) -> None:
@@ -147,8 +148,8 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         numbered: list[Island] = []
         host = device = 0
         for index, island in enumerate(self.islands):
-            place = {"index": index, "base_host": host, "base_device": device}
-            numbered.append(msgspec.structs.replace(island, **place))
+            numbers = {"index": index, "base_host": host, "base_device": device}
+            numbered.append(msgspec.structs.replace(island, **numbers))
             host, device = host + island.hosts, device + island.devices
         names = [island.name for island in numbered]
         twice = [name for name in names if names.count(name) > 1]
@@ -181,7 +182,6 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
         return self.island_of_device(device).host_of(device)
 
     def devices_of(self, host: int) -> range:
-        """What `resharding` and executors want of a cluster, with `host_of`."""
         return range(*self.island_of_host(host).devices_of(host)[0])
 
     def hosts_of(self, place: Place) -> Spans:
@@ -200,8 +200,11 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def from_table(cls, table: Mapping[str, object]) -> Cluster:
-        """From a parsed TOML file: `[[island]]` tables with Island's fields; `count` makes several alike. What only
-        the simulator reads of such a file (`SIMULATED_KEYS`) is passed over: the real hardware is what it is."""
+        """Make a cluster from a parsed TOML file.
+
+        Each `[[island]]` table has the fields of `Island`; with `count` it stands for several identical islands.
+        Keys that describe hardware to the simulator only (`SIMULATED_KEYS`) are accepted and ignored.
+        """
         found: list[Island] = []
         _known_keys("the cluster", table, ["island", *CLUSTER_KEYS, *SIMULATED_KEYS])
         entries = table.get("island", [])
@@ -224,43 +227,46 @@ ISLAND_KEYS = ("name", "kind", "count", "hosts", "per_host", "spares", "torus", 
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def _islands(who: str, entry: object) -> list[Island]:
+def _islands(where: str, entry: object) -> list[Island]:
     if not isinstance(entry, dict):
-        raise Impossible(f"{who} is no table")
-    _known_keys(who, entry, ISLAND_KEYS)
+        raise Impossible(f"{where} is not a table")
+    _known_keys(where, entry, ISLAND_KEYS)
     fields = dict(entry)
     for key in ("memory", "host_memory"):
         if isinstance(fields.get(key), str):
-            fields[key] = _bytes(who, key, fields[key])
+            fields[key] = _bytes(where, key, fields[key])
     fields["assumed"] = "memory" not in fields
     count = fields.pop("count", None)
     if count is None:
-        return [_convert(who, fields, Island)]
-    _require(type(count) is int and count >= 1, f"{who}: `count` cannot be {count!r}")
-    return [_convert(who, {**fields, "name": f"{fields.get('name', '')}{at}"}, Island) for at in range(count)]
+        return [_convert(where, fields, Island)]
+    _require(type(count) is int and count >= 1, f"{where}: `count` cannot be {count!r}")
+    return [
+        _convert(where, {**fields, "name": f"{fields.get('name', '')}{at}"}, Island) for at in range(count)
+    ]
 
 
-def _convert(who: str, value: object, kind: type[T]) -> T:
+def _convert(where: str, value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise Impossible(f"{who}: {error}") from None
+        raise Impossible(f"{where}: {error}") from None
 
 
-def _bytes(who: str, key: str, text: str) -> int:
+def _bytes(where: str, key: str, text: str) -> int:
     number, unit = text[:-3].strip(), text[-3:]
     if unit in UNITS and number.isdecimal():
         return int(number) * UNITS[unit]
-    raise Impossible(f"{who}: `{key}` cannot be {text!r}: write bytes, or a text like '16GiB'")
+    raise Impossible(f"{where}: `{key}` cannot be {text!r}: write bytes, or a text like '16GiB'")
 
 
-def _known_keys(who: str, table: Mapping[str, object], known: Iterable[str]) -> None:
+def _known_keys(where: str, table: Mapping[str, object], known: Iterable[str]) -> None:
     for key in table:
         if key not in known:
-            raise Impossible(f"{who} has no key {key!r}; {_near(key, list(known))}")
+            raise Impossible(f"{where} has no key {key!r}; {_near(key, list(known))}")
 
 
 def _near(word: str, known: list[str]) -> str:
+    """Return the end of an error text: the known word most like this one, and the words there are."""
     close = get_close_matches(word, known, 1)
     shown = [repr(name) for name in known[:16]] + (["..."] if len(known) > 16 else [])
     return (f"nearest: {close[0]!r}; " if close else "") + f"there is: {', '.join(shown)}"
@@ -270,7 +276,7 @@ def _near(word: str, known: list[str]) -> str:
 
 
 def dims(shape: Shape) -> str:
-    """For people: `4x8`."""
+    """Return the shape as people read it: `4x8`."""
     return "x".join(map(str, shape)) or "1"
 
 
@@ -280,7 +286,7 @@ def _require(holds: bool, text: str) -> None:
 
 
 def _inner_block(torus: Shape, per_host: int) -> Shape:
-    """A host takes what it can of the innermost axis, then of the next; who cuts otherwise says how."""
+    """Return the default block of a host: as much as fits of the innermost axis, then of the next."""
     block: list[int] = []
     for size in reversed(torus):
         block.append(gcd(size, per_host))

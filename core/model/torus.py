@@ -1,8 +1,8 @@
-"""Geometry of a torus: which device lies where, which blocks a mesh may take, and what each block costs.
+"""Geometry of a torus of devices: from coordinates to device numbers, and the blocks that can hold a mesh.
 
-Devices are numbered host by host; a host is a `block` of the torus, hosts are row-major over the torus, and
-so are a host's devices over its block. A device's number is therefore a sum of one offset an axis, and a
-block of the torus is a few strides. *Cells* are the torus's points, row-major.
+Devices are numbered host by host. A host is a `block` of the torus. Hosts are row-major over the torus, and the
+devices of a host are row-major over its block. A device's number is therefore a sum of one offset for each axis,
+and a block of the torus is a few strides. *Cells* are the points of the torus, numbered row-major.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def ravel(digits: Sequence[int], shape: Shape) -> int:
 
 
 def offsets(torus: Shape, block: Shape, axis: int) -> list[int]:
-    """By coordinate along the axis: what it adds to the number of a device."""
+    """Return, for each coordinate on the axis, what it adds to the number of a device."""
     hosts_inside = prod(t // b for t, b in zip(torus[axis + 1 :], block[axis + 1 :], strict=True))
     per_block = hosts_inside * prod(block)
     per_cell = prod(block[axis + 1 :])
@@ -50,9 +50,9 @@ def devices_by_cell(torus: Shape, block: Shape) -> tuple[int, ...]:
 
 
 def foldings(mesh: Shape, rank: int) -> list[Shape]:
-    """The mesh as it is, if the torus has as many axes; else every way to lay neighbouring axes end to end.
+    """Return every way to fold the mesh to at most `rank` axes by merging neighbouring axes into one.
 
-    Axes of extent 1 ask for nothing and are left out.
+    Axes of extent 1 are dropped first. A mesh that then has at most `rank` axes is the only result.
     """
     axes = tuple(extent for extent in mesh if extent > 1)
     if len(axes) <= rank:
@@ -65,9 +65,9 @@ def foldings(mesh: Shape, rank: int) -> list[Shape]:
 
 
 def orientations(mesh: Shape, torus: Shape) -> list[tuple[Shape, tuple[int, ...]]]:
-    """(folded mesh, torus axis of each of its axes) for all that fit; one for each shape of block.
+    """Return (folded mesh, torus axis of each of its axes) for every shape of block that fits the torus.
 
-    Those that tile the torus come first: they leave no odd rests.
+    Blocks that tile the torus come first, because they leave no remainders.
     """
     found: dict[Shape, tuple[Shape, tuple[int, ...]]] = {}
     rank = max(1, sum(size > 1 for size in torus))
@@ -82,7 +82,7 @@ def orientations(mesh: Shape, torus: Shape) -> list[tuple[Shape, tuple[int, ...]
 
 
 def extents(folded: Shape, axes: tuple[int, ...], rank: int) -> Shape:
-    """Of the block, by axis of the torus."""
+    """Return the extent of the block on each axis of the torus."""
     shape = [1] * rank
     for extent, axis in zip(folded, axes, strict=True):
         shape[axis] = extent
@@ -90,28 +90,30 @@ def extents(folded: Shape, axes: tuple[int, ...], rank: int) -> Shape:
 
 
 def starts(size: int, extent: int, wraps: bool) -> range:
-    """Where a block may begin along an axis; at 0 if it takes the whole axis, which other starts only
-    turn."""
+    """Return the coordinates at which a block may start on an axis.
+
+    A block that takes the whole axis starts at 0: any other start would only rotate it.
+    """
     if extent == size:
         return range(1)
     return range(size) if wraps else range(size - extent + 1)
 
 
 def hosts_touched(start: int, extent: int, size: int, block: int) -> int:
-    """Along one axis."""
+    """Return the number of hosts that a block touches along one axis."""
     return min(size // block, (start % block + extent - 1) // block + 1)
 
 
 def sums(values: list[int], torus: Shape, extent: Shape) -> list[int]:
-    """By cell: the sum of the values in the block of that extent that starts there (and wraps around)."""
+    """Return, for each cell, the sum of the values in the block that starts there (and wraps around)."""
     for axis, length in enumerate(extent):
         values = _sums_along(values, torus, axis, length)
     return values
 
 
 def _sums_along(values: list[int], torus: Shape, axis: int, length: int) -> list[int]:
-    """By doubling: a window of 6 is one of 2 and, behind it, one of 4. So all are a few C loops over the
-    cells."""
+    """Return, for each cell, the sum over a window of this length along the axis."""
+    # By doubling: a window of 6 is a window of 2 followed by one of 4. That takes few loops, all of them in C.
     total: list[int] | None = None
     power, width, done = values, 1, 0
     while True:
@@ -126,7 +128,7 @@ def _sums_along(values: list[int], torus: Shape, axis: int, length: int) -> list
 
 
 def _turned(values: list[int], torus: Shape, axis: int, by: int) -> list[int]:
-    """By cell: the value `by` cells further along the axis."""
+    """Return, for each cell, the value `by` cells further along the axis."""
     inside = prod(torus[axis + 1 :])
     span, cut = inside * torus[axis], inside * by
     if cut == 0:

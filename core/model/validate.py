@@ -1,8 +1,7 @@
-"""Says whether a program means anything, before anyone spends a thought on it.
+"""Checks programs, arguments and layouts that a peer sent, before core does anything with them.
 
-A program comes from a peer, so `validate` is total: for whatever decodes as a `Program` it returns or raises
-`ProgramError`, in time linear in the message. What passes can be lowered. An error points at the node by its
-name.
+`validate` returns if the program can be lowered, and raises `ProgramError` if not; the text names the node. It
+does so for everything that decodes as a `Program`, in time linear in the message.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .plan import Layout
 from .program import ITEM_BYTES, Arg, Exchange, Node, Out, Program, Ref, SliceSpec, Value
 from .topology import Cluster
 
-# Far above what anyone has asked for; they bound what one peer's program can cost.
+# Far above what real programs need. They bound what one peer's program can cost.
 MAX_NODES = 16_384
 MAX_REFS = 1_048_576  # inputs of all nodes together, arguments, results
 MAX_SLICES = 1_024
@@ -29,7 +28,7 @@ MAX_OUTPUTS = 65_536
 MAX_ELEMENTS = 1 << 48
 MAX_NUMBER = 1 << 60  # costs (36 years), temporaries
 MAX_NAME = 256
-MAX_LITERALS = 4096  # bytes of arguments that may ride in one call
+MAX_LITERALS = 4096  # bytes of literal arguments in one call
 
 
 def validate(program: Program) -> None:
@@ -51,7 +50,7 @@ def validate(program: Program) -> None:
 
 
 def validate_literals(program: Program, args: Sequence[int | bytes]) -> None:
-    """The arguments of a call: as many as the program has, and literals of just the size of their values."""
+    """Check a call's arguments: their number is the program's, and each literal has exactly its value's size."""
     if len(args) != len(program.args):
         raise ProgramError(
             f"program {program.name!r} takes {len(program.args)} arguments; {len(args)} were given"
@@ -67,18 +66,18 @@ def validate_literals(program: Program, args: Sequence[int | bytes]) -> None:
                 )
     if total > MAX_LITERALS:
         raise ProgramError(
-            f"literals of {total} bytes in one call; at most {MAX_LITERALS}: put the data first"
+            f"literals of {total} bytes in one call; at most {MAX_LITERALS}: put larger arrays on devices first"
         )
 
 
 class _Walk:
-    """Through the nodes in traced order, remembering what has been made and what has been given away."""
+    """Checks the nodes in traced order; it keeps which values exist so far and which have been donated."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.given_up = frozenset(program.donate_args)
+        self.donatable_args = frozenset(program.donate_args)
         self.outputs: list[tuple[Value, ...]] = []  # by node
-        self.donated: dict[Ref, str] = {}  # ref -> who took over its memory
+        self.donated: dict[Ref, str] = {}  # ref -> the node that took over its memory
 
     def visit(self, number: int, node: Node | Exchange) -> None:
         where = f"node {node.name[:MAX_NAME]!r} ({number})"
@@ -92,9 +91,7 @@ class _Walk:
 
     def finish(self) -> None:
         if not self.program.results:
-            raise ProgramError(
-                f"program {self.program.name!r} has no results, so nobody could tell that it ran"
-            )
+            raise ProgramError(f"program {self.program.name!r} has no results; a program needs at least one")
         for number, ref in enumerate(self.program.results):
             self._find(f"result {number}", ref)
 
@@ -123,7 +120,9 @@ class _Walk:
         made = self._find(where, node.input)
         _check_value(f"{where}: output", node.output, self.program.slices)
         if made.dtype != node.output.dtype:
-            raise ProgramError(f"{where}: rows of {_type(made)} cannot arrive in {_type(node.output)}")
+            raise ProgramError(
+                f"{where}: sends rows of {_type(made)}, but its output is {_type(node.output)}"
+            )
         if not made.shape or not node.output.shape:
             raise ProgramError(f"{where}: an exchange sends rows, and a scalar has none")
 
@@ -132,7 +131,7 @@ class _Walk:
         reads = Counter(node.inputs) if node.donate else {}
         for number in node.donate:
             ref = node.inputs[number]
-            if isinstance(ref, Arg) and ref.index not in self.given_up:
+            if isinstance(ref, Arg) and ref.index not in self.donatable_args:
                 raise ProgramError(
                     f"{where}: donates {self._text(ref)}, which the caller does not give up (donate_args)"
                 )
@@ -141,7 +140,7 @@ class _Walk:
             self.donated[ref] = where
 
     def _find(self, where: str, ref: Ref) -> Value:
-        """The value a reference stands for; it must have been made and must still be there."""
+        """Return the value that the reference stands for. Raise if no earlier node makes it or it was donated."""
         if isinstance(ref, Arg):
             _check_index(where, "argument", ref.index, len(self.program.args))
             found = self.program.args[ref.index]
@@ -197,9 +196,9 @@ def _check_slices(slices: tuple[SliceSpec, ...]) -> None:
         if len(spec.mesh) > MAX_MESH_RANK:
             raise ProgramError(f"{where}: a mesh of {len(spec.mesh)} axes; at most {MAX_MESH_RANK}")
         if any(extent < 1 for extent in spec.mesh_shape) or prod(spec.mesh_shape) != spec.devices:
-            raise ProgramError(f"{where}: mesh {spec.mesh} does not hold just its {spec.devices} devices")
+            raise ProgramError(f"{where}: mesh {spec.mesh} does not hold exactly its {spec.devices} devices")
         if known.setdefault(spec.name, spec) != spec:
-            raise ProgramError(f"{where}: the same name stands for another slice, {known[spec.name]}")
+            raise ProgramError(f"{where}: another slice has the same name: {known[spec.name]}")
 
 
 def _check_value(where: str, value: Value, slices: tuple[SliceSpec, ...]) -> None:
@@ -243,7 +242,7 @@ def _check_sharding(where: str, value: Value, mesh: tuple[int, ...]) -> None:
 def _check_slice(where: str, value: Value, home: int, slices: tuple[SliceSpec, ...]) -> None:
     if value.slice != home:
         raise ProgramError(
-            f"{where}: lies on slice {slices[value.slice].name!r} ({value.slice}), but its node runs on "
+            f"{where}: is on slice {slices[value.slice].name!r} ({value.slice}), but its node runs on "
             f"{slices[home].name!r} ({home})"
         )
 
@@ -275,7 +274,7 @@ def _type(value: Value) -> str:
 
 
 def is_layout(layout: Layout, cluster: Cluster) -> bool:
-    """Whether a layout from a peer can be one of this cluster: it is asked before anything is made of it."""
+    """Whether a layout that a peer sent is possible on this cluster."""
     place, size = layout.place, prod(layout.mesh)
     if not 0 <= place.island < len(cluster.islands) or not 0 < size <= MAX_DEVICES:
         return False
@@ -296,7 +295,7 @@ def is_layout(layout: Layout, cluster: Cluster) -> bool:
 
 
 def validate_put(value: Value, spec: SliceSpec) -> None:
-    """What a client announces to put there. Raises ProgramError, as `validate` does."""
+    """Check the type of an array that a client wants to put on a slice. Raise ProgramError, as `validate` does."""
     slices = (spec,)
     _check_slices(slices)
     _check_value("put", value, slices)

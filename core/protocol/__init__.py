@@ -1,10 +1,10 @@
-"""The vocabulary: every message between machines, every event from a driver, every command to one. Start here.
+"""All messages between machines, all events that a driver gives a machine, and all commands that it gets back.
 
-messages     between client, controller and hosts
+messages     between client, controller and hosts; start reading here
 dataplane    between the two ends of a transfer
 effects      between a machine and its driver
 peers        the small integers by which machines name each other
-blames       which of several reported causes of one failure is kept
+blames       which blame is kept if several hosts report one failure
 """
 
 from __future__ import annotations

@@ -1,19 +1,22 @@
-"""Whose words count when several hosts say why one thing failed.
+"""Chooses which blame to keep if several hosts report why one gang failed.
 
-Neighbours: `dispatch` and `failures`, which keep one blame a flight; device layers, which say what they saw.
+Neighbours: the controller's `dispatch` and `failures`, which keep one blame for each gang; device layers, which
+report what they saw.
 """
 
 from __future__ import annotations
 
 from .messages import Blame
 
-# What a host sees of another's failure: a collective that broke off, files that were removed while it wrote them. That
-# other says why itself, or its lease does.
+# Codes with which a host reports that another host failed: its collective broke off, or the files that it wrote were
+# removed meanwhile. The other host reports the cause itself, or its lease runs out.
 OF_ANOTHER = frozenset(("peer", "discarded"))
 
 
-def better(known: Blame | None, said: Blame | None) -> Blame | None:
-    """The first that was said, unless it is of another's failure, and the next is not."""
-    if known is None or (said is not None and known.code in OF_ANOTHER and said.code not in OF_ANOTHER):
-        return said
+def better(known: Blame | None, reported: Blame | None) -> Blame | None:
+    """Return the known blame, unless it only says that another host failed and the reported one gives the cause."""
+    if known is None:
+        return reported
+    if reported is not None and known.code in OF_ANOTHER and reported.code not in OF_ANOTHER:
+        return reported
     return known

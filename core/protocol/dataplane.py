@@ -1,7 +1,8 @@
-"""The data plane's vocabulary: how contents of buffers travel, host to host and client to host.
+"""The messages of the data plane: they move the contents of buffers from host to host, and between client and host.
 
-`transfer` names the move; `sender` and `receiver` are ends (a host's number, or minus a client's). Contents never pass
-through core: a driver attaches them to a `Chunk`, and writes them where a `Fill` says.
+`transfer` is the id of the transfer. `sender` and `receiver` are its ends: a host by its number, a client by its
+negative number. Contents never pass through core: a driver attaches them to a `Chunk`, and the receiving driver
+writes them where a `Fill` says.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from .messages import Blame, Wire
 
 
 class Grant(Wire, frozen=True, tag="grant"):
-    """Receiver -> sender: room for so many more bytes of this transfer."""
+    """Receiver to sender: there is room for so many more bytes of this transfer."""
 
     transfer: int
     sender: int
@@ -19,8 +20,10 @@ class Grant(Wire, frozen=True, tag="grant"):
 
 
 class Offer(Wire, frozen=True, tag="offer"):
-    """Sender -> receiver: the contents exist, in these (piece, bytes), and I have no credits from you. Of a
-    sparse exchange, it is how the receiver learns of them; it comes once, before anything else."""
+    """Sender to receiver: the contents exist, as these (piece, bytes), but the sender has no credits.
+
+    In a sparse exchange the receiver learns of its pieces from this message. It comes once, before any other.
+    """
 
     transfer: int
     sender: int
@@ -29,7 +32,7 @@ class Offer(Wire, frozen=True, tag="offer"):
 
 
 class Chunk(Wire, frozen=True, tag="chunk"):
-    """Sender -> receiver: `nbytes` from `offset` of piece `piece`. The driver attaches the contents."""
+    """Sender to receiver: `nbytes` bytes of a piece, from `offset` on. The driver attaches the contents."""
 
     transfer: int
     sender: int
@@ -40,7 +43,7 @@ class Chunk(Wire, frozen=True, tag="chunk"):
 
 
 class Spoilt(Wire, frozen=True, tag="spoilt"):
-    """Sender -> receiver, instead of contents: the source is poisoned."""
+    """Sender to receiver, instead of contents: the source is poisoned."""
 
     transfer: int
     sender: int
@@ -49,7 +52,7 @@ class Spoilt(Wire, frozen=True, tag="spoilt"):
 
 
 class Landed(Wire, frozen=True, tag="landed"):
-    """Receiver -> sender: I have all you had for me; you may let go."""
+    """Receiver to sender: all pieces have arrived; the sender may free the source."""
 
     transfer: int
     sender: int

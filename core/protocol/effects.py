@@ -1,13 +1,13 @@
-"""What a driver is told to do, and what it tells back: the edge between a machine and the world it lives in.
+"""The commands that a machine gives its driver, and the events that the driver gives back.
 
-Commands to a driver are imperatives (`Launch`, `Deliver`), events from it are past participles (`Finished`).
-A driver never decides: what to do, in which order and with what is all in the command.
+Commands are named by imperatives (`Launch`, `Send`), events by past participles (`Finished`). A driver decides
+nothing: a command says what to do, with what, and commands are carried out in the order in which they come.
 
-A cause is the natural name of an event at one host: `("order", number)`, `("done", seq)` of a gang or a copy,
-`("recv", transfer)`, `("sent", transfer)`, `("count", transfer)`, `("code", plan << 20 | code)`, `("seat", tree)`,
-`("reformed", epoch)`, `("failed", seq)`, `("lost", device)`; or of an earlier effect of the same host: `("launch",
-seq)`, and `("sending", transfer)` for its OpenSend. An executor's effect happens when the last of its causes has: a
-driver that runs one executor for a thousand alike hosts takes the maximum over the causes' times at each host.
+A cause names an event at one host: `("order", number)`, `("done", seq)` of a gang or a copy, `("recv", transfer)`,
+`("sent", transfer)`, `("count", transfer)`, `("code", plan << 20 | code)`, `("seat", tree)`, `("reformed", epoch)`,
+`("failed", seq)`, `("lost", device)`; or an earlier command of the same host: `("launch", seq)`, and `("sending",
+transfer)` for its OpenSend. An executor's command happens at the time of the last of its causes. So a driver may run
+one executor for a thousand identical hosts, and take the maximum of the causes' times at each host.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Cause = tuple[str, int]
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """Base of commands and of local events."""
+    """Base of all commands and of all events that are not messages from another process."""
 
 
 # --- any machine -> its driver or its neighbours -----------------------------------------------------------------
 
 
 class Send(Effect, frozen=True):
-    """One message to each of these peers (the driver encodes it once). A peer is a connection's number."""
+    """Send one message to each of these peers. The driver encodes it once."""
 
     peers: tuple[int, ...]
     message: msgspec.Struct
@@ -37,18 +37,18 @@ class Send(Effect, frozen=True):
 
 
 class Close(Effect, frozen=True):
-    """End this connection; `reason` has been sent before, if the peer can still hear."""
+    """Close the connection to this peer. If the peer can still be reached, it has been sent `reason` before."""
 
     peer: int
     reason: str
-    breach: str = "protocol"  # what it has done wrong; "" if nothing
+    breach: str = "protocol"  # the rule that the peer broke; "" if none
 
 
 # --- executor -> devices of its host -----------------------------------------------------------------------------
 
 
 class CompileCode(Effect, frozen=True):
-    """In the background, for the devices of step `step` of the plan. Answer: CodeReady."""
+    """Compile a code of a plan in the background, for the devices of its step. Answer: CodeReady."""
 
     plan: int
     code: int
@@ -56,7 +56,7 @@ class CompileCode(Effect, frozen=True):
 
 
 class Prepare(Effect, frozen=True):
-    """Host work that needs no data (buffers, arguments) may be done now; the Launch follows when inputs are here."""
+    """Host work of a gang that needs no data may be done now. The Launch follows when the inputs are here."""
 
     seq: int
     run: int
@@ -65,10 +65,13 @@ class Prepare(Effect, frozen=True):
 
 
 class Launch(Effect, frozen=True):
-    """Enqueue on this host's devices of the gang, in the order in which Launches come. Inputs are futures of
-    earlier launches or buffers that are here. placeholders: inputs are spoilt; launch with contents of any value,
-    because the peers' collective waits for this host. So does a driver with an input whose maker has failed
-    meanwhile. Answer: Finished, always; or LaunchFailed, and then nothing more is enqueued until `Abandon` names it."""
+    """Enqueue a gang on its devices of this host, in the order in which Launches come.
+
+    Inputs are futures of earlier launches, or buffers that are here. With `placeholders` some inputs are poisoned:
+    launch with any contents, because the other hosts' collective waits for this host. A driver does the same by
+    itself if an input's maker has failed meanwhile. Answer: Finished, always; or LaunchFailed, and then enqueue
+    nothing more until `Abandon` names the gang.
+    """
 
     seq: int
     run: int
@@ -82,14 +85,14 @@ class Launch(Effect, frozen=True):
 
 
 class FreeBuffer(Effect, frozen=True):
-    """Give this host's shards back to the devices (or to host DRAM, if spilled)."""
+    """Free this host's shards of the buffer, on its devices or, if spilled, in host memory."""
 
     buffer: int
     causes: tuple[Cause, ...]
 
 
 class MakeBuffer(Effect, frozen=True):
-    """Room for this host's shards of a buffer that will be received or filled from a literal."""
+    """Allocate this host's shards of a buffer that will be received, or fill them from a literal."""
 
     buffer: int
     layout: Layout
@@ -110,17 +113,20 @@ class RestoreBuffer(Effect, frozen=True):
 
 
 class CountRows(Effect, frozen=True):
-    """Sparse exchange: read on the host how many rows go to each target host. Answer: RowsCounted."""
+    """Read, for a sparse exchange, how many rows go to each target host. Answer: RowsCounted."""
 
     transfer: int
     buffer: int
     target: Layout
     causes: tuple[Cause, ...]
-    source: Layout | None = None  # of the buffer, which nobody else may know any more
+    source: Layout | None = None  # layout of the buffer; the driver may have forgotten it
 
 
 class Reform(Effect, frozen=True):
-    """Old epoch is over on this host: drop these gangs wherever they are, join the new world. Answer: Reformed."""
+    """The old epoch is over on this host: drop these gangs wherever they are, and join the new world.
+
+    Answer: Reformed.
+    """
 
     epoch: int
     members: tuple[tuple[int, int], ...]
@@ -129,22 +135,24 @@ class Reform(Effect, frozen=True):
 
 
 class Abandon(Effect, frozen=True):
-    """These launched gangs can never finish (a member is gone): make the devices give them up, whatever that
-    takes. Finished is not expected for them any more, and ignored."""
+    """These launched gangs can never finish because a member is gone: make the devices give them up.
+
+    Finished is not expected for them any more; if it comes, it is ignored.
+    """
 
     seqs: tuple[int, ...]
     causes: tuple[Cause, ...] = ()
 
 
 class Up(Effect, frozen=True):
-    """Tell the controller: a Report by way of the relay, which combines it with others'; Seated directly."""
+    """Send this to the controller. A Report goes up the tree, where relays combine it; a Seated goes directly."""
 
     report: Report | Seated
     causes: tuple[Cause, ...]
 
 
 class Stop(Effect, frozen=True):
-    """Dismissed: free everything and start anew under another incarnation, or end."""
+    """The host was dismissed: free everything, and start again under another incarnation or exit."""
 
     reason: str
 
@@ -153,9 +161,11 @@ class Stop(Effect, frozen=True):
 
 
 class OpenSend(Effect, frozen=True):
-    """The local source of a transfer is ready: `pieces` are (receiver, piece, nbytes). Of a move, both layouts are
-    told, and pieces are those of `resharding.Piece`; a sparse one's are as `RowsCounted` numbered them. Without
-    `target`, pieces are whole shards of `source`."""
+    """The local source of a transfer is ready; `pieces` are (receiver, piece, nbytes).
+
+    A move has both layouts; its pieces are numbered as in `resharding.Piece`, or as in `RowsCounted` if it is
+    sparse. Without `target`, pieces are whole shards of `source`.
+    """
 
     transfer: int
     buffer: int
@@ -167,9 +177,11 @@ class OpenSend(Effect, frozen=True):
 
 
 class OpenRecv(Effect, frozen=True):
-    """Memory for a transfer's target is here: `pieces` are (sender, piece, nbytes). Grant credits, in the order
-    of `seq` (the global one). Sparse: how many come is told later (ExpectRecv). Of a move, both layouts are told;
-    without `source`, pieces are whole shards of `target`."""
+    """Memory for the target of a transfer is here; `pieces` are (sender, piece, nbytes).
+
+    Transfers are granted credits in the order of `seq`. If sparse, ExpectRecv says later how many pieces come. A
+    move has both layouts; without `source`, pieces are whole shards of `target`.
+    """
 
     transfer: int
     seq: int
@@ -182,7 +194,7 @@ class OpenRecv(Effect, frozen=True):
 
 
 class ExpectRecv(Effect, frozen=True):
-    """Sparse: that many pieces will have come when all have."""
+    """The sparse transfer has this many pieces in all for this host."""
 
     transfer: int
     pieces: int
@@ -190,8 +202,10 @@ class ExpectRecv(Effect, frozen=True):
 
 
 class DropTransfer(Effect, frozen=True):
-    """Forget a transfer on either side: poisoned, abandoned or its peer is gone. A side that is open and has not
-    been answered for is answered for now, `Received` with the blame, or `Sent`; one that has is left alone."""
+    """Forget the transfer, on whichever side this machine is: it is poisoned or abandoned, or its peer is gone.
+
+    If a side is open and has not been answered yet, answer it now: `Received` with the blame, or `Sent`.
+    """
 
     transfer: int
     blame: Blame
@@ -199,22 +213,24 @@ class DropTransfer(Effect, frozen=True):
 
 
 class Fill(Effect, frozen=True):
-    """To the driver: what this chunk carries goes into the buffer, at its place. A chunk that has come and is not
-    followed by this is thrown away: nobody wants it any more, and its buffer may be gone."""
+    """To the driver: write the contents of this chunk into the buffer, at their place.
+
+    A driver throws away a chunk for which no Fill follows: it is not needed any more, and its buffer may be gone.
+    """
 
     buffer: int
     chunk: Chunk
 
 
 class Received(Effect, frozen=True):
-    """All pieces of the transfer are in the target buffer; or it is spoilt."""
+    """All pieces of the transfer are in the target buffer; or, with a blame, they never will be."""
 
     transfer: int
     blame: Blame | None = None
 
 
 class Sent(Effect, frozen=True):
-    """All receivers have landed what this host had for them."""
+    """All receivers have confirmed that they have what this host sent them."""
 
     transfer: int
 
@@ -223,7 +239,7 @@ class Sent(Effect, frozen=True):
 
 
 class Finished(Effect, frozen=True):
-    """The gang is over on all devices of this host."""
+    """The gang has ended on all devices of this host."""
 
     seq: int
     blame: Blame | None = None
@@ -231,15 +247,17 @@ class Finished(Effect, frozen=True):
 
 
 class FinishedTogether(Effect, frozen=True):
-    """To a host: these, in their order. As one after another, but what is reported of them goes as one message."""
+    """To a host: these gangs have ended, in this order. The reports about them travel as one message."""
 
     ends: tuple[Finished, ...]
 
 
 class LaunchFailed(Effect, frozen=True):
-    """It could not be enqueued here, while peers may have: ends the epoch. Its outputs count as made, its donated
-    inputs as gone. Launches that come behind it wait, not enqueued, until Abandon has named it: their peers'
-    collectives must not meet with the wrong one."""
+    """The gang could not be enqueued here, though other hosts may have enqueued it. This ends the epoch.
+
+    Its outputs count as made and its donated inputs as gone. The driver holds back later launches until Abandon
+    names this gang; otherwise their collectives would pair with the wrong ones on other hosts.
+    """
 
     seq: int
     blame: Blame
@@ -252,17 +270,17 @@ class CodeReady(Effect, frozen=True):
 
 
 class Copied(Effect, frozen=True):
-    """A spill or restore is over."""
+    """A spill or restore has ended."""
 
     seq: int
     blame: Blame | None = None
 
 
 class RowsCounted(Effect, frozen=True):
-    """(receiver host, pieces) this host will send; and (receiver, piece, nbytes) in detail."""
+    """The pieces of a sparse exchange that this host will send."""
 
     transfer: int
-    pieces: tuple[tuple[int, int, int], ...]
+    pieces: tuple[tuple[int, int, int], ...]  # (receiver, piece, nbytes)
     blame: Blame | None = None
 
 
@@ -276,7 +294,7 @@ class Reformed(Effect, frozen=True):
 
 
 class LeaveRequested(Effect, frozen=True):
-    """To a host: those who run it want it drained (a planned stop, or a pre-emption notice)."""
+    """To a host: its operator wants it drained (a planned stop, or a pre-emption notice)."""
 
     reason: str = ""
 
@@ -285,8 +303,10 @@ class LeaveRequested(Effect, frozen=True):
 
 
 class FormWorld(Effect, frozen=True):
-    """Set up what the members of this epoch need before they can form (a coordination service, addresses). What was
-    set up for earlier epochs stays until DropWorlds. Answer: WorldUp or WorldFailed."""
+    """Set up what the members of this epoch need to join its world: a coordination service, and addresses.
+
+    Keep what was set up for earlier epochs until DropWorlds. Answer: WorldUp or WorldFailed.
+    """
 
     island: int
     epoch: int
@@ -294,7 +314,7 @@ class FormWorld(Effect, frozen=True):
 
 
 class DropWorlds(Effect, frozen=True):
-    """Every member of this epoch is in its world now: nobody needs what was set up for those before it."""
+    """All members have joined this epoch's world: take down what was set up for earlier epochs."""
 
     island: int
     epoch: int
@@ -312,35 +332,32 @@ class WorldFailed(Effect, frozen=True):
 
 
 class HostRefused(Effect, frozen=True):
-    """A process wanted to be a host here and could not be; core tells whoever waits for hosts. `island`: which it was
-    for; -1 if any would do, or nobody knows."""
+    """A process asked to be a host here and was refused. Core tells the clients that wait for hosts."""
 
-    island: int
+    island: int  # the island that it asked for; -1 if any, or if not known
     name: str
     reason: str
 
 
 class HostTaken(Effect, frozen=True):
-    """One of this name is a host now: it will join."""
+    """The driver has accepted the process of this name as a host: it will join."""
 
     name: str
 
 
 class Tell(Effect, frozen=True):
-    """For the people who run the controller: an event worth a line in its log. Never parsed. `passing`: it says how
-    things are now, which may be over when it is read."""
+    """A line for the controller's log. Only people read it."""
 
     text: str
-    passing: bool = False
+    passing: bool = False  # it describes a state that may have ended by the time it is read
 
 
 class PolicyReplaced(Effect, frozen=True):
-    """An island's policy did what none may, and fifo decides there from now on: no user may miss it. `fault`: what it
-    did, as "raised KeyError: 'x' when asked to pick"."""
+    """An island's policy broke its contract, and fifo replaces it from now on. The driver must show this to users."""
 
     island: str
     policy: str
-    fault: str
+    fault: str  # for example "raised KeyError: 'x' when asked to pick"
 
     @property
     def text(self) -> str:
@@ -351,25 +368,24 @@ class PolicyReplaced(Effect, frozen=True):
 
 
 class RunEnded(Effect, frozen=True):
-    """Exactly once a run that was submitted. `lacks`: why it was not submitted again, though it was to be: arguments
-    that are gone, and what became of them."""
+    """A run that was submitted has ended. This comes exactly once for each run."""
 
     run: int
     blame: Blame | None = None
-    lacks: tuple[tuple[int, str], ...] = ()
+    lacks: tuple[tuple[int, str], ...] = ()  # (argument, what became of it): why a run could not be retried
 
 
 class RunAgain(Effect, frozen=True):
-    """It has failed through no fault of its own, and will be submitted again at `at`: for the `number`th time."""
+    """The run failed through no fault of its own, and will be submitted again."""
 
     run: int
     blame: Blame
-    number: int
-    at: int
+    number: int  # which retry it will be, from 1
+    at: int  # when
 
 
 class GetAgain(Effect, frozen=True):
-    """What has come as `transfer` is of no use: it is asked for again, under the same request."""
+    """The contents that came as `transfer` are useless; they are asked for again under the same request."""
 
     request: int
     transfer: int
@@ -377,20 +393,20 @@ class GetAgain(Effect, frozen=True):
 
 
 class Unneeded(Effect, frozen=True):
-    """Contents of these puts, which were kept so that they could be put again, need not be kept any more."""
+    """The contents of these puts were kept so that they could be put again; the driver may drop them now."""
 
     buffers: tuple[int, ...]
 
 
 class BuffersReady(Effect, frozen=True):
-    """These have contents now; or never will."""
+    """These buffers have contents now; or, with a blame, they never will."""
 
     buffers: tuple[int, ...]
     blame: Blame | None = None
 
 
 class GetComing(Effect, frozen=True):
-    """The contents of a Get come from the hosts that have its shards, as `transfer`. `rows`: see `Sending`."""
+    """The hosts that have the shards will send the contents of a Get, as `transfer`. `rows`: see `Sending`."""
 
     request: int
     transfer: int
@@ -399,7 +415,7 @@ class GetComing(Effect, frozen=True):
 
 
 class PutWanted(Effect, frozen=True):
-    """The hosts are ready for the contents of a Put, as `transfer`."""
+    """The hosts are ready to receive the contents of a Put, as `transfer`."""
 
     buffer: int
     transfer: int
@@ -407,19 +423,19 @@ class PutWanted(Effect, frozen=True):
 
 
 class CallRefused(Effect, frozen=True):
-    """A program, put, get or slice (`what`) that cannot be."""
+    """The controller has refused a call."""
 
-    what: str
+    what: str  # "program", "put", "get", "slice" or "sending", as in `Refused`
     name: int
     blame: Blame
 
 
 class Unblocked(Effect, frozen=True):
-    """A call that was answered `Blocked` may be tried again."""
+    """The user may repeat a call that was answered with `Blocked`."""
 
 
 class Called(Effect, frozen=True):
-    """The user has called the client: take what came of it."""
+    """The user has called methods of the client: return the commands that resulted."""
 
 
 # --- connections (every machine that has peers) --------------------------------------------------------------------
@@ -430,34 +446,37 @@ class Connected(Effect, frozen=True):
 
 
 class Disconnected(Effect, frozen=True):
-    """The link is gone for good: its lease has run out, or the peer closed it, or has begun another."""
+    """The link to this peer has ended for good: its lease ran out, or the peer closed it or began a new one."""
 
     peer: int
     reason: str = ""
-    anew: bool = False  # another link with it begins at once
+    anew: bool = False  # a new link to the peer begins at once
 
 
 class Came(Effect, frozen=True):
-    """A decoded message from a peer, in its order."""
+    """A message from a peer has arrived, decoded. Messages of a peer come in the order in which it sent them."""
 
     peer: int
     message: msgspec.Struct
 
 
 class CameTogether(Effect, frozen=True):
-    """To the controller: each of these hosts, all roots of one tree, has said this, for the part of the reports' hosts
-    that is below it. The same as their messages one after another, in their order, at the cost of one."""
+    """To the controller: each of these roots of one tree has sent this message.
 
-    peers: tuple[tuple[int, int], ...]  # spans
+    Each root reports those of the named hosts that are below it. It means the same as one message from each root in
+    turn, at the cost of one.
+    """
+
+    peers: tuple[tuple[int, int], ...]  # spans of hosts
     message: Reports
 
 
 class Malformed(Effect, frozen=True):
-    """Bytes from a peer that are no message."""
+    """A peer has sent bytes that are not a message."""
 
     peer: int
     reason: str
 
 
 class Wakeup(Effect, frozen=True):
-    """`next_wakeup()` has come."""
+    """The time that `next_wakeup()` named has come."""

@@ -1,19 +1,17 @@
-"""The vocabulary: every message between machines, every event from a driver, every command to one. Start here.
+"""The messages between clients, the controller and hosts. Start here to read core.
 
-A core machine is `handle(event, now) -> [command, ...]` and `next_wakeup() -> time or None`. It knows no
-clock, no network and no device; two thin drivers (sim/, backend/) turn commands into effects and effects
-into events.
+A core machine is `handle(event, now) -> [command, ...]` and `next_wakeup() -> time or None`. It knows no clock, no
+network and no device. Two thin drivers, sim/ and backend/, carry out its commands and turn what happens into events.
 
     client  --Calls-->  controller  --Ordered-->  host (relay -> executor)  --Launch...-->  its devices
     client  <--Notes--  controller  <--Reports--  host (relay <- executor)  <--Finished--   its devices
                      host  <-- Grant / Offer / Chunk / Spoilt / Landed -->  host or client      (data plane)
 
-Words: a *run* is one execution of a program; a *gang* one execution of one computation on all its devices;
-an island's *order* the one sequence in which all its gangs are enqueued; `seq` a gang's (or transfer's)
-place in the one global sequence, from which each island's order is cut; a *buffer* one logical sharded
-array. Times are integer nanoseconds. Ids are small integers, counted per controller (buffers, runs, seqs),
-chosen by the client (its names for buffers, runs and programs), or given by the topology (hosts, devices,
-islands).
+Words: a *run* is one execution of a program. A *gang* is one execution of one computation on all its devices. An
+island's *order* is the one sequence in which all its gangs are enqueued. `seq` is the place of a gang or transfer in
+the one global sequence, from which each island's order is cut. A *buffer* is one logical sharded array. Times are
+integer nanoseconds. Ids are small integers: the controller counts buffers, runs and seqs, a client chooses its own
+names for buffers, runs and programs, and the topology numbers hosts, devices and islands.
 """
 
 from __future__ import annotations
@@ -29,18 +27,18 @@ from ..model import Layout, Plan, Program, SliceSpec, Spans, Value
 
 
 class Blame(msgspec.Struct, frozen=True):
-    """Why something failed, in the user's words: which program, node, host; `cause` is the first text of it."""
+    """Why something failed, as the user is told: the cause, and the program, node and host where it arose."""
 
-    # "user", "cancelled", "host-lost", "refused", "no-memory", "timeout", "client-lost", "restart", ...; and from a
-    # driver "peer" (a collective failed because of another member; its lease tells who that was), and its kin: `blames`
+    # "user", "cancelled", "host-lost", "refused", "no-memory", "timeout", "client-lost", "restart", ...; a driver also
+    # says "peer" if a collective failed because of another member (the lease that runs out shows which), see `blames`
     code: str
-    cause: str
+    cause: str  # the text of the first failure
     program: str = ""
     node: str = ""
     host: int = -1
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Blame:
-        return self  # nobody can change it
+        return self  # it is immutable
 
     def __str__(self) -> str:
         parts = [
@@ -52,29 +50,29 @@ class Blame(msgspec.Struct, frozen=True):
 
 
 class Wire(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of what travels between processes: compact arrays with a short tag."""
+    """Base of all messages between processes. They are encoded as compact arrays with a short tag."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # nobody can change it
+        return self  # it is immutable
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Client -> controller. Every name in a call is the client's own, chosen in advance: no call awaits an answer.
+# Client -> controller. The client chooses every name in a call in advance, so no call waits for an answer.
 
 
 class Open(Wire, frozen=True, tag="open"):
-    """First call of a client. `held` and `open_runs`, when it comes back, tell the controller what it believes."""
+    """The first message of a client, also when it reconnects."""
 
     name: str
     weight: int = 1
     priority: int = 0
-    client: int = 0  # the number it had before, when it comes back
-    held: tuple[int, ...] = ()
-    open_runs: tuple[int, ...] = ()
+    client: int = 0  # when it reconnects: the number that it had before
+    held: tuple[int, ...] = ()  # when it reconnects: the buffers that it still holds
+    open_runs: tuple[int, ...] = ()  # when it reconnects: the runs whose end it has not seen
 
 
 class Register(Wire, frozen=True, tag="register"):
-    """Compilation starts now, in the background; runs of the program may be submitted at once."""
+    """Register a program. Compilation starts in the background; runs of it may be submitted at once."""
 
     program: int
     ir: Program
@@ -85,21 +83,20 @@ class Unregister(Wire, frozen=True, tag="unregister"):
 
 
 class Submit(Wire, frozen=True, tag="submit"):
-    """One run. `args` are the client's buffer names, or bytes (literals, 4 KiB in all). `waited`/`think`: which runs'
-    ends the client had waited for before this call and how long it thought since (closes what-if's loop)."""
+    """Start one run of a program. `waited` and `think` are recorded for what-if studies."""
 
     run: int
     program: int
-    args: tuple[int | bytes, ...]
-    results: tuple[int, ...]  # names for the results; 0 for one that nobody will hold
+    args: tuple[int | bytes, ...]  # the client's names of buffers, or literals (4 KiB in all)
+    results: tuple[int, ...]  # names for the results; 0 for a result that the client will not hold
     dispatch: Literal["parallel", "sequential"] = "parallel"
     deadline: int = 0
-    waited: tuple[int, ...] = ()
-    think: int = 0
+    waited: tuple[int, ...] = ()  # the runs whose ends the client waited for before this call
+    think: int = 0  # nanoseconds from the last of these ends to this call
 
 
 class Put(Wire, frozen=True, tag="put"):
-    """Announce a buffer whose contents the client sends straight to hosts, once it is granted credits."""
+    """Announce a buffer. The client sends its contents directly to hosts, once they grant it credits."""
 
     buffer: int
     value: Value
@@ -107,7 +104,7 @@ class Put(Wire, frozen=True, tag="put"):
 
 
 class Get(Wire, frozen=True, tag="get"):
-    """Ask that a buffer's contents be sent straight to this client (under transfer id `-request`)."""
+    """Ask for a buffer's contents. Hosts send them directly to this client. Answer: Sending or Refused."""
 
     request: int
     buffer: int
@@ -133,7 +130,7 @@ Call = Register | Unregister | Submit | Put | Get | Release | ReleaseSlice | Can
 
 
 class Calls(Wire, frozen=True, tag="calls"):
-    """Small calls travel together when the pipe is busy."""
+    """Several calls in one message: a busy client sends its small calls together."""
 
     calls: tuple[Call, ...]
 
@@ -148,30 +145,29 @@ class Opened(Wire, frozen=True, tag="opened"):
 
 
 class Ready(Wire, frozen=True, tag="ready"):
-    """These buffers have contents now; or never will."""
+    """These buffers have contents now; or, with a blame, they never will."""
 
     buffers: tuple[int, ...]
     blame: Blame | None = None
 
 
 class Ended(Wire, frozen=True, tag="ended"):
-    """Sent exactly once a run."""
+    """The run has ended. This is sent exactly once for each run."""
 
     run: int
     blame: Blame | None = None
 
 
 class Waiting(Wire, frozen=True, tag="waiting"):
-    """Nothing is wrong; this is what the run waits for, and for how many nanoseconds it has. reason: "" is nothing any
-    more. run: a negative number stands for the put of that buffer."""
+    """Says what a run waits for. Nothing is wrong with the run."""
 
-    run: int
-    reason: str
-    age: int = 0
+    run: int  # a negative number means the put of that buffer
+    reason: str  # "" if it does not wait any more
+    age: int = 0  # of the wait, in nanoseconds
 
 
 class Stalled(Wire, frozen=True, tag="stalled"):
-    """A wait outlasted its soft bound. Reported by name; the hard bound ends it."""
+    """A wait has exceeded its soft bound. The hard bound will end it."""
 
     run: int
     program: str
@@ -183,16 +179,16 @@ class Stalled(Wire, frozen=True, tag="stalled"):
 
 
 class Sending(Wire, frozen=True, tag="sending"):
-    """Answer to Get: what will arrive as `transfer`, from where; `rows` of its first dimension are meant (-1: all)."""
+    """Answer to Get: the hosts that have the shards send them as `transfer`."""
 
     request: int
     transfer: int
     layout: Layout
-    rows: int = -1
+    rows: int = -1  # how many rows of the first dimension are valid; -1: all
 
 
 class Taking(Wire, frozen=True, tag="taking"):
-    """Answer to Put: memory is there; hosts grant credits for `transfer`, by which the contents travel."""
+    """Answer to Put: memory is reserved, and hosts will grant credits for `transfer`, which carries the contents."""
 
     buffer: int
     transfer: int
@@ -200,17 +196,17 @@ class Taking(Wire, frozen=True, tag="taking"):
 
 
 class Refused(Wire, frozen=True, tag="refused"):
-    """A program, put, get or slice that cannot be: what there is, what was asked, the nearest that would fit.
+    """The controller refuses a call. The blame says what was asked, what there is, and what would fit."""
 
-    "sending": a get that had been answered by Sending, and whose contents may not all come."""
-
-    what: str
+    what: (
+        str  # "program", "put", "get" or "slice"; "sending": a get after `Sending`; not all contents may come
+    )
     name: int
     blame: Blame
 
 
 class Goodbye(Wire, frozen=True, tag="goodbye"):
-    """The controller closes the connection: the peer broke the protocol, or it was told to go."""
+    """The controller closes the connection: the peer broke the protocol, or was dismissed."""
 
     reason: str
 
@@ -223,11 +219,11 @@ class Notes(Wire, frozen=True, tag="notes"):
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Controller -> hosts: one ordered stream an island, down the tree. One message for all hosts, encoded once.
+# Controller -> hosts: one ordered stream for each island, down a tree of hosts. A message is encoded once for all.
 
 
 class RunHeader(Wire, frozen=True):
-    """A run of a plan: buffer of slot s is `base + s`, except arguments, which are named in `args`."""
+    """A run of a plan. The buffer of slot s is `base + s`, except that of an argument, which `args` names."""
 
     run: int
     plan: int
@@ -236,36 +232,36 @@ class RunHeader(Wire, frozen=True):
     literals: tuple[tuple[int, bytes], ...] = ()  # (argument index, contents)
     kept: tuple[
         tuple[int, int, int], ...
-    ] = ()  # (slot, client, its name for it): what a restart is rebuilt from
-    after: int = -1  # there is room for the literals once all gangs up to this one have finished
-    at: int = 0  # so many steps of the message come before it: they may free what the literals take
+    ] = ()  # (slot, client, its name for the buffer): lets a controller restart
+    after: int = -1  # there is memory for the literals once all gangs up to this one have finished
+    at: int = 0  # how many steps of the message come before the run; they may free memory for the literals
 
 
 class GangStep(Wire, frozen=True, tag="gang"):
-    """Enqueue step `step` of run `run`, as number `seq` of the global sequence, on exactly these hosts."""
+    """Enqueue a step of a run on exactly these hosts, as number `seq` of the global sequence."""
 
     seq: int
     run: int
     step: int
     hosts: Spans
-    ack: bool = False  # report Enqueued (sequential dispatch waits for it)
+    ack: bool = False  # whether to report Enqueued, for which sequential dispatch waits
     sizes: tuple[int, ...] = ()  # actual sizes of irregular inputs
     donate: bool = True
 
 
 class SendStep(Wire, frozen=True, tag="send"):
-    """Source half of a move. `transfer` is the name both halves and the data plane use."""
+    """The source half of a move. Both halves and the data plane name the move by `transfer`."""
 
     seq: int
     run: int
     step: int
     hosts: Spans
     transfer: int
-    client: int = 0  # not 0: the contents go to this client (a Get); `run` is then -1 and `step` the buffer
+    client: int = 0  # if not 0: send to this client (a Get); `run` is then -1 and `step` the buffer
 
 
 class RecvStep(Wire, frozen=True, tag="recv"):
-    """Target half of a move: memory is reserved; it is physically there once gang `after` has finished."""
+    """The target half of a move. Its memory is reserved, and free once gang `after` has finished."""
 
     seq: int
     run: int
@@ -273,21 +269,19 @@ class RecvStep(Wire, frozen=True, tag="recv"):
     hosts: Spans
     transfer: int
     after: int = -1
-    client: int = (
-        0  # not 0: the contents come from this client (a Put); `run` is then -1 and `step` the buffer
-    )
-    name: int = 0  # of a Put: the client's name for it
-    layout: Layout | None = None  # of a Put
+    client: int = 0  # if not 0: receive from this client (a Put); `run` is then -1 and `step` the buffer
+    name: int = 0  # for a Put: the client's name for the buffer
+    layout: Layout | None = None  # for a Put
 
 
 class FreeStep(Wire, frozen=True, tag="free"):
-    """Nobody holds these any more; each host frees its shards when its own earlier work with them is done."""
+    """No reference to these buffers is left. Each host frees its shards when its earlier work with them is done."""
 
     buffers: tuple[int, ...]
 
 
 class SpillStep(Wire, frozen=True, tag="spill"):
-    """Move a buffer to host DRAM, after the work that was ordered before."""
+    """Move a buffer to host memory, after the work that was ordered before."""
 
     seq: int
     buffer: int
@@ -302,37 +296,38 @@ class RestoreStep(Wire, frozen=True, tag="restore"):
 
 
 class PoisonStep(Wire, frozen=True, tag="poison"):
-    """This transfer will never complete: whoever still waits for it takes placeholders and marks what
-    follows."""
+    """This transfer will never complete. Gangs that wait for it run with placeholders, and their outputs are marked."""
 
     transfer: int
     blame: Blame
 
 
 class ExpectStep(Wire, frozen=True, tag="expect"):
-    """Sparse exchange, all sources have run: host h of these will receive `pieces` in all, and no more."""
+    """All sources of a sparse exchange have counted: says how many pieces each host will receive in all."""
 
     transfer: int
     pieces: tuple[tuple[int, int], ...]  # (host, pieces); hosts not named receive none
 
 
 class CompileStep(Wire, frozen=True, tag="compile"):
-    """Prepare these codes of a plan for its places; never in a device's queue. Answered by Compiled."""
+    """Compile these codes of a plan, in the background. Answer: Compiled."""
 
     plan: int
     codes: tuple[int, ...]
-    hosts: tuple[Spans, ...] = ()  # by code: who runs it, and so answers; () stands for all who are told
+    hosts: tuple[
+        Spans, ...
+    ] = ()  # by code: the hosts that run it and answer; () means all that get the message
 
 
 class ForgetStep(Wire, frozen=True, tag="forget"):
-    """Runs and plans that no later message names."""
+    """Forget these runs and plans: no later message names them."""
 
     runs: tuple[int, ...] = ()
     plans: tuple[int, ...] = ()
 
 
 class AskStep(Wire, frozen=True, tag="ask"):
-    """The watchdog's question: which hosts have launched this gang? Answered by Arrived."""
+    """The watchdog asks which hosts have launched this gang. Answer: Arrived."""
 
     seq: int
 
@@ -344,27 +339,25 @@ Step = (
 
 
 class Ordered(Wire, frozen=True, tag="ordered"):
-    """Everything one turn of the controller has to say to an island, in order. A host whose last number is
-    not lower refuses it. `settled`: seqs below it are final, hosts need not re-report them."""
+    """All that one turn of the controller orders on an island, in order."""
 
     island: int
     epoch: int
     tree: int
-    number: int
-    hosts: Spans  # who must see it; relays pass it on only where one of these is below
-    settled: int
+    number: int  # counts up; a host refuses a message whose number is not above its last
+    hosts: Spans  # the hosts that must see it; a relay passes it on only to children that have one of these below
+    settled: int  # all seqs below this are final, and hosts need not report them again
     plans: tuple[Plan, ...]
     runs: tuple[RunHeader, ...]
     steps: tuple[Step, ...]
 
 
 class Seat(Wire, frozen=True, tag="seat"):
-    """A host's place in its island for an epoch and tree: sent directly, not down the tree. Fences older
-    paths.
+    """A host's place in its island's tree, for one epoch and tree. The controller sends it directly to the host.
 
-    `last`: the order number from which this host goes on. `abandon`: gangs that will never finish, because
-    a member is gone: drop them where they have not started, mark their outputs (tombstones in the
-    order)."""
+    From then on the host ignores messages of older epochs and trees. `abandon` lists the gangs that will never finish
+    because a member is gone: the host drops those that have not started, and marks their outputs.
+    """
 
     island: int
     epoch: int
@@ -373,69 +366,67 @@ class Seat(Wire, frozen=True, tag="seat"):
     parent: int  # -1: the controller itself
     children: tuple[tuple[int, Spans], ...]  # (child host, all hosts below it, itself included)
     members: Spans
-    last: int
+    last: int  # the host accepts only order numbers above this
     abandon: tuple[int, ...] = ()
-    dropped: tuple[int, ...] = ()  # buffers that are lost or that nobody owns any more
+    dropped: tuple[int, ...] = ()  # buffers that are lost, or that have no owner any more
 
 
 class Dismiss(Wire, frozen=True, tag="dismiss"):
-    """This host is not, or no longer, a member: stop, forget everything; join again to come back."""
+    """This host is not a member, or not any more. It must stop and forget everything; it may then join again."""
 
     host: int
     reason: str
 
 
 # ---------------------------------------------------------------------------------------------------------------
-# Hosts -> controller. Through the tree all but Join and Seated; relays combine: one event a subtree.
+# Hosts -> controller. Join and Seated go directly, the rest up the tree; a relay combines the reports from below it.
 
 
 class Held(Wire, frozen=True):
-    """A buffer that a host still has, and to whom it was promised."""
+    """A buffer that a host still has, and the client that holds it."""
 
     buffer: int
     client: int
-    name: int
+    name: int  # the client's name for the buffer
     layout: Layout
     ready: bool
     spilled: bool = False  # in host memory, or on its way there
 
 
 class Join(Wire, frozen=True, tag="join"):
-    """A host presents itself: new, back after a failure (another incarnation), or re-seated after a lost
-    path."""
+    """A host asks for a seat: it is new, or back after a failure (with another incarnation), or has lost its path."""
 
     host: int
     incarnation: int
-    epoch: int = -1  # of the seat it still has, if any
-    last: int = -1
+    epoch: int = -1  # of the seat that it still has, if any
+    last: int = -1  # the last order number that it has seen
     held: tuple[Held, ...] = ()
-    unfinished: tuple[int, ...] = ()  # seqs it still has to finish
+    unfinished: tuple[int, ...] = ()  # seqs that it still has to finish
 
 
 class Seated(Wire, frozen=True, tag="seated"):
-    """The epoch has formed on this host: old work is done or abandoned, `last` is the last number it has
-    seen."""
+    """The epoch has formed on this host: all old work is done or abandoned."""
 
     host: int
     epoch: int
     tree: int
-    last: int
+    last: int  # the last order number that it has seen
 
 
 class Leave(Wire, frozen=True, tag="leave"):
-    """Graceful: drain me (a planned stop, or a pre-emption notice)."""
+    """The host asks to be drained (a planned stop, or a pre-emption notice)."""
 
     host: int
     reason: str = ""
 
 
 class Done(Wire, frozen=True, tag="done"):
-    """Gang, transfer half, spill or restore `seq` is over on these hosts. A blame poisons what it made."""
+    """Gang, transfer half, spill or restore `seq` has ended on these hosts. A blame poisons its outputs."""
 
     seq: int
     hosts: Spans
     blame: Blame | None = None
-    sizes: tuple[int, ...] = ()  # of an irregular node's outputs: largest shard's leading size
+    sizes: tuple[int, ...] = ()  # by output of an irregular node: the first dimension of the largest shard
 
 
 class Enqueued(Wire, frozen=True, tag="enqueued"):
@@ -451,22 +442,22 @@ class Compiled(Wire, frozen=True, tag="compiled"):
 
 
 class Counted(Wire, frozen=True, tag="counted"):
-    """Sparse exchange: these hosts have sent all they will, so many pieces to each target host."""
+    """Sparse exchange: how many pieces these hosts send to each target host, in all."""
 
     transfer: int
     hosts: Spans
-    pieces: tuple[tuple[int, int], ...]
+    pieces: tuple[tuple[int, int], ...]  # (target host, pieces)
 
 
 class Arrived(Wire, frozen=True, tag="arrived"):
-    """Answer to AskStep: these have launched it."""
+    """Answer to AskStep: these hosts have launched the gang."""
 
     seq: int
     hosts: Spans
 
 
 class Trouble(Wire, frozen=True, tag="trouble"):
-    """Passed on at once, never combined: a launch failed (ends the epoch), a device is lost."""
+    """A launch failed, which ends the epoch, or a device is lost. Relays pass it on at once and do not combine it."""
 
     host: int
     seq: int
@@ -475,14 +466,14 @@ class Trouble(Wire, frozen=True, tag="trouble"):
 
 
 class Lost(Wire, frozen=True, tag="lost"):
-    """A relay's lease on a child ran out."""
+    """A relay's lease on a child has run out."""
 
     host: int
-    reporter: int
+    reporter: int  # the relay
 
 
 class Beat(Wire, frozen=True, tag="beat"):
-    """These hosts are alive, and all of them have seen every message up to `number` that was for them."""
+    """These hosts are alive, and each has seen every message for it up to `number`."""
 
     hosts: Spans
     number: int

@@ -1,13 +1,12 @@
-"""What a machine calls those it talks to: small integers, the same on every machine.
+"""The small integers by which machines name their peers. They are the same on every machine.
 
     host h                   h           (0, 1, 2, ...)
     the controller          -1
     client number c         -1 - c       (c >= 1, so -2, -3, ...)
 
-Messages of the data plane name their ends otherwise: a host by its number, client c by -c
-(`messages.Grant`). There the controller cannot occur, since contents never pass through it; here it must
-have a name that no client has. And the controller itself knows a client by the number of its connection
-(any that is no host's), until it has given the client a number.
+Messages of the data plane name their ends differently: a host by its number, client c by -c (`dataplane.Grant`).
+Contents never pass through the controller, so it needs no number there. Until the controller has given a client
+its number, it names the client by the number of the connection (any number that is no host's).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ CONTROLLER = -1
 
 
 def client(number: int) -> int:
-    """The peer that is client `number`."""
+    """Return the peer of client `number`."""
     return CONTROLLER - number
 
 
@@ -25,10 +24,10 @@ def is_client(peer: int) -> bool:
 
 
 def peer_of(end: int) -> int:
-    """The peer that a data-plane message names as `end`: a host, or a client as its negative number."""
+    """Return the peer that a data-plane message names as `end`."""
     return end if end >= 0 else end + CONTROLLER
 
 
 def end_of(peer: int) -> int:
-    """How data-plane messages name this peer."""
+    """Return the end by which data-plane messages name this peer."""
     return peer if peer >= 0 else peer - CONTROLLER

@@ -1,9 +1,9 @@
-"""What happened: traces, event logs, and one number for an order.
+"""Records what happened: traces, event logs, and one hash for an order.
 
-trace, tables, trimming    one row a gang, transfer, run or client, in typed columns of bounded size
-eventlog, eventcodec       every event that a machine was told, and its replay, command for command
-orderhash                  equal when the same gangs entered the same islands in the same sequence
-durations, clocks          how long gangs took; how far another process's clock is from ours
+trace, tables, trimming    one row for each gang, transfer, run and client, in typed columns of bounded size
+eventlog, eventcodec       all events of a machine, from which it can be run again, command for command
+orderhash                  a hash that is equal if the same gangs entered the same islands in the same sequence
+durations, clocks          estimates how long gangs took, and how far another process's clock is from ours
 """
 
 from __future__ import annotations

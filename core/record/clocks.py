@@ -1,17 +1,17 @@
-"""Another process's clock, told from short exchanges with it: how far it is from ours, and how wrong that may be.
+"""Estimates how far another process's clock is from ours, with an error bound, from short exchanges of messages.
 
     ours      asked -------------------------> answered         theirs = ours + offset
     theirs            received ---> sent
 
-However long either way took, at `asked` at the earliest their clock showed `received`, and at `answered` at the latest
-it showed `sent`: so the offset lies between `sent - answered` and `received - asked`, whose middle is Cristian's and
-NTP's estimate, and whose width is the round trip. Two clocks drift apart by no more than `rate` parts per million: so
-what is known at one time is known at any other, less well by that much of the time between; and all that has been heard
-is true at once, so what holds is the intersection.
+Their clock showed `received` at our time `asked` or later, and `sent` at our time `answered` or earlier, however long
+either message took. So the offset lies between `sent - answered` and `received - asked`. The middle is Cristian's and
+NTP's estimate, the width is the time on the wire. Two clocks drift apart by at most `rate` parts per million. So an
+interval that holds at one time also holds at any other time, if it is widened by that part of the time between. All
+intervals hold at once, so their intersection holds.
 
-    heard(exchange)      what was learned; ValueError if no two clocks can have said this
-    at(ours)             Estimate(offset, bound) at a time of ours, past or to come; None where nothing is known
-    forget(ours)         what was known says nothing of times from then on: their clock is another one
+    heard(exchange)      use this exchange; ValueError if no two clocks can show these times
+    at(ours)             Estimate(offset, bound) at a time of ours, past or future; None if nothing is known of it
+    forget(ours)         from that time on, use nothing that was known before, because their clock is another one
 
 The true offset is never further than `bound` from `offset`, unless a clock runs off faster than `rate`. If that is seen
 (exchanges contradict each other: a clock has jumped), all that was known before is forgotten, and `jumps` counts it.
@@ -25,15 +25,15 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import NamedTuple
 
-# Crystals are within 100 parts per million of what they should be, each its own way. A clock that is being corrected
-# (NTP slews a monotonic clock too, by up to 500 while it does) may for a while be faster.
+# Crystals are within 100 parts per million of their nominal rate, in either direction. While NTP corrects a monotonic
+# clock, the clock may be wrong by up to 500.
 RATE = 200
 MILLION = 1_000_000
-KEPT = 256  # readings; of the older half every second goes when there are more
+KEPT = 256  # readings; if there are more, every second one of the older half is dropped
 
 
 class Exchange(NamedTuple):
-    """Nanoseconds: the outer two by our clock, the inner two by theirs."""
+    """The four times of one exchange in nanoseconds: the first and last by our clock, the others by theirs."""
 
     asked: int
     received: int
@@ -42,7 +42,7 @@ class Exchange(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """At this time of ours the offset was between these two."""
+    """The bounds of the offset at one time of ours."""
 
     at: int
     low: int
@@ -51,53 +51,59 @@ class Reading(NamedTuple):
 
 class Estimate(NamedTuple):
     offset: int  # theirs = ours + offset
-    bound: int  # and it is not further off than this
+    bound: int  # the largest possible error of `offset`
 
 
 def drift(time: int, rate: int) -> int:
-    """How far two clocks may move apart in it, rounded up."""
+    """Return how far two clocks may drift apart in this time, rounded up."""
     return -(-abs(time) * rate // MILLION)
 
 
 def reading(exchange: Exchange, rate: int = RATE) -> Reading:
-    """What one exchange says, in its middle. Raises ValueError."""
+    """Return the bounds that one exchange gives, at its middle. Raise ValueError if it is impossible."""
     asked, received, sent, answered = exchange
     if answered < asked or sent < received:
         raise ValueError(f"{exchange}: an answer came before its question")
     at = (asked + answered) // 2
-    # Each side holds at a time of its own, somewhere between the question and the answer.
-    off = drift(answered - at, rate)
-    low, high = sent - answered - off, received - asked + off
+    # Each bound holds at some time between `asked` and `answered`, so it is widened by the drift to the middle.
+    slack = drift(answered - at, rate)
+    low, high = sent - answered - slack, received - asked + slack
     if low > high:
-        raise ValueError(f"{exchange}: an answer took longer there than here, with its way")
+        raise ValueError(f"{exchange}: it took longer by their clock than the whole exchange by ours")
     return Reading(at, low, high)
 
 
 class Clock:
-    """`readings` are in order, and each is as tight as all others make it: so at any time the two beside it say all."""
+    """What is known of one other clock.
+
+    `readings` are in the order of time. Each is as tight as all others make it, so the two next to a time say all that
+    is known of that time.
+    """
 
     def __init__(self, rate: int = RATE, kept: int = KEPT) -> None:
         self.rate, self.kept = rate, kept
         self.readings: list[Reading] = []
-        self.since: int | None = None  # nothing is known of our times before; None: of all that something is
+        self.since: int | None = (
+            None  # nothing is known of earlier times of ours; None: there is no such limit
+        )
         self.jumps = 0
 
     @classmethod
     def restored(cls, readings: Iterable[Reading], since: int | None = None, rate: int = RATE) -> Clock:
-        """As another knew it. Raises ValueError."""
-        found = cls(rate)
-        found.readings, found.since = list(readings), since
-        times = [each.at for each in found.readings]
-        if times != sorted(set(times)) or any(each.low > each.high for each in found.readings) or rate < 0:
-            raise ValueError("these are no readings of a clock")
-        return found
+        """Make a clock from the readings of another one. Raise ValueError if these are impossible."""
+        clock = cls(rate)
+        clock.readings, clock.since = list(readings), since
+        times = [each.at for each in clock.readings]
+        if times != sorted(set(times)) or any(each.low > each.high for each in clock.readings) or rate < 0:
+            raise ValueError("these cannot be the readings of a clock")
+        return clock
 
     def heard(self, exchange: Exchange) -> None:
         new = reading(exchange, self.rate)
         if self.readings and new.at <= self.readings[-1].at:
-            raise ValueError(f"{exchange}: it is older than one that has been heard")
+            raise ValueError(f"{exchange}: it is older than the last exchange")
         if self.since is not None and exchange.asked < self.since:
-            raise ValueError(f"{exchange}: it is older than what is to be known")
+            raise ValueError(f"{exchange}: it is from before {self.since}, when the clock was forgotten")
         if self.readings:
             known = self._seen_from(new, self.readings[-1])
             if known.low > known.high or not self._tighten(known):
@@ -124,18 +130,18 @@ class Clock:
         return Estimate(offset, max(0, high - offset))
 
     def _tighten(self, new: Reading) -> bool:
-        """What is new says something of earlier times, too. False: it contradicts them."""
+        """Tighten the earlier readings by a new one. Return False if it contradicts them."""
         for number in range(len(self.readings) - 1, -1, -1):
             old = self.readings[number]
             better = self._seen_from(old, new)
             if better == old:
-                break  # nor does it say anything of what was before
+                break  # it does not tighten any earlier reading either
             if better.low > better.high:
                 return False
             self.readings[number] = better
         return True
 
     def _seen_from(self, one: Reading, other: Reading) -> Reading:
-        """`one`, with what `other` says of its time."""
-        off = drift(one.at - other.at, self.rate)
-        return Reading(one.at, max(one.low, other.low - off), min(one.high, other.high + off))
+        """Return `one`, tightened by what `other` says of its time."""
+        slack = drift(one.at - other.at, self.rate)
+        return Reading(one.at, max(one.low, other.low - slack), min(one.high, other.high + slack))

@@ -1,9 +1,9 @@
-"""How long gangs took, from when they were over: of those that stood in their devices' queue behind another one.
+"""Estimates how long gangs took from the times at which they ended.
 
-A controller hears when a gang has ended, and not when it began. But of one that stood behind another on the same
-devices that is known: when the other ended. Such are samples, and no others. Gangs that were reported together share
-their time evenly. One is `deep` that stood behind two: then none of its messages were under way when its turn came, and
-its devices were not idle between. So where there are enough of these, others are not counted.
+A controller learns when a gang ended, but not when it began. If a gang was queued behind another one on the same
+devices, it began when the other one ended. Only such gangs give a sample. Gangs that were reported together share
+their time evenly. A sample is `deep` if its gang was queued behind two others: then its messages had arrived before
+its turn, and its devices were not idle in between. If there are enough deep samples, no others are counted.
 
 Pure; its neighbours are `backend.admin.durations` and `seaway.tools.whatif`, which price by it.
 """
@@ -24,13 +24,13 @@ ENOUGH = 3  # deep samples
 
 
 class Over(NamedTuple, Generic[K]):
-    """A gang that has ended. `what` it ran; None: nobody knows. `failed`: or ran with contents of any value."""
+    """A gang that has ended."""
 
     ended: int
     entered: int
     place: int
-    what: K | None
-    failed: bool
+    what: K | None  # the computation that it ran; None if not known
+    failed: bool  # it failed, or ran with placeholders
 
 
 class Sample(NamedTuple, Generic[K]):
@@ -40,21 +40,24 @@ class Sample(NamedTuple, Generic[K]):
 
 
 def taken(gangs: Iterable[Over[K]], places: Mapping[int, TracedPlace]) -> dict[K, list[int]]:
-    """How long executions of each took, by what counts: deep ones where there are enough."""
-    every: dict[K, list[int]] = {}
+    """Return, for each computation, the durations of its executions: only the deep ones if there are enough."""
+    all_samples: dict[K, list[int]] = {}
     deep: dict[K, list[int]] = {}
     for sample in samples(gangs, places):
-        every.setdefault(sample.what, []).append(sample.took)
+        all_samples.setdefault(sample.what, []).append(sample.took)
         if sample.deep:
             deep.setdefault(sample.what, []).append(sample.took)
-    return {what: deep[what] if len(deep.get(what, ())) >= ENOUGH else found for what, found in every.items()}
+    return {
+        what: deep[what] if len(deep.get(what, ())) >= ENOUGH else found
+        for what, found in all_samples.items()
+    }
 
 
 def samples(gangs: Iterable[Over[K]], places: Mapping[int, TracedPlace]) -> Iterator[Sample[K]]:
-    """In the order in which they ended; of gangs at places that are not known, none."""
+    """Yield samples in the order in which gangs ended. Gangs at unknown places give none."""
     known = sorted((gang for gang in gangs if gang.place in places), key=attrgetter("ended"))
     last: dict[int, int] = {}  # place -> when the last gang there ended
-    earlier: dict[int, int] = {}  # and the last but one
+    earlier: dict[int, int] = {}  # place -> when the last but one ended
     for ended, together in groupby(known, attrgetter("ended")):
         by_place: dict[int, list[Over[K]]] = {}
         for gang in together:
@@ -62,8 +65,8 @@ def samples(gangs: Iterable[Over[K]], places: Mapping[int, TracedPlace]) -> Iter
         for place, group in by_place.items():
             begun, what = last.get(place, NEVER), group[0].what
             behind = all(gang.entered < begun and not gang.failed for gang in group)
-            alike = all(gang.what == what for gang in group)  # of others nobody knows which took how long
-            if what is None or not behind or not alike:
+            same = all(gang.what == what for gang in group)  # else it is unknown which of them took how long
+            if what is None or not behind or not same:
                 continue
             if not _disturbed(places, place, {**last, **dict.fromkeys(by_place, ended)}, begun):
                 deep = all(gang.entered < earlier.get(place, NEVER) for gang in group)
@@ -73,7 +76,7 @@ def samples(gangs: Iterable[Over[K]], places: Mapping[int, TracedPlace]) -> Iter
 
 
 def _disturbed(places: Mapping[int, TracedPlace], place: int, last: Mapping[int, int], begun: int) -> bool:
-    """Somebody else has had some of these devices since."""
+    """Whether a gang of another place has ended on some of these devices since `begun`."""
     return any(
         other != place and ended > begun and spans.overlap(places[other].devices, places[place].devices)
         for other, ended in last.items()

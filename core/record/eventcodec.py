@@ -1,7 +1,7 @@
-"""Events of any machine as (kind, fields): an index into a fixed list of Structs, and its fields' values.
+"""Encodes the events of any machine as (kind, fields): an index into a fixed list of Structs, and its fields' values.
 
-Effects are plain Structs without tags, since most of them never leave their process; so the tag is kept
-apart. A field that holds any message is read as the one union of all messages (wire.py).
+Effects have no tags, since most of them never leave their process, so the index takes the place of a tag. A field that
+may hold any message is decoded as the union of all messages (link/codec.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..protocol import dataplane, effects, messages
 
 
 class Unknown(Exception):
-    """An event of a kind that is not in the list."""
+    """The kind of an event is not in the list."""
 
 
 def _structs(module: Any) -> Iterable[type[msgspec.Struct]]:
@@ -33,7 +33,7 @@ def _structs(module: Any) -> Iterable[type[msgspec.Struct]]:
 
 
 def _fields(kind: type[msgspec.Struct]) -> tuple[Any, ...]:
-    """Their types, with all messages in place of `msgspec.Struct`."""
+    """Return the types of its fields, with the union of all messages in place of `msgspec.Struct`."""
     hints = get_type_hints(kind)
     return tuple(Message if hints[name] is msgspec.Struct else hints[name] for name in kind.__struct_fields__)
 
@@ -56,13 +56,13 @@ def _text(kinds: Iterable[type[msgspec.Struct]]) -> bytes:
 
 
 def fingerprint(modules: Iterable[Any]) -> str:
-    """A hash of all kinds of messages in these modules, and of their fields."""
+    """Return a hash of all kinds of messages in these modules, with their fields."""
     kinds = [kind for module in modules for kind in _structs(module)]
     return blake2b(_text(kinds), digest_size=4).hexdigest()
 
 
 class EventCodec:
-    """`more`: kinds beyond core's effects and messages. Their order is part of the format of a log."""
+    """Encodes and decodes events. `more` are kinds beyond core's own; their order is part of the format of a log."""
 
     def __init__(self, more: Sequence[type[msgspec.Struct]] = ()) -> None:
         self._types = (*_own_kinds(), *more)
@@ -72,21 +72,21 @@ class EventCodec:
 
     @property
     def vocabulary(self) -> str:
-        """A hash of all kinds and of everything they are made of."""
-        pieces = [kind for module in (messages, dataplane, place, plan, program) for kind in _structs(module)]
-        return blake2b(_text([*self._types, *pieces]), digest_size=8).hexdigest()
+        """A hash of all kinds, with their fields, and of all kinds of Structs in their fields."""
+        parts = [kind for module in (messages, dataplane, place, plan, program) for kind in _structs(module)]
+        return blake2b(_text([*self._types, *parts]), digest_size=8).hexdigest()
 
     def encode(self, event: msgspec.Struct) -> tuple[int, bytes]:
         index = self._index.get(type(event))
         if index is None:
             raise Unknown(
-                f"{type(event).__qualname__} is no kind of event that a log knows; pass it as `more`"
+                f"a log does not know events of kind {type(event).__qualname__}; pass the kind as `more`"
             )
         return index, self._encoder.encode(msgspec.structs.astuple(event))
 
     def decode(self, kind: int, fields: bytes | msgspec.Raw) -> Any:
         if not 0 <= kind < len(self._types):
-            raise Unknown(f"event of kind {kind}, of {len(self._types)}")
+            raise Unknown(f"an event has kind {kind}, but there are only {len(self._types)}")
         decoder = self._decoders.get(kind)
         if decoder is None:
             types = _fields(self._types[kind])

@@ -1,19 +1,19 @@
-"""Everything that a machine was told, and when: enough to run it again, command for command, to the byte.
+"""The event log of a machine: all its events with their times, from which it can be run again, command for command.
 
-    recorder = Recorder(machine, about)         # in place of the machine; `about` says what it is
-    commands = recorder.handle(event, now)      # as ever
-    data = recorder.log()                       # or give Recorder a `sink`, and write as you go
+    recorder = Recorder(machine, about)         # use it in place of the machine; `about` describes the machine
+    commands = recorder.handle(event, now)      # as the machine's own
+    data = recorder.log()                       # or give Recorder a `sink` to write the log as it is made
 
-    log = decode(data)                          # LogError, if it is not whole and ours
-    commands = replay(log, lambda about: Controller(...))       # Diverged, at the first event that differs
+    log = decode(data)                          # LogError if it is damaged, cut short or of another version
+    commands = replay(log, lambda about: Controller(...))       # Diverged at the first event that gives other commands
 
-As bytes: MAGIC, then records. A record is its length (varint), its crc32 chained to those before, and
-msgpack: first `About`, then one `Entry` an event, last `Trailer`, without which a log is known to be cut
-short. An entry has the time since the one before, the event (see eventcodec), and a hash of all commands up
-to and including its own.
+The bytes are MAGIC, then records. A record is its length (varint), its crc32 (chained to the records before), and
+msgpack. The first record is `About`. One `Entry` for each event follows. The last record is `Trailer`, which shows that
+the log was not cut short. An entry has the time since the one before, the event (see eventcodec), and a hash of all
+commands up to and including its own.
 
-A client's calls carry what it had waited for and how long it thought (`Submit.waited`, `think`), so the same
-log also drives a what-if, where answers come at other times.
+A client's calls say which runs the client had waited for, and how long it thought then (`Submit.waited`, `think`). So
+a what-if study can use the same log, with answers at other times.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from .eventcodec import EventCodec, Unknown
 
 FORMAT = 1
 MAGIC = b"seaway log\n"
-_NOT_READ = (msgspec.MsgspecError, ValueError, RecursionError)
+_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class LogError(Exception):
-    """This is no whole log of ours; the text says what is wrong, and where."""
+    """The bytes are not a complete event log of this version. The text says what is wrong, and where."""
 
 
 class Diverged(Exception):
-    """A replay did something else. `index` is the first event after which commands differ."""
+    """A replay gave other commands than were recorded, for the first time at event `index`."""
 
     def __init__(self, index: int, entry: Replayable, replayed: str) -> None:
         recorded = (
@@ -59,20 +59,22 @@ class Machine(Protocol):
 
 
 class About(msgspec.Struct, frozen=True, tag="about"):
-    """The first record: what made this log. The caller fills in what replay needs to make it again."""
+    """The first record: a description of the machine. The caller adds what a replay needs to make the machine again."""
 
-    core: str = ""  # version
-    machine: str = ""  # which one: "controller", "executor of host 3"
+    core: str = ""  # version of core
+    machine: str = ""  # "controller", or "executor of host 3"
     policy: str = ""
-    policy_source: str = ""  # its hash
+    policy_source: str = ""  # hash of its source
     config: Any = None  # builtins and Structs; decoded as builtins: msgspec.convert(about.config, Config)
     cluster: Any = None
     start: int = 0
     format: int = FORMAT
-    vocabulary: str = ""  # hash of all kinds of events and messages, and their fields
+    vocabulary: str = ""  # hash of all kinds of events and messages, with their fields
 
 
 class Entry(msgspec.Struct, frozen=True, tag=0, array_like=True):
+    """The record of one event."""
+
     since: int  # nanoseconds since the event before
     kind: int
     commands_hash: int
@@ -81,26 +83,28 @@ class Entry(msgspec.Struct, frozen=True, tag=0, array_like=True):
 
 
 class Trailer(msgspec.Struct, frozen=True, tag=1, array_like=True):
-    """Nothing was lost behind the last entry."""
+    """The last record: no entry after this was lost."""
 
 
 class Replayable(msgspec.Struct, frozen=True):
-    """An entry as it is used: its event whole, its time absolute."""
+    """A decoded entry, with its absolute time."""
 
     now: int
     event: Any
     commands_hash: int
-    commands: str = ""  # as text, if they were kept
+    commands: str = ""  # the commands as text, if they were kept
 
 
 class Log(msgspec.Struct, frozen=True):
+    """A decoded log."""
+
     about: About
     entries: tuple[Replayable, ...]
-    whole: bool = True
+    whole: bool = True  # whether it has its last record
 
 
 class CommandHash:
-    """Of all commands so far, in order."""
+    """The hash of all commands so far, in order."""
 
     def __init__(self) -> None:
         self._hash = blake2b(digest_size=8)
@@ -117,10 +121,11 @@ class CommandHash:
 
 
 class Recorder:
-    """Wraps a machine: passes events on, keeps them and a hash of what came out.
+    """Wraps a machine: passes events on to it, and records them with a hash of the commands that it returned.
 
-    `more`: kinds of events beyond core's own effects and messages. `sink`: is handed each piece of the log as
-    it is made. An event that the machine refuses (Illegal) has changed nothing and is not recorded."""
+    `more` are kinds of events beyond core's own. `sink` gets each piece of the log as it is made. An event that the
+    machine refuses (Illegal) has changed nothing and is not recorded.
+    """
 
     def __init__(
         self, machine: Machine, about: About | None = None, *, start: int = 0, keep_commands: bool = False,
@@ -142,7 +147,7 @@ class Recorder:
         self._write(about)
 
     def handle(self, event: Any, now: int) -> Sequence[Any]:
-        kind, fields = self._codec.encode(event)  # first: what cannot be recorded must not happen
+        kind, fields = self._codec.encode(event)  # before the machine gets it: each event must be recorded
         commands = self.machine.handle(event, now)
         commands_hash = self._hash.add(commands)
         text = "; ".join(map(str, commands)) if self._keep_commands else ""
@@ -154,11 +159,11 @@ class Recorder:
         return self.machine.next_wakeup()
 
     def close(self) -> None:
-        """The last record. A log without it still holds all its events, and is known to be cut short."""
+        """Write the last record. A log without it has all its events, but counts as cut short."""
         self._write(Trailer())
 
     def log(self) -> bytes:
-        """All of it so far, as a whole log. Only without a `sink`."""
+        """Return what has been recorded so far as a complete log. This works only without a `sink`."""
         trailer, _ = _record(self._encoder.encode(Trailer()), self._crc)
         return b"".join([*self._pieces, trailer])
 
@@ -170,9 +175,12 @@ class Recorder:
 def decode(
     data: bytes, *, core: str | None = None, partial: bool = False, more: Sequence[type[msgspec.Struct]] = ()
 ) -> Log:
-    """`core`: the version it must be of. `partial`: take a log that was cut short, as far as it goes."""
+    """Decode a log; raise LogError if that is not possible.
+
+    `core` is the version that must have recorded it. `partial`: accept a log that was cut short, as far as it goes.
+    """
     if not data.startswith(MAGIC):
-        raise LogError(f"this is no event log: it starts with {data[:12]!r}, not with {MAGIC!r}")
+        raise LogError(f"this is not an event log: it starts with {data[:12]!r}, not with {MAGIC!r}")
     records = _records(data, partial)
     codec = EventCodec(more)
     about = _about(next(records, None), core, codec)
@@ -181,7 +189,7 @@ def decode(
     now, whole = about.start, False
     for at, payload in records:
         if whole:
-            raise LogError(f"at byte {at}: something follows the last record")
+            raise LogError(f"at byte {at}: there is more after the last record")
         try:
             record = reader.decode(payload)
             if isinstance(record, Trailer):
@@ -189,7 +197,7 @@ def decode(
                 continue
             now += record.since
             event = codec.decode(record.kind, record.fields)
-        except (*_NOT_READ, Unknown) as error:
+        except (*_DECODE_ERRORS, Unknown) as error:
             raise LogError(f"event {len(entries)}, at byte {at}: {error}") from None
         entries.append(Replayable(now, event, record.commands_hash, record.commands))
     if not whole and not partial:
@@ -200,17 +208,17 @@ def decode(
 
 
 def replay(log: Log, make_machine: Callable[[About], Machine]) -> list[Sequence[Any]]:
-    """The commands that came of each event, the same to the byte; `Diverged` where they are not."""
+    """Run a log through a new machine. Return the commands of each event, or raise `Diverged` if some differ."""
     return list(replayed(log, make_machine(log.about)))
 
 
 def replayed(log: Log, machine: Machine) -> Iterator[Sequence[Any]]:
-    """The same, one event after another: whoever takes them may look at the machine in between."""
+    """Run a log through this machine, and yield the commands of one event after the other."""
     hashed = CommandHash()
     for index, entry in enumerate(log.entries):
         try:
             commands = machine.handle(entry.event, entry.now)
-        except Exception as error:  # whatever it is: the recorded machine did not raise it
+        except Exception as error:  # the recorded machine raised none
             raise Diverged(index, entry, f"{type(error).__name__}: {error}") from error
         if hashed.add(commands) != entry.commands_hash:
             raise Diverged(index, entry, "; ".join(map(str, commands)) or "(no commands)")
@@ -225,7 +233,7 @@ def _about(first: tuple[int, bytes] | None, core: str | None, codec: EventCodec)
         if format_found != FORMAT:
             raise LogError(f"at byte {first[0]}: a log of format {format_found}; this reads format {FORMAT}")
         about = msgspec.msgpack.decode(first[1], type=About)
-    except (*_NOT_READ, AttributeError) as error:
+    except (*_DECODE_ERRORS, AttributeError) as error:
         raise LogError(f"at byte {first[0]}: its first record is not readable: {error}") from None
     if core is not None and about.core != core:
         raise LogError(f"at byte {first[0]}: recorded by core {about.core!r}; this is {core!r}")
@@ -248,7 +256,7 @@ def _record(payload: bytes, crc: int) -> tuple[bytes, int]:
 
 
 def _records(data: bytes, partial: bool) -> Iterator[tuple[int, bytes]]:
-    """(where it starts, what it holds)."""
+    """Yield (where it starts, its payload) of each record."""
     at, crc = len(MAGIC), 0
     while at < len(data):
         start, size, shift = at, 0, 0
@@ -259,15 +267,15 @@ def _records(data: bytes, partial: bool) -> Iterator[tuple[int, bytes]]:
             if not data[at - 1] & 0x80 or shift > 56:
                 break
         else:
-            at = len(data) + 1  # the length itself is cut
+            at = len(data) + 1  # the log ends within the length
         end = at + 4 + size
         if end > len(data):
             if partial:
                 return
-            raise LogError(f"cut short at byte {len(data)}: the record at byte {start} is not whole")
+            raise LogError(f"cut short at byte {len(data)}: the record at byte {start} is incomplete")
         payload = data[at + 4 : end]
         crc = crc32(payload, crc)
         if crc != int.from_bytes(data[at : at + 4], "big"):
-            raise LogError(f"at byte {start}: damaged (its checksum does not fit)")
+            raise LogError(f"at byte {start}: damaged (the checksum does not match)")
         yield start, payload
         at = end

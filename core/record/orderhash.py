@@ -1,9 +1,8 @@
-"""One number for a whole order: equal when the same gangs entered the same islands in the same sequence.
+"""A hash of a whole order: it is equal if the same gangs entered the same islands in the same sequence.
 
-It names gangs as their users do (client, program, run, step), never by ids that depend on who connected first
-or on how often the controller was restarted: so the hash of a simulated run is that of the real one. A hash
-per island says whether its order is the same; one per run, whether the run's own steps entered in the same
-sequence.
+It names gangs as users do, by client, program, run and step. Ids would depend on which client connected first and on
+how often the controller was restarted. So a simulated run and the real run have the same hash. The hash of an island
+shows whether its order is the same. The hash of a run shows whether its own steps entered in the same sequence.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ _NAMES_REMEMBERED = 1 << 16
 
 
 def token(*names: str) -> int:
-    """64 bits that stand for these names, and tell ("a", "bc") from ("ab", "c")."""
-    told_apart = b"".join(len(part).to_bytes(4, "big") + part for part in (name.encode() for name in names))
-    return int.from_bytes(blake2b(told_apart, digest_size=8).digest(), "big")
+    """Return a 64-bit hash of these names, which differs for ("a", "bc") and ("ab", "c")."""
+    separated = b"".join(len(part).to_bytes(4, "big") + part for part in (name.encode() for name in names))
+    return int.from_bytes(blake2b(separated, digest_size=8).digest(), "big")
 
 
 def fold(state: int, item: int) -> int:
-    """The state after one more item. Not symmetric: what came first matters."""
+    """Return the state after one more item. The order of items matters."""
     state = ((state ^ item) * _FACTOR + _ADD) & _MASK
     return state ^ (state >> 29)
 
 
 class OrderHash:
-    """Fed once a gang, as it enters: a few hundred nanoseconds."""
+    """The hashes of all islands and open runs. Each gang costs a few hundred nanoseconds."""
 
     def __init__(self) -> None:
         self._islands: dict[int, int] = {}
         self._runs: dict[tuple[str, int], int] = {}
 
     def entered(self, island: int, client: str, run: int, stands_for: int) -> None:
-        """`run` is the client's own number for it. `stands_for`: the `token` of client, program and step."""
+        """Add a gang that has entered an order. `run` is the client's own number of the run."""
         # `fold` four times, written out: this is fed once a gang
         state = ((self._islands.get(island, _EMPTY) ^ stands_for) * _FACTOR + _ADD) & _MASK
         state = ((state ^ (state >> 29) ^ run) * _FACTOR + _ADD) & _MASK
@@ -53,11 +52,11 @@ class OrderHash:
         return _text(self._runs.get((client, run), _EMPTY))
 
     def forget(self, client: str, run: int) -> None:
-        """The run is over."""
+        """Return the hash of a run that has ended, and forget it."""
         self._runs.pop((client, run), None)
 
     def whole(self) -> str:
-        """All islands, whatever the sequence between them (they do not share an order)."""
+        """Return the hash of all islands. The sequence between islands does not matter: they do not share an order."""
         state = _EMPTY
         for island in sorted(self._islands):
             state = fold(fold(state, island), self._islands[island])

@@ -1,4 +1,4 @@
-"""Append-only tables of integers in typed columns, and names as numbers: what a trace is made of."""
+"""The tables of a trace: integers in typed columns, strings as numbers, and lists of integers in few bytes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Vector(Protocol):
 
 
 class Strings:
-    """Each string once; a row holds its number."""
+    """Keeps each string once; rows hold its number."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
         self._numbers: dict[str, int] = {}
-        self.nbytes = 0  # of their letters
+        self.nbytes = 0  # letters of all strings
 
     def add(self, word: str) -> int:
         number = self._numbers.get(word)
@@ -39,21 +39,21 @@ class Strings:
         return number
 
     def take(self, other: Strings) -> None:
-        """Become what another is, for all who know this one."""
+        """Replace the contents of this object by those of another."""
         self.words[:], self._numbers, self.nbytes = other.words, dict(other._numbers), other.nbytes
 
 
 class Table:
     """Columns by name, each of one `array` typecode.
 
-    What `columns` hands out never changes: a later change is made
-    to a copy. (An array cannot grow while numpy looks at it; so a view would otherwise stop the recording.)
+    The arrays that `columns` returns never change: a later change is made to a copy. An array cannot grow while numpy
+    has a view of it, so a view would stop the recording otherwise.
     """
 
     def __init__(self, **typecodes: str) -> None:
         self._columns: dict[str, array[int]] = {name: array(code) for name, code in typecodes.items()}
         self._all = tuple(self._columns.values())
-        self._shown = False
+        self._shared = False  # whether `columns` has returned these arrays
 
     def __len__(self) -> int:
         return len(self._all[0])
@@ -63,23 +63,23 @@ class Table:
         return sum(len(column) * column.itemsize for column in self._all)
 
     def append(self, *values: int) -> int:
-        """A row, in the order of the columns. Returned: its number."""
-        if self._shown:
+        """Append a row, given in the order of the columns. Return its number."""
+        if self._shared:
             self._copy()
         for column, value in zip(self._all, values, strict=True):
             column.append(value)
         return len(self._all[0]) - 1
 
     def extend(self, name: str, values: Iterable[int]) -> None:
-        """Many rows of a table of one column."""
-        if self._shown:
+        """Append many rows to a table of one column."""
+        if self._shared:
             self._copy()
         self._columns[name].extend(values)
 
     def fill(self, columns: Mapping[str, Bytes]) -> None:
-        """Rows for a table that has none: bytes as `columns` hands them out."""
+        """Fill an empty table with columns that another one returned, as bytes."""
         if set(columns) != set(self._columns):
-            raise ValueError(f"columns {sorted(columns)}, where {sorted(self._columns)} are wanted")
+            raise ValueError(f"the columns are {sorted(columns)}, but should be {sorted(self._columns)}")
         for name, column in self._columns.items():
             column.frombytes(bytes(columns[name]))
         if len({len(column) for column in self._all}) > 1:
@@ -87,13 +87,15 @@ class Table:
             raise ValueError(f"columns of different lengths: {lengths}")
 
     def put(self, row: int, **values: int) -> None:
-        if self._shown:
+        """Change values of a row."""
+        if self._shared:
             self._copy()
         for name, value in values.items():
             self._columns[name][row] = value
 
     def keep(self, rows: Sequence[int]) -> None:
-        """These, in ascending order, and no others. The last of them mostly follow one another: they go as one."""
+        """Keep only these rows, which are given in ascending order."""
+        # The last rows are mostly kept without a gap, so they are copied as one block.
         tail, last = len(rows), len(self)
         while tail and rows[tail - 1] == last - 1:
             tail, last = tail - 1, last - 1
@@ -102,10 +104,10 @@ class Table:
             name: array(column.typecode, [column[row] for row in first]) + column[last:]
             for name, column in self._columns.items()
         }
-        self._all, self._shown = tuple(self._columns.values()), False
+        self._all, self._shared = tuple(self._columns.values()), False
 
     def replace(self, name: str, values: Iterable[int]) -> None:
-        """A whole column."""
+        """Replace a whole column."""
         self._columns = {**self._columns, name: array(self._columns[name].typecode, values)}
         self._all = tuple(self._columns.values())
 
@@ -116,16 +118,16 @@ class Table:
         return {name: column[row] for name, column in self._columns.items()}
 
     def keys(self) -> array[int]:
-        """The first column."""
+        """Return the first column."""
         return self._all[0]
 
     def column(self, name: str) -> array[int]:
-        """To look at, now."""
+        """Return one column to read now; it changes with the table."""
         return self._columns[name]
 
     def columns(self) -> dict[str, array[int]]:
-        """To keep."""
-        self._shown = True
+        """Return all columns to keep; they never change."""
+        self._shared = True
         return dict(self._columns)
 
     def rows(self) -> Iterator[dict[str, int]]:
@@ -134,87 +136,89 @@ class Table:
             yield dict(zip(names, values, strict=True))
 
     def _copy(self) -> None:
-        self._shown = False
+        self._shared = False
         self._columns = {name: column[:] for name, column in self._columns.items()}
         self._all = tuple(self._columns.values())
 
 
 class Lists:
-    """Lists of integers in one column of bytes; what is kept of a list elsewhere is where it begins.
+    """Stores lists of integers in one column of bytes. Other tables refer to a list by the row where it begins.
 
-    A list is counted from its smallest, and takes as few bytes a number as the largest then needs. Where that is
-    many, the steps from one number to the next are stored if they need fewer: hosts that are told one after the
-    other differ much, and neighbours little. A list that was here lately is not stored again.
+    The smallest number is subtracted from a list, and each number then takes as few bytes as the largest needs. If that
+    is more than two, the differences of consecutive numbers are stored instead, if they need fewer bytes: the times of
+    hosts that are told one after the other differ much, but those of neighbours little. A list that was stored lately
+    is not stored again.
 
-    There: bytes a number (and STEPS), how many; of steps: the smallest, and the first number; then all, with the
-    low byte first.
+    Format: bytes for each number (and the bit STEPS), the count; with STEPS, the smallest difference and the first
+    number; then the numbers, each with the low byte first.
     """
 
     HEAD, OF_STEPS, STEPS = Struct("<BI"), Struct("<qq"), 0x80
-    LATELY = 64  # so many lists are remembered
+    LATELY = 64  # number of lists that are remembered, to store each once
 
     def __init__(self, column: Table, name: str) -> None:
         self._table, self._name = column, name
-        self._lately: dict[bytes, int] = {}
+        self._lately: dict[bytes, int] = {}  # bytes of a list -> row where it begins
 
     def add(self, numbers: Sequence[int] | Vector) -> tuple[int, int]:
-        """(its smallest, where it begins)."""
+        """Store a list. Return (its smallest number, the row where it begins)."""
         if hasattr(numbers, "astype"):
             numbers = numbers.astype("i8")
         smallest, width = _range(numbers)
         if width > 2:
             steps = _steps(numbers)
-            least, less = _range(steps)
-            if less < width:
+            smallest_step, step_width = _range(steps)
+            if step_width < width:
                 first = int(numbers[0]) - smallest
-                head = self.HEAD.pack(less | self.STEPS, len(numbers)) + self.OF_STEPS.pack(least, first)
-                return smallest, self._keep(head + _packed(steps, least, less))
+                head = self.HEAD.pack(step_width | self.STEPS, len(numbers))
+                head += self.OF_STEPS.pack(smallest_step, first)
+                return smallest, self._store(head + _packed(steps, smallest_step, step_width))
         head = self.HEAD.pack(width, len(numbers))
-        return smallest, self._keep(head + _packed(numbers, smallest, width))
+        return smallest, self._store(head + _packed(numbers, smallest, width))
 
     def get(self, at: int) -> list[int]:
-        """The list that begins there, counted from its smallest."""
+        """Return the list that begins at this row, less its smallest number."""
         column = self._table.column(self._name)
         width, count = self.HEAD.unpack_from(column, at)
         at += self.HEAD.size
         if not width & self.STEPS:
             return _unpacked(column, at, width, count)
-        least, first = self.OF_STEPS.unpack_from(column, at)
+        smallest_step, first = self.OF_STEPS.unpack_from(column, at)
         steps = _unpacked(column, at + self.OF_STEPS.size, width & ~self.STEPS, count - 1)
-        return list(accumulate((step + least for step in steps), initial=first))
+        return list(accumulate((step + smallest_step for step in steps), initial=first))
 
     def take(self, other: Lists, at: int) -> int:
-        """Where another's list, stored as it is there, has come to."""
+        """Store a list of another object here. Return the row where it begins."""
         column = other._table.column(other._name)
         width, count = self.HEAD.unpack_from(column, at)
         length = self.HEAD.size + width * count
         if width & self.STEPS:
             length = self.HEAD.size + self.OF_STEPS.size + (width & ~self.STEPS) * (count - 1)
-        return self._keep(column[at : at + length].tobytes())
+        return self._store(column[at : at + length].tobytes())
 
     def stored(self) -> array[int]:
         return self._table.column(self._name)
 
     def forget(self) -> None:
-        """What is where has changed."""
+        """Forget which lists were stored lately, because rows have moved."""
         self._lately.clear()
 
-    def _keep(self, found: bytes) -> int:
-        at = self._lately.get(found)
+    def _store(self, packed: bytes) -> int:
+        at = self._lately.get(packed)
         if at is None:
-            at = self._lately[found] = len(self._table)
-            self._table.extend(self._name, array("B", found))
+            at = self._lately[packed] = len(self._table)
+            self._table.extend(self._name, array("B", packed))
             if len(self._lately) > self.LATELY:
                 del self._lately[next(iter(self._lately))]  # the oldest
         return at
 
 
-_CODES = ("", "B", "H", "I", "I", "", "", "", "Q")  # by width; 3 bytes are cut from 4
+_CODES = ("", "B", "H", "I", "I", "", "", "", "Q")  # by bytes of a number; for 3, one byte of 4 is dropped
 _DTYPES = ("", "<u1", "<u2", "<u4", "<u4", "", "", "", "<u8")
 
 
 def _range(numbers: Any) -> tuple[int, int]:
-    """(the smallest, bytes a number that is counted from it)."""
+    """Return (the smallest number, the bytes for each number less the smallest)."""
     if hasattr(numbers, "astype"):
         smallest, largest = int(numbers.min()), int(numbers.max())
     else:
@@ -223,7 +227,7 @@ def _range(numbers: Any) -> tuple[int, int]:
 
 
 def _packed(numbers: Any, smallest: int, width: int) -> bytes:
-    """All of them, less the smallest."""
+    """Return the numbers, less the smallest, as bytes."""
     if hasattr(numbers, "astype"):
         body: bytes = (numbers - smallest).astype(_DTYPES[width]).tobytes()
     else:
@@ -249,6 +253,6 @@ def _steps(numbers: Any) -> Any:
 
 
 def _width(largest: int) -> int:
-    """Bytes that it takes."""
+    """Return how many bytes a number up to this takes: 1 to 4, or 8."""
     width = (largest.bit_length() + 7) // 8 or 1
     return width if width <= 4 else 8

@@ -1,16 +1,15 @@
-"""What happened, in columns: one row a gang, transfer, run or client, filled alike by all drivers.
+"""The trace of a run of the system: one row for each gang, transfer, run and client, in columns.
 
-A row holds a few integers in typed arrays; names are interned. What differs between hosts is when each had
-enqueued the gang: a byte to three a host, and nothing if the gang before had the same pattern. Between devices
-nothing differs: `intervals` expands rows to devices when somebody asks. So a gang over 2048 devices on 512 hosts
-takes half a byte for each of its devices, or less.
+All drivers fill it in the same way. A row is a few integers in typed arrays; names are interned. Hosts differ in when
+each enqueued a gang: that takes one to three bytes for each host, and none if the gang before had the same pattern.
+Devices of a host do not differ: `intervals` expands rows to devices when they are read. So a gang over 2048 devices on
+512 hosts takes half a byte for each device, or less.
 
-    trace.columns()["gangs"]["ended"]       # an array that numpy or pandas wraps without copying it
+    trace.columns()["gangs"]["ended"]       # an array that numpy or pandas can use without a copy
 
-An unknown time is -1. A time that was not seen but worked out has its bit in `flags`: a driver that learns
-only when a gang ended says so, and a figure can leave out what was never measured. `skew` is how long the
-gang's first device waited in it for the last. A view that was handed out keeps what it shows: the next change
-goes to a copy.
+An unknown time is -1. A time that was inferred and not measured has its bit in `flags`, so that a figure can leave it
+out. `skew` is how long the gang's first device waited in it for the last. Columns that were returned never change; the
+next change is made to a copy.
 """
 
 from __future__ import annotations
@@ -26,33 +25,43 @@ from ..protocol import Blame
 from .tables import Bytes, Lists, Strings, Table, Vector
 from .trimming import NAMES, positions, trim
 
-READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = 1, 2, 4, 8, 16, 32  # bits: worked out, not seen
-PLACEHOLDER, FAILED = 64, 128  # bits: launched with contents of any value; ended with a blame
+READY, ENTERED, ENQUEUED, STARTED, ENDED, SKEW = (
+    1,
+    2,
+    4,
+    8,
+    16,
+    32,
+)  # bits: this time was inferred, not measured
+PLACEHOLDER, FAILED = 64, 128  # bits: launched with placeholders; ended with a blame
 TIMES = {
     "ready": READY, "entered": ENTERED, "enqueued": ENQUEUED,
     "started": STARTED, "ended": ENDED, "skew": SKEW,
 }  # fmt: skip
-LOOK = 64  # runs submitted, or levels, between looks at what all takes
-_OVER = {
+LOOK = 64  # runs or levels that are added between two checks of the size
+_OVER = {  # table -> the column that says that a row is complete
     "clients": "closed",
     "runs": "ended",
     "gangs": "ended",
     "transfers": "ended",
-}  # known: nothing follows
+}
 
 
 class TracedPlace(msgspec.Struct, frozen=True):
+    """The devices of a place, and how they are on hosts."""
+
     island: int
     devices: Spans
-    per_host: int  # devices of a host, counted from the island's first
-    first: int
+    per_host: int  # devices of each host
+    first: int  # the island's first device
 
 
 class Trace:
-    """`gang` and `transfer` open a row by its seq; `update` says more of it as it becomes known.
+    """The tables of a trace. `gang` and `transfer` add a row; `update` completes it as more is known.
 
-    limit: bytes that it may take, more or less; 0: all that there are. Of one that is bounded the oldest runs are
-    dropped, whole: it has all that happened from `since` on. `dropped`: how many rows of which table."""
+    `limit` is about how many bytes it may take; 0: no limit. If it becomes larger, the oldest runs are dropped, so it
+    is complete only from `since` on. `dropped` counts the dropped rows of each table.
+    """
 
     def __init__(self, limit: int = 0) -> None:
         self.limit, self.since = limit, 0
@@ -73,51 +82,51 @@ class Trace:
             started="q", ended="q", flags="H",
         )  # fmt: skip
         self.memory = Table(at="q", place="i", resident="q", committed="q", capacity="q")
-        self.arrivals = Table(
-            after="B"
-        )  # from row `hosts`, or `ends`, of a gang on: a list, as `Lists` keeps it
+        self.arrivals = Table(after="B")  # the lists to which the columns `hosts` and `ends` of gangs refer
         self.tables = {
             "clients": self.clients, "runs": self.runs, "gangs": self.gangs, "transfers": self.transfers,
             "memory": self.memory, "arrivals": self.arrivals,
         }  # fmt: skip
         self.lists = Lists(self.arrivals, "after")
-        self._open: dict[str, dict[int, int]] = {name: {} for name in self.tables}  # key -> row, if not over
+        self._open: dict[str, dict[int, int]] = {
+            name: {} for name in self.tables
+        }  # key -> row, until complete
         self.dropped = dict.fromkeys(self.tables, 0)
 
     # --- record ---------------------------------------------------------------------------------------------
 
     def client(self, client: int, name: str, weight: int, priority: int, now: int) -> None:
-        self._begin("clients", client, self.strings.add(name), weight, priority, now, -1)
+        self._append("clients", client, self.strings.add(name), weight, priority, now, -1)
 
     def client_gone(self, client: int, now: int) -> None:
-        self._know("clients", client, over=True, closed=now)
+        self._set("clients", client, over=True, closed=now)
 
     def place(self, key: int, island: int, devices: Spans, per_host: int = 1, first: int = 0) -> None:
-        """What a place's key stands for; gangs and levels name places by it."""
+        """Add a place. Gangs and levels name it by its key."""
         self.places[key] = TracedPlace(island, devices, per_host, first)
 
     def submitted(self, run: int, client: int, call: int, program: str, now: int, deadline: int = 0) -> None:
-        """`run`: the controller's number for it; `call`: the client's own. `deadline`: 0 for none."""
-        self._bound()
+        """Add a run. `run` is the controller's number of it, `call` the client's own. `deadline` 0 means none."""
+        self._trim_if_large()
         word = self.strings.add(program)
-        self._begin("runs", run, client, call, word, now, deadline or -1, -1, -1, -1, -1, -1, -1)
+        self._append("runs", run, client, call, word, now, deadline or -1, -1, -1, -1, -1, -1, -1)
 
     def admitted(self, run: int, now: int) -> None:
-        self._know("runs", run, admitted=now)
+        self._set("runs", run, admitted=now)
 
     def ended(self, run: int, now: int, blame: Blame | None = None) -> None:
         if blame is not None:
             add = self.strings.add
             code, cause, node = add(blame.code), add(blame.cause), add(blame.node)
-            self._know("runs", run, code=code, cause=cause, node=node, host=blame.host)
-        self._know("runs", run, over=True, ended=now)
+            self._set("runs", run, code=code, cause=cause, node=node, host=blame.host)
+        self._set("runs", run, over=True, ended=now)
 
     def gang(
         self, seq: int, run: int, step: str, island: int, place: int, *, ready: int = -1, entered: int = -1,
         enqueued: int = -1, started: int = -1, ended: int = -1, skew: int = -1, flags: int = 0,
     ) -> None:  # fmt: skip
-        """It is in its island's order (or it is all over, and everything is known)."""
-        self._begin(
+        """Add a gang that is in its island's order, or that has ended and is known completely."""
+        self._append(
             "gangs", seq, self._open["runs"].get(run, -1), self.strings.add(step), island, place, ready,
             entered, enqueued, started, ended, skew, flags, -1, -1, over=ended >= 0,
         )  # fmt: skip
@@ -126,26 +135,28 @@ class Trace:
         self, seq: int, run: int, step: str, source: int, target: int, *, nbytes: int, client: int = -1,
         entered: int = -1, started: int = -1, ended: int = -1, flags: int = 0,
     ) -> None:  # fmt: skip
-        """`source` and `target` are place keys; -1: a client, and then `client` is its number."""
-        self._begin(
+        """Add a transfer. `source` and `target` are keys of places; -1 means the client `client`."""
+        self._append(
             "transfers", seq, self._open["runs"].get(run, -1), client, self.strings.add(step), source, target,
             nbytes, entered, started, ended, flags, over=ended >= 0,
         )  # fmt: skip
 
     def left(self, seq: int, now: int) -> None:
-        """Bytes of a transfer leave: with the first of them it has started."""
+        """Bytes of a transfer were sent at this time. It started with the first of them."""
         row = self._open["transfers"].get(seq)
         if row is not None and self.transfers.column("started")[row] < 0:
-            self._know("transfers", seq, started=now)
+            self._set("transfers", seq, started=now)
 
     def came(self, seq: int, now: int) -> None:
-        """Bytes of a transfer are there: it ended with the last of them, unless more come."""
-        self._know("transfers", seq, ended=now)
+        """Bytes of a transfer arrived at this time. It ended with the last of them."""
+        self._set("transfers", seq, ended=now)
 
     def update(self, seq: int, flags: int = 0, **known: int) -> None:
-        """More of a gang or transfer under way: `enqueued`, `started`, `skew`, and `ended`, which closes its
-        row. `flags`: bits to set. Of what is over, or from before this trace, nothing more is wanted; and a time
-        that was worked out does not take the place of one that was seen."""
+        """Add what is known of a gang or transfer: `enqueued`, `started`, `skew`, and `ended`, which completes its row.
+
+        `flags` are bits to set. An inferred time does not replace a measured one. A row that is complete, or that this
+        trace does not have, is not changed.
+        """
         name = "gangs" if seq in self._open["gangs"] else "transfers"
         row = self._open[name].get(seq)
         if row is None:
@@ -157,25 +168,28 @@ class Trace:
                 del known[time]
                 flags &= ~TIMES[time]
             known["flags"] = table.column("flags")[row] | flags
-        self._know(name, seq, over=over, **known)
+        self._set(name, seq, over=over, **known)
 
     def hosts(self, seq: int, enqueued: Sequence[int] | Vector) -> None:
-        """When each host of an open gang, in order, had enqueued it. Its `enqueued` is the first of them."""
+        """Add when each host of an open gang, in order, enqueued it. The gang's `enqueued` is the first of these."""
         if seq in self._open["gangs"] and len(enqueued):
             first, at = self.lists.add(enqueued)
-            self._know("gangs", seq, enqueued=first, hosts=at)
+            self._set("gangs", seq, enqueued=first, hosts=at)
 
     def ends(self, seq: int, ended: Sequence[int] | Vector) -> None:
-        """When each host of an open gang, in order, had ended it, if it is no collective: then each host runs it from
-        its arrival (as `hosts` says) on, whatever the others do. Its `ended` is the last of them: it is over."""
+        """Add when each host of an open gang, in order, ended it, if the gang is not a collective.
+
+        Each host then ran it from its own time of enqueueing (see `hosts`), independently of the others. The gang's
+        `ended` is the last of these times, which completes its row.
+        """
         if seq in self._open["gangs"] and len(ended):
             first, at = self.lists.add(ended)
             last = first + max(self.lists.get(at))
-            self._know("gangs", seq, over=True, ended=last, ends=at)
+            self._set("gangs", seq, over=True, ended=last, ends=at)
 
     def level(self, at: int, place: int, resident: int, committed: int, capacity: int) -> None:
-        """Bytes on each device of a place, from `at` on."""
-        self._bound()
+        """Add the bytes on each device of a place, from time `at` on."""
+        self._trim_if_large()
         self.memory.append(at, place, resident, committed, capacity)
 
     # --- read -----------------------------------------------------------------------------------------------
@@ -184,7 +198,7 @@ class Trace:
         return {name: table.columns() for name, table in self.tables.items()}
 
     def rows(self, table: str) -> Iterator[dict[str, Any]]:
-        """With words for their numbers. `run`, in a gang's or transfer's row, is the run's own number."""
+        """Yield rows with strings instead of their numbers. `run` in a gang or transfer is the run's own number."""
         runs = self.runs.column("run")
         for numbers in self.tables[table].rows():
             row: dict[str, Any] = dict(numbers)
@@ -196,8 +210,10 @@ class Trace:
             yield row
 
     def intervals(self) -> Iterator[tuple[int, int, int, int]]:
-        """(device, seq, from, to) for each device of each gang that has ended: when it was taken. From its
-        own host's arrival, where that is known; else from the gang's start."""
+        """Yield (device, seq, from, to) for each device of each gang that has ended: when the gang occupied it.
+
+        This begins when the device's own host enqueued the gang if that is known, else when the gang started.
+        """
         for gang in self.gangs.rows():
             place = self.places.get(gang["place"])
             if gang["ended"] < 0 or place is None:
@@ -205,7 +221,7 @@ class Trace:
             after = self.lists.get(gang["hosts"]) if gang["hosts"] >= 0 else []
             ends = self.lists.get(gang["ends"]) if gang["ends"] >= 0 else []
             last, since, until = max(ends, default=0), gang["started"], gang["ended"]
-            hosts: dict[int, int] = {}  # host, counted in the island -> its place among the gang's
+            hosts: dict[int, int] = {}  # host, counted in the island -> its position among the gang's hosts
             for device in spans.items(place.devices):
                 if after:
                     host = hosts.setdefault((device - place.first) // place.per_host, len(hosts))
@@ -221,7 +237,7 @@ class Trace:
         return sum(table.nbytes for table in self.tables.values())
 
     def counted(self, table: str) -> int:
-        """Rows in all, those that were dropped among them."""
+        """Return the number of rows of a table, with those that were dropped."""
         return len(self.tables[table]) + self.dropped[table]
 
     @classmethod
@@ -232,11 +248,11 @@ class Trace:
         columns: Mapping[str, Mapping[str, Bytes]],
         since: int = 0,
     ) -> Trace:
-        """From what `strings.words`, `places` and `columns()` of another were, as bytes. It can be added to."""
+        """Make a trace from `strings.words`, `places` and `columns()` (as bytes) of another. It may grow further."""
         trace = cls()
         trace.since = since
         if set(columns) != set(trace.tables):
-            raise ValueError(f"tables {sorted(columns)}, where {sorted(trace.tables)} are wanted")
+            raise ValueError(f"the tables are {sorted(columns)}, but should be {sorted(trace.tables)}")
         for word in words:
             trace.strings.add(word)
         trace.places.update(places)
@@ -248,8 +264,10 @@ class Trace:
     # --- merge ----------------------------------------------------------------------------------------------
 
     def merge(self, other: Trace) -> None:
-        """Take over what another has seen of the same events (a host, say): what it adds, and what was
-        unknown or only worked out here. Runs, clients and seqs mean the same in both."""
+        """Add what another trace of the same events (for example a host's) knows and this one does not.
+
+        A measured time replaces an inferred one. Runs, clients and seqs must mean the same in both.
+        """
         self.since = max(self.since, other.since)
         words = [self.strings.add(word) for word in other.strings.words]
         shift = len(self.arrivals)
@@ -265,7 +283,7 @@ class Trace:
     def _merge(
         self, name: str, other: Trace, words: list[int], run_rows: Sequence[int] = (), shift: int = 0
     ) -> list[int]:
-        """Where its rows have come to."""
+        """Merge one table of another trace. Return the rows here of its rows."""
         mine = self.tables[name]
         rows = {key: row for row, key in enumerate(mine.keys())}
         moved: list[int] = []
@@ -290,8 +308,8 @@ class Trace:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _bound(self) -> None:
-        """Before rows are named: forget what there is no room for."""
+    def _trim_if_large(self) -> None:
+        """Drop the oldest runs if the trace is too large. This moves rows, so call it before rows are looked up."""
         if not self.limit:
             return
         self._looks += 1
@@ -304,12 +322,12 @@ class Trace:
             table = self.tables[name]
             self._open[name] = positions(table.keys(), table.column(over))
 
-    def _begin(self, name: str, key: int, *values: int, over: bool = False) -> None:
+    def _append(self, name: str, key: int, *values: int, over: bool = False) -> None:
         row = self.tables[name].append(key, *values)
         if not over:
             self._open[name][key] = row
 
-    def _know(self, name: str, key: int, over: bool = False, **known: int) -> None:
+    def _set(self, name: str, key: int, over: bool = False, **known: int) -> None:
         row = self._open[name].get(key)
         if row is None:
             return
@@ -319,17 +337,17 @@ class Trace:
 
 
 def _better(mine: dict[str, int], theirs: dict[str, int]) -> dict[str, int]:
-    """What `theirs` knows and `mine` does not, or has only worked out."""
+    """Return the values that `theirs` has and `mine` has not, or has only inferred."""
     found = {name: value for name, value in theirs.items() if mine[name] < 0 <= value}
     if "flags" in mine:
         flags = mine["flags"] | theirs["flags"] & (PLACEHOLDER | FAILED)
         for name, bit in TIMES.items():
             if theirs.get(name, -1) < 0:
                 continue
-            seen_there = not theirs["flags"] & bit
+            measured_there = not theirs["flags"] & bit
             if name in found:
                 flags |= theirs["flags"] & bit
-            elif flags & bit and seen_there:
+            elif flags & bit and measured_there:
                 found[name] = theirs[name]
                 flags &= ~bit
         found["flags"] = flags

@@ -1,10 +1,10 @@
-"""What a trace of bounded size forgets: its oldest runs, whole, with all that is known of them.
+"""Drops the oldest runs from a trace that has become too large, with all that belongs to them.
 
-Runs are dropped in the order in which they were submitted; one that has not ended stays, and so does all of it. What
-belongs to no run (a put, a get, a level of memory) goes when it was over before the last of the dropped runs was. From
-then on, `Trace.since`, the trace has everything.
+Runs are dropped in the order in which they were submitted. A run that has not ended stays, with all its rows. Rows
+that belong to no run (puts, gets, levels of memory) are dropped if they ended before the last of the dropped runs did.
+From that time on (`Trace.since`) the trace is complete.
 
-Neighbours: `trace`, which calls `trim` when it has outgrown its limit.
+Neighbour: `trace`, which calls `trim` when it exceeds its limit.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from .tables import Lists, Strings, Table
 if TYPE_CHECKING:
     from .trace import Trace
 
-SPARE = 4  # a quarter of the limit is made free, so that this is seldom done
+SPARE = 4  # a quarter of the limit is freed, so that trimming is rare
 NAMES = ("label", "step", "program", "code", "cause", "node")  # columns of interned strings
 
 
 def trim(trace: Trace, limit: int) -> None:
-    """Until it takes three quarters of `limit`, or only what is under way is left."""
+    """Drop runs until the trace takes three quarters of `limit`, or only runs that have not ended are left."""
     ended = trace.runs.column("ended")
-    over = [row for row, at in enumerate(ended) if at >= 0]
-    if not over:
+    droppable = [row for row, at in enumerate(ended) if at >= 0]
+    if not droppable:
         return
     size = trace.nbytes + trace.strings.nbytes
     share = min(1.0, (size - limit + limit // SPARE) / size)
-    drop = over[: max(1, round(len(over) * share))]
+    drop = droppable[: max(1, round(len(droppable) * share))]
     trace.since = max(trace.since, max(ended[row] for row in drop) + 1)
     _drop_runs(trace, drop)
 
 
 def _drop_runs(trace: Trace, drop: Sequence[int]) -> None:
-    gone = set(drop)
-    kept = [row for row in range(len(trace.runs)) if row not in gone]
+    dropped = set(drop)
+    kept = [row for row in range(len(trace.runs)) if row not in dropped]
     moved = {row: number for number, row in enumerate(kept)}
     trace.runs.keep(kept)
-    trace.dropped["runs"] += len(gone)
+    trace.dropped["runs"] += len(dropped)
     for name in ("gangs", "transfers"):
         table = trace.tables[name]
         runs, ended = table.column("run"), table.column("ended")
@@ -59,7 +59,7 @@ def _drop_runs(trace: Trace, drop: Sequence[int]) -> None:
 
 
 def _drop_clients(trace: Trace) -> None:
-    """Who is gone, and of whom no run is left."""
+    """Drop the clients that are gone and have no row left."""
     busy = set(trace.runs.column("client")) | set(trace.transfers.column("client"))
     clients, closed = trace.clients.column("client"), trace.clients.column("closed")
     rows = [row for row, at in enumerate(closed) if at < 0 or clients[row] in busy]
@@ -68,7 +68,7 @@ def _drop_clients(trace: Trace) -> None:
 
 
 def _drop_levels(trace: Trace) -> None:
-    """The last one of each place before `since` is its level then."""
+    """Drop old levels of memory, but keep the last one of each place before `since`: it is the level at that time."""
     times, places = trace.memory.column("at"), trace.memory.column("place")
     last = {places[row]: row for row, at in enumerate(times) if at < trace.since}
     lasting = set(last.values())
@@ -76,21 +76,22 @@ def _drop_levels(trace: Trace) -> None:
 
 
 def _keep_arrivals(trace: Trace) -> None:
-    """The lists that gangs which are left have; one that several have is stored once."""
+    """Keep only the lists of gangs that are left. A list that several gangs share is stored once."""
     lists = Lists(Table(after="B"), "after")
     old, moved = trace.lists, {-1: -1}
     for name in ("hosts", "ends"):
-        found = []
+        column = []
         for at in trace.gangs.column(name):
             if at not in moved:
                 moved[at] = lists.take(old, at)
-            found.append(moved[at])
-        trace.gangs.replace(name, found)
+            column.append(moved[at])
+        trace.gangs.replace(name, column)
     trace.arrivals.replace("after", lists.stored())
     trace.lists.forget()
 
 
 def _keep_words(trace: Trace) -> None:
+    """Keep only the strings that rows still use."""
     words, strings = trace.strings.words, Strings()
     for table in trace.tables.values():
         for name in NAMES:
@@ -101,5 +102,5 @@ def _keep_words(trace: Trace) -> None:
 
 
 def positions(keys: array[int], over: array[int]) -> dict[int, int]:
-    """Where the rows are of which more will be known."""
+    """Return key -> row, for the rows of which more will be known (whose `over` is not set)."""
     return {key: row for row, (key, at) in enumerate(zip(keys, over, strict=True)) if at < 0}

@@ -1,8 +1,8 @@
-"""Which gang enters an island's order next.
+"""Decides which gang enters an island's order next.
 
-scheduler    one an island: window, work conservation, passing, late inputs
+scheduler    one for each island: offers the gangs that may enter to the policy, one choice at a time
 contention   which gangs compete for which devices
-policy/      fifo, stride, priority, ...: a guest that picks among what may enter
+policy/      fifo, stride, priority, ...: picks one of the gangs that may enter
 """
 
 from __future__ import annotations

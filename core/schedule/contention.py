@@ -1,14 +1,12 @@
-"""Where an island's gangs queue: a *lane* is one place with what waits for it, a *domain* is lanes that
-overlap.
+"""The queues of an island's gangs: a *lane* is the queue of one place, a *domain* is a group of lanes that overlap.
 
-A lane is open while each of its devices has room in the window (a number of gangs; more, as long as they are short)
-and nobody holds it back. It learns that from counters, one an atom, at the moment an atom fills up or gets room
-again: nothing is searched, and 2048 devices that are always used together are one counter. Neighbours are the lanes
-that share a device with it.
+A lane is open while each of its devices has room in the window and no other lane bars it. Counters tell it so, one for
+each atom, when an atom becomes full or has room again. So nothing is searched, and 2048 devices that are always used
+together are one counter. The neighbours of a lane are the lanes that share a device with it.
 
-A lane is *alive* while something waits or runs there. Living lanes that are connected through neighbours
-are one domain: its clients contend with each other, and with nobody else. Domains are kept as they change:
-a lane that comes to life may join several, and one that dies may leave several behind.
+A lane is *alive* while a gang waits or runs there. Lanes that are alive and connected through neighbours form one
+domain: its clients contend with each other, and with no other clients. Domains change with the lanes: a lane that
+becomes alive may join several domains into one, and a lane that stops being alive may split its domain.
 """
 
 from __future__ import annotations
@@ -22,12 +20,14 @@ from .policy import Board
 
 
 class Window(msgspec.Struct, frozen=True):
-    """How far the order runs ahead of a device: so many `gangs`; and up to `most`, while those that are ahead take less
-    than `span` nanoseconds together. What is short is not decided much earlier by that, and the way of a message to
-    the host and back is covered by many of them only."""
+    """How many gangs the order may have ahead of a device: `gangs`, or up to `most` if these take less than `span`.
+
+    It takes many short gangs to keep a device busy while a message travels to its host and back. Because they are
+    short, more of them do not make the policy decide much earlier.
+    """
 
     gangs: int
-    span: int = 0
+    span: int = 0  # nanoseconds, all gangs ahead together
     most: int = 0
 
     def full(self, ahead: int, load: int) -> bool:
@@ -35,7 +35,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Lane:
-    """One place: what waits for it, and what keeps that out. Only `Lanes` changes the second block."""
+    """The gangs that wait for one place, and what keeps them from entering. Only `Lanes` changes the second block."""
 
     __slots__ = (
         "barred", "domain", "flying", "full", "holds", "key", "late", "near", "passes", "ripe", "seen", "size",
@@ -43,21 +43,21 @@ class Lane:
 
     def __init__(self, key: int, size: int) -> None:
         self.key = key
-        self.size = size  # devices
-        self.ripe: Board = {}
-        self.late: Board = {}  # tickets that are not ripe
-        self.seen: dict[int, int] = {}  # when a gang of each client last entered here
-        self.flying = 0  # gangs of this place that are in the order
-        self.passes = 0  # how often others have passed it since it was last served
+        self.size = size  # number of devices
+        self.ripe: Board = {}  # queues of ripe tickets
+        self.late: Board = {}  # queues of tickets that are not ripe
+        self.seen: dict[int, int] = {}  # client -> when a gang of its last entered here
+        self.flying = 0  # number of gangs of this place in the order
+        self.passes = 0  # how often other gangs have passed this place since it was last served
 
         self.near: dict[int, Lane] = {}  # its neighbours, alive or not
         self.domain: Domain | None = None  # None while it is not alive
         self.full = 0  # how many of its atoms have no room in the window
-        self.barred: Lane | None = None  # a neighbour that it has passed too often, and now waits for
-        self.holds: dict[int, Lane] = {}  # those that wait for this one so
+        self.barred: Lane | None = None  # a neighbour that it has passed too often; that one must enter first
+        self.holds: dict[int, Lane] = {}  # the lanes that this one bars
 
     def waits_for(self, other: Lane) -> bool:
-        """Whether it is barred by `other`, or by one that is, and so on."""
+        """Whether `other` bars it, directly or through further lanes."""
         lane = self.barred
         while lane is not None and lane is not other:
             lane = lane.barred
@@ -72,17 +72,19 @@ class Domain(msgspec.Struct, eq=False):
 
 
 class Lanes:
+    """All lanes and domains of an island."""
+
     def __init__(self, atoms: Atoms, window: Window, early: bool, tell: Callable[..., None]) -> None:
         self.atoms = atoms
         self.window = window
         self.early = early  # whether tickets that are not ripe may enter at all
         self.known: dict[int, Lane] = {}
         self.live: dict[int, Domain] = {}  # domains with an open lane
-        self._tell = tell  # what has happened, and to which domains
-        self._domains = 0
-        self._ahead: dict[int, int] = {}  # gangs in the order, by atom
-        self._load: dict[int, int] = {}  # and what they take together
-        self._watch: dict[int, list[Lane]] = {}  # lanes, by atom
+        self._tell = tell  # tells the policy what has happened to which domains
+        self._domains = 0  # the last number given to a domain
+        self._ahead: dict[int, int] = {}  # atom -> gangs in the order
+        self._load: dict[int, int] = {}  # atom -> their costs together
+        self._watch: dict[int, list[Lane]] = {}  # atom -> the lanes that have it
         atoms.splits.append(self._split)
 
     def get(self, key: int) -> Lane:
@@ -95,7 +97,7 @@ class Lanes:
         return self.window.full(self._ahead.get(atom, 0), self._load.get(atom, 0))
 
     def refresh(self, lane: Lane) -> None:
-        """Call when anything has changed that decides whether a gang may enter from here."""
+        """Update whether the lane is open. Call this after every change that may decide it."""
         domain = lane.domain
         if domain is None:
             return
@@ -107,7 +109,7 @@ class Lanes:
             del self.live[domain.id]
 
     def enter(self, lane: Lane, cost: int) -> None:
-        """One more gang in the order, on all devices of this place."""
+        """Count one more gang in the order, on all devices of this place."""
         lane.flying += 1
         for atom in self._changed(lane, 1, cost):
             for other in self._watch[atom]:
@@ -116,7 +118,7 @@ class Lanes:
                     self.refresh(other)
 
     def leave(self, lane: Lane, cost: int) -> None:
-        """One gang fewer."""
+        """Count one gang less."""
         lane.flying -= 1
         for atom in self._changed(lane, -1, -cost):
             for other in self._watch[atom]:
@@ -127,7 +129,7 @@ class Lanes:
             self.rest(lane)
 
     def _changed(self, lane: Lane, gangs: int, cost: int) -> list[int]:
-        """Which of its atoms have become full by this, or have room again."""
+        """Change the counters of the lane's atoms. Return the atoms that have become full, or have room again."""
         ahead, load, found = self._ahead, self._load, []
         most, span, least = self.window.most, self.window.span, self.window.gangs
         for atom in self.atoms.parts[lane.key]:
@@ -140,7 +142,7 @@ class Lanes:
         return found
 
     def bar(self, lane: Lane, other: Lane) -> None:
-        """Nothing enters from `lane` before something from `other` has, or either has changed."""
+        """Let nothing enter from `lane` until a gang enters from `other`, or the queues of either change."""
         lane.barred = other
         other.holds[lane.key] = lane
         self.refresh(lane)
@@ -152,11 +154,11 @@ class Lanes:
             self.refresh(lane)
 
     def release(self, lane: Lane) -> None:
-        """It is no longer what others were held back for."""
+        """Unbar all lanes that this one bars."""
         for other in list(lane.holds.values()):
             self.unbar(other)
 
-    # Places, and devices that turn out to be different
+    # New places, and atoms that are split
 
     def _make(self, key: int) -> Lane:
         lane = self.known[key] = Lane(key, count(self.atoms.devices_of_key(key)))
@@ -169,7 +171,7 @@ class Lanes:
         return lane
 
     def _split(self, old: int, new: int) -> None:
-        """All devices of an atom have had the same history, so a copy is exact."""
+        """Give the new atom the counters of the old one: all devices of an atom have had the same history."""
         if old not in self._watch:
             return
         self._watch[new] = list(self._watch[old])
@@ -182,7 +184,7 @@ class Lanes:
     # Domains
 
     def rouse(self, lane: Lane) -> Domain:
-        """Something waits here: the lane is alive. It joins what it touches into one domain."""
+        """Make a lane alive because a gang waits there. Return its domain, joined from those of its neighbours."""
         if lane.domain is not None:
             return lane.domain
         touched = {other.domain.id: other.domain for other in lane.near.values() if other.domain is not None}
@@ -198,7 +200,7 @@ class Lanes:
         return domain
 
     def rest(self, lane: Lane) -> None:
-        """If nothing waits or runs here any more, the lane leaves its domain, which may fall apart."""
+        """Take a lane out of its domain if no gang waits or runs there any more. This may split the domain."""
         domain = lane.domain
         if domain is None or lane.flying or lane.ripe or lane.late:
             return
@@ -222,7 +224,7 @@ class Lanes:
         self._tell("merged", domain.id, other.id)
 
     def _part(self, domain: Domain, lanes: list[Lane]) -> None:
-        """These have nothing to do with the rest of the domain: they are one of their own."""
+        """Move these lanes, which are not connected with the rest of the domain, to a domain of their own."""
         self._domains += 1
         other = Domain(self._domains)
         for lane in lanes:
@@ -247,7 +249,7 @@ class Lanes:
 
 
 def connected(lanes: dict[int, Lane]) -> Iterator[list[Lane]]:
-    """Those of these lanes that overlap, directly or in a chain, together."""
+    """Yield the lanes in groups that overlap, directly or in a chain."""
     seen: dict[int, None] = {}
     for start in lanes.values():
         if start.key in seen:
@@ -255,7 +257,7 @@ def connected(lanes: dict[int, Lane]) -> Iterator[list[Lane]]:
         part = [start]
         if len(lanes) > 1:
             seen[start.key] = None
-            for lane in part:  # grows while it is walked
+            for lane in part:  # it grows during the loop
                 for key, other in lane.near.items():
                     if key in lanes and key not in seen:
                         seen[key] = None

@@ -1,43 +1,40 @@
-"""One island's scheduler: of the gangs that may enter the island's order, it takes one at a time, as the
-policy says.
+"""One island's scheduler: takes the gangs that may enter the island's order one at a time, as the policy says.
 
-`offer` a gang when all that it waits for in other orders has entered them; `pick` until there is none;
-`finished` when one is over. Four rules hold whatever the policy:
+Call `offer` for a gang when all that it depends on has entered an order. Call `pick` until it returns None. Call
+`finished` when a gang has ended. Four rules hold with every policy:
 
-**Window.** A gang is eligible when each of its devices has fewer than `window` gangs ahead of it, or more of them where
-they are short (`contention.Window`). The window covers the way of a message to a host and back, so that devices do not
-run dry; a longer one only makes the policy decide earlier than it must. It is a window a *device*: work on half of the
-island does not keep the other half waiting.
+**Window.** A gang is eligible if each of its devices has fewer than `window` gangs ahead of it, or more if these are
+short (`contention.Window`). The window covers the time of a message to a host and back, so that devices do not run
+idle. A longer window only makes the policy decide earlier than it must. Each *device* has its own window, so work on
+one half of an island does not delay the other half.
 
-**Work conservation.** While some gang is eligible, one is picked. What the devices could do is never kept
-from them for the sake of a share or of a priority; the two exceptions are below, and both have a bound.
+**Work conservation.** While a gang is eligible, one is picked. Devices are never kept idle for the sake of a share or
+a priority. The next two rules are the only exceptions, and both have a bound.
 
-**Passing.** A wide gang needs room on all its devices at once, and narrow ones could take each device as it
-becomes free, for ever. So: when a gang enters though the policy would rather have taken one that wants some
-of the same devices, and that is kept out because *some* of its own have no room, it *passes* it. When a
-place has been passed `max_passes` times since it was last served, no such gang enters before it any more.
-What the policy prefers anyway, say a higher priority, does not pass: the bound is on what the shape of a
-gang costs it, not on what the policy decided. And when that enters, whatever was held back for the place goes on,
-and the count begins anew: to keep devices free for a gang that the policy itself puts behind others, on other
-devices, would idle them for nothing.
+**Passing.** A wide gang needs room on all its devices at once. Narrow gangs could take each device as soon as it is
+free, for ever. So the scheduler counts: a gang *passes* another if it enters although the policy prefers the other
+gang, which wants some of the same devices and cannot enter because *some* of its devices have no room. Once a place
+has been passed `max_passes` times since it was last served, no gang may pass it any more. A gang that the policy
+prefers, for example by its priority, does not count as passing: the bound is on what the shape of a gang costs it, not
+on the policy's decisions. When such a gang enters, the count starts again, and gangs that were barred for the place
+may go on: it would be wrong to keep devices idle for a gang that the policy itself puts behind others.
 
-**Late inputs.** A gang may be offered before its inputs exist (`ripe=False`: they come from another island, and
-what makes them has not finished). Entered early, it starts the moment they arrive: that is what asynchronous
-dispatch is for. But devices run in order, so until then whatever enters behind it waits, ready or not, and nobody
-knows for how long. Held until it is ripe, it starts later by what the way to the controller and back takes longer
-than the transfer of its inputs; and if others have work, the devices do not notice. So early dispatch gains at most
-one way and back a hop, and may lose any amount. The option `early` makes the trade:
+**Late inputs.** A gang may be offered before its inputs exist (`ripe=False`: they come from another island, where the
+gangs that make them have not finished). If it enters early, it starts as soon as its inputs arrive; that is the
+purpose of asynchronous dispatch. But devices run gangs in order, so all gangs behind it wait until then, even if they
+are ready. If it is held until it is ripe, it starts later, by the time of a message to the controller and back less
+the time of the transfer; devices that have other work lose nothing by that. So early dispatch gains at most one round
+trip for each hop between islands, and may lose any amount of time. The option `early` decides:
 
-    always  pure early dispatch: no distinction. Right when an island has one client.
-    never   a gang enters when it is ripe. Nothing idles behind it; alone, each hop costs its way.
-    idle    (default) early where nothing that is ripe waits for any of the same devices, and where no other
-            client has used any of them for `quiet` ns: who was there just now may come back with work that is
-            ready. Alone that is `always`, in company `never`, and it needs no guess at how late an input is.
+    always  gangs enter early. This is right if an island has one client.
+    never   gangs enter when they are ripe. Nothing waits behind them, but each hop costs a round trip.
+    idle    (default) a gang enters early if no ripe gang waits for any of the same devices, and if no other client
+            has used any of them for `quiet` ns, since such a client may soon return with work that is ready. A single
+            client gets `always`, several get `never`, and no estimate of the delay is needed.
 
 `python -m experiments.bench scheduling` measures it.
 
-A policy is a guest. If it raises, or picks what is not ready, fifo takes over for good and `faults` says
-why.
+If a policy raises, or picks a gang that is not ready, fifo replaces it for good, and `faults` says why.
 """
 
 from __future__ import annotations
@@ -56,7 +53,8 @@ __all__ = ["Scheduler", "Ticket", "Wait"]
 Early = Literal["always", "idle", "never"]
 Why = Literal["paused", "window", "passed", "inputs", "policy"]
 
-# What may happen to a ticket: (event, state) -> state. Withdrawn ones may come back, under another place.
+# (event, state) -> state of a ticket; any other pair is Illegal. A withdrawn ticket may be offered again at another
+# place.
 TICKET = {
     ("offer", "new"): "waiting",
     ("offer", "withdrawn"): "waiting",
@@ -70,7 +68,7 @@ HOOKS = ("entered", "joined", "left", "gone", "merged", "split", "ended")  # of 
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """For people and the watchdog: what waits, and why."""
+    """A gang that waits, and why: for people, and for the watchdog."""
 
     ticket: Ticket
     why: Why
@@ -103,10 +101,10 @@ class Scheduler:
         self._runs: dict[int, list[Ticket]] = {}  # tickets that wait
         self._offers = 0
 
-    # --- what the controller says
+    # --- called by the controller
 
     def offer(self, ticket: Ticket, now: int) -> None:
-        """This gang may enter. Its place, cost and client are fixed from here on."""
+        """Let a gang wait to enter. Its place, cost and client must not change from here on."""
         state = TICKET.get(("offer", ticket.state))
         if state is None:
             raise _illegal(ticket, "offer")
@@ -124,11 +122,11 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Nothing may enter from any place."""
+        """Whether no gang may enter now."""
         return self.paused or not self.live
 
     def pick(self, now: int) -> Ticket | None:
-        """The gang that enters now. Call until there is none: devices that are free wait for nothing else."""
+        """Return the gang that enters now, or None. Call this until it returns None, so that no device waits."""
         while not self.paused:
             found = self._candidates(now)
             if found is None:
@@ -143,7 +141,7 @@ class Scheduler:
         return None
 
     def finished(self, ticket: Ticket) -> None:
-        """A gang of the order is over, whatever became of it: its devices have room."""
+        """A gang of the order has ended, well or not: its devices have room."""
         state = TICKET.get(("finish", ticket.state))
         if state is None:
             raise _illegal(ticket, "finish")
@@ -151,7 +149,7 @@ class Scheduler:
         self._lanes.leave(self._lanes.known[ticket.place], ticket.cost)
 
     def ripen(self, ticket: Ticket) -> None:
-        """Its inputs are here, or at least what makes them has finished."""
+        """The gang is ripe now: its inputs are here, or the gangs that make them have finished."""
         if ticket.ripe:
             return
         ticket.ripe = True
@@ -163,14 +161,14 @@ class Scheduler:
             self._clean(lane, lane.late, ticket.client)
 
     def withdraw(self, run: int) -> int:
-        """The run's gangs that have not entered never will. How many they were."""
+        """Withdraw all gangs of a run that have not entered. Return their number."""
         tickets = list(self._runs.get(run, ()))
         for ticket in tickets:
             self._take(ticket, "withdraw")
         return len(tickets)
 
     def client_gone(self, client: int) -> int:
-        """As `withdraw`, for all its runs. What is in the order goes on; the policy forgets the client."""
+        """Withdraw all gangs of a client that have not entered, and let the policy forget it. Return their number."""
         tickets = self._of_client(client)
         for ticket in tickets:
             self._take(ticket, "withdraw")
@@ -180,15 +178,18 @@ class Scheduler:
         return len(tickets)
 
     def waiting(self) -> list[Wait]:
-        """Everything that has been offered and has not entered, oldest run first, each with the reason."""
+        """Return all gangs that wait, with the reason for each, the oldest run first."""
         tickets = [ticket for run in self._runs.values() for ticket in run]
         return [Wait(each, *self._why(each)) for each in sorted(tickets, key=lambda each: each.age)]
 
     # --- choosing
 
     def _candidates(self, now: int) -> tuple[Domain, list[Board]] | None:
-        """Gangs that may enter now and compete: ripe ones, or, where nobody else is, others. Only places that
-        overlap; another place is asked about in its turn, so a pick is cheap on an island of many small ones."""
+        """Return gangs that may enter now and compete for devices, with their domain.
+
+        They are ripe, or may enter early because no other client needs their devices. Their places overlap. Other
+        places come in a later call, so a pick is cheap on an island with many small places.
+        """
         for domain in self.live.values():
             if len(domain.open) == 1:
                 for lane in domain.open.values():
@@ -197,13 +198,13 @@ class Scheduler:
             for lanes in connected(domain.open) if len(domain.open) > 1 else (list(domain.open.values()),):
                 boards = [lane.ripe for lane in lanes if lane.ripe]
                 if not boards and self.early == "idle":
-                    boards = [alone for lane in lanes if (alone := self._alone(lane, now))]
+                    boards = [early for lane in lanes if (early := self._early(lane, now))]
                 if boards:
                     return domain, boards
         return None
 
-    def _alone(self, lane: Lane, now: int) -> Board:
-        """What is not ripe at this place and may enter all the same: nobody else needs these devices."""
+    def _early(self, lane: Lane, now: int) -> Board:
+        """Return the queues of this place whose gangs may enter before they are ripe (option `early="idle"`)."""
         near = (lane, *lane.near.values())
         if any(other.ripe for other in near):
             return {}
@@ -216,13 +217,16 @@ class Scheduler:
             if ticket in ready:
                 return ticket
             fault = "picked what is not ready"
-        except Exception as error:  # it is a user's
-            fault = _said(error)
-        self._depose(f"{fault} when asked to pick")
+        except Exception as error:  # the policy is a user's code
+            fault = _error_text(error)
+        self._replace_policy(f"{fault} when asked to pick")
         return self.policy.pick(ready, now)
 
     def _may_pass(self, ticket: Ticket, domain: Domain, now: int) -> bool:
-        """Whether nobody whom the policy prefers, and who is kept out, has been passed too often for this."""
+        """Whether this gang may enter now. If it passes a gang that the policy prefers, count that.
+
+        It may not if that gang has been passed too often.
+        """
         lane = self._lanes.known[ticket.place]
         near = [each for each in lane.near.values() if each.ripe]
         blocked = [each for each in near if _kept_out(each, lane)]
@@ -235,7 +239,9 @@ class Scheduler:
                     return False
                 passed.passes += 1
                 return True
-        for other in near:  # the policy itself puts them behind: what is held back for them waits for nothing
+        for (
+            other
+        ) in near:  # the policy itself puts these behind this gang, so no other gang need wait for them
             other.passes = 0
             if other.holds:
                 self._lanes.release(other)
@@ -245,9 +251,7 @@ class Scheduler:
         lane = self._lanes.known[ticket.place]
         lane.passes = 0
         lane.seen[ticket.client] = now
-        self._lanes.enter(
-            lane, ticket.cost
-        )  # before it leaves its queue, so that the lane does not die in between
+        self._lanes.enter(lane, ticket.cost)  # before it leaves its queue, so that the lane stays alive
         self._take(ticket, "enter")
         if "entered" in self._hooks:
             self._tell("entered", ticket, domain.id, now)
@@ -275,7 +279,7 @@ class Scheduler:
         ticket.queue = queue
 
     def _take(self, ticket: Ticket, event: str) -> None:
-        """Out of its queue, because it enters or will never."""
+        """Take a ticket out of its queue, because it enters or is withdrawn."""
         state = TICKET.get((event, ticket.state))
         if state is None:
             raise _illegal(ticket, event)
@@ -293,7 +297,7 @@ class Scheduler:
         self._clean(lane, board, ticket.client)
 
     def _clean(self, lane: Lane, board: Board, client: int) -> None:
-        """Dead entries go from the top of a queue, and an empty queue goes."""
+        """Remove the entries of tickets that have left from the top of the queue; remove an empty queue."""
         queue = board[client]
         while queue and queue[0][-1].queue is not queue:
             heappop(queue)
@@ -320,9 +324,9 @@ class Scheduler:
             if isinstance(rank, int):
                 return rank
             fault = f"ranked a gang {rank!r}, which is not a whole number,"
-        except Exception as error:  # it is a user's
-            fault = _said(error)
-        self._depose(f"{fault} when asked to rank")
+        except Exception as error:  # the policy is a user's code
+            fault = _error_text(error)
+        self._replace_policy(f"{fault} when asked to rank")
         return 0
 
     def _rank_again(self) -> None:
@@ -334,13 +338,13 @@ class Scheduler:
                     tickets = [entry[-1] for entry in queue if entry[-1].queue is queue]
                     queue[:] = [(self._rank(t), t.submitted, t.run, t.step, t.number, t) for t in tickets]
                     heapify(queue)
-        if self.policy is not policy:  # it was deposed half-way
+        if self.policy is not policy:  # it was replaced meanwhile
             self._rank_again()
 
     def _of_client(self, client: int) -> list[Ticket]:
         return [ticket for run in self._runs.values() for ticket in run if ticket.client == client]
 
-    # --- the policy, a guest
+    # --- the policy
 
     def _use(self, policy: Policy) -> None:
         """What it does not do, it is not asked for each gang."""
@@ -354,15 +358,15 @@ class Scheduler:
             return
         try:
             getattr(self.policy, event)(*about)
-        except Exception as error:  # it is a user's
-            self._depose(f"{_said(error)} when told what has {event}")
+        except Exception as error:  # the policy is a user's code
+            self._replace_policy(f"{_error_text(error)} when told what has {event}")
 
-    def _depose(self, fault: str) -> None:
+    def _replace_policy(self, fault: str) -> None:
         self.faults.append((type(self.policy).__name__, fault))
         self._use(Fifo())
         self._rank_again()
 
-    # --- why one waits
+    # --- why a gang waits
 
     def _why(self, ticket: Ticket) -> tuple[Why, str]:
         lane, lanes = self._lanes.known[ticket.place], self._lanes
@@ -381,11 +385,11 @@ class Scheduler:
 
 
 def _kept_out(lane: Lane, other: Lane) -> bool:
-    """By the window, or because it waits its turn; unless it is `other` that it waits for."""
+    """Whether the window or a bar keeps this lane's gangs out, other than a bar by `other`."""
     return (lane.full > 0 or lane.barred is not None) and not lane.waits_for(other)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"raised {type(error).__name__}: {error}"
 
 

@@ -1,9 +1,10 @@
-"""Which devices a session's slices have: bound, shared, exclusive, and bound anew when devices go.
+"""Binds the slices of all sessions to devices, shared or exclusive, and moves them when devices are lost.
 
 resources    the slices of all sessions: bind, release, move
-placing      which devices a slice gets, from what is free;  inventory: what is free on an island
-grids        lists of devices as few grids
-wording      what a user is told whose slice cannot be;  refusals: hosts that were not taken
+placing      chooses the devices of a slice among those that are free
+inventory    keeps which devices of an island are free
+grids        writes lists of devices as few grids
+wording      the error text for a slice that cannot fit;  refusals: processes that were refused as hosts
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lists of devices written as few grids, so that a place stays small whatever the size of its slice."""
+"""Writes lists of devices as few grids, so that a place stays small whatever the size of its slice."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ..model import Grid
 
 
 def compact(devices: Iterable[int]) -> tuple[Grid, ...]:
-    """The same devices in the same order. First runs of neighbours, then equal things at equal distances."""
-    found: list[Grid] = _runs(devices)
+    """Return the same devices in the same order, as few grids."""
+    found: list[Grid] = _runs(devices)  # first consecutive devices, then equal grids at equal distances
     while True:
         fewer = _repeats(found)
         if len(fewer) == len(found):
@@ -18,7 +18,7 @@ def compact(devices: Iterable[int]) -> tuple[Grid, ...]:
 
 
 def product(axes: Sequence[Sequence[int]], base: int = 0) -> tuple[Grid, ...]:
-    """Devices `base + axes[0][i] + axes[1][j] + ...`, in row-major order of (i, j, ...)."""
+    """Return the devices `base + axes[0][i] + axes[1][j] + ...`, in row-major order of (i, j, ...)."""
     if not axes:
         return (Grid(base, (1,), (1,)),)
     inner = product(axes[1:], base)
@@ -39,7 +39,7 @@ def product(axes: Sequence[Sequence[int]], base: int = 0) -> tuple[Grid, ...]:
 
 
 def tidy(grid: Grid) -> Grid:
-    """The same devices in as few dimensions as they need, so that equal places look equal."""
+    """Return the same grid in as few dimensions as possible, so that equal places compare equal."""
     shape: list[int] = []
     strides: list[int] = []
     for extent, stride in zip(reversed(grid.shape), reversed(grid.strides), strict=True):
@@ -68,7 +68,7 @@ def _runs(devices: Iterable[int]) -> list[Grid]:
 
 
 def _repeats(found: list[Grid]) -> list[Grid]:
-    """Consecutive grids of one shape whose bases are evenly spaced become one grid of one more dimension."""
+    """Merge consecutive grids of one shape with evenly spaced bases into one grid with one more dimension."""
     fewer: list[Grid] = []
     at = 0
     while at < len(found):

@@ -1,4 +1,4 @@
-"""One island's devices: which can be used, how many slices each carries, which are held by one alone."""
+"""Keeps the state of one island's devices: which can be used, how many slices each has, which are held exclusively."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from operator import gt
 
 from ..model import Illegal, Island, Place, Spans, device_spans, spans
 
-# What becomes of a host; what is not here is Illegal. By joining again a host comes back, with all its
-# devices.
+# (state, event) -> state of a host; any other pair is Illegal. A host that joins again has all its devices back.
 HOST = {
     ("absent", "joined"): "up",
     ("lost", "joined"): "up",
@@ -23,14 +22,14 @@ HOST = {
 
 
 class Inventory:
-    """Arrays by device, counted from the island's first; one byte says yes or no."""
+    """The hosts and devices of one island. Arrays are indexed by device, counted from the island's first."""
 
     def __init__(self, island: Island) -> None:
         self.island = island
         self.states = ["absent"] * island.hosts
-        self.alive = bytearray(island.devices)  # its host is up and it works
-        self.load = [0] * island.devices
-        self.held = bytearray(island.devices)  # exclusively
+        self.alive = bytearray(island.devices)  # 1 if its host is up and it works
+        self.load = [0] * island.devices  # number of slices on it
+        self.held = bytearray(island.devices)  # 1 if an exclusive slice has it
 
     def turn(self, host: int, event: str) -> None:
         at = host - self.island.base_host
@@ -48,7 +47,7 @@ class Inventory:
         self._mark(self.alive, spans.one(device), 0)
 
     def put(self, place: Place, exclusive: bool, by: int = 1) -> None:
-        """A slice comes (or with by=-1 goes)."""
+        """Add a slice at this place, or remove it with `by=-1`."""
         base = self.island.base_device
         for low, high in device_spans(place):
             cut = slice(low - base, high - base)
@@ -59,10 +58,12 @@ class Inventory:
     def usable(
         self, exclusive: bool, barred: Sequence[Place], all_spares: bool, anyway: bool
     ) -> Sequence[int]:
-        """By device, whether a slice may have it. `barred`: places it must leave alone; `anyway`: even what
-        others have now, since they will let go."""
+        """Return, for each device, whether a new slice may have it.
+
+        `barred` are places that it must avoid. With `anyway` it may also have devices that other slices have now.
+        """
         found = bytearray(self.alive)
-        for host in self._reserve(all_spares):
+        for host in self._unused_spares(all_spares):
             self._mark(found, self.island.devices_of(host), 0)
         for place in barred:
             self._mark(found, device_spans(place), 0)
@@ -72,12 +73,12 @@ class Inventory:
         return bytes(map(gt, found, taken))
 
     def offers(self, place: Place, all_spares: bool) -> bool:
-        """Whether a slice may have all of it, when others have let go."""
+        """Whether a slice may have this whole place once other slices have released it."""
         usable, base = self.usable(False, (), all_spares, anyway=True), self.island.base_device
         return all(all(usable[low - base : high - base]) for low, high in device_spans(place))
 
     def gone(self) -> Spans:
-        """Devices that cannot be used now."""
+        """Return the devices that cannot be used now."""
         island = self.island
         return self._where(self.alive, range(island.devices), island.base_device)
 
@@ -86,15 +87,18 @@ class Inventory:
         return spans.of(first + at for at, state in enumerate(self.states) if state in states)
 
     def broken(self) -> Spans:
-        """Devices lost on hosts that are up."""
+        """Return the lost devices of hosts that are up."""
         return spans.meet(self.gone(), spans.normal(self._devices_up()))
 
     def _devices_up(self) -> list[tuple[int, int]]:
         return [span for host in spans.items(self.hosts_in("up")) for span in self.island.devices_of(host)]
 
-    def _reserve(self, all_spares: bool) -> list[int]:
-        """Spare hosts that stay out of it: one spare stands in for each regular host that is out, no more;
-        those that already carry slices first. A slice that must move may use all, if nothing else helps."""
+    def _unused_spares(self, all_spares: bool) -> list[int]:
+        """Return the spare hosts that slices may not use.
+
+        One spare replaces each regular host that is out, beginning with spares that have slices already. With
+        `all_spares` slices may use every spare.
+        """
         island = self.island
         if not island.spares or all_spares:
             return []
@@ -105,10 +109,10 @@ class Inventory:
             if self.states[host - island.base_host] == "up"
         ]
         spares.sort(key=lambda host: (not self._loaded(host), host))
-        return spares[self._out() :]
+        return spares[self._hosts_to_replace() :]
 
-    def _out(self) -> int:
-        """Regular hosts that were here and are not, or not whole."""
+    def _hosts_to_replace(self) -> int:
+        """Return the number of regular hosts that have joined and are now lost, draining, or without a device."""
         per_host = self.island.per_host
         return sum(
             state in ("lost", "draining")
@@ -127,7 +131,7 @@ class Inventory:
 
     @staticmethod
     def _where(array: bytearray, within: range, base: int) -> Spans:
-        """Where it is 0, as spans: found by C loops, for a whole island of good devices is the usual case."""
+        """Return the spans where the array is 0. `find` is fast on the usual case, an island without a 0."""
         found = []
         at = array.find(0, within.start)
         while at >= 0:

@@ -1,10 +1,10 @@
-"""Which devices a slice gets, if it could have any of these: pure functions from what is free to a place.
+"""Chooses the devices of a slice: pure functions from the free devices and their load to a place.
 
-*Packed* takes the fewest hosts, or on a torus, for a mesh, one contiguous block; *spread* one device of as
-many hosts as there are, then a second. Among equals the least loaded wins: fewest devices that carry most,
-then fewest that carry second most, and so on, which is one sum when a device that carries more weighs more
-than all that carry less together. Last, the lowest number wins. A mesh is an order of the devices; only on a
-torus does it ask for neighbours.
+A *packed* slice takes the fewest hosts; if it has a mesh and the island is a torus, it takes one contiguous block. A
+*spread* slice takes one device of each host, then a second of each, and so on. Among equal choices the least loaded
+one wins: the one with fewest devices of the highest load, then with fewest of the second highest, and so on. That is
+one sum, if a device of a higher load costs more than all devices of lower loads together. If the sums are equal too,
+the lowest device number wins. A mesh only orders the devices, except on a torus, where its neighbours are neighbours.
 """
 
 from __future__ import annotations
@@ -33,18 +33,21 @@ from ..model import (
 )
 from .grids import compact, product
 
-Offer = list[tuple[int, int]]  # a host's devices as (cost, number), least loaded first
-Free = tuple[Island, Sequence[int], Sequence[int]]  # an island; may be taken, load: by device from its base
+Offer = list[tuple[int, int]]  # the usable devices of one host as (cost, number), least loaded first
+Free = tuple[Island, Sequence[int], Sequence[int]]  # an island; by device from its base: whether usable, load
 
 
 class Choice(msgspec.Struct, frozen=True):
     place: Place
-    hosts: int
-    cost: int
+    hosts: int  # number of hosts
+    cost: int  # sum over its devices
 
 
 def choose(spec: SliceSpec, free: Sequence[Free]) -> Place | None:
-    """The best place on any of these islands: the least loaded; for spread first the one with most hosts."""
+    """Return the best place on any of these islands, or None if the slice fits on none.
+
+    Packed slices take the island with the lowest cost, spread slices the one with most hosts.
+    """
     levels = sorted({level for _, _, load in free for level in set(load)})
     scale = 1 + max((island.devices for island, _, _ in free), default=0)
     weight = {level: scale**rank for rank, level in enumerate(levels)}
@@ -60,7 +63,7 @@ def choose(spec: SliceSpec, free: Sequence[Free]) -> Place | None:
 
 
 def fits(island: Island, spec: SliceSpec) -> bool:
-    """Whether a slice has a place on an island that is whole and empty, but for its spares."""
+    """Whether the slice would fit on this island if all regular hosts were up and had no slices."""
     if spec.island not in ("", island.name) or spec.kind not in ("", island.kind):
         return False
     if spec.devices > island.regular * island.per_host:
@@ -99,7 +102,11 @@ def _on_island(
 
 
 def _packed(need: int, offers: list[Offer]) -> Offer:
-    """The fewest hosts, with the lowest peak so many can have; of these, who give most and carry least."""
+    """Take devices of as few hosts as possible.
+
+    Among such choices, first minimise the highest cost of a device. Then prefer the hosts that offer most devices,
+    and then those with the lowest cost.
+    """
     count = _hosts_needed(need, offers)
     peaks = sorted({cost for offer in offers for cost, _ in offer})
     peak = peaks[bisect_left(peaks, True, key=lambda top: _enough(need, count, _below(offers, top)))]
@@ -108,8 +115,8 @@ def _packed(need: int, offers: list[Offer]) -> Offer:
     order = sorted(range(len(offers)), key=lambda host: (-len(offers[host]), costs[host], host))
     taken = [device for host in order[: count - 1] for device in offers[host]]
     rest = need - len(taken)
-    able = [offers[host] for host in sorted(order[count - 1 :]) if len(offers[host]) >= rest]
-    cheapest = min(able, key=lambda offer: sum(cost for cost, _ in offer[:rest]))
+    large_enough = [offers[host] for host in sorted(order[count - 1 :]) if len(offers[host]) >= rest]
+    cheapest = min(large_enough, key=lambda offer: sum(cost for cost, _ in offer[:rest]))
     taken += cheapest
     return sorted(taken)[:need]
 
@@ -132,18 +139,22 @@ def _cut(offer: Offer, peak: int) -> Offer:
 
 
 def _spread(need: int, offers: list[Offer]) -> Offer:
-    """In rounds: each host gives its next device. Of the last round only the least loaded are taken, and of
-    these the ones whose hosts carry least."""
+    """Take the next device of each host, in rounds.
+
+    In the last round, the least loaded devices are taken; among equal ones those whose hosts have the lowest cost.
+    """
     costs = [sum(cost for cost, _ in offer) for offer in offers]
     taken: Offer = []
-    turn = 0
+    round_ = 0
     while len(taken) < need:
-        given = [(offer[turn], cost) for offer, cost in zip(offers, costs, strict=True) if len(offer) > turn]
+        given = [
+            (offer[round_], cost) for offer, cost in zip(offers, costs, strict=True) if len(offer) > round_
+        ]
         rest = need - len(taken)
         if len(given) > rest:
             given.sort(key=lambda one: (one[0][0], one[1], one[0][1]))
         taken += [device for device, _ in given[:rest]]
-        turn += 1
+        round_ += 1
     return taken
 
 
@@ -156,7 +167,9 @@ def _block(
     torus = island.torus
     cells = devices_by_cell(torus, island.block)
     values = [costs[at] if usable[at] else barred for at in cells]
-    even = values[0] if values.count(values[0]) == len(values) else 0
+    even = (
+        values[0] if values.count(values[0]) == len(values) else 0
+    )  # the cost of each device, if all are equal
     best: tuple[int, int, int] | None = None  # hosts, cost, cell
     chosen: tuple[Shape, tuple[int, ...]] = ((), ())
     for folded, axes in orientations(spec.mesh, torus):
@@ -175,7 +188,7 @@ def _block(
 
 
 def _hosts_at(island: Island, shape: Shape) -> int:
-    """Of a block in the corner, where it touches as few as anywhere."""
+    """Return the number of hosts that a block at the origin touches. At no other place does it touch fewer."""
     hosts = 1
     for extent, size, block in zip(shape, island.torus, island.block, strict=True):
         hosts *= hosts_touched(0, extent, size, block)
@@ -183,8 +196,10 @@ def _hosts_at(island: Island, shape: Shape) -> int:
 
 
 def _cheapest(island: Island, shape: Shape, values: list[int], barred: int) -> tuple[int, int, int]:
-    """(hosts, cost, first cell) of the best block of this shape; with a barred cell only if there is no
-    other."""
+    """Return (hosts, cost, first cell) of the best block of this shape.
+
+    Its cost is at least `barred` if every block of this shape has a barred cell.
+    """
     torus = island.torus
     totals = sums(values, torus, shape)
     firsts, hosts = [0], [1]
@@ -199,7 +214,7 @@ def _cheapest(island: Island, shape: Shape, values: list[int], barred: int) -> t
 
 
 def _grids(island: Island, folded: Shape, axes: tuple[int, ...], start: Shape) -> tuple[Grid, ...]:
-    """The block in the order of the mesh, whose axis k lies along axis `axes[k]` of the torus."""
+    """Return the block's devices in the order of the mesh. Its axis k lies along axis `axes[k]` of the torus."""
     torus = island.torus
     steps = [offsets(torus, island.block, axis) for axis in range(len(torus))]
     base = island.base_device
@@ -213,15 +228,15 @@ def _grids(island: Island, folded: Shape, axes: tuple[int, ...], start: Shape) -
 
 @lru_cache(maxsize=1024)
 def _room_for_block(torus: Shape, wraps: tuple[bool, ...], block: Shape, regular: int, mesh: Shape) -> bool:
-    """Spares lie in the torus too, and are out of reach: then arithmetic does not do, and we look."""
+    """Whether a block for this mesh fits in the torus without touching the spare hosts."""
     shapes = [extents(folded, axes, len(torus)) for folded, axes in orientations(mesh, torus)]
-    reach = regular
+    regular_devices = regular
     for extent in block:
-        reach *= extent
+        regular_devices *= extent
     cells = devices_by_cell(torus, block)
-    if reach == len(cells) or not shapes:
+    if regular_devices == len(cells) or not shapes:
         return bool(shapes)
-    spare = [int(at >= reach) for at in cells]
+    spare = [int(at >= regular_devices) for at in cells]  # spares are part of the torus: try every position
     for shape in shapes:
         firsts = [0]
         for size, extent, wrap in zip(torus, shape, wraps, strict=True):

@@ -1,7 +1,7 @@
-"""Processes that wanted to be hosts here and were not taken: the last of them by name, each until it is taken.
+"""Keeps the latest processes that were refused as hosts, by name, until they are accepted.
 
-Neighbours: the controller is told of them by its driver (`HostRefused`, `HostTaken`); `resources` names them to those
-who wait for hosts.
+Neighbours: the driver tells the controller of them (`HostRefused`, `HostTaken`); `resources` names them in the
+reasons of slices that wait for hosts.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 KEPT = 20
-LONGEST = 500  # characters of a name or a reason: both come from a process that we do not know
+LONGEST = 500  # characters of a name or a reason; both come from a process that is not trusted
 
 
 class Refusal(NamedTuple):
     name: str
-    island: int  # -1: any would have done, or nobody knows
+    island: int  # the island that it asked for; -1 if any, or if not known
     reason: str
-    at: int  # the last time
+    at: int  # when it was last refused
 
 
 class Refusals:
     def __init__(self) -> None:
-        self._by_name: dict[str, Refusal] = {}  # the latest last
+        self._by_name: dict[str, Refusal] = {}  # the latest is last
 
     def refused(self, name: str, island: int, reason: str, now: int) -> bool:
-        """True: nobody knew that yet."""
+        """Add a refusal. Return whether it is new, or differs from the last one of this name."""
         name, reason = _short(name), _short(reason)
         before = self._by_name.pop(name, None)
         self._by_name[name] = Refusal(name, island, reason, now)
@@ -34,19 +34,19 @@ class Refusals:
         return before is None or (before.island, before.reason) != (island, reason)
 
     def taken(self, name: str) -> bool:
-        """True: it had been refused."""
+        """Forget the refusal of a process that is a host now. Return whether there was one."""
         return self._by_name.pop(_short(name), None) is not None
 
     def all(self) -> list[Refusal]:
-        """The latest last."""
+        """Return all refusals, the latest last."""
         return list(self._by_name.values())
 
     def words(self, islands: Iterable[int]) -> list[str]:
-        """Of those that these islands could have had."""
-        wanted = {-1, *islands}
+        """Return a text for each process that asked for one of these islands, or for any."""
+        possible = {-1, *islands}
         return [
             f"agent {each.name!r} was refused: {each.reason}"
-            for each in self._by_name.values() if each.island in wanted
+            for each in self._by_name.values() if each.island in possible
         ]  # fmt: skip
 
 

@@ -1,12 +1,11 @@
-"""Who has which devices: binds each session's slices to places, and binds them anew when devices go.
+"""Binds each session's slices to places, and binds them to new places when devices are lost.
 
-Slices share devices, least loaded first; an exclusive one has its devices alone and waits until it can. A
-slice that must wait stands in line and *claims* the place it would like best: later slices leave that alone
-where the two could not share it. A claim is kept while its devices are there, so a slice waits only for those
-who came before it. All is decided in order of tickets, drawn when a slice is first bound: the same calls give
-the same places.
+Slices share devices; a new slice takes the least loaded ones. An exclusive slice has its devices alone, and waits
+until it can. A slice that waits *claims* the place that is best for it. Later slices avoid that place if the two could
+not share it. A claim is kept as long as its devices work, so a slice waits only for slices that came before it. All
+is decided in the order of tickets, which slices get when they are first bound, so the same calls give the same places.
 
-Nothing outside this room may remember a physical device: it asks again, after every remapping.
+No other module may remember a physical device: it must ask again after every remapping.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from .placing import Free, choose
 from .refusals import Refusals
 from .wording import refuse, some, wish
 
-Key = tuple[int, str]  # session, name of the slice
-MOVE = -1
+Key = tuple[int, str]  # (session, name of the slice)
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -28,14 +26,16 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """It can be bound, but not now; the reason says what it waits for."""
+    """The slice can be bound, but not now."""
 
-    reason: str
-    absent: bool = False  # for hosts that are not there; else for devices that others have
+    reason: str  # what it waits for
+    absent: bool = (
+        False  # whether it waits for hosts that are not up; else for devices that other slices have
+    )
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A slice that had to leave its place. One that waits is found by `retry` in time."""
+    """A slice that had to leave its place. If it waits for a new one, `retry` will return it."""
 
     session: int
     name: str
@@ -44,16 +44,15 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Binding(msgspec.Struct, frozen=True):
-    """One slice of one session: bound (`place`), or waiting (`reason`, and a `claim` if devices could
-    serve)."""
+    """One slice of one session. It is bound and has a `place`, or waits and has a `reason`."""
 
     session: int
     spec: SliceSpec
     ticket: int
     place: Place | None = None
-    claim: Place | None = None
+    claim: Place | None = None  # while it waits: the place that it will take, if there are enough devices
     reason: str = ""
-    home: int = -1  # the island it was driven from, if it waits for a new place
+    home: int = -1  # the island that it had to leave, if it waits for a new place
 
     @property
     def key(self) -> Key:
@@ -64,7 +63,7 @@ class Resources:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.refusals = Refusals()
-        self._stock = [Inventory(island) for island in cluster.islands]
+        self._inventories = [Inventory(island) for island in cluster.islands]
         self._bindings: dict[Key, Binding] = {}  # in order of tickets
         self._waiting: dict[Key, None] = {}  # in order of tickets
         self._tickets = 0
@@ -73,38 +72,38 @@ class Resources:
     # --- hosts and devices come and go ----------------------------------------------------------------------
 
     def host_joined(self, host: int) -> None:
-        """New or back: its devices are good, whatever was before."""
-        self._stock_of_host(host).turn(host, "joined")
+        """A host is new or has come back; all its devices can be used."""
+        self._inventory_of_host(host).turn(host, "joined")
 
     def host_draining(self, host: int) -> None:
-        """Nothing new goes there; `remap` empties it."""
-        self._stock_of_host(host).turn(host, "draining")
+        """Bind no new slices to this host; `remap` moves the slices that it has."""
+        self._inventory_of_host(host).turn(host, "draining")
 
     def host_lost(self, host: int) -> None:
-        self._stock_of_host(host).turn(host, "lost")
+        self._inventory_of_host(host).turn(host, "lost")
 
     def device_lost(self, device: int) -> None:
-        self._stock[self.cluster.island_of_device(device).index].lose_device(device)
+        self._inventories[self.cluster.island_of_device(device).index].lose_device(device)
 
     def usable(self, device: int) -> bool:
         island = self.cluster.island_of_device(device)
-        return bool(self._stock[island.index].alive[device - island.base_device])
+        return bool(self._inventories[island.index].alive[device - island.base_device])
 
     def load(self, device: int) -> int:
-        """How many slices are bound there."""
+        """Return how many slices are bound to this device."""
         island = self.cluster.island_of_device(device)
-        return self._stock[island.index].load[device - island.base_device]
+        return self._inventories[island.index].load[device - island.base_device]
 
     # --- slices ---------------------------------------------------------------------------------------------
 
     def bind(self, session: int, spec: SliceSpec) -> Bound | Waits:
-        """At first use, and then the same until released. Raises Impossible."""
+        """Bind the slice at its first use; return the same binding until it is released. Raise Impossible."""
         known = self._bindings.get((session, spec.name))
         if known is None:
             refuse(self.cluster, spec)
             known = Binding(session, spec, self._tickets)
             self._tickets += 1
-            known = self._settle(known)
+            known = self._bind_or_wait(known)
         elif known.spec != spec:
             raise Impossible(
                 f"this session's slice {spec.name!r} is bound as {wish(known.spec)}; "
@@ -117,7 +116,7 @@ class Resources:
         return (session, name) in self._bindings
 
     def lacks_hosts(self, session: int, name: str) -> bool:
-        """Whether this slice waits for hosts that are not there, whoever has the devices of the others."""
+        """Whether this slice waits because too few hosts are up, not only because other slices have the devices."""
         known = self._bindings.get((session, name))
         return known is not None and known.place is None and known.claim is None
 
@@ -126,13 +125,13 @@ class Resources:
         return known.place if known else None
 
     def release(self, session: int, name: str) -> bool:
-        """Whether there was one. Others may be waiting for it: `retry`."""
+        """Release a slice. Return whether there was one. Call `retry`, because others may wait for its devices."""
         known = self._bindings.pop((session, name), None)
         if known is None:
             return False
         self.version += 1
         self._waiting.pop(known.key, None)
-        self._lift(known)
+        self._unbind(known)
         return True
 
     def release_session(self, session: int) -> None:
@@ -140,16 +139,19 @@ class Resources:
             self.release(*key)
 
     def retry(self) -> list[tuple[int, str, Bound]]:
-        """Waiting slices that have a place now. To be called after any change; renews all reasons."""
+        """Bind the waiting slices that can be bound now, and return them. Update the reasons of all others.
+
+        Call this after any change.
+        """
         found = []
         for key in list(self._waiting):
-            now = self._settle(self._bindings[key])
+            now = self._bind_or_wait(self._bindings[key])
             if now.place:
                 found.append((*key, Bound(now.place)))
         return found
 
     def renewed(self) -> list[Binding]:
-        """Those that wait, and whose reasons are others now: somebody was refused as a host, or is not any more."""
+        """Return the waiting slices whose reasons have changed because a process was refused as a host, or accepted."""
         found = []
         for key in self._waiting:
             known = self._bindings[key]
@@ -160,17 +162,20 @@ class Resources:
         return found
 
     def remap(self, island: int) -> list[Moved]:
-        """New places for the slices that have lost a device, or whose host drains; everyone else stays. The
-        oldest choose first: from their own island, then with all its spares, then from others."""
-        gone = self._stock[island].gone()
-        driven = [b for b in self._bindings.values() if b.place and b.place.island == island]
-        driven = [b for b in driven if b.place and spans.overlap(device_spans(b.place), gone)] if gone else []
-        for binding in driven:
-            self._lift(binding)
+        """Find new places for the slices of this island that have lost a device or whose host drains.
+
+        Other slices stay. The oldest slice chooses first: on its own island, then there with all spares, then on
+        other islands.
+        """
+        gone = self._inventories[island].gone()
+        moving = [b for b in self._bindings.values() if b.place and b.place.island == island]
+        moving = [b for b in moving if b.place and spans.overlap(device_spans(b.place), gone)] if gone else []
+        for binding in moving:
+            self._unbind(binding)
         moved = []
-        for binding in driven:
+        for binding in moving:
             old, rest = binding.place, msgspec.structs.replace(binding, place=None, home=island)
-            now = self._settle(rest)
+            now = self._bind_or_wait(rest)
             if old:
                 moved.append(Moved(*binding.key, old, now.place or Waits(now.reason)))
         order = sorted(self._waiting, key=lambda key: self._bindings[key].ticket)
@@ -178,21 +183,21 @@ class Resources:
         return moved
 
     def bindings(self) -> tuple[Binding, ...]:
-        """Everything, oldest first."""
+        """Return all slices, the oldest first."""
         return tuple(self._bindings.values())
 
     def waiting(self) -> tuple[Binding, ...]:
-        """In the order in which they will be served."""
+        """Return the waiting slices in the order in which they will be bound."""
         return tuple(self._bindings[key] for key in self._waiting)
 
-    # --- how ------------------------------------------------------------------------------------------------
+    # --- finding a place ------------------------------------------------------------------------------------
 
-    def _settle(self, binding: Binding) -> Binding:
-        """Bind it if it can be; else let it wait, with a claim and a reason that are up to date."""
+    def _bind_or_wait(self, binding: Binding) -> Binding:
+        """Bind the slice if possible; else let it wait, with an updated claim and reason."""
         place = self._find(binding, anyway=False)
         if place:
             now = msgspec.structs.replace(binding, place=place, claim=None, reason="", home=-1)
-            self._stock[place.island].put(place, binding.spec.exclusive)
+            self._inventories[place.island].put(place, binding.spec.exclusive)
             self._waiting.pop(binding.key, None)
         else:
             claim = self._claim(binding)
@@ -203,95 +208,109 @@ class Resources:
         self.version += 1
         return now
 
-    def _lift(self, binding: Binding) -> None:
+    def _unbind(self, binding: Binding) -> None:
         if binding.place:
-            self._stock[binding.place.island].put(binding.place, binding.spec.exclusive, MOVE)
+            self._inventories[binding.place.island].put(binding.place, binding.spec.exclusive, by=-1)
 
     def _claim(self, binding: Binding) -> Place | None:
-        """The one it has, if that can still be had; or a new one, away from the claims of others or at worst
-        behind them; None where too few devices are there."""
-        claim = binding.claim
-        if claim and self._stock[claim.island].offers(claim, all_spares=claim.island == binding.home):
-            return claim
-        return self._find(binding, anyway=True) or self._find(binding, anyway=True, behind=True)
+        """Return the place that the slice should wait for, or None if too few devices are up.
 
-    def _find(self, binding: Binding, anyway: bool, behind: bool = False) -> Place | None:
-        """`anyway`: where others are now, too; `behind`: even where others will be before."""
+        It keeps its old claim if that is still possible. A new claim avoids the claims of others if it can.
+        """
+        claim = binding.claim
+        if claim and self._inventories[claim.island].offers(claim, all_spares=claim.island == binding.home):
+            return claim
+        return self._find(binding, anyway=True) or self._find(binding, anyway=True, ignore_claims=True)
+
+    def _find(self, binding: Binding, anyway: bool, ignore_claims: bool = False) -> Place | None:
+        """Return the best place for the slice.
+
+        With `anyway` it may be where other slices are now; with `ignore_claims`, where others will be before it.
+        """
         spec = binding.spec
-        claims = [] if behind else [b.claim for b in self._ahead(binding) if b.claim]
-        for stocks, all_spares in self._tiers(binding, self._able(spec)):
+        claims = [] if ignore_claims else [b.claim for b in self._claims_ahead(binding) if b.claim]
+        for inventories, all_spares in self._tiers(binding, self._matching(spec)):
             free: list[Free] = []
-            for stock in stocks:
-                barred = [claim for claim in claims if claim.island == stock.island.index]
-                usable = stock.usable(spec.exclusive, barred, all_spares, anyway)
-                free.append((stock.island, usable, stock.load))
+            for inventory in inventories:
+                barred = [claim for claim in claims if claim.island == inventory.island.index]
+                usable = inventory.usable(spec.exclusive, barred, all_spares, anyway)
+                free.append((inventory.island, usable, inventory.load))
             place = choose(spec, free)
             if place:
                 return place
         return None
 
     @staticmethod
-    def _tiers(binding: Binding, able: list[Inventory]) -> list[tuple[list[Inventory], bool]]:
-        """Where to look, and whether all spares may be used; the next only if the last had nothing."""
-        home = [stock for stock in able if stock.island.index == binding.home]
+    def _tiers(binding: Binding, matching: list[Inventory]) -> list[tuple[list[Inventory], bool]]:
+        """Return (islands, whether all spares may be used), in the order in which to search them."""
+        home = [inventory for inventory in matching if inventory.island.index == binding.home]
         if not home:
-            return [(able, False)]
-        return [(home, False), (home, True), ([stock for stock in able if stock not in home], False)]
+            return [(matching, False)]
+        others = [inventory for inventory in matching if inventory not in home]
+        return [(home, False), (home, True), (others, False)]
 
-    def _ahead(self, binding: Binding) -> list[Binding]:
-        """Those with claims in line before this one, who could not share with it. Not those who wait for this very
-        session: they cannot be served before it goes, and must not keep it from going."""
-        line = [self._bindings[key] for key in self._waiting]
-        mine = [b for b in self._bindings.values() if b.place and b.session == binding.session]
+    def _claims_ahead(self, binding: Binding) -> list[Binding]:
+        """Return the earlier waiting slices with claims, that could not share devices with this one.
+
+        A slice that waits for devices of this slice's own session is left out. It cannot be bound before the session
+        releases them, so it must not block the session.
+        """
+        waiting = [self._bindings[key] for key in self._waiting]
+        own_slices = [b for b in self._bindings.values() if b.place and b.session == binding.session]
         return [
-            b for b in line
-            if b.claim and b.ticket < binding.ticket and self._at_odds(b, binding)
-            and not any(self._at_odds(b, own) and self._meet(b.claim, own.place) for own in mine)
+            b for b in waiting
+            if b.claim and b.ticket < binding.ticket and self._exclusive(b, binding)
+            and not any(self._exclusive(b, own) and self._overlap(b.claim, own.place) for own in own_slices)
         ]  # fmt: skip
 
     @staticmethod
-    def _meet(one: Place, other: Place | None) -> bool:
+    def _overlap(one: Place, other: Place | None) -> bool:
         return other is not None and spans.overlap(device_spans(one), device_spans(other))
 
     @staticmethod
-    def _at_odds(one: Binding, other: Binding) -> bool:
+    def _exclusive(one: Binding, other: Binding) -> bool:
+        """Whether these two slices cannot share devices."""
         return one.spec.exclusive or other.spec.exclusive
 
-    # --- what it waits for ----------------------------------------------------------------------------------
+    # --- the reasons for waiting ----------------------------------------------------------------------------
 
     def _blockers(self, binding: Binding, claim: Place) -> str:
-        """Who has what it claims, or will have it first."""
+        """Return a text that names the slices that have the claimed devices, or will have them first."""
         island = self.cluster.islands[claim.island]
         wanted = device_spans(claim)
-        odd = [other for other in self._bindings.values() if self._at_odds(other, binding)]
-        here = [b for b in odd if b.place and spans.overlap(device_spans(b.place), wanted)]
-        first = [b for b in self._ahead(binding) if b.claim and spans.overlap(device_spans(b.claim), wanted)]
+        rivals = [other for other in self._bindings.values() if self._exclusive(other, binding)]
+        here = [b for b in rivals if b.place and spans.overlap(device_spans(b.place), wanted)]
+        earlier = self._claims_ahead(binding)
+        first = [b for b in earlier if b.claim and spans.overlap(device_spans(b.claim), wanted)]
         text = (
             f"devices {spans.text(wanted[:8])}{', ...' if len(wanted) > 8 else ''} of island {island.name!r}"
         )
-        for what, who in (("bound by", here), ("claimed before by", first)):
-            if who:
-                text += f", {what} {some([f'slice {b.spec.name!r} of session {b.session}' for b in who])}"
+        for how, blockers in (("bound by", here), ("claimed before by", first)):
+            if blockers:
+                text += f", {how} {some([f'slice {b.spec.name!r} of session {b.session}' for b in blockers])}"
         return text
 
     def _missing(self, binding: Binding) -> str:
-        """Too few devices are there, whoever has them: who is not here."""
-        parts, able = [], self._able(binding.spec)
-        for stock in able:
-            where = f"of island {stock.island.name!r}"
+        """Return a text that names the hosts and devices that are not up, for a slice with too few devices."""
+        parts, matching = [], self._matching(binding.spec)
+        for inventory in matching:
+            where = f"of island {inventory.island.name!r}"
             for state in ("absent", "lost", "draining"):
-                hosts = stock.hosts_in(state)
+                hosts = inventory.hosts_in(state)
                 if hosts:
                     parts.append(f"hosts {spans.text(hosts)} {where} ({state})")
-            broken = stock.broken()
+            broken = inventory.broken()
             if broken:
                 parts.append(f"devices {spans.text(broken)} {where} (lost)")
-        return "; ".join([*parts, *self.refusals.words(stock.island.index for stock in able)])
+        return "; ".join([*parts, *self.refusals.words(inventory.island.index for inventory in matching)])
 
-    def _able(self, spec: SliceSpec) -> list[Inventory]:
+    def _matching(self, spec: SliceSpec) -> list[Inventory]:
+        """Return the islands that have the name and the kind that the slice asks for."""
         return [
-            s for s in self._stock if spec.island in ("", s.island.name) and spec.kind in ("", s.island.kind)
+            inventory
+            for inventory in self._inventories
+            if spec.island in ("", inventory.island.name) and spec.kind in ("", inventory.island.kind)
         ]
 
-    def _stock_of_host(self, host: int) -> Inventory:
-        return self._stock[self.cluster.island_of_host(host).index]
+    def _inventory_of_host(self, host: int) -> Inventory:
+        return self._inventories[self.cluster.island_of_host(host).index]

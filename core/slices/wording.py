@@ -1,4 +1,4 @@
-"""What one who asks for a slice is told: why it cannot be, and what would fit instead."""
+"""Words the error for a slice that cannot fit: why it cannot, and the nearest slice that would fit."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import msgspec
 from ..model import Cluster, Impossible, Island, Shape, SliceSpec, dims, orientations
 from .placing import fits
 
-MESH_AXES = 8  # as many as anyone names
-SHOWN = 3  # of a list of things; the rest is a number
+MESH_AXES = 8  # the most axes that a mesh may have
+SHOWN = 3  # entries of a list that are shown; the others are only counted
 
 
 def refuse(cluster: Cluster, spec: SliceSpec) -> None:
-    """Raise Impossible, unless the slice has a place here when all is well and nobody else is about."""
+    """Raise Impossible, unless the slice would fit if all hosts were up and there were no other slices."""
     if sound(spec) and any(fits(island, spec) for island in cluster.islands):
         return
     there = some([island.describe() for island in cluster.islands], "; ")
@@ -26,7 +26,7 @@ def refuse(cluster: Cluster, spec: SliceSpec) -> None:
 
 
 def sound(spec: SliceSpec) -> bool:
-    """Whether it says one thing."""
+    """Whether the slice's numbers are consistent with each other."""
     axes = spec.mesh
     return spec.devices >= 1 and (
         not axes or (len(axes) <= MESH_AXES and min(axes) >= 1 and prod(axes) == spec.devices)
@@ -46,7 +46,7 @@ def asked(spec: SliceSpec) -> str:
 
 
 def wish(spec: SliceSpec) -> str:
-    """`8 devices as a mesh 2x4, kind 'v3', on island 'a', spread, exclusive`."""
+    """Return the slice as people read it: `8 devices as a mesh 2x4, kind 'v3', on island 'a', spread, exclusive`."""
     parts = [
         f"{spec.devices} device{'s' if spec.devices != 1 else ''}",
         f" as a mesh {dims(spec.mesh)}" if spec.mesh else "",
@@ -67,8 +67,10 @@ def some(things: Sequence[str], between: str = ", ") -> str:
 
 
 def nearest(cluster: Cluster, spec: SliceSpec) -> SliceSpec:
-    """A slice that has a place here, as close to what was asked as a few plain steps find: first the island
-    and the kind, then a mesh of as many devices, then a smaller mesh, then a number."""
+    """Return a slice that fits here and is close to the one asked for.
+
+    It tries, in this order: another island and kind, a mesh of as many devices, a smaller mesh, devices without mesh.
+    """
     spec = _somewhere(cluster, spec)
     replace = msgspec.structs.replace
     islands = [i for i in cluster.islands if spec.island in ("", i.name) and spec.kind in ("", i.kind)]
@@ -82,8 +84,10 @@ def nearest(cluster: Cluster, spec: SliceSpec) -> SliceSpec:
 
 
 def _somewhere(cluster: Cluster, spec: SliceSpec) -> SliceSpec:
-    """With an island and a kind that exist together. Who misspelt one meant it; who named two that do not go
-    together gets the kind."""
+    """Return the slice with an island and a kind that exist together.
+
+    A misspelt name becomes the nearest one. If the island has no devices of the kind, the kind is kept.
+    """
     names = [island.name for island in cluster.islands]
     kinds = [island.kind for island in cluster.islands]
     name = _close(spec.island, names)
@@ -94,14 +98,14 @@ def _somewhere(cluster: Cluster, spec: SliceSpec) -> SliceSpec:
 
 
 def _close(word: str, known: list[str]) -> str:
-    """The word, if it is known; the nearest that is; or "", any."""
+    """Return the word if it is known, else the nearest known word, else ""."""
     if not word or word in known:
         return word
     return next(iter(get_close_matches(word, known, 1)), "")
 
 
 def _meshes(islands: Sequence[Island], spec: SliceSpec, room: int) -> Iterator[Shape]:
-    """Same number of devices and of axes, nearest first; then the mesh cut down to what a torus has."""
+    """Yield meshes to try: with as many devices and axes, the nearest first; then the mesh cut down to a torus."""
     mesh = tuple(max(1, extent) for extent in spec.mesh[:MESH_AXES])
     if mesh == spec.mesh and prod(mesh) <= room:
         yield mesh
@@ -110,8 +114,8 @@ def _meshes(islands: Sequence[Island], spec: SliceSpec, room: int) -> Iterator[S
         for size in sorted(
             (size for size in sizes if 1 <= size <= room), key=lambda size: size != spec.devices
         ):
-            alike = [other for other in _factors(size, len(mesh)) if _has_shape(islands, other)]
-            yield from sorted(alike, key=lambda other: (_distance(other, mesh), other))
+            possible = [other for other in _factors(size, len(mesh)) if _has_shape(islands, other)]
+            yield from sorted(possible, key=lambda other: (_distance(other, mesh), other))
     cut = {other: None for island in islands for other in _cut_down(mesh, island.torus)}
     yield from sorted(cut, key=lambda other: (-prod(other), other))
 

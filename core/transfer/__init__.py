@@ -1,9 +1,9 @@
-"""The data plane: contents of buffers in chunks, as fast as the receivers grant credits.
+"""Moves the contents of buffers between hosts and clients, in chunks, as fast as the receivers grant credits.
 
-machine      one a host and one a client: Transfer
-sending, receiving     the two halves;  credits: the transfer with the lowest seq is served first
-pending      words that came before their transfer was opened, and transfers that are over
-pieces       which pieces of a client's put or get concern a host
+machine      `Transfer`, the machine that each host and each client has
+sending, receiving     its two halves;  credits: how a receiver shares its credits among transfers
+pending      messages that came before their transfer was opened, and the transfers that have ended
+pieces       which pieces of a client's put or get a host sends or receives
 """
 
 from __future__ import annotations

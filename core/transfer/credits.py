@@ -1,18 +1,17 @@
-"""Whose bytes may come next: one pool of credits a receiver, given out by the global order of transfers.
+"""Shares a receiver's credits among senders, in the global order of transfers.
 
-A lane is what one sender has for one transfer. Credits go to the lane with the lowest `seq` first. That
-alone would deadlock: a receive opens when its memory is there, so a later transfer may open first and take
-all credits, while its source, which has not run yet, waits for the earlier one to arrive. Hence two kinds
-of lanes:
+A lane is what one sender sends for one transfer. Credits go to the lane with the lowest `seq` first. This rule alone
+would deadlock. A receive opens when its memory is there, so a later transfer may open first and take all credits,
+while its source has not run yet, because it waits for the earlier transfer. So there are two kinds of lanes:
 
-    early   its source may not exist yet. It gets at most `ahead` bytes, so that data flow the moment they do
-            exist, and all early lanes together never hold the last `reserve` bytes of the pool.
-    ready   its sender has said or shown that the contents exist. A ready credit comes back in finite time:
-            whatever is granted is sent at once and waits for nothing but the network.
+    early   The source may not exist yet. The lane gets at most `ahead` bytes, so that data flow as soon as they
+            exist. All early lanes together never hold the last `reserve` bytes of the pool.
+    ready   The sender has shown that the contents exist. Its credits come back in finite time, because everything
+            that is granted is sent at once and waits only for the network.
 
-So whatever early lanes hold, a ready lane finds `reserve` (at least one chunk) free again and again: each
-ready lane moves, in whichever order receives were opened; and a source that is never ready holds nothing
-that others need.
+So a ready lane finds `reserve` bytes (at least one chunk) free again and again, whatever early lanes hold. Each ready
+lane makes progress, in whatever order receives were opened. A source that is never ready holds nothing that others
+need.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Key = tuple[int, int, int]
 
 
 class Lane:
-    """`want`: bytes to be granted yet. `out`: granted and not arrived."""
+    """The bytes that one sender sends for one transfer."""
 
     __slots__ = ("key", "out", "ready", "sender", "transfer", "want")
 
@@ -33,19 +32,23 @@ class Lane:
         self.key: Key = (seq, transfer, sender)
         self.transfer = transfer
         self.sender = sender
-        self.want = want
-        self.out = 0
+        self.want = want  # bytes that are still to be granted
+        self.out = 0  # bytes that are granted and have not arrived
         self.ready = False
 
 
 class Pool:
+    """The credits of one receiver."""
+
     def __init__(self, size: int, chunk: int) -> None:
         if size < 2 * chunk or chunk < 1:
             raise Illegal(f"a pool of {size} bytes does not hold two chunks of {chunk}")
         self.size, self.chunk = size, chunk
         self.reserve = max(chunk, size // 4)
         self.ahead = min(2 * chunk, size - self.reserve)
-        self.window = max(chunk, size // 4)  # of a ready lane: one slow sender does not get everything
+        self.window = max(
+            chunk, size // 4
+        )  # the most that one ready lane holds, so one slow sender cannot hold all
         self.out = 0
         self._early_out = 0
         self._early: list[Key] = []  # early lanes without credits
@@ -64,13 +67,13 @@ class Pool:
             self._enlist(lane)
 
     def arrived(self, lane: Lane, nbytes: int) -> None:
-        """So many bytes of a ready lane's credits have come back."""
+        """Take back the credits of bytes that have arrived on a ready lane."""
         lane.out -= nbytes
         self.out -= nbytes
         self._enlist(lane)
 
     def remove(self, lane: Lane) -> None:
-        """Nothing will come of it any more."""
+        """Remove a lane that is complete or has failed, and take back its credits."""
         self._delist(lane)
         del self._lanes[lane.key]
         self.out -= lane.out
@@ -78,7 +81,7 @@ class Pool:
             self._early_out -= lane.out
 
     def grant(self) -> list[tuple[Lane, int]]:
-        """Give out what there is to give."""
+        """Grant as much as possible; return (lane, bytes) for each grant."""
         given: list[tuple[Lane, int]] = []
         early_blocked = False
         while True:
@@ -94,7 +97,9 @@ class Pool:
             nbytes = min(lane.want, cap, free)
             if nbytes < min(lane.want, cap, self.chunk):
                 if lane.ready:
-                    return given  # credits are saved up for the first in the order: they do come back
+                    return (
+                        given  # save credits for the first lane in the order until it can get a whole chunk
+                    )
                 early_blocked = True
                 continue
             self._give(lane, nbytes)
@@ -112,7 +117,7 @@ class Pool:
             self._delist_from(self._early, lane.key)
 
     def _enlist(self, lane: Lane) -> None:
-        """Put it in line, if it can take any."""
+        """Enter the lane among those that wait for credits, if it can take any."""
         if lane.want == 0:
             return
         if not lane.ready:

@@ -1,22 +1,20 @@
-"""The data plane's machine, one a host, and one a client: what moves from buffer to buffer, in chunks and
-on credit.
+"""The transfer machine of a host or a client: it moves the contents of buffers, in chunks and on credit.
 
     receiver                                              sender
     OpenRecv (memory is here) --Grant: so many bytes-->   OpenSend (contents are here)
-                              <--Chunk, Chunk ...--       as far as credits go
-    all is here               --Landed-->                 holds its source until all receivers say so
+                              <--Chunk, Chunk ...--       as far as the credits go
+    all chunks are here       --Landed-->                 holds its source until all receivers have sent this
     Received                                              Sent
 
-A sender whose contents exist before it is granted anything says so (`Offer`): a sparse one always, for
-nobody knows its pieces before. One whose source is poisoned says `Spoilt` instead. Every half that was
-opened ends exactly once, with `Received` or `Sent`, whether it is complete, spoilt, dropped, or its peer is
-lost. A sender that has given a receiver up, because their link was lost, says `Spoilt` if that one
-grants it credits later: so neither end waits for the other for ever.
+A sender sends an `Offer` if its contents exist before it has credits. In a sparse exchange it always does, because the
+receiver does not know the pieces before. A sender whose source is poisoned sends `Spoilt` instead of chunks. Each half
+that was opened ends exactly once, with `Received` or `Sent`: if it is complete, poisoned or dropped, or if its peer is
+lost. A sender that has given up a receiver because their link was lost sends `Spoilt` if the receiver grants credits
+later, so that neither end waits for the other for ever.
 
-Who gets credits when, and why that cannot deadlock, is `credits`; the two halves are `sending` and
-`receiving`. Ends are named as the messages name them: a host by its number, client c by -c. A peer's word
-that makes no sense closes that peer; one for a transfer that has ended meanwhile is dropped. Nothing here
-looks at the clock.
+`credits` says how credits are shared, and why this cannot deadlock. `sending` and `receiving` are the two halves. Ends
+are named as in the messages: a host by its number, client c by -c. A message that breaks the protocol closes its peer;
+a message for a transfer that has ended is dropped. Nothing here depends on time.
 """
 
 from __future__ import annotations
@@ -47,12 +45,12 @@ from .sending import Sending
 
 POOL = 1 << 28
 CHUNK = 1 << 20
-EARLY = 1 << 16  # words of one peer about transfers that are not open
+EARLY = 1 << 16  # messages of one peer that may wait for their transfers to be opened
 
 
 class Transfer:
     def __init__(self, me: int, pool: int = POOL, chunk: int = CHUNK, early: int = EARLY) -> None:
-        """pool: bytes that may be under way to us. chunk: the most that one message carries."""
+        """pool: bytes that may be under way to this machine. chunk: the most bytes in one message."""
         self.me = me
         self.pool = Pool(pool, chunk)
         self._sending = Sending(me, chunk, early)
@@ -81,26 +79,28 @@ class Transfer:
         return None
 
     def end(self) -> list[Effect]:
-        """Whatever is still sent ends: there is nobody any more who could land it."""
+        """End all sends, because no receiver can be reached any more."""
         return self._sending.end()
 
-    def _came(self, peer: int, word: Any) -> list[Effect]:
-        if isinstance(word, Grant | Landed):
-            if (word.receiver, word.sender) == (peer, self.me):
-                return self._sending.came(peer, word)
-        elif isinstance(word, Chunk | Offer | Spoilt):
-            if (word.sender, word.receiver) == (peer, self.me):
-                return self._receiving.came(peer, word)
+    def _came(self, peer: int, message: Any) -> list[Effect]:
+        if isinstance(message, Grant | Landed):
+            if (message.receiver, message.sender) == (peer, self.me):
+                return self._sending.came(peer, message)
+        elif isinstance(message, Chunk | Offer | Spoilt):
+            if (message.sender, message.receiver) == (peer, self.me):
+                return self._receiving.came(peer, message)
         else:
-            return [Close(peer, f"{type(word).__name__} is no word of the data plane")]
-        return [
-            Close(peer, f"{peer} speaks for others: {type(word).__name__} {word.sender} -> {word.receiver}")
-        ]
+            return [Close(peer, f"{type(message).__name__} is not a message of the data plane")]
+        ends = f"{type(message).__name__} from {message.sender} to {message.receiver}"
+        return [Close(peer, f"{peer} sends a message of other ends: {ends}")]
 
     def _lost(self, event: Disconnected) -> list[Effect]:
-        """The link to a peer. Where it begins anew, a half whose peer had not said a word yet goes on with the new
-        link: it may have been opened for the process that has begun anew, before this end heard of that. If it was
-        for the old one, the controller has it dropped."""
+        """The link to a peer is lost: end its halves of transfers.
+
+        If a new link begins at once, a half whose peer had not sent anything yet goes on with the new link. It may
+        have been opened for the restarted process, before this end learnt of the restart. If it was opened for the
+        old process, the controller will have it dropped.
+        """
         peer, reason = event.peer, event.reason
         if peer >= 0:
             blame = Blame("host-lost", reason or "its connection is lost", host=peer)

@@ -1,8 +1,7 @@
-"""What a transfer machine remembers of transfers that are not open: words that came too early, and those
-that are over.
+"""Keeps what a transfer machine knows of transfers that are not open: early messages, and transfers that have ended.
 
-Both are bounded. A peer has so many early words and no more; and of ended transfers the last few thousand
-are known, which is far more than can still be under way.
+Both are bounded. The number of early messages is limited for each peer. The last few thousand transfers that have
+ended are kept, far more than can still have messages under way.
 """
 
 from __future__ import annotations
@@ -11,45 +10,49 @@ from typing import Generic, TypeVar
 
 from ..protocol import Blame, Close, Effect
 
-Word = TypeVar("Word")
+Message = TypeVar("Message")
 
 REMEMBERED = 4096
 
 
-class Early(Generic[Word]):
+class Early(Generic[Message]):
+    """Messages about transfers that are not open yet."""
+
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._words: dict[int, list[tuple[int, Word]]] = {}  # by transfer, in the order they came
-        self._counts: dict[int, int] = {}  # by peer
+        self._messages: dict[int, list[tuple[int, Message]]] = {}  # transfer -> (peer, message), as they came
+        self._counts: dict[int, int] = {}  # peer -> number of its messages
 
-    def keep(self, peer: int, transfer: int, word: Word) -> list[Effect]:
+    def keep(self, peer: int, transfer: int, message: Message) -> list[Effect]:
         count = self._counts.get(peer, 0)
         if count >= self._limit:
-            return [Close(peer, f"{peer} speaks of more than {self._limit} transfers that are not open")]
+            text = f"{peer} sends more than {self._limit} messages about transfers that are not open"
+            return [Close(peer, text)]
         self._counts[peer] = count + 1
-        self._words.setdefault(transfer, []).append((peer, word))
+        self._messages.setdefault(transfer, []).append((peer, message))
         return []
 
-    def take(self, transfer: int) -> list[tuple[int, Word]]:
-        words = self._words.pop(transfer, [])
-        for peer, _ in words:
+    def take(self, transfer: int) -> list[tuple[int, Message]]:
+        """Remove and return the (peer, message) of a transfer, in the order in which they came."""
+        messages = self._messages.pop(transfer, [])
+        for peer, _ in messages:
             self._counts[peer] -= 1
-        return words
+        return messages
 
     def forget(self, peer: int) -> None:
         if not self._counts.pop(peer, 0):
             return
-        for transfer in list(self._words):
-            self._words[transfer] = [(who, word) for who, word in self._words[transfer] if who != peer]
-            if not self._words[transfer]:
-                del self._words[transfer]
+        for transfer, messages in list(self._messages.items()):
+            self._messages[transfer] = [(other, message) for other, message in messages if other != peer]
+            if not self._messages[transfer]:
+                del self._messages[transfer]
 
     def __len__(self) -> int:
         return sum(self._counts.values())
 
 
 class Over:
-    """Transfers that have ended; of dropped ones, why."""
+    """Transfers that have ended, and the blame if they were dropped."""
 
     def __init__(self) -> None:
         self._blames: dict[int, Blame | None] = {}
@@ -64,8 +67,9 @@ class Over:
         return transfer in self._blames
 
     def ended(self, transfer: int) -> bool:
-        """It was open, and ended by itself."""
+        """Whether the transfer was open and ended without being dropped."""
         return transfer in self._blames and self._blames[transfer] is None
 
     def dropped(self, transfer: int) -> Blame | None:
+        """Return the blame with which the transfer was dropped, or None."""
         return self._blames.get(transfer)

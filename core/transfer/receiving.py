@@ -1,10 +1,9 @@
-"""The receiving half of transfers: credits to the senders, chunks taken, a word to each sender that all has
-landed.
+"""The receiving half of transfers: it grants credits, takes chunks, and confirms to each sender that all have arrived.
 
-A transfer is over when each of its senders is: landed, spoilt or lost; so nothing can come for it
-afterwards. One that is spoilt blames the lowest of the senders at fault, whatever the order in which they
-spoke. A sparse one knows its senders only by their offers, and ends at once when it is spoilt: who offers
-later is told to let go.
+A receive ends when each of its senders has ended: all its pieces have arrived, it has reported a failure, or it is
+lost. So no message for it can come later. If senders have failed, the receive fails with the blame of the lowest of
+them, whatever the order in which they reported. A sparse receive learns of its senders only from their offers, so it
+ends at the first failure; a sender that offers later gets `Landed` at once, so that it frees its source.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Outcome = list[Effect]
 
 
 class In:
-    """What one sender has for us: of each piece its size, and how much of it is still to come."""
+    """The pieces of one sender: the size of each, and how many of its bytes are still to come."""
 
     __slots__ = ("granted", "lane", "left", "sizes")
 
@@ -41,17 +40,19 @@ class In:
         self.lane = lane
         self.sizes = sizes
         self.left = dict(sizes)
-        self.granted = False  # it may send pieces of no bytes
+        self.granted = False  # whether any credits were granted, perhaps 0 for pieces without bytes
 
 
 class Incoming:
-    def __init__(self, said: OpenRecv, expected: int | None) -> None:
-        self.seq, self.buffer, self.sparse = said.seq, said.buffer, said.sparse
-        self.ins: dict[int, In] = {}  # by sender: those that are not over
-        self.ended: dict[int, Blame | None] = {}  # senders that are
-        self.expected = expected  # sparse: pieces in all, once that is known
-        self.announced = 0  # sparse: pieces offered
-        self.landed = 0  # pieces
+    """A receive that is open."""
+
+    def __init__(self, command: OpenRecv, expected: int | None) -> None:
+        self.seq, self.buffer, self.sparse = command.seq, command.buffer, command.sparse
+        self.ins: dict[int, In] = {}  # by sender, until it ends
+        self.ended: dict[int, Blame | None] = {}  # senders that have ended
+        self.expected = expected  # if sparse: the number of pieces in all, once it is known
+        self.announced = 0  # if sparse: the number of pieces offered
+        self.landed = 0  # the number of pieces that have arrived
 
     @property
     def over(self) -> bool:
@@ -70,72 +71,78 @@ class Receiving:
     def __init__(self, me: int, pool: Pool, limit: int) -> None:
         self._me, self._pool = me, pool
         self._open: dict[int, Incoming] = {}
-        self._expects: dict[int, int] = {}  # of sparse transfers that are not open yet
+        self._expects: dict[int, int] = {}  # sparse transfer that is not open yet -> number of its pieces
         self._early: Early[Offer | Spoilt] = Early(limit)
         self._over = Over()
 
-    # --- local ----------------------------------------------------------------------------------------------
+    # --- from this host's executor, or from the client ------------------------------------------------------
 
-    def open(self, said: OpenRecv) -> Outcome:
-        transfer, dropped = said.transfer, self._over.dropped(said.transfer)
+    def open(self, command: OpenRecv) -> Outcome:
+        transfer, dropped = command.transfer, self._over.dropped(command.transfer)
         if transfer in self._open or self._over.ended(transfer):
             raise Illegal(f"transfer {transfer} is received already")
         if dropped is not None:
             return [Received(transfer, dropped)]
         sizes: dict[int, dict[int, int]] = {}
-        for sender, piece, nbytes in said.pieces:
+        for sender, piece, nbytes in command.pieces:
             if piece in sizes.setdefault(sender, {}):
                 raise Illegal(f"transfer {transfer} gets piece {piece} from {sender} twice")
             sizes[sender][piece] = nbytes
-        incoming = self._open[transfer] = Incoming(said, self._expects.pop(transfer, None))
+        incoming = self._open[transfer] = Incoming(command, self._expects.pop(transfer, None))
         effects: Outcome = []
         for sender, pieces in sizes.items():
             effects += self._add(transfer, incoming, sender, pieces)
-        for sender, word in self._early.take(transfer):
+        for sender, message in self._early.take(transfer):
             if self._open.get(transfer) is incoming:
-                effects += self._take(sender, incoming, word)
-            elif isinstance(word, Offer):
-                effects.append(self._let_go(transfer, sender))
-        return effects + self._settle(transfer, incoming) + self._grants()
+                effects += self._take(sender, incoming, message)
+            elif isinstance(message, Offer):
+                effects.append(self._confirm(transfer, sender))
+        return effects + self._end_if_over(transfer, incoming) + self._grants()
 
-    def expect(self, said: ExpectRecv) -> Outcome:
-        incoming = self._open.get(said.transfer)
+    def expect(self, command: ExpectRecv) -> Outcome:
+        incoming = self._open.get(command.transfer)
         if incoming is None:
-            if not self._over.knows(said.transfer):
-                self._expects[said.transfer] = said.pieces
+            if not self._over.knows(command.transfer):
+                self._expects[command.transfer] = command.pieces
             return []
-        incoming.expected = said.pieces
-        if incoming.announced > said.pieces:
-            text = f"{incoming.announced} pieces were offered, and only {said.pieces} counted"
+        incoming.expected = command.pieces
+        if incoming.announced > command.pieces:
+            text = f"{incoming.announced} pieces were offered, but only {command.pieces} were counted"
             blame = Blame("protocol", text, host=self._me)
-            return self._fail(said.transfer, incoming, blame) + self._grants()
-        return self._settle(said.transfer, incoming)
+            return self._fail(command.transfer, incoming, blame) + self._grants()
+        return self._end_if_over(command.transfer, incoming)
 
-    def drop(self, said: DropTransfer) -> Outcome:
-        incoming = self._open.get(said.transfer)
+    def drop(self, command: DropTransfer) -> Outcome:
+        incoming = self._open.get(command.transfer)
         if incoming is not None:
-            return self._fail(said.transfer, incoming, said.blame) + self._grants()
-        self._expects.pop(said.transfer, None)
-        self._over.add(said.transfer, said.blame)
-        early = self._early.take(said.transfer)
-        return [self._let_go(said.transfer, sender) for sender, word in early if isinstance(word, Offer)]
+            return self._fail(command.transfer, incoming, command.blame) + self._grants()
+        self._expects.pop(command.transfer, None)
+        self._over.add(command.transfer, command.blame)
+        early = self._early.take(command.transfer)
+        return [
+            self._confirm(command.transfer, sender) for sender, message in early if isinstance(message, Offer)
+        ]
 
     # --- from senders ---------------------------------------------------------------------------------------
 
-    def came(self, peer: int, word: Offer | Spoilt | Chunk) -> Outcome:
-        incoming = self._open.get(word.transfer)
+    def came(self, peer: int, message: Offer | Spoilt | Chunk) -> Outcome:
+        incoming = self._open.get(message.transfer)
         if incoming is not None:
-            effects = self._take(peer, incoming, word)
-            return effects + self._settle(word.transfer, incoming) + self._grants()
-        if self._over.knows(word.transfer):
-            return [self._let_go(word.transfer, peer)] if isinstance(word, Offer) else []
-        if isinstance(word, Chunk):
-            return [Close(peer, f"{peer} sends bytes of transfer {word.transfer}, which granted none")]
-        return self._early.keep(peer, word.transfer, word)
+            effects = self._take(peer, incoming, message)
+            return effects + self._end_if_over(message.transfer, incoming) + self._grants()
+        if self._over.knows(message.transfer):
+            return [self._confirm(message.transfer, peer)] if isinstance(message, Offer) else []
+        if isinstance(message, Chunk):
+            text = f"{peer} sends bytes of transfer {message.transfer}, which has granted no credits"
+            return [Close(peer, text)]
+        return self._early.keep(peer, message.transfer, message)
 
     def lost(self, peer: int, blame: Blame, anew: bool) -> Outcome:
-        """What it has not landed will not come; but from one who is there anew, and had not said a word before, it may:
-        what it was granted is said again."""
+        """The link to a sender is lost: its missing pieces will not come.
+
+        If a new link begins at once (`anew`) and the sender had not sent anything, its pieces may still come. It is
+        granted its credits again.
+        """
         self._early.forget(peer)
         effects: Outcome = []
         for transfer, incoming in list(self._open.items()):
@@ -145,67 +152,74 @@ class Receiving:
                     effects.append(self._send(peer, Grant(transfer, peer, self._me, entry.lane.out)))
             elif entry is not None:
                 effects += self._end(transfer, incoming, peer, blame)
-                effects += self._settle(transfer, incoming)
+                effects += self._end_if_over(transfer, incoming)
         return effects + self._grants()
 
-    def _take(self, peer: int, incoming: Incoming, word: Offer | Spoilt | Chunk) -> Outcome:
-        if isinstance(word, Chunk):
-            return self._chunk(peer, incoming, word)
-        if isinstance(word, Offer):
-            return self._offer(peer, incoming, word)
+    def _take(self, peer: int, incoming: Incoming, message: Offer | Spoilt | Chunk) -> Outcome:
+        if isinstance(message, Chunk):
+            return self._chunk(peer, incoming, message)
+        if isinstance(message, Offer):
+            return self._offer(peer, incoming, message)
         if peer in incoming.ended or (peer not in incoming.ins and not incoming.sparse):
-            return [Close(peer, f"{peer} spoils transfer {word.transfer}, to which it has nothing to give")]
-        return self._end(word.transfer, incoming, peer, word.blame)
+            text = f"{peer} reports a failure of transfer {message.transfer}, in which it has no pieces left"
+            return [Close(peer, text)]
+        return self._end(message.transfer, incoming, peer, message.blame)
 
-    def _offer(self, peer: int, incoming: Incoming, word: Offer) -> Outcome:
-        pieces = dict(word.pieces)
-        if len(pieces) != len(word.pieces) or any(nbytes < 0 for nbytes in pieces.values()):
-            return [Close(peer, f"{peer} offers pieces of transfer {word.transfer} that cannot be")]
+    def _offer(self, peer: int, incoming: Incoming, message: Offer) -> Outcome:
+        pieces = dict(message.pieces)
+        if len(pieces) != len(message.pieces) or any(nbytes < 0 for nbytes in pieces.values()):
+            text = f"{peer} offers a piece of transfer {message.transfer} twice, or one of negative size"
+            return [Close(peer, text)]
         entry = incoming.ins.get(peer)
         if not incoming.sparse:
             if entry is None or entry.sizes != pieces:
-                return [Close(peer, f"{peer} offers transfer {word.transfer} what is not expected of it")]
+                return [
+                    Close(peer, f"{peer} offers other pieces of transfer {message.transfer} than expected")
+                ]
             self._pool.ready(entry.lane)
             return []
         expected = incoming.expected
         announced = incoming.announced + len(pieces)
         if entry is not None or peer in incoming.ended or not pieces:
-            return [Close(peer, f"{peer} offers transfer {word.transfer} nothing, or twice")]
+            return [Close(peer, f"{peer} offers no pieces of transfer {message.transfer}, or offers twice")]
         if expected is not None and announced > expected:
-            return [Close(peer, f"{peer} offers more of transfer {word.transfer} than was counted")]
-        incoming.announced = announced
-        return self._add(word.transfer, incoming, peer, pieces)
-
-    def _chunk(self, peer: int, incoming: Incoming, word: Chunk) -> Outcome:
-        entry = incoming.ins.get(peer)
-        left = None if entry is None else entry.left.get(word.piece)
-        if entry is None or left is None or not entry.granted:
             return [
-                Close(
-                    peer, f"{peer} sends piece {word.piece} of transfer {word.transfer}, which has no place"
-                )
+                Close(peer, f"{peer} offers more pieces of transfer {message.transfer} than were counted")
             ]
-        size, lane = entry.sizes[word.piece], entry.lane
-        fits = 0 < word.nbytes <= min(left, lane.out) or word.nbytes == size == 0
-        if word.offset != size - left or not fits:
-            text = f"{word.nbytes} bytes at {word.offset} of piece {word.piece} of transfer {word.transfer}"
+        incoming.announced = announced
+        return self._add(message.transfer, incoming, peer, pieces)
+
+    def _chunk(self, peer: int, incoming: Incoming, chunk: Chunk) -> Outcome:
+        entry = incoming.ins.get(peer)
+        left = None if entry is None else entry.left.get(chunk.piece)
+        if entry is None or left is None or not entry.granted:
+            text = (
+                f"{peer} sends piece {chunk.piece} of transfer {chunk.transfer}, for which it has no credits"
+            )
+            return [Close(peer, text)]
+        size, lane = entry.sizes[chunk.piece], entry.lane
+        fits = 0 < chunk.nbytes <= min(left, lane.out) or chunk.nbytes == size == 0
+        if chunk.offset != size - left or not fits:
+            text = (
+                f"{chunk.nbytes} bytes at {chunk.offset} of piece {chunk.piece} of transfer {chunk.transfer}"
+            )
             return [Close(peer, f"{peer} sends {text}: {left} of {size} are to come, {lane.out} are granted")]
         self._pool.ready(lane)
-        self._pool.arrived(lane, word.nbytes)
-        entry.left[word.piece] = left - word.nbytes
-        effects: Outcome = [Fill(incoming.buffer, word)]
-        if left == word.nbytes:
-            del entry.left[word.piece]
+        self._pool.arrived(lane, chunk.nbytes)
+        entry.left[chunk.piece] = left - chunk.nbytes
+        effects: Outcome = [Fill(incoming.buffer, chunk)]
+        if left == chunk.nbytes:
+            del entry.left[chunk.piece]
             incoming.landed += 1
             if not entry.left:
-                effects += self._end(word.transfer, incoming, peer, None)
+                effects += self._end(chunk.transfer, incoming, peer, None)
         return effects
 
-    # --- what these share -----------------------------------------------------------------------------------
+    # --- shared by these ------------------------------------------------------------------------------------
 
     def _add(self, transfer: int, incoming: Incoming, sender: int, pieces: dict[int, int]) -> Outcome:
         lane = Lane(incoming.seq, transfer, sender, sum(pieces.values()))
-        lane.ready = incoming.sparse  # known by its offer only
+        lane.ready = incoming.sparse  # a sparse sender is known only by its offer, so its contents exist
         entry = incoming.ins[sender] = In(lane, pieces)
         self._pool.add(lane)
         if lane.want:
@@ -221,16 +235,16 @@ class Receiving:
         return effects
 
     def _end(self, transfer: int, incoming: Incoming, sender: int, blame: Blame | None) -> Outcome:
-        """This sender has no more for us."""
+        """End one sender: all its pieces have arrived, or it has failed (`blame`)."""
         entry = incoming.ins.pop(sender, None)
         if entry is not None:
             self._pool.remove(entry.lane)
         incoming.ended[sender] = blame
         if blame is None:
-            return [self._let_go(transfer, sender)]
+            return [self._confirm(transfer, sender)]
         return self._fail(transfer, incoming, blame) if incoming.sparse else []
 
-    def _settle(self, transfer: int, incoming: Incoming) -> Outcome:
+    def _end_if_over(self, transfer: int, incoming: Incoming) -> Outcome:
         if not incoming.over or self._open.get(transfer) is not incoming:
             return []
         del self._open[transfer]
@@ -238,16 +252,16 @@ class Receiving:
         return [Received(transfer, incoming.blame())]
 
     def _fail(self, transfer: int, incoming: Incoming, blame: Blame) -> Outcome:
-        """End it now; who has more for it may let go."""
+        """End the receive now, and let its senders free their sources."""
         effects: Outcome = []
         for sender, entry in incoming.ins.items():
             self._pool.remove(entry.lane)
-            effects.append(self._let_go(transfer, sender))
+            effects.append(self._confirm(transfer, sender))
         del self._open[transfer]
         self._over.add(transfer, blame)
         return [*effects, Received(transfer, blame)]
 
-    def _let_go(self, transfer: int, sender: int) -> Send:
+    def _confirm(self, transfer: int, sender: int) -> Send:
         return self._send(sender, Landed(transfer, sender, self._me))
 
     def _send(self, sender: int, message: Grant | Landed) -> Send:

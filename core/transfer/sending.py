@@ -1,9 +1,8 @@
-"""The sending half of transfers: chunks as far as the receivers' credits go, and the source held until all
-landed.
+"""The sending half of transfers: it sends chunks as far as credits go, and holds the source until all have arrived.
 
-Each receiver gets its pieces one after another. It says how many bytes may come; one whose grant is not
-here when the source is ready is sent an `Offer` instead, so that it knows that the contents exist, and
-which.
+Each receiver gets its pieces one after another. It grants credits for as many bytes as it can take. A receiver that
+has granted none when the source is ready gets an `Offer`, so that it knows that the contents exist, and in which
+pieces.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ Outcome = list[Effect]
 
 
 class Out:
-    """What one receiver gets."""
+    """The pieces for one receiver, and how far they have been sent."""
 
     __slots__ = ("at", "credit", "granted", "offset", "pieces", "total")
 
     def __init__(self) -> None:
-        self.pieces: list[tuple[int, int]] = []
-        self.total = 0
-        self.at = 0  # index into pieces
-        self.offset = 0
-        self.credit = 0
-        self.granted = -1  # bytes in all; -1: the receiver has not spoken yet
+        self.pieces: list[tuple[int, int]] = []  # (piece, bytes)
+        self.total = 0  # bytes of all pieces
+        self.at = 0  # index into pieces: the one that is being sent
+        self.offset = 0  # bytes of it that have been sent
+        self.credit = 0  # bytes that may be sent now
+        self.granted = -1  # bytes granted in all; -1 if the receiver has granted none yet
 
     @property
     def all_sent(self) -> bool:
@@ -50,23 +49,21 @@ class Sending:
     def __init__(self, me: int, chunk: int, limit: int) -> None:
         self._me, self._chunk = me, chunk
         self._open: dict[int, dict[int, Out]] = {}  # transfer -> receiver -> what it gets
-        self._through: dict[int, set[int]] = {}  # transfer that is open -> receivers that have landed it
+        self._through: dict[int, set[int]] = {}  # open transfer -> receivers that have sent Landed
         self._early: Early[Grant | Landed] = Early(limit)
         self._over = Over()
-        self._cut_off: dict[
-            tuple[int, int], Blame
-        ] = {}  # (transfer, receiver) given up with the link between them
+        self._given_up: dict[tuple[int, int], Blame] = {}  # (transfer, receiver) whose link was lost
 
-    def open(self, said: OpenSend) -> Outcome:
-        transfer = said.transfer
+    def open(self, command: OpenSend) -> Outcome:
+        transfer = command.transfer
         if transfer in self._open or self._over.ended(transfer):
             raise Illegal(f"transfer {transfer} is sent already")
         outs: dict[int, Out] = {}
-        for receiver, piece, nbytes in said.pieces:
+        for receiver, piece, nbytes in command.pieces:
             out = outs.setdefault(receiver, Out())
             out.pieces.append((piece, nbytes))
             out.total += nbytes
-        blame = said.blame or self._over.dropped(transfer)
+        blame = command.blame or self._over.dropped(transfer)
         if blame is not None:
             self._early.take(transfer)
             self._over.add(transfer)
@@ -74,47 +71,48 @@ class Sending:
             return [*spoilt, Sent(transfer)]
         self._open[transfer] = outs
         effects: Outcome = []
-        heard = self._early.take(transfer)
-        for receiver, word in heard:
+        early = self._early.take(transfer)
+        for receiver, message in early:
             effects += (
-                self._grant(receiver, word) if isinstance(word, Grant) else self._landed(receiver, word)
+                self._grant(receiver, message)
+                if isinstance(message, Grant)
+                else self._landed(receiver, message)
             )
-        spoke = {receiver for receiver, _ in heard}
+        answered = {receiver for receiver, _ in early}
         for receiver, out in outs.items():
-            if receiver not in spoke:
+            if receiver not in answered:
                 effects.append(self._offer(transfer, receiver, out))
         return effects + self._end_if_landed(transfer)
 
-    def came(self, peer: int, word: Grant | Landed) -> Outcome:
-        if word.transfer not in self._open:
-            if isinstance(word, Grant) and (word.transfer, peer) in self._cut_off:
-                return [self._spoilt(word.transfer, peer)]
-            if self._over.knows(word.transfer):
+    def came(self, peer: int, message: Grant | Landed) -> Outcome:
+        transfer = message.transfer
+        if transfer not in self._open:
+            if isinstance(message, Grant) and (transfer, peer) in self._given_up:
+                return [self._spoilt(transfer, peer)]
+            if self._over.knows(transfer):
                 return []
-            return self._early.keep(peer, word.transfer, word)
-        if isinstance(word, Grant):
-            return self._grant(peer, word)
-        return self._landed(peer, word) + self._end_if_landed(word.transfer)
+            return self._early.keep(peer, transfer, message)
+        if isinstance(message, Grant):
+            return self._grant(peer, message)
+        return self._landed(peer, message) + self._end_if_landed(transfer)
 
-    def _grant(self, peer: int, word: Grant) -> Outcome:
-        outs = self._open[word.transfer]
-        out = outs.get(peer)
-        if out is None and (word.transfer, peer) in self._cut_off:
-            return [self._spoilt(word.transfer, peer)]
+    def _grant(self, peer: int, grant: Grant) -> Outcome:
+        transfer = grant.transfer
+        out = self._open[transfer].get(peer)
+        if out is None and (transfer, peer) in self._given_up:
+            return [self._spoilt(transfer, peer)]
         if out is None:
-            return [
-                Close(peer, f"transfer {word.transfer} has nothing for {peer}, which grants credits for it")
-            ]
-        granted = max(out.granted, 0) + word.nbytes
-        if word.nbytes < 0 or granted > out.total:
-            return [
-                Close(peer, f"{peer} grants {granted} bytes of the {out.total} of transfer {word.transfer}")
-            ]
+            return [Close(peer, f"{peer} grants credits for transfer {transfer}, which has no pieces for it")]
+        granted = max(out.granted, 0) + grant.nbytes
+        if grant.nbytes < 0 or granted > out.total:
+            text = f"{peer} grants {granted} bytes for transfer {transfer}, which has {out.total} for it"
+            return [Close(peer, text)]
         out.granted = granted
-        out.credit += word.nbytes
-        return self._pump(word.transfer, peer, out)
+        out.credit += grant.nbytes
+        return self._pump(transfer, peer, out)
 
     def _pump(self, transfer: int, receiver: int, out: Out) -> Outcome:
+        """Send as many chunks as the receiver's credits allow."""
         effects: Outcome = []
         while out.at < len(out.pieces):
             piece, size = out.pieces[out.at]
@@ -129,13 +127,16 @@ class Sending:
                 out.at, out.offset = out.at + 1, 0
         return effects
 
-    def _landed(self, peer: int, word: Landed) -> Outcome:
-        """Also one that has not got all: it does not want the rest. It says so again if our Offer was on its way
-        when it let go."""
-        through = self._through.setdefault(word.transfer, set())
-        known = peer in through or (word.transfer, peer) in self._cut_off
-        if self._open[word.transfer].pop(peer, None) is None and not known:
-            return [Close(peer, f"{peer} has landed transfer {word.transfer}, which had nothing for it")]
+    def _landed(self, peer: int, landed: Landed) -> Outcome:
+        """A receiver has all its pieces, or does not want the rest.
+
+        It may send Landed a second time, if our Offer was under way when it sent the first one.
+        """
+        transfer = landed.transfer
+        through = self._through.setdefault(transfer, set())
+        known = peer in through or (transfer, peer) in self._given_up
+        if self._open[transfer].pop(peer, None) is None and not known:
+            return [Close(peer, f"{peer} confirms transfer {transfer}, which had no pieces for it")]
         through.add(peer)
         return []
 
@@ -147,23 +148,27 @@ class Sending:
         self._over.add(transfer)
         return [Sent(transfer)]
 
-    def drop(self, said: DropTransfer) -> Outcome:
-        """Receivers that have not been sent everything will not be."""
-        outs = self._open.pop(said.transfer, None)
-        self._through.pop(said.transfer, None)
-        self._early.take(said.transfer)
-        self._over.add(said.transfer, said.blame)
+    def drop(self, command: DropTransfer) -> Outcome:
+        """End the send. Receivers that have not been sent everything get `Spoilt`."""
+        transfer, blame = command.transfer, command.blame
+        outs = self._open.pop(transfer, None)
+        self._through.pop(transfer, None)
+        self._early.take(transfer)
+        self._over.add(transfer, blame)
         if outs is None:
             return []
         effects: Outcome = [
-            self._send(receiver, Spoilt(said.transfer, self._me, receiver, said.blame))
+            self._send(receiver, Spoilt(transfer, self._me, receiver, blame))
             for receiver, out in outs.items()
             if not out.all_sent
         ]
-        return [*effects, Sent(said.transfer)]
+        return [*effects, Sent(transfer)]
 
     def lost(self, peer: int, blame: Blame, anew: bool) -> Outcome:
-        """Nobody is there to land anything; but for one who is there anew, and had not granted anything before."""
+        """The link to a receiver is lost: give up its pieces.
+
+        If a new link begins at once (`anew`) and the receiver had not granted anything, offer them again instead.
+        """
         self._early.forget(peer)
         effects: Outcome = []
         for transfer in [transfer for transfer, outs in self._open.items() if peer in outs]:
@@ -172,14 +177,14 @@ class Sending:
                 effects.append(self._offer(transfer, peer, out))
                 continue
             del self._open[transfer][peer]
-            self._cut_off[transfer, peer] = blame
-            if len(self._cut_off) > REMEMBERED:
-                del self._cut_off[next(iter(self._cut_off))]
+            self._given_up[transfer, peer] = blame
+            if len(self._given_up) > REMEMBERED:
+                del self._given_up[next(iter(self._given_up))]
             effects += self._end_if_landed(transfer)
         return effects
 
     def end(self) -> Outcome:
-        """Whatever is open ends; nobody is told."""
+        """End all sends, without a message to receivers."""
         ended: Outcome = [Sent(transfer) for transfer in self._open]
         self._open.clear()
         return ended
@@ -188,7 +193,7 @@ class Sending:
         return self._send(receiver, Offer(transfer, self._me, receiver, tuple(out.pieces)))
 
     def _spoilt(self, transfer: int, receiver: int) -> Send:
-        return self._send(receiver, Spoilt(transfer, self._me, receiver, self._cut_off[transfer, receiver]))
+        return self._send(receiver, Spoilt(transfer, self._me, receiver, self._given_up[transfer, receiver]))
 
     def _send(self, receiver: int, message: Chunk | Offer | Spoilt) -> Send:
         return Send((receiver,), message)

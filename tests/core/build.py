@@ -1,4 +1,4 @@
-"""Programs to test with, in a line each: a small front end with none of the boilerplate.
+"""A small front end to write programs for tests, with one line for each node.
 
 b = Build(a=4, b=(2, 2))                      # slices by name: devices or mesh
 x = b.arg("a", 8, 8, split="0.")              # dimension 0 over mesh axis 0, dimension 1 whole
@@ -19,14 +19,17 @@ from core.model.program import Arg, Computation, Exchange, Node, Out, Program, R
 
 
 class Handle(msgspec.Struct, frozen=True):
-    """A value of the program under construction."""
+    """A value of the program that is being built."""
 
     ref: Ref
     value: Value
 
 
 def sharding(text: str) -> Sharding:
-    """One character a dimension, commas where axes are several: "0." or "01,." or "" for replicated."""
+    """Read a sharding from text: a character for each dimension, "." if it is not split, "" if replicated.
+
+    If a dimension has several axes, dimensions are separated by commas: "01,.".
+    """
     if not text:
         return Sharding()
     dims = text.split(",") if "," in text else list(text)
@@ -82,7 +85,7 @@ class Build:
         irregular: bool = False,
         node: str = "",
     ) -> Handle:
-        """One node. `wants[k]`: sharding of input k on this slice, else as it is. Its first output."""
+        """Add a node and return its first output. `wants[k]` is the sharding of input k; by default as it is."""
         home = self.slice(where)
         expects = [msgspec.structs.replace(each.value, slice=home) for each in inputs]
         if wants is not None:
@@ -106,7 +109,7 @@ class Build:
         return self.output(0)
 
     def output(self, number: int) -> Handle:
-        """Another output of the latest node."""
+        """Return another output of the latest node."""
         node = self.nodes[-1]
         values = (node.output,) if isinstance(node, Exchange) else node.outputs
         return Handle(Out(len(self.nodes) - 1, number), values[number])
@@ -131,7 +134,7 @@ class Build:
 
 
 def places(program: Program, islands: int = 1, per_island: int = 0) -> list[Place]:
-    """Each slice on devices of its own; slice i on island i modulo `islands`."""
+    """Return a place for each slice, on devices of its own; slice i is on island i modulo `islands`."""
     size = per_island or sum(spec.devices for spec in program.slices)
     used = [0] * islands
     found = []
@@ -143,7 +146,7 @@ def places(program: Program, islands: int = 1, per_island: int = 0) -> list[Plac
 
 
 def at_home(program: Program, where: Sequence[Place]) -> list[Layout]:
-    """Every argument just where and how the program declares it."""
+    """Return the layouts of all arguments as the program declares them."""
     return [
         Layout(
             each.shape, each.dtype, where[each.slice], program.slices[each.slice].mesh_shape, each.sharding
@@ -153,7 +156,7 @@ def at_home(program: Program, where: Sequence[Place]) -> list[Layout]:
 
 
 def replicated(program: Program, devices: int) -> Program:
-    """The same program on slices of so many devices, with nothing split: its text does not follow them."""
+    """Return the same program on slices of so many devices, with nothing split, so that its size stays the same."""
     tree = msgspec.to_builtins(program)
     for spec in tree["slices"]:
         spec.update(devices=devices, mesh=())
@@ -176,7 +179,7 @@ def _values(tree: object) -> Iterator[dict[str, Any]]:
 
 
 def chain(length: int, devices: int = 4, donate: bool = False, size: int = 0, temp: int = 0) -> Program:
-    """Each node's output is the next one's input, on one slice."""
+    """Return a program in which each node's output is the next one's input, on one slice."""
     b = Build("chain", s=devices)
     x = b.arg("s", size or devices, split="0", donate=donate)
     for number in range(length):
@@ -185,7 +188,7 @@ def chain(length: int, devices: int = 4, donate: bool = False, size: int = 0, te
 
 
 def hop(length: int, slices: int = 2, devices: int = 2) -> Program:
-    """A chain whose every node runs on another slice than the one before it."""
+    """Return a chain in which each node runs on another slice than the one before it."""
     names = [f"s{number}" for number in range(slices)]
     b = Build("hop", **dict.fromkeys(names, devices))
     x = b.arg("s0", devices * 2, split="0")
@@ -195,7 +198,7 @@ def hop(length: int, slices: int = 2, devices: int = 2) -> Program:
 
 
 def fan_out(branches: int, devices: int = 2) -> Program:
-    """One source, a branch on each of several slices, and a sum of all where it began."""
+    """Return a program with one source, a branch on each of several slices, and their sum on the first slice."""
     names = [f"s{number}" for number in range(branches)]
     b = Build("fan_out", s=devices, **dict.fromkeys(names, devices))
     x = b.call("source", "s", [b.arg("s", devices * 2, split="0")])
@@ -206,7 +209,7 @@ def fan_out(branches: int, devices: int = 2) -> Program:
 def pipeline(
     stages: int, microbatches: int, schedule: Literal["gpipe", "1f1b"] = "gpipe", devices: int = 2
 ) -> Program:
-    """Forward and backward of each micro-batch through all stages, then an update of each stage."""
+    """Return a program that passes micro-batches forward and backward through all stages, then updates each stage."""
     names = [f"stage{number}" for number in range(stages)]
     b = Build(f"pipeline-{schedule}", **dict.fromkeys(names, devices))
     batches = [b.arg(names[0], devices * 4, 8, split="0.") for _ in range(microbatches)]
@@ -243,7 +246,7 @@ def pipeline(
 
 
 def _turns(stages: int, microbatches: int, schedule: str) -> list[tuple[int, int, str]]:
-    """(stage, micro-batch, forward or backward) in an order in which a tracer could meet them."""
+    """Yield (stage, micro-batch, forward or backward) in an order in which a tracer could meet them."""
     plans: list[list[tuple[int, str]]] = []
     for stage in range(stages):
         ahead = microbatches if schedule == "gpipe" else min(microbatches, stages - stage)
@@ -272,7 +275,7 @@ def _turns(stages: int, microbatches: int, schedule: str) -> list[tuple[int, int
 
 
 def moe(devices: int = 4, tokens: int = 16) -> Program:
-    """A router sends each token to the expert that it chose: an irregular node and two sparse exchanges."""
+    """Return a program that routes tokens to experts: an irregular node and two sparse exchanges."""
     b = Build("moe", s=devices, experts=devices)
     x = b.arg("s", tokens, 8, split="0.")
     routed = b.call("route", "s", [x], [b.value("s", tokens, 8, split="0.")], irregular=True)

@@ -1,4 +1,4 @@
-"""Strategies for msgspec Structs, made from their annotations: so a new field is tested unasked."""
+"""Hypothesis strategies for msgspec Structs, made from their annotations, so that new fields are tested too."""
 
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,13 +18,13 @@ SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def of(hint: Any, message: Any = None) -> st.SearchStrategy[Any]:
-    """`message` stands for fields that may hold any Struct."""
+    """Return a strategy for a type. `message` is the strategy for fields that may hold any Struct."""
     if hint in SIMPLE:
         return SIMPLE[hint]
     if hint is msgspec.Struct:
         return of(message)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        kind = hint  # deferred, for a Struct may be large
+        kind = hint  # deferred, because a Struct may be large
         return st.deferred(lambda: _struct(kind, message))
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
@@ -46,7 +46,7 @@ def _struct(kind: type[msgspec.Struct], message: Any) -> st.SearchStrategy[Any]:
 
 
 def reachable(hint: Any, found: dict[type, None] | None = None) -> dict[type, None]:
-    """All Structs that a value of this type may hold."""
+    """Return all Structs that a value of this type may hold."""
     found = {} if found is None else found
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         if hint not in found:

@@ -1,3 +1,5 @@
-"""The fuzzer: one seed draws a cluster, what clients do and what befalls them; all invariants are checked after
-every event, then all is mended and every surviving run must end. `python -m tests.fuzz --seeds 10000`; see
-docs/testing.md."""
+"""The fuzzer: each seed draws a cluster, the calls of its clients, and faults.
+
+All invariants are checked after every event. Then all faults end, and every run that is left must end. Start it with
+`python -m tests.fuzz --seeds 10000`; see docs/testing.md.
+"""

@@ -1,7 +1,8 @@
-"""`python -m tests.fuzz --seeds 10000 [--first S] [--seed N] [-v]`: look for seeds that break a promise of core's.
+"""Search for seeds with which core breaks an invariant: `python -m tests.fuzz --seeds 10000 [--first S] [-v]`.
 
-The first failing seed is printed with a shrunk log of what was done, and the last lines of the diary; `--seed N`
-repeats one exactly. `--planted` prints the table of planted bugs and how many seeds it takes to find each.
+The first seed that fails is printed with the smallest list of actions that fails too, and the last lines of its diary.
+`--seed N` repeats one seed exactly. `--planted` prints the table of planted bugs, with the number of seeds that it
+takes to find each.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .planting import table
 from .play import Result, play
 from .shrink import shrink
 
-TWICE = 20  # each so many-th seed is run twice, and must come out the same
+TWICE = 20  # every 20th seed is run twice, and must give the same result
 
 
 def main() -> int:
@@ -97,18 +98,18 @@ def report(case: Case, result: Result, seconds: float, lines: int) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, help="how many")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--seed", type=int, help="this one alone, with its diary")
+    parser.add_argument("--seeds", type=int, default=200, help="number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seed", type=int, help="run only this seed, with its diary")
     parser.add_argument(
-        "--planted", action="store_true", help="the table of planted bugs, each looked for in --seeds"
+        "--planted", action="store_true", help="print the table of planted bugs; search each in --seeds seeds"
     )
     parser.add_argument("--go-on", action="store_true", help="count failures by kind instead of stopping")
     parser.add_argument(
-        "--without", default="", help="features and troubles to leave out, by name, with commas"
+        "--without", default="", help="features and troubles to leave out: names, separated by commas"
     )
     parser.add_argument("--shrink", type=float, default=30.0, help="seconds of CPU for shrinking")
-    parser.add_argument("--lines", type=int, default=40, help="of the diary, on failure")
+    parser.add_argument("--lines", type=int, default=40, help="lines of the diary to print after a failure")
     parser.add_argument("-v", "--verbose", action="store_true")
     return parser.parse_args()
 

@@ -1,7 +1,7 @@
-"""A case as data: the set-up, the programs, and what happens when. A seed draws it, `play` runs it, `shrink` cuts it.
+"""A fuzz case as data: the set-up, the programs, and the actions. `draw` makes it, `play` runs it, `shrink` reduces it.
 
-Actions name one another by `key`, never by position, so that any of them can be deleted: what refers to one that
-is not there does nothing (a run then takes a literal for the argument that was to be its result).
+Actions refer to one another by `key`, not by position, so that any of them can be deleted. An action that refers to a
+deleted one does nothing; a run takes a literal in place of an argument that is not made.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Person(msgspec.Struct, frozen=True):
     name: str
     weight: int
     priority: int
-    at: int  # when it comes
+    at: int  # when the client connects
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """All that is fixed for a case."""
+    """The settings of a case."""
 
     islands: tuple[dict[str, int], ...]  # hosts, per_host, memory, host_memory, spares
     people: tuple[Person, ...]
@@ -43,9 +43,9 @@ class Setup(msgspec.Struct, frozen=True):
     jitter: int = 0
     compile: int = 1 * MS
     slow_codes: tuple[str, ...] = ()
-    span: int = 0  # nanoseconds: of the dispatch window
-    reach: int = 0  # nanoseconds: a process that begins anew is found again within so long
-    roomy: bool = True  # memory is no matter: no run may fail for want of it
+    span: int = 0  # nanoseconds, see `Window.span`
+    reach: int = 0  # nanoseconds, see `Timing.reach`
+    roomy: bool = True  # there is plenty of memory: no run may fail for lack of it
 
     def config(self) -> Config:
         return Config(
@@ -101,7 +101,7 @@ class CrashClient(Action, frozen=True):
 
 class CrashHost(Action, frozen=True):
     host: int
-    back: int = 0  # after so long; 0: not before all is mended
+    back: int = 0  # restarted after so many nanoseconds; 0: when all faults end
 
 
 class LeaveHost(Action, frozen=True):
@@ -116,7 +116,7 @@ class Cut(Action, frozen=True):
     one: str
     other: str
     silent: bool
-    mend: int = 0  # after so long; 0: not before all is mended
+    mend: int = 0  # mended after so many nanoseconds; 0: when all faults end
 
 
 class Slow(Action, frozen=True):
@@ -126,17 +126,17 @@ class Slow(Action, frozen=True):
 
 
 class StandStill(Action, frozen=True):
-    """A process is stopped, and goes on later: perhaps beyond every lease."""
+    """A process is stopped and goes on later, perhaps after all leases have run out."""
 
     who: str
     length: int
 
 
-ALL = -1  # hosts
+ALL = -1  # all hosts
 
 
 class BreakGang(Action, frozen=True):
-    """The next gang of this name fails on this host, or on each: as it is launched, or as it runs."""
+    """The next gang of this name fails on this host, or on all hosts, at its launch or while it runs."""
 
     host: int
     name: str
@@ -144,7 +144,7 @@ class BreakGang(Action, frozen=True):
 
 
 class BreakWorld(Action, frozen=True):
-    """The connections between an island's hosts break, and nobody dies."""
+    """The connections between an island's hosts break, but no host dies."""
 
     island: int
 
@@ -154,7 +154,7 @@ class BreakCode(Action, frozen=True):
 
 
 class Restart(Action, frozen=True):
-    """Of the controller."""
+    """The controller is restarted."""
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -165,7 +165,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def describe(action: Action) -> str:
-    """One line."""
+    """Return the action as one line of text."""
     fields = ", ".join(
         f"{name}={getattr(action, name)!r}" for name in action.__struct_fields__ if name != "at"
     )

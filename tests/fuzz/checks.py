@@ -1,4 +1,4 @@
-"""Promises that only the fuzzer holds core to: it looks into the controller to judge them."""
+"""Checkers that only the fuzzer uses, because they read the controller's internal state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.model.plan import Gang
 
 
 class Windows(Checker):
-    """No device has more gangs ahead than the dispatch window lets it have."""
+    """Checks that no device has more gangs ahead than the dispatch window allows."""
 
     name = "window"
     sees = (Entered,)
@@ -28,7 +28,8 @@ class Windows(Checker):
                 places.append((device_spans(step.place), step.cost))
         for device in spans.items(seen.devices):
             costs = [cost for place, cost in places if spans.contains(place, device)]
-            ahead, before = len(costs), sum(costs) - max(costs)  # whichever of them came last
+            # It is not known which gang entered last, so the check allows for the costliest.
+            ahead, before = len(costs), sum(costs) - max(costs)
             if ahead > config.window and (ahead > config.window_most or before >= config.window_span):
                 self.fail(
                     f"device {device} has {ahead} gangs in the order that take {sum(costs)} ns, and the window is "
@@ -37,7 +38,7 @@ class Windows(Checker):
 
 
 class Members(Checker):
-    """What is in an island's order waits for its members alone: nobody else will ever say that it is over."""
+    """Checks that the steps in an island's order wait only for members: no other host would report their end."""
 
     name = "members"
     sees = (EpochFormed,)
@@ -46,7 +47,7 @@ class Members(Checker):
         self._controller = controller
 
     def saw(self, seen: Observation, now: int) -> None:
-        """`look` judges."""
+        """Do nothing: `look` checks."""
 
     def look(self, now: int) -> None:
         for book in self._controller.state.islands:
@@ -55,5 +56,5 @@ class Members(Checker):
                     strangers = spans.minus(flight.left, book.members)
                     if strangers:
                         self.fail(
-                            f"{flight.kind} {flight.seq} waits for hosts {spans.text(strangers)}, no members"
+                            f"{flight.kind} {flight.seq} waits for hosts {spans.text(strangers)}, not members"
                         )

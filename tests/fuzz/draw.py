@@ -1,6 +1,6 @@
-"""One seed makes one case: a cluster, people, programs, what they call and when, and what befalls them.
+"""Draws a case from a seed: a cluster, clients, programs, calls and faults (called troubles here).
 
-Each kind of trouble has its own chance a seed, so that many seeds are calm and some are stormy.
+Each kind of trouble has its own probability for a seed, so many seeds have no troubles and some have many.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .case import (
 POLICIES = ("fifo", "stride", "priority:age=1ms", "shortest", "deadline", "round_robin", "user", "faulty")
 KIB = 1024
 
-# What befalls them, and how likely a seed has any of it.
+# The probability that a seed has any troubles of a kind, or a feature.
 TROUBLES = {
     "crash host": 0.14, "leave": 0.06, "lose device": 0.06, "cut up": 0.10, "cut across": 0.12,
     "cut client": 0.06, "slow": 0.10, "crash client": 0.10, "restart": 0.07, "break gang": 0.14,
@@ -57,15 +57,14 @@ FEATURES = {
 }  # fmt: skip
 
 
-SPANS = 200_000  # from this seed on a window has a span too; what seeds before it are is pinned by what they have found
-
-
-ANEW = 400_000  # from this seed on processes stand still, and are not found again at once when they have begun anew
-LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles of these seeds alone
+# Seeds below these numbers must not change, because they have found bugs.
+SPANS = 200_000  # from this seed on, dispatch windows may have a span
+ANEW = 400_000  # from this seed on, processes may be stopped, and take a while to be reached after a restart
+LATER = {"stand still": 0.25, "break world": 0.1, "leave among puts": 0.15}  # troubles only from seed ANEW on
 
 
 def draw(seed: int, without: frozenset[str] = frozenset()) -> Case:
-    """`without`: names of troubles and features that are not to be had."""
+    """Return the case of a seed. `without` are the names of troubles and features to leave out."""
     rng = Random(seed)
     calm = rng.random() < 0.4
     has = {
@@ -82,30 +81,32 @@ class Drawing:
         self.rng, self.seed, self.has = rng, seed, has
         self.islands: list[dict[str, int]] = []
         self.actions: list[Action] = []
-        self.known: list[list[tuple[Source, Value]]] = []  # by client: buffers that it may name
+        self.known: list[list[tuple[Source, Value]]] = []  # by client: buffers that it may use
         self.now = 0
         self.keys = 0
 
     def case(self) -> Case:
         setup = self._setup()
-        self.slices = [self._slices(who) for who in range(len(setup.people))]
+        self.slices = [self._slices(client) for client in range(len(setup.people))]
         self.programs: list[Program] = []
         self.mine: list[list[int]] = []
         style = self._style()
-        for who in range(len(setup.people)):
+        for client in range(len(setup.people)):
             self.mine.append([])
             for _ in range(self.rng.randint(1, 3)):
-                self.mine[who].append(len(self.programs))
+                self.mine[client].append(len(self.programs))
                 name = f"p{len(self.programs)}"
-                self.programs.append(programs.draw(self.rng, name, self.slices[who], style))
+                self.programs.append(programs.draw(self.rng, name, self.slices[client], style))
         self.known = [[] for _ in setup.people]
         self.submitted: list[list[int]] = [[] for _ in setup.people]
         self._calls(setup)
         self._troubles()
-        actions = tuple(sorted(self.actions, key=lambda action: action.at))  # stable: ties as they were drawn
+        actions = tuple(
+            sorted(self.actions, key=lambda action: action.at)
+        )  # stable: at one time, in the order drawn
         return Case(self.seed, setup, tuple(self.programs), actions)
 
-    # --- what is fixed ------------------------------------------------------------------------------------------
+    # --- the set-up ---------------------------------------------------------------------------------------------
 
     def _setup(self) -> Setup:
         rng = self.rng
@@ -139,8 +140,8 @@ class Drawing:
         late = rng.choice((0, 0, rng.randrange(8 * MS)))
         return Person(f"c{number}", rng.choice((1, 1, 2, 5)), rng.choice((0, 0, 1)), late)
 
-    def _slices(self, who: int) -> list[SliceSpec]:
-        """What one session asks for; all can be had."""
+    def _slices(self, client: int) -> list[SliceSpec]:
+        """Draw the slices of one session. Each fits on its own."""
         rng, found = self.rng, []
         sizes = [i["per_host"] * (i["hosts"] - i["spares"]) for i in self.islands]
         for number in range(rng.randint(1, 4) if self.has["moves"] else 1):
@@ -154,7 +155,7 @@ class Drawing:
             layout: Any = rng.choice(("packed", "packed", "spread"))
             found.append(SliceSpec(f"s{number}", devices, mesh, "", where, layout, alone))
             if alone:
-                return found[-1:]  # else it could wait for another of its own session
+                return found[-1:]  # otherwise it could wait for another slice of its own session
         return found
 
     def _style(self) -> programs.Style:
@@ -179,60 +180,60 @@ class Drawing:
             self.now += int(rng.expovariate(1 / pace))
             self._call(rng.randrange(len(setup.people)))
         self.end = self.now + 2 * MS
-        for who in range(len(setup.people)):
+        for client in range(len(setup.people)):
             if self.has["close"] and rng.random() < 0.4:
-                self.actions.append(Close(at=rng.randrange(self.end), client=who))
+                self.actions.append(Close(at=rng.randrange(self.end), client=client))
             if self.has["crash client"] and rng.random() < 0.4:
-                self.actions.append(CrashClient(at=rng.randrange(self.end), client=who))
+                self.actions.append(CrashClient(at=rng.randrange(self.end), client=client))
 
-    def _call(self, who: int) -> None:
+    def _call(self, client: int) -> None:
         rng, has = self.rng, self.has
         kind = rng.random()
         if kind < 0.1 and has["puts"]:
-            self._put(who)
-        elif kind < 0.2 and has["gets"] and self.known[who]:
-            self.actions.append(Get(at=self.now, client=who, of=rng.choice(self.known[who])[0]))
-        elif kind < 0.38 and self.known[who]:
-            self.actions.append(Release(at=self.now, client=who, of=self._forget(who)))
-        elif kind < 0.45 and has["cancel"] and self.submitted[who]:
-            key = rng.choice(self.submitted[who][-3:])
+            self._put(client)
+        elif kind < 0.2 and has["gets"] and self.known[client]:
+            self.actions.append(Get(at=self.now, client=client, of=rng.choice(self.known[client])[0]))
+        elif kind < 0.38 and self.known[client]:
+            self.actions.append(Release(at=self.now, client=client, of=self._forget(client)))
+        elif kind < 0.45 and has["cancel"] and self.submitted[client]:
+            key = rng.choice(self.submitted[client][-3:])
             self.actions.append(
-                Cancel(at=self.now + rng.choice((0, rng.randrange(2 * MS))), client=who, key=key)
+                Cancel(at=self.now + rng.choice((0, rng.randrange(2 * MS))), client=client, key=key)
             )
         else:
-            self._submit(who)
+            self._submit(client)
 
-    def _forget(self, who: int) -> Source:
-        known = self.known[who]
+    def _forget(self, client: int) -> Source:
+        known = self.known[client]
         return known.pop(self.rng.randrange(len(known)))[0]
 
     def _key(self) -> int:
         self.keys += 1
         return self.keys
 
-    def _put(self, who: int) -> None:
+    def _put(self, client: int) -> None:
         rng = self.rng
-        program = self.programs[rng.choice(self.mine[who])]
+        program = self.programs[rng.choice(self.mine[client])]
         if not program.args:
             return
         value = rng.choice(program.args)
         spec = program.slices[value.slice]
         key = self._key()
         value = msgspec.structs.replace(value, slice=0)
-        self.actions.append(Put(at=self.now, key=key, client=who, value=value, slice=spec))
-        self.known[who].append(((key, 0), value))
+        self.actions.append(Put(at=self.now, key=key, client=client, value=value, slice=spec))
+        self.known[client].append(((key, 0), value))
 
-    def _submit(self, who: int) -> None:
+    def _submit(self, client: int) -> None:
         rng = self.rng
-        number = rng.choice(self.mine[who])
+        number = rng.choice(self.mine[client])
         program = self.programs[number]
         args: list[Source] = []
         for index, wanted in enumerate(program.args):
-            fit = [s for s, v in self.known[who] if (v.shape, v.dtype) == (wanted.shape, wanted.dtype)]
+            fit = [s for s, v in self.known[client] if (v.shape, v.dtype) == (wanted.shape, wanted.dtype)]
             fit = [source for source in fit if source not in args]
             source = rng.choice(fit[-3:]) if fit and rng.random() < 0.75 else LITERAL
             if index in program.donate_args and source != LITERAL:
-                self.known[who] = [(s, v) for s, v in self.known[who] if s != source]
+                self.known[client] = [(s, v) for s, v in self.known[client] if s != source]
             args.append(source)
         key = self._key()
         keep = tuple(rng.random() < 0.8 for _ in program.results)
@@ -240,21 +241,21 @@ class Drawing:
         deadline = self.now + rng.randrange(20 * MS) if rng.random() < 0.2 else 0
         self.actions.append(
             Submit(
-                at=self.now, key=key, client=who, program=number, args=tuple(args), keep=keep, dispatch=dispatch,
+                at=self.now, key=key, client=client, program=number, args=tuple(args), keep=keep, dispatch=dispatch,
                 deadline=deadline,
             )
         )  # fmt: skip
-        self.submitted[who].append(key)
+        self.submitted[client].append(key)
         for index, ref in enumerate(program.results):
             if keep[index]:
-                self.known[who].append(((key, index), value_of(program, ref)))
+                self.known[client].append(((key, index), value_of(program, ref)))
 
-    # --- what befalls them --------------------------------------------------------------------------------------
+    # --- troubles -----------------------------------------------------------------------------------------------
 
     def _troubles(self) -> None:
         rng, has = self.rng, self.has
         hosts = sum(island["hosts"] for island in self.islands)
-        self._of_hosts(hosts)
+        self._host_troubles(hosts)
         if has["cut up"]:
             for _ in range(self.rng.choice((1, 2, 3))):
                 self._cut("controller", f"host {self.rng.randrange(hosts)}")
@@ -267,13 +268,13 @@ class Drawing:
             other = self.rng.choice(("controller", f"host {self.rng.randrange(hosts)}"))
             self._cut(f"client c{self.rng.randrange(len(self.known))}", other)
         for _ in range(self.rng.choice((1, 2)) if has["restart"] else 0):
-            self._befalls(Restart)
-        self._of_programs(hosts)
+            self._add_trouble(Restart)
+        self._program_troubles(hosts)
         for _ in range(rng.choice((1, 1, 2, 3)) if has.get("stand still") else 0):
             clients = [f"client c{number}" for number in range(len(self.known))]
-            who = rng.choice(("controller", rng.choice(clients), f"host {rng.randrange(hosts)}"))
+            process = rng.choice(("controller", rng.choice(clients), f"host {rng.randrange(hosts)}"))
             length = rng.choice((1 * MS, 70 * MS, 90 * MS, 200 * MS, 400 * MS))
-            self._befalls(StandStill, who=who, length=length)
+            self._add_trouble(StandStill, who=process, length=length)
         if has.get("leave among puts"):
             at = rng.randrange(self.end)
             self.actions.append(LeaveHost(at=at, host=rng.randrange(hosts)))
@@ -281,30 +282,30 @@ class Drawing:
                 self.now = at + rng.randrange(2 * MS)
                 self._put(rng.randrange(len(self.known)))
         if has.get("break world"):
-            self._befalls(BreakWorld, island=rng.randrange(len(self.islands)))
+            self._add_trouble(BreakWorld, island=rng.randrange(len(self.islands)))
 
-    def _of_hosts(self, hosts: int) -> None:
+    def _host_troubles(self, hosts: int) -> None:
         rng, has = self.rng, self.has
         for _ in range(rng.choice((1, 1, 2, 3)) if has["crash host"] else 0):
             back = rng.choice((0, 1, 100 * US, 5 * MS))
-            self._befalls(CrashHost, host=rng.randrange(hosts), back=back)
+            self._add_trouble(CrashHost, host=rng.randrange(hosts), back=back)
         if has["late host"]:
             self.actions.append(CrashHost(at=0, host=rng.randrange(hosts), back=rng.randrange(1, 12 * MS)))
         if has["leave"]:
-            self._befalls(LeaveHost, host=rng.randrange(hosts))
+            self._add_trouble(LeaveHost, host=rng.randrange(hosts))
         if has["lose device"]:
             devices = sum(island["hosts"] * island["per_host"] for island in self.islands)
-            self._befalls(LoseDevice, device=rng.randrange(devices))
+            self._add_trouble(LoseDevice, device=rng.randrange(devices))
         for _ in range(rng.choice((1, 2)) if has["slow"] else 0):
             lag = rng.choice((0, 10 * US, 500 * US))
-            self._befalls(Slow, host=rng.randrange(hosts), factor=rng.choice((1.0, 3.0, 50.0)), lag=lag)
+            self._add_trouble(Slow, host=rng.randrange(hosts), factor=rng.choice((1.0, 3.0, 50.0)), lag=lag)
 
-    def _of_programs(self, hosts: int) -> None:
+    def _program_troubles(self, hosts: int) -> None:
         rng, names = self.rng, self._names()
         for _ in range(rng.choice((1, 2, 4)) if self.has["break gang"] and names else 0):
             when = rng.choice(("run", "run", "launch"))
             host = rng.choice((ALL, ALL, rng.randrange(hosts)))
-            self._befalls(BreakGang, host=host, name=rng.choice(names), when=when)
+            self._add_trouble(BreakGang, host=host, name=rng.choice(names), when=when)
         codes = [comp.name for program in self.programs for comp in program.computations]
         if self.has["break code"] and codes:
             self.actions.append(BreakCode(at=0, name=rng.choice(codes)))
@@ -313,13 +314,13 @@ class Drawing:
         nodes = [node for program in self.programs for node in program.nodes]
         return [node.name for node in nodes if not isinstance(node, Exchange)]
 
-    def _befalls(self, kind: Any, **fields: Any) -> None:
+    def _add_trouble(self, kind: Any, **fields: Any) -> None:
         start = 3 * MS if self.end > 4 * MS and self.rng.random() < 0.8 else 0
         self.actions.append(kind(at=self.rng.randrange(start, self.end), **fields))
 
     def _cut(self, one: str, other: str) -> None:
         mend = self.rng.choice((0, 100 * US, 5 * MS, 300 * MS))
-        self._befalls(Cut, one=one, other=other, silent=self.rng.random() < 0.4, mend=mend)
+        self._add_trouble(Cut, one=one, other=other, silent=self.rng.random() < 0.4, mend=mend)
 
 
 def value_of(program: Program, ref: Ref) -> Value:

@@ -1,9 +1,9 @@
-"""Bugs put into core on purpose, one at a time: the fuzzer must find each, or it is not worth its name.
+"""Bugs that are put into core on purpose, one at a time. The fuzzer must find each of them.
 
     with plant("lost free"):
         ...                       # core has this bug now
 
-Each is a small change of one method. `search` counts the seeds it takes to find one.
+Each bug is a small change of one method. `planting.search` counts the seeds that it takes to find one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from core.client.client import Client
 from core.controller.admission import Admission
 from core.controller.buffer_refs import BufferRefs
 from core.controller.compilation import Compilation
+from core.controller.completion import Completion
 from core.controller.dispatch import Dispatch
 from core.controller.recovery import Recovery
 from core.controller.runs import Runs
@@ -317,8 +318,8 @@ def _(put: Patch) -> None:
     wakeup = Link.wakeup
 
     def patient(self: Link, now: int) -> Any:
-        if now >= self._heard_at + self._lease:
-            self._heard_at = now
+        if now >= self._received_at + self._lease:
+            self._received_at = now
         return wakeup(self, now)
 
     put(Link, "wakeup", patient)
@@ -334,8 +335,8 @@ def _(put: Patch) -> None:
     take = Link._take
 
     def credulous(self: Link, frame: Any, first: bool, now: int) -> Any:
-        if frame.message is not None and frame.seq <= self._heard:
-            self._heard = frame.seq - 1
+        if frame.message is not None and frame.seq <= self._received:
+            self._received = frame.seq - 1
         return take(self, frame, first, now)
 
     put(Link, "_take", credulous)
@@ -411,7 +412,7 @@ def _(put: Patch) -> None:
 @bug("failure not passed on", "a run whose argument is spoilt is not told")
 def _(put: Patch) -> None:
     put(
-        Dispatch,
+        Completion,
         "argument_settled",
         lambda self, buffer, blame, now: self._state.readers.pop(buffer, None) and None,
     )

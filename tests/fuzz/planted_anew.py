@@ -1,6 +1,6 @@
-"""Bugs that faults on real processes have shown, planted again: peers that begin anew, stand still, or leave.
+"""Planted bugs that were first found with faults on real processes: peers that restart, are stopped, or leave.
 
-Looked for from seed `ANEW` on, where processes are stopped and are not found again at once.
+They are searched from seed `ANEW` on, where processes are stopped and take a while to be reached after a restart.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _(put: Patch) -> None:
 
 
 @bug(
-    "a put to who has left",
+    "a put to a slice that has moved",
     "a put that waits for memory keeps the devices that its slice has left",
     first=ANEW,
 )
@@ -72,6 +72,6 @@ def _(put: Patch) -> None:
 def _(put: Patch) -> None:
     def failed(self: Failures, entry: Any, now: int) -> None:
         if not entry.left:
-            self._dispatch.end(entry, now)
+            self._completion.end(entry, now)
 
     put(Failures, "peer_failed", failed)

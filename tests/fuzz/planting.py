@@ -1,6 +1,6 @@
-"""How a bug is planted into core and looked for. The bugs themselves are in `planted`.
+"""Plants a bug into core and searches seeds that show it. The bugs themselves are in `planted`.
 
-Each is a small change of one method. `search` counts the seeds that it takes to find one.
+Each bug is a small change of one method. `search` counts the seeds that it takes to find one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ class Bug(NamedTuple):
     name: str
     sentence: str
     into: Callable[[Patch], None]
-    first: int = 0  # the seed from which on it is looked for
+    first: int = 0  # the first seed with which it is searched
 
 
-BUGS: dict[str, Bug] = {}  # the fuzzer finds each within 600 seeds
-MASKED: dict[str, Bug] = {}  # and not these: another guard stands before them; unit tests find them
+BUGS: dict[str, Bug] = {}  # the fuzzer finds each of these within 600 seeds
+MASKED: dict[
+    str, Bug
+] = {}  # the fuzzer does not find these, because another check hides them; unit tests find them
 
 
 def bug(
@@ -48,19 +50,19 @@ def plant(name: str) -> Iterator[None]:
 
 
 def search(name: str, seeds: int = 500) -> tuple[int, str]:
-    """(seeds needed, what found it); (0, "") if so many seeds do not find it."""
+    """Return (number of seeds needed, kind of the failure), or (0, "") if so many seeds do not find the bug."""
     first = (BUGS | MASKED)[name].first
     for number in range(seeds):
         case = draw(first + number)
         with plant(name):
             result = play(case)
-        if not result.good and play(case).good:  # it was this bug, and none that was there before
+        if not result.good and play(case).good:  # the planted bug made it fail, and not another one
             return number + 1, result.kind
     return 0, ""
 
 
 def every(n: int, method: Method, otherwise: Method) -> Method:
-    """Each n-th call does something else."""
+    """Return a method that calls `otherwise` in each n-th call."""
     count = [0]
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -75,7 +77,7 @@ def nothing(*args: Any, **kwargs: Any) -> None:
 
 
 def table(seeds: int = 500) -> Iterator[str]:
-    """For docs/testing.md."""
+    """Yield the lines of the table in docs/testing.md."""
     yield "| planted bug | what it does | found by | seeds |"
     yield "|---|---|---|---:|"
     for each in BUGS.values():

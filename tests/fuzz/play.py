@@ -1,8 +1,8 @@
-"""Plays a case in the world and judges it: no broken promise, no exception, no hang, no wrong answer, nothing left.
+"""Plays a case in the in-memory world and judges it.
 
-First the case's actions happen, with all invariants checked after every event. Then all is mended, lost hosts come
-back, and every run must end in bounded time; what ended well must have the right contents; all is released, and
-nothing may be left of it anywhere.
+A case must show no violation, no exception, no hang, no wrong contents and nothing left over. First its actions happen,
+with all invariants checked after every event. Then all faults end and lost hosts come back. Every run must end in
+bounded time, and successful runs must have the right contents. Then all is released, and nothing may be left.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .waiting import who_waits
 
 LEASE = 80 * MS
 EVENTS = 120_000  # more than any case needs
-PATIENCE = 6 * S  # simulated, for all to end once all is mended
+PATIENCE = 6 * S  # simulated time in which all must end once all faults have ended
 
-# Which blames may a run have, given what was done to it?
+# Actions after which a run may have any of the blames ANY.
 WEATHER = ("StandStill", "CrashHost", "LeaveHost", "LoseDevice", "Cut", "Slow", "CrashClient", "Restart")
 ANY = {"host-lost", "host-left", "timeout", "restart", "client-lost", "user", "no-memory", "cancelled", "refused",
        "device-lost", "protocol"}  # fmt: skip
@@ -47,7 +47,7 @@ class Failed(Exception):
 
 
 class Result(msgspec.Struct):
-    kind: str = ""  # "": all is well
+    kind: str = ""  # of the failure; "" if there is none
     text: str = ""
     digest: str = ""
     events: int = 0
@@ -62,7 +62,7 @@ class Result(msgspec.Struct):
 def play(case: Case, diary: bool = False, check: bool = True) -> Result:
     try:
         game = Game(case, diary, check)
-    except Exception as error:  # whatever it is, it is a fault
+    except Exception as error:  # every exception is a failure
         return Result(
             f"exception {type(error).__name__}",
             str(error),
@@ -122,7 +122,7 @@ class Game:
         self.made: dict[tuple[int, int], Handle] = {}
         self.runs: dict[int, RunHandle] = {}  # by key
         self.owner: dict[int, int] = {}
-        self.done: dict[str, int] = {}  # kinds of actions that took effect
+        self.done: dict[str, int] = {}  # kind of action -> how many of them took effect
         self.gone: dict[int, None] = {}  # clients that crashed or closed
         self.acts: dict[type, Callable[[Any], None]] = {
             c.Submit: self._submit, c.Put: self._put, c.Get: self._get, c.Release: self._release,
@@ -150,7 +150,7 @@ class Game:
         self._leave_all()
 
     def digest(self) -> str:
-        """Of all that happened, and of one more draw."""
+        """Return a hash of all that happened, and of one more random number."""
         world = self.world
         ends = [(run.ended_at, run.blame and run.blame.code) for run in self.runs.values()]
         facts = (
@@ -179,7 +179,7 @@ class Game:
         clock.now = max(clock.now, at)
 
     def _while(self, busy: Callable[[], bool], patience: int) -> bool:
-        """Whether it is over in time."""
+        """Go on while busy. Return whether this ended in time."""
         clock = self.world.clock
         last = clock.now + patience
         while busy():
@@ -196,7 +196,7 @@ class Game:
         if client is not None and (client in self.gone or self.people[client] is None):
             return
         if client is not None and self._person(client).actor.still and not isinstance(action, c.CrashClient):
-            return  # whose process is stopped calls nothing
+            return  # a client whose process is stopped makes no calls
         try:
             self.acts[type(action)](action)
         except Illegal as illegal:
@@ -204,7 +204,7 @@ class Game:
                 raise
 
     def _excused(self, text: str) -> bool:
-        """A client that lost its session learns of it by its next call."""
+        """Whether this error is allowed: a client that lost its session learns of that by its next call."""
         return "session is clos" in text and any(self.done.get(kind) for kind in WEATHER)
 
     def _arrive(self, number: int) -> None:
@@ -217,7 +217,7 @@ class Game:
         return found
 
     def _usable(self, client: int, source: tuple[int, int]) -> Handle | None:
-        """A buffer that this client holds, as far as it knows."""
+        """Return the buffer if this client holds it, as far as it knows."""
         handle = self.made.get(source)
         if handle is None or handle.released or handle.name == 0 or self.owner[source[0]] != client:
             return None
@@ -337,7 +337,7 @@ class Game:
         if action.who in self.world.actors:
             self.world.stand_still(action.who, action.length)
 
-    # --- and then all is mended -----------------------------------------------------------------------------------
+    # --- the end of all faults ------------------------------------------------------------------------------------
 
     def _mend(self) -> None:
         world = self.world
@@ -347,7 +347,7 @@ class Game:
         world.fabric.failures.clear()
         for host in range(world.cluster.hosts):
             world.slow(host, 1.0)
-            world.hosts[host].leaving = False  # it comes back once it has left
+            world.hosts[host].leaving = False  # so that it comes back after it has left
             mine = world.fabric.hosts.get(host)
             if mine is not None and mine.dead:
                 world.crash_host(host)
@@ -361,7 +361,10 @@ class Game:
         return any(script.outstanding() for script in self._living())
 
     def _settle(self) -> None:
-        """Every run ends, and every put and get. Who waits for a slice of another's gets it when that one goes."""
+        """Let every run, put and get end.
+
+        A client that waits for another client's exclusive slice gets it when that client ends, so end clients.
+        """
         while not self._while(self._open, S if self._for_slices() else PATIENCE):
             living = self._living()
             if not self._for_slices() or len(living) == 1:
@@ -374,7 +377,7 @@ class Game:
             self.gone[self.people.index(first)] = None
 
     def _for_slices(self) -> bool:
-        """Some run or put waits for a slice, which somebody who wants one for himself may keep from it."""
+        """Whether a run or put waits for a slice, perhaps because another client has an exclusive slice."""
         resources = self.world.machine.resources
         exclusive = any(binding.spec.exclusive for binding in resources.bindings())
         return exclusive and bool(resources.waiting())
@@ -382,7 +385,7 @@ class Game:
     # --- the judgement --------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        """Runs that failed have a plausible blame; what the others made is what it should be."""
+        """Check that failed runs have a plausible blame, and that results of the others have the right contents."""
         self._no_faults()
         for key, run in self.runs.items():
             if self.owner[key] not in self.gone:
@@ -410,7 +413,7 @@ class Game:
             )
 
     def _possible(self) -> set[str]:
-        """Codes of blame that what was done here can explain."""
+        """Return the blame codes that the actions of this case can explain."""
         if any(self.done.get(kind) for kind in WEATHER):
             return ANY | {"world"} if self.done.get("BreakWorld") else ANY
         found = set()
@@ -431,7 +434,7 @@ class Game:
                 f" which should be {fetch.handle.digest}",
             )  # fmt: skip
         if fetch.blame is not None and fetch.handle.released and fetch.blame.code == "user":
-            return  # it was let go before it had contents: nothing is owed
+            return  # it was released before it had contents
         if fetch.blame is not None and fetch.blame.code not in self._possible():
             raise Failed("blame", f"a get of {script.name} failed, and nothing was done to it: {fetch.blame}")
 
@@ -440,7 +443,7 @@ class Game:
             raise Failed("fault", "; ".join(self.world.faults[:3]))
 
     def _leave_all(self) -> None:
-        """Some close, some let go of everything; once leases are over nothing is left anywhere."""
+        """Let some clients close and others release everything. Check that nothing is left when leases are over."""
         world = self.world
         for number, script in enumerate(self.people):
             if script is None or number in self.gone or script.machine.state != "open":
@@ -483,7 +486,7 @@ class Game:
 
 
 class Live:
-    """The controller that lives now, for the checker of its counters."""
+    """The internal state of the current controller, also after a restart, for the checkers that read it."""
 
     def __init__(self, world: World) -> None:
         self._world = world

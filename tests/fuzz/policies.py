@@ -1,4 +1,4 @@
-"""Policies that a user might write: one that works, and one that raises or picks nonsense at times."""
+"""Policies that a user might write: one that works, and one that sometimes raises or picks wrongly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Newest(Policy):
 
 
 class Faulty(Policy):
-    """Raises, returns what is not ready, or ranks by what is no number, each rarely."""
+    """Sometimes raises, and sometimes picks a gang that is not ready."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng

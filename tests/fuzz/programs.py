@@ -1,5 +1,8 @@
-"""Random programs: graphs over several slices, with reshardings, donation, several outputs, irregular nodes and
-sparse exchanges; chains, pipelines and routers among them. All that is drawn is valid."""
+"""Draws random valid programs.
+
+They are graphs over several slices, with reshardings, donation, several outputs, irregular nodes and sparse exchanges.
+Some are chains, pipelines or routers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ US = 1_000
 
 
 class Style(msgspec.Struct, frozen=True):
-    """What programs of a case may contain."""
+    """Says what the programs of a case may contain."""
 
     nodes: int = 6
     costs: tuple[int, ...] = (1 * US, 20 * US, 200 * US)
@@ -49,7 +52,7 @@ def draw(rng: Random, name: str, slices: list[SliceSpec], style: Style) -> Progr
 
 
 def _alike(slices: list[SliceSpec]) -> list[SliceSpec]:
-    """The most numerous slices of one size."""
+    """Return the largest group of slices of one size, or [] if all sizes differ."""
     sizes: dict[int, list[SliceSpec]] = {}
     for spec in slices:
         sizes.setdefault(spec.devices, []).append(spec)
@@ -58,7 +61,7 @@ def _alike(slices: list[SliceSpec]) -> list[SliceSpec]:
 
 
 def _on(program: Program, name: str, slices: list[SliceSpec]) -> Program:
-    """The same program on slices that the session has; they are lines."""
+    """Return the same program on these slices of the session, with their meshes made flat."""
     flat = tuple(msgspec.structs.replace(spec, mesh=()) if spec.mesh else spec for spec in slices)
     if any(spec.mesh for spec in slices):
         flat = tuple(msgspec.structs.replace(spec, name=spec.name + "-line") for spec in flat)
@@ -71,7 +74,7 @@ class Drawing:
         self.build = Build(name)
         count = rng.randint(1, len(slices)) if style.moves else 1
         self.build.slices = rng.sample(slices, count)
-        self.values: list[Handle] = []  # what may be read
+        self.values: list[Handle] = []  # values that a node may read
         self.reads: dict[object, int] = {}
         self.comps: list[tuple[str, int, int, bool]] = [
             (f"f{k}", rng.choice(style.costs), rng.randrange(style.temp + 1) if rng.random() < 0.5 else 0,
@@ -121,7 +124,7 @@ class Drawing:
         )
 
     def _sharding(self, shape: tuple[int, ...], mesh: tuple[int, ...]) -> Sharding:
-        """Each mesh axis splits some dimension that divides, or replicates."""
+        """Draw a sharding: each mesh axis splits a dimension that it divides, or replicates."""
         rng = self.rng
         if rng.random() < 0.2:
             return Sharding()
@@ -168,7 +171,7 @@ class Drawing:
         outputs = []
         for at in range(rng.choice((1, 1, 1, 2, 3))):
             if at < len(donate) and rng.random() < 0.8:
-                outputs.append(expects[donate[at]])  # it fits what is given up
+                outputs.append(expects[donate[at]])  # the output takes the memory of the donated input
             else:
                 outputs.append(self._value(spec))
         comp, cost, temp, collective = rng.choice(self.comps)

@@ -1,4 +1,4 @@
-"""Makes a failing case smaller: actions are deleted, halves first, as long as it fails in the same way."""
+"""Makes a failing case smaller: it deletes actions, halves first, as long as the case fails in the same way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .play import Result, play
 
 
 def shrink(case: Case, kind: str, seconds: float = 60.0, runs: Callable[[Case], Result] = play) -> Case:
-    """`kind`: of the failure that must remain. At most so many seconds of CPU."""
+    """Return a smaller case with the same kind of failure, found within so many seconds of CPU."""
     end = process_time() + seconds
     size = max(1, len(case.actions) // 2)
     while True:

@@ -1,4 +1,4 @@
-"""Who waits for what, when a case does not end: for the report of a failure."""
+"""Describes what waits for what, for the report of a case that does not end."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The in-memory world: controller, hosts, clients, network and devices in plain Python, all from one seed."""
+"""The in-memory world of the tests: controller, hosts, clients, network and devices in plain Python, from one seed."""

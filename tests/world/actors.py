@@ -1,7 +1,6 @@
-"""Who lives in the world: a controller, hosts and clients, each a machine in an `Endpoint`, and what they
-may do.
+"""The processes of the world: the controller, hosts and clients, each a machine in an `Endpoint`.
 
-An actor carries out its machine's effects in the world and hands it the world's events. It decides nothing.
+An actor carries out its machine's commands in the world, and gives it the world's events. It decides nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """A machine with its diary. What it wants done is done at once, in its order; what it says goes to its
-    endpoint."""
+    """Wraps a machine to write the diary. It carries out local commands at once, and passes Send and Close on."""
 
     def __init__(self, machine: Machine, actor: Actor) -> None:
         self.machine = machine
@@ -56,12 +54,14 @@ class Actor:
         self.name = name
         self.alive = False
         self.starts = 0
-        self.lag = 0  # nanoseconds that it takes to turn to a message: a slow host
-        self.still = False  # it stands still: what comes is kept until it goes on
+        self.lag = 0  # nanoseconds before it handles a message; for slow hosts
+        self.still = False  # whether the process is stopped; events are kept until it goes on
         self._kept: deque[e.Effect | None] = deque()  # None: its timer
         self._busy_until = 0
         self._armed: int | None = None
-        self._peer_of: dict[str, int] = {}  # other actors, by the numbers that this machine knows them by
+        self._peer_of: dict[
+            str, int
+        ] = {}  # name of another actor -> the number by which this machine knows it
         self._actor_of: dict[int, str] = {}
         self.endpoint: Endpoint
 
@@ -87,7 +87,7 @@ class Actor:
         self.world.network.die(self.name)
 
     def stand_still(self) -> None:
-        """As a process that is stopped: its connections stay, and what comes waits."""
+        """Stop the process: its connections stay, and all events wait."""
         self.still = self.alive
 
     def go_on(self, timer_first: bool) -> None:
@@ -108,14 +108,14 @@ class Actor:
     # --- in ---------------------------------------------------------------------------------------------
 
     def feed(self, event: e.Effect) -> None:
-        """At once: what its own devices or its own people say."""
+        """Give the machine an event at once: from its own devices, or from its user."""
         if self.still:
             self._kept.append(event)
         elif self.alive:
             self._obey(self.endpoint.handle(event, self.world.now))
 
     def hear(self, event: e.Effect) -> None:
-        """From the network: in turn, after what came before."""
+        """Give the machine an event from the network, after the ones that came before."""
         world = self.world
         if not self.lag and self._busy_until <= world.now:
             self.feed(event)
@@ -149,10 +149,10 @@ class Actor:
         raise NotImplementedError(f"{self.name} cannot {effect}")
 
     def told(self, event: Any) -> None:
-        """Its machine was told this."""
+        """The machine has got this event."""
 
     def says(self, send: e.Send) -> None:
-        """Its machine says this."""
+        """The machine sends this."""
 
     def _arm(self) -> None:
         at = self.endpoint.next_wakeup()
@@ -171,7 +171,7 @@ class Actor:
     # --- names ------------------------------------------------------------------------------------------
 
     def peer(self, other: str) -> int:
-        """The number by which this machine knows another actor, from the moment they first met."""
+        """Return the number by which this machine knows another actor. It is fixed when they first meet."""
         found = self._peer_of.get(other)
         if found is None:
             found = self._peer_of[other] = self.world.number(other, self)
@@ -182,7 +182,7 @@ class Actor:
         return self._actor_of.get(peer) or self.world.name_of(peer, self)
 
     def forget(self, other: str) -> None:
-        """It has another number from now on."""
+        """Forget the number of another actor, which gets a new one."""
         found = self._peer_of.pop(other, None)
         if found is not None:
             del self._actor_of[found]
@@ -239,7 +239,7 @@ class HostActor(Actor):
         self.host = host
         self.epoch = -1
         self.leaving = False
-        self.compiled: dict[tuple[int, int], None] = {}  # (plan, code): in this epoch
+        self.compiled: dict[tuple[int, int], None] = {}  # (plan, code) compiled in this epoch
         self._acts = self._table()
 
     def die(self) -> None:
@@ -309,7 +309,7 @@ class HostActor(Actor):
             self.feed(self.world.plane.count_rows(self.host, effect))
 
     def connection_up(self, other: str) -> None:
-        """A client is known by the number that it shows on this connection."""
+        """Know a client by the number that it gives on this connection."""
         known = self._peer_of.get(other)
         if known is not None and known != self.world.number(other, self):
             self.hear(ConnectionDown(known))

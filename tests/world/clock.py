@@ -1,5 +1,4 @@
-"""Simulated time: what is to happen, in the order of its time and, at one time, in the order it was asked
-for."""
+"""Simulated time: calls happen in the order of their times, and at one time in the order in which they were made."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any
 
 
 class Clock:
-    """`pending`: things under way. Timers do not count: a world in which only timers are left is at rest."""
+    """The queue of calls. `pending` counts them without timers: a world with only timers left is at rest."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -18,7 +17,7 @@ class Clock:
         self._count = 0
 
     def at(self, time: int, call: Callable[..., None], *args: Any) -> None:
-        """A time that is past stands for now, behind what is already due now."""
+        """Call a function at this time. A time in the past means now, after the calls that are already due."""
         self.pending += 1
         self._push(time, True, call, args)
 

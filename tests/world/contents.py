@@ -1,13 +1,11 @@
-"""What simulated arrays contain: not numbers but where they came from, so that any mix-up shows at the
-client.
+"""The contents of simulated arrays: digests of where they came from, so that the client sees any mix-up.
 
-The contents of a logical array are one digest. A computation's output digest is made of its key, its
-inputs' digests and the output's number; a resharding changes nothing. A shard is a box of the array; what a
-transfer delivers is the digest of the source and a box, and a target shard is whole only if boxes of one
-digest cover it exactly.
+The contents of a logical array are one digest. The digest of a computation's output is made of the computation's key,
+the digests of its inputs and the number of the output. A resharding does not change it. A shard is a box of the array.
+A transfer delivers the digest of its source, and boxes. A target shard is complete only if boxes of one digest cover
+it exactly.
 
-Shares no code with `core.model.resharding`: what lies where is worked out here a second time, element-wise if
-need be.
+This module shares no code with `core.model.resharding`: it computes all layouts itself, element by element if needed.
 """
 
 from __future__ import annotations
@@ -26,15 +24,15 @@ Box = tuple[tuple[int, int], ...]  # (low, high) along each dimension
 
 
 def mix(*parts: object) -> int:
-    """A digest of these: stable between processes and Python versions."""
+    """Return a digest of these values that is the same in all processes and Python versions."""
     return int.from_bytes(blake2b(repr(parts).encode(), digest_size=7).digest(), "big")
 
 
-SPOILT = mix("spoilt")  # what a placeholder computes
+SPOILT = mix("spoilt")  # the output of a gang with placeholders
 
 
 def torn(*parts: object) -> int:
-    """Contents that are not of one piece: no two of them are alike, and no right answer is ever one."""
+    """Return the digest of wrong contents. Each is different, and differs from all right answers."""
     return mix("torn", *parts)
 
 
@@ -47,7 +45,7 @@ def computed(key: str, inputs: tuple[int, ...], output: int) -> int:
 
 
 def outputs(code: Code, inputs: tuple[int, ...], number: int) -> list[int]:
-    """The digests of a gang's outputs."""
+    """Return the digests of a gang's outputs."""
     if code.key.startswith("reshard:"):
         return [inputs[0]]
     if not code.parts:
@@ -72,7 +70,7 @@ def put(client: str, name: int) -> int:
 
 
 def size(digest: int, bound: int) -> int:
-    """The leading size that an irregular output turns out to have."""
+    """Return the actual size of an irregular output's first dimension."""
     return digest % bound + 1 if bound else 0
 
 
@@ -81,7 +79,7 @@ def size(digest: int, bound: int) -> int:
 
 @lru_cache(maxsize=8192)
 def boxes(layout: Layout) -> tuple[Box, ...]:
-    """The box of each virtual device. The last shards along a dimension may be short, or empty."""
+    """Return the box of each virtual device. The last shards along a dimension may be short, or empty."""
     dims = layout.sharding.dims or ((),) * len(layout.shape)
     found = []
     for at in product(*map(range, layout.mesh)):
@@ -110,7 +108,7 @@ def disjoint(left: Box, right: Box) -> bool:
 
 
 def covers(parts: Sequence[Box], whole: Box) -> bool:
-    """These boxes are the whole, each element once."""
+    """Whether these boxes cover the whole box, each element once."""
     parts = [part for part in parts if volume(part)]
     return (
         sum(map(volume, parts)) == volume(whole)
@@ -121,13 +119,13 @@ def covers(parts: Sequence[Box], whole: Box) -> bool:
 
 @lru_cache(maxsize=8192)
 def devices(place: Place) -> tuple[int, ...]:
-    """Physical devices, in virtual order."""
+    """Return the physical devices of a place, in virtual order."""
     return tuple(place.devices())
 
 
 @lru_cache(maxsize=8192)
 def virtual(layout: Layout, mine: range) -> tuple[int, ...]:
-    """Virtual devices of this layout that are on a host with these devices."""
+    """Return the virtual devices of this layout that are on a host with these devices."""
     return tuple(index for index, device in enumerate(devices(layout.place)) if device in mine)
 
 
@@ -139,7 +137,7 @@ def anything_on(layout: Layout, mine: range) -> bool:
 
 @lru_cache(maxsize=8192)
 def shards(layout: Layout) -> dict[int, Box]:
-    """The distinct shards, numbered row-major over the parts: what a client puts or gets piece by piece."""
+    """Return the distinct shards, numbered row-major over the parts: the pieces of a client's put or get."""
     dims = layout.sharding.dims or ((),) * len(layout.shape)
     counts = [prod(layout.mesh[axis] for axis in axes) for axes in dims]
     steps = [-(-extent // count) for extent, count in zip(layout.shape, counts, strict=True)]
@@ -154,7 +152,7 @@ def shards(layout: Layout) -> dict[int, Box]:
 
 @lru_cache(maxsize=8192)
 def nbytes(layout: Layout) -> int:
-    """What it takes on each of its devices: the largest shard."""
+    """Return the bytes that an array takes on each of its devices: those of the largest shard."""
     return max(map(volume, boxes(layout)), default=0) * ITEM_BYTES[layout.dtype]
 
 
@@ -163,8 +161,7 @@ def nbytes(layout: Layout) -> int:
 
 @lru_cache(maxsize=4096)
 def rows(digest: int, source: Layout, target: Layout) -> tuple[tuple[int, int], ...]:
-    """(virtual source, virtual target) of each piece: to which few shards the data of each distinct shard
-    go."""
+    """Return (virtual source, virtual target) of each piece: each distinct shard sends rows to a few shards."""
     first: dict[Box, int] = {}
     for index, box in enumerate(boxes(source)):
         first.setdefault(box, index)
@@ -181,6 +178,6 @@ def row_bytes(digest: int, source: int, target: int) -> int:
 
 
 def one_of(digests: Iterable[int], *why: object) -> int:
-    """The digest, if all are the same; else something that is nobody's."""
+    """Return the digest if all are the same, else a wrong one."""
     found = set(digests)
     return found.pop() if len(found) == 1 else torn(*why, *sorted(found))

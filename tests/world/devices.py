@@ -1,12 +1,10 @@
-"""Simulated devices: each runs its queue in order, without pre-emption; a collective's devices start it
-together.
+"""Simulated devices: each runs its queue in order, without pre-emption; all devices of a collective start it together.
 
-A gang that stands at the head of some of its devices' queues but not of all waits. If the heads of two
-gangs' queues wait for each other, they wait for ever, as real devices do: `stuck` names them once nothing
-else is going on.
+A gang that is at the head of some of its devices' queues but not of all waits. If gangs at the heads of queues wait
+for each other, they wait for ever, as on real devices. `stuck` names them when nothing else happens any more.
 
-Memory is counted where it is: outputs from the start of the gang that makes them, scratch while it runs,
-what is received from MakeBuffer on; until it is freed, or taken over by a donation.
+Memory is counted on each device: outputs from the start of their gang, scratch while the gang runs, received buffers
+from MakeBuffer on; until they are freed, or taken over by a donation.
 """
 
 from __future__ import annotations
@@ -40,12 +38,12 @@ class Buffer:
         self.nbytes = nbytes  # on each of these devices
         self.devices = devices
         self.mine = mine  # all devices of its host
-        self.here = False  # it takes memory of the devices
+        self.here = False  # whether it takes memory of the devices
         self.digest: int | None = None  # None: not computed yet
-        self.filling: Filling | None = None  # what is being received into it
+        self.filling: Filling | None = None  # the transfer that it is received by
 
     def read(self) -> int | None:
-        """What is in it now; something nobody expects if it is not whole."""
+        """Return the digest of its contents now, or a wrong one if they are not complete."""
         if self.digest is None and self.filling is not None:
             self.digest = self.filling.digest()
         if self.digest is None and not contents.anything_on(self.layout, self.mine):
@@ -54,7 +52,7 @@ class Buffer:
 
 
 class Part:
-    """What one host has of a gang."""
+    """One host's part of a gang."""
 
     __slots__ = ("behind", "command", "devices", "donated", "epoch", "host", "inherited", "inputs", "outputs")
 
@@ -66,12 +64,12 @@ class Part:
         self.inputs = [host.buffers.get(buffer) for buffer in command.inputs]
         self.donated = [found for b in command.donated if (found := host.buffers.pop(b, None)) is not None]
         self.outputs: list[Buffer] = []
-        self.inherited: list[Buffer] = []  # donated to gangs behind it that were given up
-        self.behind: list[int] = []  # buffers that go when it is over: a launch that failed had taken them
+        self.inherited: list[Buffer] = []  # buffers donated to later gangs that were abandoned
+        self.behind: list[int] = []  # buffers to free when it ends: they were donated to a launch that failed
 
 
 class Job:
-    """A gang on the devices that start it together: all of them, or one host's if it is no collective."""
+    """A gang on the devices that start it together: all of them, or those of one host if it is not a collective."""
 
     __slots__ = ("broken", "code", "gang", "missing", "parts", "running", "seq", "size", "slots")
 
@@ -81,7 +79,7 @@ class Job:
         self.code = code
         self.slots = plan.slots
         self.size = size
-        self.missing = size  # devices at the head of whose queue it is not
+        self.missing = size  # number of its devices that have another gang at the head of their queue
         self.parts: dict[int, Part] = {}
         self.running = False
         self.broken = False  # a device of it was lost
@@ -96,14 +94,13 @@ class HostDevices:
         self.queues: dict[int, deque[Job]] = {device: deque() for device in devices}
         self.buffers: dict[int, Buffer] = {}
         self.dead: dict[int, None] = {}  # devices
-        self.failed = -1  # a launch that failed: what comes behind it is held until it has been given up
+        self.failed = -1  # a launch that failed: later launches are held until it is abandoned
         self.held: list[tuple[Launch, Plan, int]] = []
-        self.given_up: set[int] = set()  # of these: left out in their turn
+        self.given_up: set[int] = set()  # held launches that were abandoned, and are left out in their turn
 
 
 class Fabric:
-    """All devices of the cluster. `tell(host, event)` reaches a host's machine; `slow` scales its gangs'
-    costs."""
+    """All devices of the cluster. `tell(host, event)` reaches a host's machine; `slow` scales its gangs' costs."""
 
     def __init__(
         self, cluster: Cluster, clock: Clock, tell: Callable[[int, Effect], None],
@@ -115,18 +112,18 @@ class Fabric:
         self.observe = observe
         self.complain = complain
         self.hosts: dict[int, HostDevices] = {}
-        self.jobs: dict[tuple[int, int], Job] = {}  # (seq, host if it is no collective, else -1)
+        self.jobs: dict[tuple[int, int], Job] = {}  # (seq, host if it is not a collective, else -1)
         self.slow: dict[int, float] = {}
         self.broken: dict[int, int] = {}  # island -> the epoch in which its hosts' connections broke
         self.copy_time = 1_000
         self.failures: dict[tuple[int, str], str] = {}  # (host, gang's name) -> "launch" or "run": once
         self.finished = 0
         self._ending: list[Job] | None = (
-            None  # gangs that may start once all hosts of one have heard that it is over
+            None  # gangs that wait until all hosts know that the one before has ended
         )
 
     def boot(self, host: int) -> None:
-        """A fresh process: nothing on its devices."""
+        """Start a host process, with nothing on its devices."""
         island = self.cluster.island_of_host(host)
         ((low, high),) = island.devices_of(host)
         self.hosts[host] = HostDevices(host, range(low, high), island.memory)
@@ -134,7 +131,7 @@ class Fabric:
             self.observe(o.HostJoined(host, ((low, high),), island.memory))
 
     def die(self, host: int) -> None:
-        """Its process is gone. Collectives that it was part of never end, until somebody gives them up."""
+        """End a host process. Collectives that it was part of do not end until they are abandoned."""
         mine = self.hosts.pop(host, None)
         if mine is None:
             return
@@ -195,14 +192,14 @@ class Fabric:
             self._start(job)
 
     def _leave_out(self, mine: HostDevices, command: Launch, plan: Plan) -> None:
-        """It is not enqueued. To those who count buffers it is as if it had been, and were over."""
+        """Do not enqueue this launch, but handle its buffers as if it had been enqueued and had ended."""
         gang = plan.steps[command.step]
         assert isinstance(gang, Gang)
         devices = tuple(d for d in contents.devices(gang.place) if d in mine.devices)
         queues = [queue for device in devices if (queue := mine.queues[device])]
         for number in command.donated:
             if queues:
-                queues[0][-1].parts[mine.host].behind.append(number)  # what is ahead of it may still read it
+                queues[0][-1].parts[mine.host].behind.append(number)  # the gang ahead may still read it
             else:
                 self.free(mine.host, number)
         for number, slot in zip(command.outputs, gang.outputs, strict=True):
@@ -241,14 +238,14 @@ class Fabric:
 
     def _end(self, job: Job) -> None:
         if not job.running or job.broken:
-            return  # it was given up, or will be
+            return  # it was abandoned, or will be
         gang, heads = job.gang, []
         self.jobs.pop((job.seq, -1 if gang.collective else next(iter(job.parts))), None)
         digests = self._compute(job)
         events: list[tuple[int, Effect]] = []
         for host, part in job.parts.items():
             if self.hosts.get(host) is not part.host:
-                continue  # it has died since
+                continue  # the host has died since
             heads += self._leave(job, part)
             sizes: list[int] = []
             for buffer, digest in zip(part.outputs, digests, strict=True):
@@ -261,7 +258,7 @@ class Fabric:
                 for buffer in part.outputs:
                     buffer.digest = contents.SPOILT
             events.append((host, effects.Finished(job.seq, blame, tuple(sizes))))
-        # No gang starts before all hosts have heard: what they free then is to be free.
+        # The next gangs start when all hosts know of the end, so that memory which they free then is free.
         self._ending = heads
         for host, event in events:
             self.tell(host, event)
@@ -280,7 +277,7 @@ class Fabric:
         return None
 
     def _compute(self, job: Job) -> list[int]:
-        """Digests of the outputs; inputs must be the same logical arrays on all hosts, and here."""
+        """Return the digests of the outputs. Inputs must be the same logical arrays on all hosts, and be here."""
         outputs, inputs = len(job.gang.outputs), []
         if any(part.command.placeholders for part in job.parts.values()):
             return [contents.SPOILT] * outputs
@@ -299,7 +296,7 @@ class Fabric:
         return contents.outputs(job.code, tuple(inputs), outputs)
 
     def _leave(self, job: Job, part: Part) -> list[Job]:
-        """It is over on this host's devices. Returns gangs that have come to the head of a queue."""
+        """End a gang on this host's devices. Return the gangs that are at the head of all their queues now."""
         mine, heads = part.host, []
         if self.observe:
             self.observe(o.Finished(mine.host, job.seq, spans.of(part.devices)))
@@ -313,7 +310,7 @@ class Fabric:
             self._give(mine, f"gang {job.seq}", part.devices, job.gang.temp)
         for buffer in (*part.donated, *part.inherited):
             ahead = self._ahead(job, mine, buffer)
-            if ahead is not None:  # this one was given up; what is ahead of it makes the buffer, or reads it
+            if ahead is not None:  # the job was abandoned; the one ahead of it makes the buffer, or reads it
                 ahead.parts[mine.host].inherited.append(buffer)
             elif buffer.here:
                 self._release(mine, buffer)
@@ -335,7 +332,7 @@ class Fabric:
         return None
 
     def _shrink(self, mine: HostDevices, buffer: Buffer, digest: int) -> int:
-        """An irregular output takes what it needs from here on, and no longer its bound."""
+        """Reduce an irregular output from its bound to its actual size. Return that size."""
         bound = max((box[0][1] - box[0][0] for box in contents.boxes(buffer.layout) if box), default=0)
         size = contents.size(digest, bound)
         if bound and mine.buffers.get(buffer.number) is buffer and buffer.here:
@@ -345,15 +342,17 @@ class Fabric:
         return size
 
     def abandon(self, host: int, seqs: tuple[int, ...]) -> None:
-        """The devices of this host give them up, running or not. Nothing is reported of them any more."""
+        """Take these gangs off this host's devices, running or not. Nothing more is reported of them."""
         mine = self.hosts[host]
         held, mine.held = mine.held, []
         if mine.failed in seqs:
             mine.failed = -1
         mine.given_up.update(command.seq for command, _, _ in held if command.seq in seqs)
         for command, plan, epoch in held:
-            self.launch(host, command, plan, epoch)  # held again, if the failed one still stands
-        for seq in sorted(seqs, reverse=True):  # so none begins because one ahead of it was given up
+            self.launch(
+                host, command, plan, epoch
+            )  # it is held again if the failed launch is still not abandoned
+        for seq in sorted(seqs, reverse=True):  # so that none starts because one ahead of it is removed
             for key in ((seq, -1), (seq, host)):
                 job = self.jobs.get(key)
                 if job is None or host not in job.parts:
@@ -370,7 +369,7 @@ class Fabric:
                         self._start(head)
 
     def lose(self, device: int) -> None:
-        """It runs nothing any more; what runs on it never ends by itself."""
+        """Break a device: it starts no gang any more, and its current gang does not end by itself."""
         mine = self.hosts[self.cluster.host_of(device)]
         mine.dead[device] = None
         queue = mine.queues[device]
@@ -404,7 +403,7 @@ class Fabric:
             self._release(mine, buffer)
 
     def spill(self, host: int, seq: int, number: int, back: bool) -> None:
-        """To host memory, or back; it takes a while, and both ends are taken meanwhile."""
+        """Copy a buffer to host memory or back. It takes memory at both ends meanwhile."""
         mine = self.hosts[host]
         buffer = mine.buffers.get(number)
         word = "restore" if back else "spill"
@@ -454,8 +453,7 @@ class Fabric:
         return not any(queue for mine in self.hosts.values() for queue in mine.queues.values())
 
     def stuck(self) -> list[str]:
-        """Gangs that stand at the head of some of their devices and cannot start, by name; ask when all is
-        quiet."""
+        """Return texts that name the gangs that are at the head of a queue and cannot start. Call this at rest."""
         found: dict[str, None] = {}
         for mine in self.hosts.values():
             for device, queue in mine.queues.items():

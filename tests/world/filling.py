@@ -1,8 +1,7 @@
-"""What is being received into a host's shards of a buffer, byte by byte, and whether it makes them whole.
+"""Tracks what a host receives into its shards of a buffer, and checks whether that makes them complete.
 
-Contents travel as (digest, layout of the source). A dense move is checked geometrically, once for a pair of
-layouts: the boxes of its pieces must cover each target shard exactly, and each must lie in the shard it is
-taken from.
+Contents travel as (digest, layout of the source). A dense move is checked geometrically, once for each pair of layouts:
+the boxes of its pieces must cover each target shard exactly, and each box must be inside the shard that it comes from.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from core.model.resharding import receives
 
 from . import contents
 
-Content = tuple[int, Layout | None]  # digest and layout of the source; None: a client's whole shards
+Content = tuple[int, Layout | None]  # digest and layout of the source; None for whole shards from a client
 
 Keys = tuple[tuple[int, int], ...]  # (sender, piece)
 
 
 class ClusterHosts:
-    """Which devices a host has, as `core.model.resharding` asks it."""
+    """The devices of each host, in the form that `core.model.resharding` needs."""
 
     def __init__(self, host_of: Callable[[int], int], devices_of: Callable[[int], range]) -> None:
         self._host_of = host_of
@@ -58,7 +57,7 @@ class Filling:
         self._contents[content] = None
 
     def digest(self) -> int:
-        """Of the array, if it has all come, once, from one source; else one that nobody expects."""
+        """Return the array's digest if all of it has come, once, from one source; else a wrong one."""
         whole = self._is_whole()
         if not whole:
             return contents.torn("transfer", self.transfer, self.host)
@@ -95,7 +94,7 @@ class Filling:
 
 @lru_cache(maxsize=4096)
 def _whole_shards(target: Layout, mine: range, pieces: tuple[int, ...]) -> bool:
-    """Every device gets its own shard, whole."""
+    """Whether every device gets its whole shard."""
     known = contents.shards(target)
     given = {known[piece] for piece in pieces if piece in known}
     here = [contents.boxes(target)[index] for index in contents.virtual(target, mine)]
@@ -106,7 +105,7 @@ def _whole_shards(target: Layout, mine: range, pieces: tuple[int, ...]) -> bool:
 def _pieces(
     source: Layout, target: Layout, host: int, hosts: ClusterHosts
 ) -> tuple[tuple[int, int], ...] | None:
-    """(sender, piece) of what this host gets in a dense move; None if that would not be right contents."""
+    """Return (sender, piece) of all that this host gets in a dense move, or None if the contents would be wrong."""
     found = receives(source, target, host, hosts)
     taken, wanted = contents.boxes(source), contents.boxes(target)
     boxes = {

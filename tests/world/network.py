@@ -1,8 +1,7 @@
-"""Connections between named actors: first in first out, with a latency, cut and mended at will.
+"""Connections between named actors: FIFO, with a latency. Tests may cut and mend them.
 
-A connection that is cut loses what is under way on it; both ends are told, unless the cut is a silent one
-(a black hole, as when a switch dies). Each time it comes up is another `life` of it: what belongs to an
-older life is dropped.
+A connection that is cut loses what is under way on it. Both ends are told, unless the cut is silent (a black hole, as
+when a switch dies). Each time a connection comes up it has a new `life`; frames of an older life are dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ Latency = Callable[[Actor, Actor], int]
 
 
 class Wire:
-    """One connection: both directions of it."""
+    """One connection, in both directions."""
 
     __slots__ = ("ends", "last", "life", "severed", "silent", "up")
 
@@ -25,20 +24,20 @@ class Wire:
         self.ends = ends
         self.up = False
         self.life = 0
-        self.severed = False  # nobody gets through until it is mended
-        self.silent = False  # severed, and the ends do not know
-        self.last: dict[Actor, int] = {}  # receiver -> arrival of what was sent to it last
+        self.severed = False  # nothing gets through until it is mended
+        self.silent = False  # severed, and the ends do not know it
+        self.last: dict[Actor, int] = {}  # receiver -> when the last frame sent to it arrives
 
 
 class Network:
-    """`up`, `down` and `arrive` are called with (receiver, other end[, frame])."""
+    """All connections. It calls `up`, `down` and `arrive` with (receiver, other end[, frame])."""
 
     def __init__(
         self, clock: Clock, latency: Latency,
         up: Callable[[Actor, Actor], None], down: Callable[[Actor, Actor], None],
         arrive: Callable[[Actor, Actor, Any], None], still: Callable[[Actor], bool] = lambda actor: False,
     ) -> None:  # fmt: skip
-        """`still`: whether an actor stands still now, and so answers nobody who dials."""
+        """`still(actor)`: whether an actor's process is stopped, so that nobody can connect to it."""
         self.clock = clock
         self.latency = latency
         self.sent = 0
@@ -49,7 +48,7 @@ class Network:
     # --- what actors do ---------------------------------------------------------------------------------
 
     def dial(self, one: Actor, other: Actor) -> None:
-        """Connect, if the other is there and can be reached; both ends are told. Dialling twice is once."""
+        """Connect if the other end runs and can be reached, and tell both ends. A second call does nothing."""
         wire = self._wire(one, other)
         if wire.up or wire.severed or one in self._dead or other in self._dead or self._still(other):
             return
@@ -71,7 +70,7 @@ class Network:
         self.clock.at(arrival, self._deliver, wire, wire.life, receiver, sender, frame)
 
     def hang_up(self, one: Actor, other: Actor) -> None:
-        """One end closes it: what it had sent still arrives, and then the other is told."""
+        """Close a connection from one end: all that this end has sent still arrives, then the other end is told."""
         wire = self._wire(one, other)
         if not wire.up:
             return
@@ -89,7 +88,7 @@ class Network:
             self._drop(wire)
 
     def mend(self, one: Actor, other: Actor) -> None:
-        """It can be dialled again; after a silent cut, the ends first find that the old one is dead."""
+        """Let a cut connection be dialled again. After a silent cut, the ends first learn that the old one is dead."""
         wire = self._wire(one, other)
         if not wire.severed:
             return
@@ -99,7 +98,7 @@ class Network:
         wire.silent = False
 
     def die(self, actor: Actor) -> None:
-        """All its connections break at once, and it cannot be reached until it revives."""
+        """Break all connections of an actor. It cannot be reached until it revives."""
         self._dead[actor] = True
         for wire in self._wires.values():
             if actor in wire.ends and wire.up:
@@ -126,7 +125,7 @@ class Network:
 
     def _drop(self, wire: Wire) -> None:
         wire.up = False
-        wire.life += 1  # what is under way is lost
+        wire.life += 1  # frames under way are lost
         for end, other in (wire.ends, wire.ends[::-1]):
             if end not in self._dead:
                 self.clock.after(0, self._tell_down, wire, wire.life, end, other)

@@ -1,5 +1,4 @@
-"""What a program should compute: a tiny interpreter of `Program` over digests, which knows of no device and
-no order."""
+"""Computes the digests that a program should produce: a small interpreter of `Program`, without devices and orders."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from . import contents
 
 
 def results(program: Program, arguments: Sequence[int]) -> list[int]:
-    """The digests of a run's results, given those of its arguments."""
+    """Return the digests of a run's results, given those of its arguments."""
     made: list[tuple[int, ...]] = []
 
     def look(ref: Ref) -> int:

@@ -1,4 +1,4 @@
-"""The data plane of the world: which transfer fills or reads which buffer on each host, and what travels."""
+"""The data plane of the world: which buffer each transfer reads or fills on each host, and the contents under way."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Plane:
         self._observe = observe
         self._sources: dict[tuple[int, int], Buffer] = {}  # (host, transfer)
         self._targets: dict[tuple[int, int], Buffer] = {}
-        self._sparse: dict[int, Content] = {}  # transfer -> what its sources hold
+        self._sparse: dict[int, Content] = {}  # transfer -> contents of its sources
         self._cargo: dict[Key, Content] = {}  # contents under way
         self.moved = 0  # bytes that arrived
 
@@ -42,7 +42,7 @@ class Plane:
 
     def opened_send(self, host: int, said: effects.OpenSend) -> None:
         if said.blame is not None:
-            return  # nothing is read: its maker may never have run here
+            return  # the buffer is not read; its maker may never have run here
         buffer = self._buffer(host, said.buffer, f"send {said.transfer}")
         if buffer is not None:
             self._sources[host, said.transfer] = buffer
@@ -71,7 +71,7 @@ class Plane:
             self.see(o.BufferUnused(host, buffer.number, f"recv {transfer}"))
 
     def count_rows(self, host: int, said: effects.CountRows) -> effects.RowsCounted:
-        """Read from the data where they are to go. Of a shard's replicas, the first one sends."""
+        """Read from the data where rows go. The first replica of a shard sends them."""
         mine = self._fabric.hosts[host]
         buffer = mine.buffers[said.buffer]
         digest, source = buffer.read() or 0, buffer.layout
@@ -88,7 +88,7 @@ class Plane:
     # --- what travels -----------------------------------------------------------------------------------
 
     def said(self, message: msgspec.Struct, host: int = -1) -> None:
-        """A machine sends this. The contents of a host's chunk are what is in its buffer now."""
+        """A machine sends this message. The contents of a host's chunk are those of its buffer now."""
         if isinstance(message, Grant):
             self.see(o.Granted(message.transfer, message.sender, message.receiver, message.nbytes))
         elif isinstance(message, Chunk):
@@ -97,14 +97,14 @@ class Plane:
                 self.load(message, self._take(host, message))
 
     def heard(self, receiver: int, event: Any) -> None:
-        """A machine was told this."""
+        """A machine has received this event."""
         if isinstance(event, effects.Came) and isinstance(event.message, Spoilt):
             self.see(o.SpoiltCame(event.message.transfer, event.message.sender, receiver))
         elif isinstance(event, effects.Disconnected) and event.peer != CONTROLLER:
             self.see(o.PeerLost(receiver, end_of(event.peer)))
 
     def load(self, chunk: Chunk, content: Content) -> None:
-        """Contents travel beside their chunk, and only those of chunks that are wanted are ever unloaded."""
+        """Keep the contents of a chunk while it is under way. They are unloaded only if the chunk is used."""
         self._cargo[_key(chunk)] = content
 
     def unload(self, chunk: Chunk) -> Content:
@@ -119,7 +119,7 @@ class Plane:
         return (contents.torn("void", buffer.number) if digest is None else digest), buffer.layout
 
     def write(self, host: int, chunk: Chunk) -> None:
-        """A host writes what came into its buffer."""
+        """Write the contents of a chunk into a host's buffer."""
         content = self.unload(chunk)
         buffer = self._targets.get((host, chunk.transfer))
         if buffer is None or buffer.filling is None:

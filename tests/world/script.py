@@ -1,7 +1,7 @@
-"""A client of the world, for tests: what a user's program would do, one call a line.
+"""A client of the world, for tests: it makes the calls of a user's program, one in each line.
 
-Everything has the digest that it should have, worked out by the oracle from what the client itself said;
-what a `get` brings is compared with that.
+The oracle computes the digest that each buffer should have from the client's own calls. The contents that a `get`
+brings are compared with that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Handle:
-    """A buffer, as the client knows it: what is in it, if all goes well; and what became of it."""
+    """A buffer as the client knows it: the digest that it should have, and its state."""
 
     def __init__(self, name: int, digest: int) -> None:
         self.name = name
@@ -60,8 +60,7 @@ class RunHandle:
 
 
 class Fetch:
-    """What a get brings: of which digest, whether all shards have come, and whether that is what should be
-    there."""
+    """A get: the digest that it brought, if all shards have come, and whether it is the right one."""
 
     def __init__(self, request: int, handle: Handle) -> None:
         self.request = request
@@ -101,10 +100,10 @@ class ClientActor(Actor):
         self.index = index
         self.number = 0
         self.script = script
-        self.sources: dict[int, Handle] = {}  # transfer -> what is put
+        self.sources: dict[int, Handle] = {}  # transfer -> the buffer that it puts
 
     def die(self) -> None:
-        """What it was to be sent, nobody waits for any more."""
+        """End the client's process. Transfers to it end, too."""
         for transfer in self.script.transfers:
             self.world.plane.see(o.TransferOver(transfer, -self.number, m.Blame("client-lost", "it died")))
         self.script.transfers.clear()
@@ -153,7 +152,7 @@ class ClientActor(Actor):
 
 
 class Script:
-    """`told`: what the client machine said to its user in words."""
+    """A client with its calls. `told` are the texts that the client machine gave its user."""
 
     def __init__(self, world: World, name: str, weight: int, priority: int, limits: Limits) -> None:
         self.world = world
@@ -171,7 +170,7 @@ class Script:
 
     def start(self) -> None:
         side = ClientSide(self.machine, self.world.hosts_of, pool=self.world.pool, chunk=self.world.chunk)
-        me = -(1 << 40) - self.actor.index  # nobody calls it so
+        me = -(1 << 40) - self.actor.index  # no peer uses this number
         endpoint = for_client(Recorder(side, self.actor), me, self.actor.index + 1, self.world.timing.lease)
         self.actor.boot(endpoint)
 
@@ -203,7 +202,7 @@ class Script:
         return run
 
     def put(self, value: Value, where: SliceSpec) -> Handle:
-        value = msgspec.structs.replace(value, slice=0)  # of a program it may be another
+        value = msgspec.structs.replace(value, slice=0)  # in a program it may be another one
         name = self._said(self.machine.put(value, where, self.world.now))
         handle = self.buffers[name] = Handle(name, contents.put(self.name, name))
         handle.is_put = True
@@ -239,7 +238,7 @@ class Script:
         self.world.client_left(self.actor.number)
 
     def wait(self, *things: RunHandle | Fetch | Handle) -> bool:
-        """Let the world go on until these are over."""
+        """Let the world go on until these have ended."""
         return self.world.run_until(lambda: all(map(_over, things)))
 
     def _said(self, answer: int | Blocked) -> int:
@@ -247,13 +246,13 @@ class Script:
         return answer
 
     def _called(self) -> None:
-        """A call has been made; what came of it leaves."""
+        """Let the machine carry out the call that was made."""
         self.actor.feed(e.Called())
 
     # --- what became of it ------------------------------------------------------------------------------
 
     def outstanding(self) -> bool:
-        """Whether it waits for anything."""
+        """Whether the client waits for anything."""
         return self.actor.alive and not (
             all(run.ends for run in self.runs.values())
             and all(fetch.over for fetch in self.fetches.values())

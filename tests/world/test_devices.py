@@ -1,4 +1,4 @@
-"""The world's devices, contents and network: that what is wrong is seen in them."""
+"""Tests the world's devices, contents and network: they show all mistakes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def test_what_was_donated_to_a_gang_that_is_given_up_goes_when_those_ahead_are_o
         fabric.launch(host, launch(1, 0, [], [7]), made, 0)
         fabric.launch(host, launch(2, 1, [7]), made, 0)
         fabric.launch(host, msgspec.structs.replace(launch(3, 2, [7]), donated=(7,)), made, 0)
-        assert not any(fabric.hosts[host].used.values()) or host  # the first cannot run without the other
+        assert (
+            not any(fabric.hosts[host].used.values()) or host
+        )  # the first gang cannot run without the other host
         fabric.abandon(host, (3,))
     clock.step()
     assert all(fabric.hosts[0].used.values())  # the second still reads it
@@ -236,7 +238,7 @@ def test_a_cut_loses_what_is_under_way() -> None:
     settle(clock)
     network.send("a", "b", 1)
     network.cut("a", "b")
-    network.dial("a", "b")  # in vain
+    network.dial("a", "b")  # this cannot succeed
     settle(clock)
     network.mend("a", "b")
     network.dial("a", "b")

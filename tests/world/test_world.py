@@ -1,4 +1,4 @@
-"""The world itself: that right runs come out right in it, and what befalls them."""
+"""Tests the world itself: good runs give right results, and faults have the expected effects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ISLANDS = Cluster((Island(name="i", hosts=3, per_host=4), Island(name="j", hosts
 
 
 def on_islands(program: Program, *names: str) -> Program:
-    """Its slices on these islands in turn."""
+    """Return the program with its slices on these islands in turn."""
     slices = [
         msgspec.structs.replace(spec, island=names[number % len(names)])
         for number, spec in enumerate(program.slices)
@@ -27,7 +27,7 @@ def on_islands(program: Program, *names: str) -> Program:
 
 
 def rest(world: World) -> None:
-    """Everybody lets go, all is over, and nothing is left."""
+    """Release everything, let all end, and check that nothing is left."""
     for client in world.clients:
         if client.actor.alive:
             client.release_all()
@@ -135,7 +135,7 @@ def test_one_seed_is_one_world() -> None:
 
 
 def busy(world: World) -> tuple[list[object], object]:
-    """A client with five runs, one of which is under way."""
+    """Return a client with five runs, one of which is under way."""
     a = world.client("a")
     runs = [a.submit(chain(5), bytes(16)) for _ in range(5)]
     assert world.run_until(lambda: len(world.gangs) > 2)
@@ -214,7 +214,7 @@ def test_a_literal_takes_the_memory_of_what_is_freed_in_the_same_turn() -> None:
     a = world.client("a")
     b = Build("read", s=1)
     program = b.program(b.call("sum", "s", [b.arg("s", 600, dtype="int8")], [b.value("s", 1, dtype="int8")]))
-    first = a.submit(program, bytes(600))  # compiles it
+    first = a.submit(program, bytes(600))  # so that the program is compiled
     assert world.run()
     a.release(a.put(Value((700,), "int8", 0, split("0")), SliceSpec("s", 1)))
     second = a.submit(program, bytes(600))
@@ -245,7 +245,7 @@ def test_a_gang_that_fails_is_blamed_by_name(when: str) -> None:
     assert world.run()
     assert bad.blame is not None
     assert (bad.blame.code, bad.blame.program, bad.blame.host) == ("user", "chain", 1)
-    assert good.good  # a launch that fails ends the epoch, but what comes behind it in the order goes on
+    assert good.good  # a launch that fails ends the epoch, but the runs after it go on
     rest(world)
 
 

@@ -1,8 +1,7 @@
-"""Events and effects as short lines for people: `   1.203 ms  host 1  Came(controller, Ordered #4 ...) ->
-Launch 7`.
+"""Writes events and commands as short lines: `   1.203 ms  host 1  Came(controller, Ordered #4 ...) -> Launch 7`.
 
-Golden files are made of these lines, so they say what a machine was told and did, and no more: no causes,
-no layouts, no beats.
+Golden files consist of these lines. They show what a machine was told and what it did, without causes, layouts and
+beats.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Namer = Callable[[int], str]  # a peer's number -> its name
 
 
 def when(now: int) -> str:
-    """Milliseconds with three digits."""
+    """Return the time in milliseconds, with three digits."""
     return f"{now // 1_000_000:>5}.{now // 1_000 % 1_000:03}"
 
 

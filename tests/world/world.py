@@ -1,4 +1,4 @@
-"""The world: a controller, hosts and clients as they are, on a network and devices that are made up.
+"""The in-memory world: the real controller, host and client machines on a simulated network and simulated devices.
 
     w = World(cluster, seed=1)
     a = w.client("a", weight=2)
@@ -6,10 +6,10 @@
     w.run()                                 # until nothing is under way and nothing is outstanding
     assert run.good and not w.faults
 
-All is drawn from one seed, nothing reads a clock, nothing iterates a set: the same calls give the same
-diary. Faults: `crash_host`, `return_host`, `leave_host`, `cut`, `mend`, `slow`, `crash_client`,
-`restart_controller`, `lose_device`, `break_gang`, `break_code`. What each machine was told and did is in
-`diary`; what no machine may do is in `faults`.
+All randomness comes from one seed, nothing reads a clock, and nothing iterates over a set, so the same calls give the
+same diary. Faults: `crash_host`, `return_host`, `leave_host`, `cut`, `mend`, `slow`, `crash_client`,
+`restart_controller`, `lose_device`, `break_gang`, `break_code`. `diary` records what each machine was told and did;
+`faults` lists everything that a machine did and must not do.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class World:
         self.observe: Callable[[o.Observation], None] | None = self._observe if check else None
         self.faults: list[str] = []
         self.diary: list[str] | None = [] if diary else None
-        self.told: list[str] = []  # what the controller says to those who run it
+        self.told: list[str] = []  # the controller's log
         self._hash = blake2b(digest_size=8)
         self._posted: tuple[Any, Any] = (None, None)
 
@@ -80,27 +80,27 @@ class World:
         devices = {h: _devices(cluster, h) for h in range(cluster.hosts)}
         self.hosts_of = ClusterHosts(cluster.host_of, devices.__getitem__)
         self.plane = Plane(self.fabric, self.hosts_of, self.observe)
-        self.wanted: dict[tuple[str, str], None] = {}  # (who dials, whom)
-        self.shown: dict[tuple[str, str], int] = {}  # (client, host) -> the number by which it last dialled
-        self.forming: dict[tuple[int, int], dict[int, None]] = {}  # (island, epoch) -> hosts that have come
+        self.wanted: dict[tuple[str, str], None] = {}  # (actor, the actor that it dials)
+        self.shown: dict[
+            tuple[str, str], int
+        ] = {}  # (client, host) -> the number with which the client last dialled
+        self.forming: dict[tuple[int, int], dict[int, None]] = {}  # (island, epoch) -> hosts that have joined
         self.plans: dict[tuple[int, int], Plan] = {}  # (island, plan)
         self.runs: dict[int, int] = {}  # run -> plan
         self.seats: dict[int, int] = {}
         self.last_seq = -1
         self.bad_codes: dict[str, str] = {}  # a code's name -> why no host can compile it
-        self.compile_times: dict[str, int] = {}  # a code's name -> its own time
-        self.gangs: list[tuple[int, str, str]] = []  # as they entered: island, program, step
+        self.compile_times: dict[str, int] = {}  # a code's name -> the time to compile it, if not the default
+        self.gangs: list[tuple[int, str, str]] = []  # (island, program, step) of each gang, as they entered
 
         self.controller = ControllerActor(self, "controller")
         self.hosts = [HostActor(self, host) for host in range(cluster.hosts)]
         self.clients: list[Script] = []
         self.actors: dict[str, Actor] = {actor.name: actor for actor in (self.controller, *self.hosts)}
         self._numbers: dict[int, str] = {}  # client number -> actor
-        self._entered: dict[int, None] = {}  # gangs, by this controller
-        self._holds: dict[tuple[int, str], int] = {}  # (buffer, holder) -> references, by this controller
-        self._open_runs: dict[
-            tuple[int, int], None
-        ] = {}  # (client, run) that the controller took and has not ended
+        self._entered: dict[int, None] = {}  # gangs that this controller let enter
+        self._holds: dict[tuple[int, str], int] = {}  # (buffer, holder) -> references at this controller
+        self._open_runs: dict[tuple[int, int], None] = {}  # (client, run) accepted and not ended
         if start:
             self.restart_controller()
             for host in range(cluster.hosts):
@@ -113,7 +113,7 @@ class World:
     # --- time -------------------------------------------------------------------------------------------
 
     def run(self, limit: int = 600 * S) -> bool:
-        """Until nothing is under way and no client waits for anything; False if that has not come in time."""
+        """Go on until nothing is under way and no client waits. Return False if this takes too long."""
         end = self.now + limit
         while self.clock.pending or any(client.outstanding() for client in self.clients):
             at = self.clock.next_time()
@@ -126,7 +126,7 @@ class World:
         self.run_until(self.now + duration)
 
     def run_until(self, end: int | Callable[[], bool], limit: int = 600 * S) -> bool:
-        """A time, or until something is true."""
+        """Go on until this time, or until a condition is true."""
         if callable(end):
             last = self.now + limit
             while not end():
@@ -141,7 +141,7 @@ class World:
         return True
 
     def at_rest(self) -> None:
-        """All is over and all is told: nothing may be left. Raises a Violation if something is."""
+        """Check that nothing is left, now that everything has ended. Raise a Violation if something is."""
         if self.checks is not None:
             self.checks.at_rest(self.now)
         for hang in self.fabric.stuck():
@@ -165,15 +165,15 @@ class World:
         return script
 
     def restart_controller(self) -> None:
-        """Crash and come back at once, with nothing but what others remember."""
+        """Crash the controller and start it again at once. It knows only what hosts and clients tell it."""
         actor = self.controller
         if actor.alive:
             actor.die()
         for script in self.clients:
             closed = script.machine.state in ("closing", "closed")
             if self.observe and (closed or not script.actor.alive):
-                self.observe(o.ClientLost(script.actor.number))  # this controller will never hear of it
-        self._forget_what_it_knew()
+                self.observe(o.ClientLost(script.actor.number))  # this controller will never learn of it
+        self._forget_controller()
         observe = self._from_controller if self.observe else _ignore
         machine = Controller(
             self.cluster, self.policy, self.config, incarnation=actor.starts, observe=observe
@@ -181,9 +181,8 @@ class World:
         endpoint = for_controller(Recorder(machine, actor), actor.starts + 1, self.timing.lease)
         actor.boot(endpoint)
 
-    def _forget_what_it_knew(self) -> None:
-        """What the last controller held for others, nobody holds until this one says so; and gangs that it let in may
-        have reached none of their hosts, or some."""
+    def _forget_controller(self) -> None:
+        """Drop the references that the old controller held. Abandon its gangs: they may not have reached all hosts."""
         for (buffer, holder), number in self._holds.items():
             for _ in range(number):
                 self._observe(o.BufferLetGo(buffer, holder))
@@ -194,7 +193,7 @@ class World:
 
     @property
     def machine(self) -> Any:
-        """The controller's own, for tests that look inside."""
+        """The controller's internal state, for tests that need it."""
         return self.controller.endpoint.machine.machine  # type: ignore[attr-defined]
 
     def crash_controller(self) -> None:
@@ -205,7 +204,7 @@ class World:
             self.hosts[host].die()
 
     def return_host(self, host: int) -> None:
-        """Under another incarnation, with nothing."""
+        """Start a host again, under another incarnation and with nothing on its devices."""
         actor = self.hosts[host]
         self.crash_host(host)
         self.fabric.boot(host)
@@ -221,7 +220,7 @@ class World:
         self.hosts[host].feed(e.LeaveRequested(reason))
 
     def stopped(self, actor: HostActor, start: int) -> None:
-        """It was dismissed: it ends, and comes back as another unless it wanted to leave."""
+        """End a host that was dismissed. It comes back with a new incarnation, unless it wanted to leave."""
         if actor.starts == start and actor.alive:
             self.crash_host(actor.host)
             if not actor.leaving:
@@ -238,17 +237,17 @@ class World:
         self.client_left(getattr(actor, "number", 0))
 
     def client_left(self, number: int) -> None:
-        """A controller that has not met it, because it has just been started, never will."""
+        """Report that a client is lost if the controller does not know it, because it was started just now."""
         if self.observe and number not in self.machine.state.sessions:
             self._from_controller(o.ClientLost(number))
 
     def slow(self, host: int, factor: float, lag: int = 0) -> None:
-        """Its gangs take `factor` times as long; it turns to each message only `lag` nanoseconds later."""
+        """Make a host slow: its gangs take `factor` times as long, and it handles messages `lag` nanoseconds later."""
         self.fabric.slow[host] = factor
         self.hosts[host].lag = lag
 
     def stand_still(self, name: str, length: int) -> None:
-        """This process is stopped, and goes on after so long."""
+        """Stop a process, and let it go on after this time."""
         actor = self.actors[name]
         if actor.alive and not actor.still:
             actor.stand_still()
@@ -267,11 +266,11 @@ class World:
         )
 
     def break_gang(self, host: int, name: str, when: str = "run") -> None:
-        """The next gang of this name fails on this host: at its "launch", or as it runs."""
+        """Let the next gang of this name fail on this host: at its "launch", or during its "run"."""
         self.fabric.failures[host, name] = when
 
     def break_world(self, island: int) -> None:
-        """Collectives of several hosts fail on all of them, though all live, until the island forms anew."""
+        """Let collectives of several hosts fail, though all hosts run, until the island forms its next epoch."""
         mine = [host for host in self.hosts if self.cluster.island_of_host(host.host).index == island]
         self.fabric.broken[island] = max(host.epoch for host in mine)
 
@@ -296,7 +295,7 @@ class World:
         self._try(actor.name, other)
 
     def _try(self, one: str, other: str) -> None:
-        """A client shows the number that it has now."""
+        """Dial. A client gives the number that it has now."""
         actor = self.actors[one]
         if actor.still:
             return
@@ -305,7 +304,7 @@ class World:
         self.network.dial(one, other)
 
     def found_again(self, name: str) -> None:
-        """It can be reached from now on; each who wants it finds out when it next tries."""
+        """Let an actor be reached from now on. Actors that dial it succeed at their next attempt."""
         if not self.timing.reach:
             self.redial()
             return
@@ -341,7 +340,7 @@ class World:
         self.actors[actor].packet(other, packet)
 
     def post(self, said: msgspec.Struct) -> msgspec.Struct:
-        """Through bytes and back; what goes to many is encoded and decoded once."""
+        """Encode and decode a message. A message to many peers is encoded and decoded once."""
         if not self.on_wire:
             return said
         if self._posted[0] is not said:
@@ -351,7 +350,7 @@ class World:
     # --- names ------------------------------------------------------------------------------------------
 
     def number(self, name: str, seen_by: Actor) -> int:
-        """By which number one actor knows another."""
+        """Return the number by which one actor knows another."""
         actor = self.actors[name]
         if isinstance(actor, HostActor):
             return actor.host
@@ -368,21 +367,19 @@ class World:
         return f"host {peer}" if peer >= 0 else self._numbers.get(-1 - peer, f"client #{-1 - peer}")
 
     def client_numbered(self, peer: int, number: int) -> None:
-        """The controller has given a client a number; hosts know it by the new one from the next connection that
-        it begins once it has heard of it."""
+        """The controller has given a client a number. Hosts use it when the client knows it and next connects."""
         actor = self.clients[peer - self.cluster.hosts].actor
         before, actor.number = actor.number, number
         self._numbers[number] = actor.name
         if before and before != number:
             if self.observe:
-                self._from_controller(
-                    o.ClientLost(before)
-                )  # it had not heard its number when the controller went
+                # The client had not learnt its old number when the old controller ended.
+                self._from_controller(o.ClientLost(before))
 
     # --- what machines do -------------------------------------------------------------------------------
 
     def ordered(self, said: m.Ordered) -> None:
-        """It leaves the controller: plans and runs are known, gangs enter."""
+        """The controller sends this message: its plans and runs are known from now on, and its gangs have entered."""
         for plan in said.plans:
             self.plans[said.island, plan.id] = plan
         for run in said.runs:
@@ -396,7 +393,7 @@ class World:
                 self.gangs.append((said.island, plan.program, gang.name))
 
     def ended(self, peer: int, note: m.Ended) -> None:
-        """A restarted controller ends runs that it has never seen."""
+        """The controller has ended a run. A restarted controller also ends runs that it does not know."""
         key = (self.clients[peer - self.cluster.hosts].actor.number, note.run)
         if key in self._open_runs and self.observe:
             del self._open_runs[key]
@@ -417,7 +414,7 @@ class World:
         return m.Blame("user", why) if why else None
 
     def reform(self, actor: HostActor, effect: e.Reform) -> None:
-        """A host joins the world of its new epoch; it is formed when all its members have."""
+        """A host joins the collective world of its new epoch, which is formed when all members have joined."""
         island = self.cluster.island_of_host(actor.host).index
         come = self.forming.setdefault((island, effect.epoch), {})
         come[actor.host] = None
@@ -476,7 +473,7 @@ class World:
         self._hash.update(line.encode())
 
     def digest(self) -> str:
-        """Of the diary, and of one more draw: equal for two runs only if all their randomness was."""
+        """Return a hash of the diary and the random state: equal for two runs only if their randomness was."""
         again = self._hash.copy()
         again.update(str(self.random.getstate()[1][:3]).encode())
         return again.hexdigest()

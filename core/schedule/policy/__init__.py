@@ -1,6 +1,6 @@
-"""Policies: which client's gang enters next. One file each; `base` tells how to write your own.
+"""Policies choose which client's gang enters next. There is one file for each; `base` says how to write your own.
 
-`named` makes one from the text a user writes on a command line or in a file: `stride`, `priority:age=10ms`.
+`named` makes a policy from a text that a user writes on a command line or in a file: `stride`, `priority:age=10ms`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ UNITS = {"": 1, "ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
 def named(text: str) -> Policy:
-    """`name` or `name:option=value,...`; a value is a whole number, and may have a unit of time."""
+    """Return the policy that `name` or `name:option=value,...` describes.
+
+    A value is a whole number, and may have a unit of time.
+    """
     name, _, rest = text.strip().partition(":")
     name = name.strip().lower().replace("-", "_")
     if name not in POLICIES:
@@ -72,7 +75,7 @@ def _number(name: str, option: str, value: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", value)
     if match is None or match[2] not in UNITS:
         asked = f"{value!r} for option {option!r} of policy {name!r}"
-        raise Impossible(f"{asked}: a whole number is wanted, with ns, us, ms or s for a time, like 10ms")
+        raise Impossible(f"{asked}: give a whole number, with ns, us, ms or s for a time, like 10ms")
     return int(match[1]) * UNITS[match[2]]
 
 

@@ -1,14 +1,14 @@
-"""Earliest deadline first; whoever has none goes last, in order of arrival.
+"""Earliest deadline first. Runs without a deadline go last, in order of arrival.
 
-A deadline is its run's, and a promise of nobody: one that has passed still goes before later ones. Runs
-without one starve under a steady load of runs that have one, and that is what was asked for.
+A deadline belongs to a run. It is not guaranteed: a run whose deadline has passed still goes before runs with later
+ones. Runs without a deadline starve under a steady load of runs that have one. That is intended.
 """
 
 from __future__ import annotations
 
 from .base import Policy, Ready, Ticket
 
-NONE = 1 << 62  # nanoseconds: after any deadline that is meant
+NONE = 1 << 62  # nanoseconds; later than any real deadline
 
 
 class Deadline(Policy):

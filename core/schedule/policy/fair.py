@@ -1,20 +1,19 @@
-"""What stride and round-robin share: whoever has been charged least, among those who contend, goes first.
+"""The base of stride and round-robin: the client that has been charged least goes first.
 
-This is start-time fair queueing. In each domain every client has a tag, what it has been charged there. The
-domain has a clock: the lowest tag of those who waited when a gang last entered. A client that comes with
-work, new or after a pause, starts at the clock if its tag is behind: idling saves up nothing. (If its tag
-is ahead it stays ahead: leaving pays no debt.) While two clients are backlogged for the same devices their
-tags differ by one charge each.
+This is start-time fair queueing. In each domain every client has a tag: the sum of its charges there. The domain has
+a clock: the lowest tag of the clients that waited when a gang last entered. A client that comes with work, for the
+first time or after a pause, starts at the clock if its tag is behind it, so it saves up nothing while it is idle. If
+its tag is ahead of the clock it stays ahead, so a pause pays no debt. While two clients always have work waiting for
+the same devices, their tags differ by at most one charge of each.
 
-Tags belong to a domain, not to the island: a client is charged where it runs, and who shares no devices
-with it, even through others, neither knows nor feels it. When two domains merge their clocks are set to one
-time, so each client keeps the lead or lag it had among those it knew.
+Tags belong to a domain, not to the island. So a client is charged only where it runs, and clients that do not share
+devices with it, directly or through others, do not feel it. When two domains merge, their clocks are set to one time,
+so each client keeps its lead or lag among the clients of its old domain.
 
-Not all that contend can always use what there is: a wide gang that others keep from *some* of its devices
-leaves the rest of them to whoever runs there. That is nobody's loss, and so it is not charged: a gang is
-free when its client is ahead of the last by `lead` such gangs already. Or the wide gang would make up for
-it one day, in a row, and neighbours would pay for what a stranger, on devices that they never used, had
-done to it.
+A wide gang that must wait for *some* of its devices leaves its other devices to narrow gangs of other clients. These
+take nothing from it, so they are not always charged: a gang is free if its client is ahead of the last one by `lead`
+such gangs already. Otherwise the wide client would be entitled to run many gangs in a row later, and the narrow
+clients would pay for a delay that a third client caused on devices which they never used.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .base import Policy, Ready, Ticket
 
 
 class Clock:
-    """One domain: its time, what each client has been charged, and who has gangs that wait ready."""
+    """The clock of one domain, the tag of each client, and the clients whose gangs wait ready."""
 
     __slots__ = ("tags", "time", "waiting")
 
@@ -44,7 +43,7 @@ class Fair(Policy):
 
     @abstractmethod
     def charge(self, ticket: Ticket) -> int:
-        """What the client pays for this gang; at least 1."""
+        """Return what the client pays for this gang; at least 1."""
 
     def pick(self, ready: Ready, now: int) -> Ticket:
         entries = ready.entries()

@@ -1,7 +1,7 @@
 """First come, first served: the oldest run goes first, with its steps as they were traced.
 
-What the paper's text describes, and what takes over when a user's policy fails. A run waits for the work of
-those that came before it and for nothing else, so nobody starves; a client that submits most gets most.
+This is what the paper describes, and what replaces a user's policy that fails. A run waits only for runs that came
+before it, so none starves. A client that submits more than others gets more than others.
 """
 
 from __future__ import annotations

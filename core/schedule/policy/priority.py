@@ -1,9 +1,9 @@
-"""Strict priority with ageing: the highest goes first, and waiting counts as priority.
+"""Strict priority with ageing: the highest priority goes first, and waiting raises it.
 
-Each `age` nanoseconds of waiting count as one level. So a gang of priority p is passed by newcomers of
-priority q only in its first (q - p) * age of waiting, and nobody starves. Whom that offends says `age=0`:
-no ageing at all, and then the lowest do starve. Waiting is counted from when the *gang* could first have
-entered: a run that has been going for a week is not a week more urgent.
+Each `age` nanoseconds of waiting count as one level. So newcomers of priority q pass a gang of priority p only in its
+first (q - p) * age of waiting, and none starves. With `age=0` there is no ageing, and gangs of low priority may starve.
+Waiting is counted from the time when the *gang* could first have entered, so a run of a week's length does not become
+more urgent with each gang.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Priority(Policy):
         self.age = age
 
     def rank(self, ticket: Ticket) -> int:
-        """Orders as `priority * age + (now - since)` does, highest first; and does not change with time."""
+        """Return a rank that orders as `priority * age + (now - since)` does, highest first, for every `now`."""
         return ticket.since - ticket.priority * self.age if self.age else -ticket.priority
 
     def pick(self, ready: Ready, now: int) -> Ticket:

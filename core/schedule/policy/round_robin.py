@@ -1,7 +1,7 @@
 """Clients take turns: one gang each, whatever it costs and whatever their weights.
 
-A turn is a charge of 1 (see `fair`): whoever has had fewest turns goes first, and a newcomer joins the
-round that is being played. Nobody starves; a client whose gangs are long gets most of the time.
+A turn is a charge of 1 (see `fair`). The client that has had fewest turns goes first, and a new client joins the
+current round. No client starves. A client with long gangs gets most of the time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Shortest job first, with a bound: the gang that costs least goes first, until another has waited too
-long.
+"""Shortest job first, with a bound: the gang that costs least goes first, unless another has waited too long.
 
-A gang is passed by shorter ones only if they came within `stretch` times the difference of their costs
-after it. So one that costs c waits for what came before it and for what comes in the `stretch * c` after
-it, and for nothing else: nobody starves, and no gang is slowed down by newcomers much more than `stretch`
-times. `stretch=0` is fifo by gangs.
+A shorter gang passes another only if it comes at most `stretch` times the difference of their costs later. So a gang
+of cost c waits only for gangs that came before it, or in the `stretch * c` after it. None starves, and newcomers slow
+a gang down by not much more than `stretch` times. `stretch=0` is first come, first served, for gangs instead of runs.
 """
 
 from __future__ import annotations

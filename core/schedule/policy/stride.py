@@ -1,11 +1,10 @@
-"""Proportional share: clients that contend for the same devices get device-seconds in proportion to their
-weights.
+"""Proportional share: clients that contend for the same devices get device-seconds in proportion to their weights.
 
-A gang is charged its expected cost times its devices over its client's weight (see `fair` for the rest).
-For any two clients that are backlogged for the same devices, what they have got, over their weights, never
-differs by more than one largest gang of each: |S_i/w_i - S_j/w_j| <= L/w_i + L/w_j for what has entered the
-order, and (d + 1) times that for what has finished, with d gangs in flight. Costs are what the plan
-expects; who understates them gets more.
+A client is charged for a gang its expected cost times its devices, divided by the client's weight (see `fair`). Take
+two clients i and j that always have work waiting for the same devices. Their shares S, divided by their weights w,
+never differ by more than one largest gang L of each: |S_i/w_i - S_j/w_j| <= L/w_i + L/w_j, counted when gangs enter
+the order. Counted when gangs finish, with d gangs in flight, the bound is (d + 1) times that. Costs are those that the
+plan states, so a client that understates them gets more.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 from .base import Ticket
 from .fair import Fair
 
-SCALE = 1 << 16  # so that dividing by a weight loses nothing that matters
+SCALE = 1 << 16  # keeps the rounding error of dividing by a weight small
 
 
 class Stride(Fair):

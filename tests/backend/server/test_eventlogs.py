@@ -128,7 +128,7 @@ def test_what_cannot_be_replayed_is_refused_by_name(
     (tmp_path / "text").write_text("hello")
     assert "is no event log, or is damaged" in refused("log", str(tmp_path / "text"))
     (tmp_path / "packed").write_bytes(gzip.compress(b"hello"))
-    assert "this is no event log" in refused("log", str(tmp_path / "packed"))
+    assert "this is not an event log" in refused("log", str(tmp_path / "packed"))
     data = log.read_bytes()
     (tmp_path / "short").write_bytes(data[: len(data) // 2])
     assert "was cut short" in refused("replay", str(tmp_path / "short"))

@@ -1,4 +1,4 @@
-"""What becomes of a program: steps, slots, what must come before what, and whose memory is whose."""
+"""Tests lowering by example: steps, slots, the order of steps, and which slot takes over whose memory."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ def lowered(program: Program, where: Sequence[Place] | None = None, *, fused: bo
 
 
 def told(plan: Plan) -> list[str]:
-    """A plan as lines: what runs, what it reads and makes, what it must follow."""
+    """Return a plan as lines of text: each step with what it reads, what it makes, and what it must follow."""
     lines = []
     for index, (step, after) in enumerate(zip(plan.steps, plan.after, strict=True)):
         inputs, outputs = (
@@ -51,7 +51,7 @@ def test_a_chain_is_its_nodes() -> None:
 
 
 def test_a_move_stands_right_behind_its_producer() -> None:
-    """`slow` runs after `make` on the same devices: what `make` made is on its way by then."""
+    """`slow` runs after `make` on the same devices: the output of `make` is being moved meanwhile."""
     b = Build(s=2, t=2)
     x = b.call("make", "s", [b.arg("s", 4)])
     y = b.call("slow", "s", [x])
@@ -130,7 +130,7 @@ def test_splitting_what_is_replicated_needs_no_collective() -> None:
 
 
 def test_two_names_for_one_layout_are_one_layout() -> None:
-    """Mesh 2x2 split over both axes, and a line of 4 split over its one, put the same box on each device."""
+    """Mesh 2x2 split over both axes, and mesh 4 split over its axis, put the same box on each device."""
     b = Build(s=(2, 2), t=4)
     x = b.call("f", "s", [b.arg("s", 8, 1, split="01,")])
     y = b.call("g", "t", [x], wants=["0."])
@@ -168,7 +168,7 @@ def test_a_result_lies_where_its_maker_put_it() -> None:
 
 
 def test_pipelines_keep_their_schedule() -> None:
-    """GPipe and 1F1B have the same nodes; each stage runs them in the order in which they were traced."""
+    """GPipe and 1F1B have the same nodes. Each stage runs them in the order in which they were traced."""
     orders = {}
     for schedule in ("gpipe", "1f1b"):
         program = pipeline(2, 3, schedule)
@@ -351,7 +351,7 @@ def test_an_island_is_sent_its_own_under_the_same_indices() -> None:
 
 
 def test_work_and_size_do_not_follow_the_devices() -> None:
-    """Work is counted in calls of functions, for a clock would judge the machine."""
+    """The work is counted in function calls, because times depend on the machine."""
     sizes, calls = [], []
     for devices in (8, 100_000):
         program = replicated(pipeline(4, 20), devices)

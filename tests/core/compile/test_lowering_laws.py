@@ -1,4 +1,4 @@
-"""What holds of every plan, whatever the program: checked on drawn ones, by brute force."""
+"""Laws of every plan, checked by brute force on random programs."""
 
 from itertools import count
 
@@ -27,7 +27,7 @@ SPLITS = ["", "0.", ".0"]
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Program, list[Place], list[Layout]]:
-    """A program over slices that overlap, and arguments that lie anywhere."""
+    """Draw a program over slices that overlap, with arguments in any layouts."""
     spots = draw(st.lists(st.sampled_from(SPOTS), min_size=1, max_size=4))
     names = [f"s{number}" for number in range(len(spots))]
     b = Build("drawn", **{name: spot.size for name, spot in zip(names, spots, strict=True)})
@@ -73,7 +73,7 @@ def cases(draw: st.DrawFn) -> tuple[Program, list[Place], list[Layout]]:
 
 
 def steps_before(plan: Plan) -> list[set[int]]:
-    """By step: all that must have entered before it, by brute force."""
+    """Return, for each step, all steps that must have entered before it, by brute force."""
     found: list[set[int]] = []
     for after in plan.after:
         found.append(set(after).union(*(found[earlier] for earlier in after)))
@@ -100,7 +100,7 @@ def test_lowering_is_the_same_twice(case: tuple[Program, list[Place], list[Layou
 @given(cases(), st.booleans())
 @settings(max_examples=80)
 def test_order(case: tuple[Program, list[Place], list[Layout]], fused: bool) -> None:
-    """`after` points back, implies traced order on each device and all data; none of it is superfluous."""
+    """`after` points back, implies the traced order on each device and all data flow, and has no superfluous edge."""
     plan = lower(*case, ident=1, fused=fused)
     before = steps_before(plan)
     traced: dict[int, int] = {}
@@ -166,7 +166,7 @@ def test_a_plan_computes_what_its_program_says(
         else:
             outputs = [name(code.key, inputs, number) for number in range(len(step.outputs))]
         held.update(zip(step.outputs, outputs, strict=True))
-        for slot in step.donated:  # who reads it after this would fail
+        for slot in step.donated:  # a later read would fail
             del held[slot]
     assert [held[slot] for slot in plan.results] == [made[ref] for ref in program.results]
 

@@ -1,4 +1,4 @@
-"""How far all roots have come, against the plainest account of it: two numbers a root."""
+"""Checks the frontier against the simplest model: two numbers for each root."""
 
 from unittest.mock import patch
 
@@ -42,7 +42,9 @@ def test_it_is_the_least_that_a_root_which_is_owed_something_has_seen(
 ) -> None:
     shape = tree(MEMBERS, fanout, apart)
     real, plain, newest = Frontier(shape, 3), Plain(shape, 3), 3
-    with patch.object(frontier, "KEPT", kept):  # what is no longer kept must not be forgotten
+    with patch.object(
+        frontier, "KEPT", kept
+    ):  # so that entries are dropped, which must not change the result
         for what, who, number in told:
             if what == "write":
                 newest += 1

@@ -1,5 +1,4 @@
-"""Relays, an island's stream and its trees together: all is done once, all ends are told once, and the log
-runs dry."""
+"""Relays with an island's stream and trees: each order is done once, each end reported once, and the log is trimmed."""
 
 from collections import deque
 
@@ -18,14 +17,15 @@ Message = Ordered | Reports | Seat | Seated
 
 
 class Island:
-    """The controller's stream, relays with scripted executors, and a FIFO pipe between each two that
-    speak."""
+    """The controller's stream, relays with scripted executors, and FIFO pipes between them."""
 
     def __init__(self, hosts: int) -> None:
         self.stream = Stream(0)
         self.relays = {host: Relay(host, period=1_000, patience=50) for host in range(hosts)}
         self.pipes: dict[tuple[int, int], deque[Message]] = {}
-        self.owes: dict[int, list[int]] = {host: [] for host in range(hosts)}  # seqs enqueued, not done
+        self.owes: dict[int, list[int]] = {
+            host: [] for host in range(hosts)
+        }  # seqs enqueued and not finished
         self.did: dict[int, list[int]] = {host: [] for host in range(hosts)}
         self.meant: dict[int, list[int]] = {host: [] for host in range(hosts)}
         self.heard: list[Report] = []
@@ -65,7 +65,7 @@ class Island:
             self.write(-1, host, self.stream.seat(host))
 
     def finish(self, at: int) -> None:
-        """One host finishes the gang it has to."""
+        """Let one host finish its next gang."""
         busy = [host for host, seqs in self.owes.items() if seqs]
         if busy:
             host = busy[at % len(busy)]
@@ -92,7 +92,7 @@ class Island:
         return True
 
     def seat(self, host: int, seat: Seat) -> None:
-        """And what an executor does then: it says again what is not settled."""
+        """Take a seat. Repeat the reports that are not settled, as an executor does."""
         node = self.relays[host]
         self.obey(host, node.seated(seat, 0))
         self.write(host, -1, Seated(host, seat.epoch, seat.tree, node.inlet.seen))

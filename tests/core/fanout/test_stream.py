@@ -1,5 +1,4 @@
-"""One island's stream: numbered, kept until seen, fenced when the tree changes; each message once and in
-order."""
+"""Tests an island's stream: messages are numbered, kept until seen, and taken once and in order, also in a new tree."""
 
 from collections import deque
 
@@ -31,7 +30,7 @@ def is_full(stream: Stream) -> bool:
 
 
 def formed(members: Spans = ALL, fanout: int = 2) -> Stream:
-    """Roots 0 and 2; 1 hangs below 0, and 3 below 2."""
+    """Return a stream with roots 0 and 2; 1 is below 0, and 3 below 2."""
     stream = Stream(island=0, limit=3)
     stream.refence(1, 1, tree(members, fanout))
     for host in spans.items(members):
@@ -77,7 +76,7 @@ def test_a_subtree_that_was_not_written_to_holds_nothing_back() -> None:
     stream = formed()
     say(stream, 1, ((0, 1),))
     say(stream, 2, ((1, 2),))
-    stream.seen(((0, 2),), 2)  # hosts 2 and 3 still say 0
+    stream.seen(((0, 2),), 2)  # hosts 2 and 3 have still seen 0
     assert stream.backlog == 0
 
 
@@ -98,7 +97,7 @@ def test_while_a_tree_forms_nothing_is_written() -> None:
     assert stream.targets(again[0].hosts) == (0, 1, 2, 3)
 
 
-def test_what_hosts_lack_goes_out_again_in_order_under_new_numbers_to_them_alone() -> None:
+def test_messages_that_hosts_lack_are_sent_again_to_them_in_order_under_new_numbers() -> None:
     stream = formed()
     for what in (1, 2, 3):
         say(stream, what)
@@ -116,7 +115,7 @@ def test_what_hosts_lack_goes_out_again_in_order_under_new_numbers_to_them_alone
     assert late.number < 5
 
 
-def test_what_was_for_the_dead_is_dropped() -> None:
+def test_messages_for_lost_hosts_are_dropped() -> None:
     stream = formed()
     say(stream, 1, ((3, 4),))
     stream.refence(2, 3, tree(((0, 3),), 4))
@@ -152,7 +151,7 @@ def test_an_inlet_takes_what_is_next_on_its_path_and_says_why_it_takes_nothing_e
     assert (inlet.seen, inlet.last) == (2, 2)
 
 
-def test_a_seat_fences_the_old_path_but_does_not_forget_what_is_owed() -> None:
+def test_a_seat_refuses_the_old_path_but_keeps_what_was_seen() -> None:
     stream, inlet = formed(), Inlet()
     first, second = say(stream, 1), say(stream, 2)
     assert inlet.seat(Seat(0, 1, 1, 0, -1, (), ALL, 0)) == 0
@@ -160,10 +159,12 @@ def test_a_seat_fences_the_old_path_but_does_not_forget_what_is_owed() -> None:
     assert inlet.seat(Seat(0, 1, 2, 0, -1, (), ALL, 2)) == 1
     assert "tree 1" in inlet.refuses(second)
     assert "not above 2" in inlet.refuses(replace(second, tree=2))
-    assert inlet.seat(Seat(0, 1, 3, 0, -1, (), ALL, 2)) == 1  # a seat is no message: 2 is still owed
+    assert (
+        inlet.seat(Seat(0, 1, 3, 0, -1, (), ALL, 2)) == 1
+    )  # a seat is not a message: the host has still not seen 2
 
 
-def test_a_host_that_has_just_come_is_owed_nothing_from_before() -> None:
+def test_a_new_host_gets_no_messages_from_before() -> None:
     assert Inlet().seat(Seat(0, 1, 2, 0, -1, (), ALL, 17)) == 17
 
 
@@ -171,7 +172,7 @@ def test_a_host_that_has_just_come_is_owed_nothing_from_before() -> None:
 
 
 class Island:
-    """A stream and its hosts, with a FIFO pipe between each two that speak. Old pipes go on delivering."""
+    """A stream and its hosts, with FIFO pipes between them. Old pipes go on delivering."""
 
     def __init__(self, hosts: int) -> None:
         self.stream = Stream(0)
@@ -200,7 +201,7 @@ class Island:
             self.write(-1, host, self.stream.seat(host))
 
     def step(self, at: int) -> None:
-        """One message comes out of one of the pipes that hold any."""
+        """Deliver one message of one of the pipes that have any."""
         full = [pair for pair, pipe in self.pipes.items() if pipe]
         if not full:
             return

@@ -33,7 +33,7 @@ def test_flat_where_the_fanout_allows() -> None:
     assert all(made.children(host) == () for host in made.roots)
 
 
-def test_more_levels_where_two_do_not_do() -> None:
+def test_more_levels_if_two_are_not_enough() -> None:
     made = tree(((0, 25_000),), 23)
     assert max(made.depth(host) for host in range(25_000)) == 3
     assert len(made.roots) == 23
@@ -60,17 +60,17 @@ def test_hosts_that_no_other_is_to_reach_hang_below_the_controller() -> None:
     assert made.below(0) == ((0, 2),)
 
 
-def test_nobody_is_a_tree_of_nobody() -> None:
+def test_no_members_make_an_empty_tree() -> None:
     assert tree((), 3).roots == ()
 
 
-def test_a_fanout_of_nothing_is_illegal() -> None:
+def test_a_fanout_of_zero_is_illegal() -> None:
     with pytest.raises(Illegal):
         tree(((0, 2),), 0)
 
 
 def reached(made: Tree, host: int) -> list[int]:
-    """All hosts that hear what is written to `host`, by walking the children only."""
+    """Return all hosts that get a message written to `host`, found by following children only."""
     return [host] + [found for child, _ in made.children(host) for found in reached(made, child)]
 
 

@@ -1,4 +1,4 @@
-"""Each checker lets a correct world pass and names what is wrong with a wrong one."""
+"""Each checker accepts a correct world, and says what is wrong with a wrong one."""
 
 from collections.abc import Iterable, Sequence
 
@@ -59,7 +59,7 @@ LOST = Blame("host-lost", "it is gone")
 
 
 def world(*seen: Observation) -> list[Observation]:
-    """Two hosts of two devices each, with 100 bytes a device; island 0 in epoch 1."""
+    """Return observations of two hosts with two devices of 100 bytes each, on island 0 in epoch 1, and these."""
     return [
         HostJoined(0, ((0, 2),), 100), HostJoined(1, ((2, 4),), 100),
         HostSeated(0, 0, 1), HostSeated(1, 0, 1), EpochFormed(0, 1, ((0, 2),)),
@@ -142,7 +142,7 @@ PLANTED: list[tuple[str, type[Checker], Feed, str]] = [
      world(entered(1), launched(0, 1)), "not launched on hosts 1 of 0-1"),
     ("no host launches it", GangAtomicity, world(entered(1)), "not launched on hosts 0-1"),
     ("a host that was lost leaves it half launched", GangAtomicity,
-     world(entered(1), launched(0, 1), HostLost(1)), "no epoch's end gave it up"),
+     world(entered(1), launched(0, 1), HostLost(1)), "no end of an epoch abandoned it"),
     ("a host that is back skips its launch", GangAtomicity,
      world(HostLost(0), HostJoined(0, ((0, 2),), 100), entered(1, ((0, 1),), ((0, 2),))),
      "not launched on hosts 0"),
@@ -201,9 +201,9 @@ PLANTED: list[tuple[str, type[Checker], Feed, str]] = [
      world(BufferMade(0, 1), launched(0, 1, inputs=(1,)), Finished(0, 1, ((0, 1),)), BufferFreed(0, 1)),
      "while gang 1 uses it"),
     ("freed twice", Buffers, world(BufferMade(0, 1), BufferFreed(0, 1), BufferFreed(0, 1)), "freed before"),
-    ("never freed", Buffers, world(BufferMade(0, 1)), "nobody holds it"),
+    ("never freed", Buffers, world(BufferMade(0, 1)), "has no holder"),
     ("never freed when its holder went", Buffers,
-     world(BufferMade(0, 1), BufferHeld(1, "client 1"), BufferLetGo(1, "client 1")), "nobody holds it"),
+     world(BufferMade(0, 1), BufferHeld(1, "client 1"), BufferLetGo(1, "client 1")), "has no holder"),
     ("read where it is not", Buffers,
      world(BufferMade(0, 1), launched(1, 1, inputs=(1,))), "where it is not"),
     ("read after it was donated", Buffers,
@@ -270,7 +270,7 @@ def test_what_is_wrong_is_found(checker: type[Checker], feed: Feed, says: str) -
     with pytest.raises(Violation, match=says):
         check([checker()], feed)
     with pytest.raises(Violation):
-        check(everything(), feed)  # others may see it first, and none of them hides it
+        check(everything(), feed)  # another checker may find it first, but none hides it
 
 
 GOOD: list[tuple[str, type[Checker], Feed]] = [
@@ -359,7 +359,7 @@ def test_what_was_promised_to_a_sender_that_is_gone_may_be_promised_to_another()
         ([OPEN, TransferOver(7, 1, LOST), *chunk(0, 0, 30)], "not open"),
         ([OPEN, OPEN], "opened twice"),
         ([OPEN, TransferOver(7, 1, LOST), TransferOver(7, 1, LOST)], "was not open"),
-        ([OPEN, Granted(7, 0, 1, 10), ChunkSent(7, 0, 1, 11)], "1 bytes beyond its credit"),
+        ([OPEN, Granted(7, 0, 1, 10), ChunkSent(7, 0, 1, 11)], "1 bytes were sent beyond the credit"),
         ([OPEN, Granted(7, 0, 1, 40), Granted(7, 2, 1, 40)], "80 bytes of a pool of 64"),
         ([OPEN], "still open at 1"),
     ],
@@ -400,7 +400,7 @@ def test_counters_that_add_up_pass() -> None:
     controller.kept = controller.counted = controller.buffers = 2
     controller.ledger.resident, controller.ledger.committed = 40, 60
     checks.look(1)
-    checks.at_rest(2)  # held buffers may stay
+    checks.at_rest(2)  # buffers that are held may stay
 
 
 def test_a_lost_decrement_is_found() -> None:

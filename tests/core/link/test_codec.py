@@ -1,4 +1,4 @@
-"""What travels comes back as it was sent; what is no message raises one error, whatever its bytes."""
+"""Each message decodes to what was encoded, and all other bytes raise the same error."""
 
 import contextlib
 from typing import Any, get_args
@@ -37,7 +37,7 @@ def test_every_struct_comes_back(kind: type[msgspec.Struct], data: st.DataObject
 
 
 def test_every_struct_travels() -> None:
-    """A message that nobody put into the union could be sent and never read."""
+    """A message that is missing from the union could be sent but not decoded."""
     assert [kind.__name__ for kind in EVERY if kind not in structs.reachable(wire.Message)] == []
 
 

@@ -1,4 +1,4 @@
-"""Two endpoints and what is between them: nothing is lost, nothing comes twice, or the peer is gone."""
+"""Tests two endpoints with a connection between them: no message is lost or doubled, unless the peer is gone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Say(Effect, frozen=True):
 
 
 class Mouth:
-    """A machine that says what it is told to, and remembers what it heard."""
+    """A machine that sends what the test tells it to, and records what it receives."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -63,7 +63,7 @@ def always(reach: Reach) -> Any:
 
 
 class Pair:
-    """Ends 0 and 1, one connection, and packets that stay on it until they are let go."""
+    """Ends 0 and 1 with one connection. Packets stay on it until the test delivers them."""
 
     def __init__(self, reach: Reach = "dial") -> None:
         self.now = 0
@@ -72,8 +72,8 @@ class Pair:
         self.mouths = [Mouth(), Mouth()]
         self.ends: list[Endpoint] = []
         self.up = False
-        self.wires: list[deque[Any]] = [deque(), deque()]  # to each end
-        self.seen: list[list[Effect]] = [[], []]  # what each end told its driver, but writes
+        self.wires: list[deque[Any]] = [deque(), deque()]  # packets on their way to each end
+        self.seen: list[list[Effect]] = [[], []]  # the commands of each end to its driver, except Write
         for me in (0, 1):
             self.ends.append(self.fresh(me))
 
@@ -129,7 +129,7 @@ class Pair:
             pass
 
     def wait(self, until: int) -> None:
-        """Both wake when they want to."""
+        """Let time pass. Both ends get their wake-ups."""
         while True:
             due = [(at, me) for me in (0, 1) if (at := self.ends[me].next_wakeup()) is not None]
             if not due or min(due)[0] > until:
@@ -141,7 +141,7 @@ class Pair:
             self.flow()
 
 
-def test_what_was_said_before_there_was_a_connection_arrives_on_it() -> None:
+def test_messages_sent_before_there_is_a_connection_arrive_on_it() -> None:
     pair = Pair()
     pair.say(0, 1, 2)
     assert pair.seen[0] == [Dial(1)]
@@ -157,7 +157,7 @@ def test_a_connection_that_is_lost_and_comes_back_loses_and_repeats_nothing() ->
     pair.flow()
     pair.say(0, 1, 2, 3)
     pair.arrive(1)
-    pair.cut()  # 2 and 3 are lost with it, and so is the acknowledgement of 1
+    pair.cut()  # 2, 3 and the acknowledgement of 1 are lost with it
     pair.say(0, 4)
     pair.say(1, 10)
     pair.connect()
@@ -166,13 +166,13 @@ def test_a_connection_that_is_lost_and_comes_back_loses_and_repeats_nothing() ->
     assert pair.mouths[0].heard == ["connected", 10]
 
 
-def test_a_peer_that_began_anew_is_another_one() -> None:
+def test_a_restarted_peer_is_a_new_one() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()
     pair.say(0, 1)
     pair.flow()
-    pair.say(0, 2)  # never arrives: it was for the one that died
+    pair.say(0, 2)  # it never arrives: it was for the process that died
     pair.restart(1)
     pair.say(1, 10)
     pair.connect()
@@ -184,7 +184,7 @@ def test_a_peer_that_began_anew_is_another_one() -> None:
     assert pair.mouths[1].heard == ["connected", 3]
 
 
-def test_a_word_to_one_that_just_died_does_not_reach_the_one_that_came_instead() -> None:
+def test_a_message_to_a_process_that_died_does_not_reach_its_successor() -> None:
     class Mourner(Mouth):
         def handle(self, event: Effect, now: int) -> list[Effect]:
             if isinstance(event, Disconnected):
@@ -215,14 +215,14 @@ def test_silence_for_a_lease_ends_it_and_both_can_begin_again() -> None:
     assert pair.mouths[1].heard[2:] == ["connected", 7]
 
 
-def test_who_has_not_listened_does_not_take_that_for_silence() -> None:
+def test_a_process_that_did_not_run_does_not_take_that_for_silence() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()
     due = pair.ends[0].next_wakeup()
     assert due is not None
     assert due <= LEASE // 4
-    pair.now = 3 * LEASE  # a process that was stopped; its peer was not, and says nothing now
+    pair.now = 3 * LEASE  # this process was stopped; its peer was not, and sends nothing now
     pair.feed(0, Wakeup())
     assert pair.mouths[0].heard == ["connected"]
     assert pair.ends[0].next_wakeup() is not None
@@ -242,7 +242,7 @@ def test_one_end_may_think_the_other_lost_while_the_other_does_not() -> None:
     pair.flow()
     pair.cut()
     pair.now = LEASE
-    pair.feed(0, Wakeup())  # end 1 sleeps through its own lease
+    pair.feed(0, Wakeup())  # end 1 does not run when its own lease ends
     pair.say(1, 5)
     pair.connect()
     pair.flow()
@@ -264,7 +264,7 @@ def test_a_quiet_connection_is_kept_alive() -> None:
 
 
 @pytest.mark.parametrize(("reach", "said"), [("dial", [Dial(1)]), ("await", []), ("drop", [])])
-def test_whom_it_can_reach_is_the_drivers_to_say(reach: Reach, said: list[Effect]) -> None:
+def test_the_driver_says_which_peers_can_be_reached(reach: Reach, said: list[Effect]) -> None:
     pair = Pair(reach)
     pair.say(0, 1)
     assert pair.seen[0] == said
@@ -297,14 +297,14 @@ def test_one_message_to_many_is_one_object_in_all_their_frames() -> None:
         assert write.packet.message is message
 
 
-def test_what_it_says_to_itself_comes_back_and_is_shown() -> None:
+def test_a_message_to_itself_comes_back_and_is_shown() -> None:
     mouth = Mouth()
     end = Endpoint(mouth, 0, 1, LEASE)
     assert end.handle(Say((Send((0,), Cancel(3)),)), 0) == [Send((0,), Cancel(3))]
     assert mouth.heard == [3]
 
 
-def test_a_link_to_one_that_has_begun_anew_elsewhere_ends_at_once() -> None:
+def test_a_link_to_a_process_that_was_restarted_elsewhere_ends_at_once() -> None:
     pair = Pair()
     pair.connect()
     pair.flow()
@@ -315,7 +315,7 @@ def test_a_link_to_one_that_has_begun_anew_elsewhere_ends_at_once() -> None:
     assert len(pair.mouths[0].heard) == 2, "of one that is not linked it is no news"
 
 
-def test_of_two_connections_both_ends_keep_the_same() -> None:
+def test_both_ends_keep_the_same_one_of_two_connections() -> None:
     first, second = Endpoint(Mouth(), 3, 1, LEASE), Endpoint(Mouth(), 7, 2, LEASE)
     assert first.keeps_ours(7) != second.keeps_ours(3)
 
@@ -375,11 +375,10 @@ def test_law_each_message_once_and_in_order_whatever_connections_do(steps: list[
 
 @given(STEPS, st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1)), max_size=4))
 @settings(max_examples=150)
-def test_law_a_new_start_hears_a_run_of_what_was_said_to_it(
+def test_law_a_restarted_process_gets_messages_without_gaps(
     steps: list[str], restarts: list[tuple[int, int]]
 ) -> None:
-    """What a process hears between two `connected` is without holes and repeats; and at last all is
-    connected."""
+    """Between two `connected`, a process gets messages without gaps and repeats. In the end all are connected."""
     pair = Pair()
     for at, step in enumerate(steps):
         for _, me in [each for each in restarts if each[0] == at]:

@@ -1,5 +1,4 @@
-"""A link delivers each message once and in order, whatever befalls its connections, or says that the peer is
-gone."""
+"""A link delivers each message once and in order, whatever happens to connections, or says that the peer is gone."""
 
 from collections import deque
 
@@ -185,14 +184,13 @@ def test_the_table_leads_out_of_every_state_but_the_last() -> None:
 
 
 class Pipe:
-    """Two links and a connection that loses, doubles and swaps frames, and breaks: for one end before the
-    other."""
+    """Two links with a connection that loses, doubles and swaps frames. It may break for one end before the other."""
 
     def __init__(self) -> None:
         self.now = 0
         self.links = [Link(0, LEASE), Link(0, LEASE)]
         self.connected = [False, False]
-        self.wires: list[deque[Frame]] = [deque(), deque()]  # towards end 0, towards end 1
+        self.wires: list[deque[Frame]] = [deque(), deque()]  # frames on their way to end 0, to end 1
         self.sent: list[list[int]] = [[], []]
         self.got: list[list[int]] = [[], []]
 
@@ -224,7 +222,7 @@ class Pipe:
             self.obey(end, self.links[end].connected(self.now))
 
     def wait(self, nanoseconds: int) -> None:
-        """On a healthy pipe, so that leases hold; whoever is due wakes up."""
+        """Let time pass on a healthy pipe, so that leases hold. Each link gets its wake-ups."""
         until = self.now + nanoseconds
         self.drain()
         while (due := min(link.next_wakeup() or until for link in self.links)) <= until:

@@ -1,4 +1,4 @@
-"""A plan on the wire is the plan in memory, with each place and layout written once."""
+"""A packed plan unpacks to the same plan, and has each place and layout once."""
 
 import msgspec
 import pytest
@@ -58,5 +58,5 @@ def test_numbers_that_stand_for_nothing_are_refused(number: int) -> None:
         replace(good, steps=(replace(gang, place=number),)),
         replace(good, layouts=((shape, dtype, number, mesh, sharding),)),
     ):
-        with pytest.raises(ValueError, match="stands for nothing"):
+        with pytest.raises(ValueError, match="there is no entry"):
             unpack_plan(bad)

@@ -1,4 +1,4 @@
-"""Physical devices, each with its own queue: what is really allocated while gangs run and transfers come."""
+"""Models the memory of physical devices, each with its own queue, while gangs run and transfers arrive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Launch:
 
     seq: int
     devices: list[int]
-    made: list[tuple[Key, int, int, list[int]]]  # key, bytes, of these: taken over, devices
+    made: list[tuple[Key, int, int, list[int]]]  # (key, bytes, how many of them are taken over, devices)
     dies: list[Key]
     needs: list[Key]
     temp: int
@@ -27,19 +27,19 @@ class Launch:
 
 @dataclass(eq=False)
 class Arrival:
-    """A receive, a put or a restore: memory is taken device by device, as soon as `after` allows."""
+    """A receive, a put or a restore. It takes memory on each device as soon as `after` allows."""
 
     key: Key
     nbytes: int
     devices: list[int]
     after: int
     source: Key | None
-    done: Callable[[], None]  # called when it has landed
+    done: Callable[[], None]  # called when it has arrived
     here: set[int] = field(default_factory=set)
 
 
 class Machine:
-    """Physical devices, each with its own queue; told only what a host is told."""
+    """Physical devices, each with its own queue. It gets only the information that a host gets."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -75,7 +75,7 @@ class Machine:
         assert used <= self.capacity, f"device {device}: {used} of {self.capacity} allocated"
 
     def possible(self) -> list[Callable[[], None]]:
-        """What may happen next, each as something to call."""
+        """Return all events that may happen next, each as a function to call."""
         found: list[Callable[[], None]] = []
         for head in {queue[0].seq: queue[0] for queue in self.queues if queue}.values():
             if head.started:

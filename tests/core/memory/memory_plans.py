@@ -1,4 +1,4 @@
-"""Plans by hand, and plans drawn at random, for tests of device memory: six devices on two islands."""
+"""Makes plans by hand and at random, for tests of device memory: six devices on two islands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEVICES = 6
 
 
 class Draft:
-    """A plan by hand: `arg`, `gang`, `move`, then `plan`."""
+    """Makes a plan by hand: call `arg`, `gang` and `move`, then `plan`."""
 
     def __init__(self, ident: int) -> None:
         self.ident = ident
@@ -22,7 +22,7 @@ class Draft:
         self.takes: dict[int, int] = {}
         self.steps: list[Gang | Move] = []
         self.kept: set[int] = set()
-        self.dead: set[int] = set()  # donated
+        self.dead: set[int] = set()  # slots that were donated
 
     def slot(self, place: Place, nbytes: int, maker: int) -> int:
         self.places.append(place)
@@ -84,7 +84,7 @@ class Draft:
         )
 
     def after(self) -> tuple[tuple[int, ...], ...]:
-        """Makers of what it reads; and for gangs, the gang before it on each of its devices."""
+        """Return the makers of what a step reads, and for a gang the gang before it on each of its devices."""
         latest: dict[int, int] = {}
         found = []
         for at, step in enumerate(self.steps):

@@ -1,8 +1,8 @@
-"""A small world of runs that share devices, with two models of memory that do not count as the ledger does.
+"""A small world of runs that share devices, with two models of memory to check the ledger against.
 
-`order` holds, for every device by itself, what lies there behind the last gang that has entered. `machine`
-holds what is physically allocated, as devices take gangs from their queues one at a time, receives come when
-they may, and frees happen when the last user is done. `World` is a controller in miniature.
+Neither model counts as the ledger does. `order` keeps, for each device, what is there after the last gang that has
+entered. `machine` keeps what is physically allocated: devices take gangs from their queues one at a time, receives
+come when they may, and memory is freed when its last user ends. `World` is a controller in miniature.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Run:
     plan: Plan
     args: list[int]  # buffer ids
     results: dict[int, int]  # slot -> buffer id
-    held: set[int] = field(default_factory=set)  # argument slots whose hold it still has
+    held: set[int] = field(default_factory=set)  # argument slots that it still holds
     donated: frozenset[int] = frozenset()
     entered: dict[int, int] = field(default_factory=dict)  # step -> seq
     over: set[int] = field(default_factory=set)
@@ -57,7 +57,7 @@ class Run:
 
 
 class World:
-    """A controller in miniature: first come, first admitted; all else happens in any order that may be."""
+    """A controller in miniature. Runs are admitted in order of arrival; all else happens in any possible order."""
 
     def __init__(self, rng: Random, capacity: int, dram: int = 10**9) -> None:
         self.rng, self.capacity = rng, capacity
@@ -144,7 +144,7 @@ class World:
             self.mirrored(buffer, self.spill.drop, buffer.last_seq)
 
     def mirrored(self, buffer: Buffer, act: Callable[[Buffer], None], after: int) -> None:
-        """Do it, and if that freed device memory, free it in both models."""
+        """Call `do`, and if that freed device memory, free it in both models."""
         before = buffer.on_device
         act(buffer)
         if before and not buffer.on_device:
@@ -159,7 +159,7 @@ class World:
     # --- admission ------------------------------------------------------------------------------------------
 
     def admit(self) -> bool:
-        """The first that waits; True if it waits no more."""
+        """Try to admit the first waiting run. Return whether it does not wait any more."""
         if not self.waiting:
             return False
         run = self.waiting[0]
@@ -212,7 +212,7 @@ class World:
         for arg in sorted(run.donated):
             self.buffers.consumed(run.args[arg])
         for slot, ident in run.results.items():
-            if run.readers(slot):  # it reads its own result: a holder like any other
+            if run.readers(slot):  # the run reads its own result, so it holds it
                 self.buffers.hold(ident)
                 self.buffers.use(ident)
                 run.held.add(slot)
@@ -251,7 +251,7 @@ class World:
         ]
 
     def read(self, run: Run, step: int) -> list[int]:
-        """Arguments that a step reads and the run still holds."""
+        """Return the arguments that a step reads and that the run still holds."""
         slots = [slot for slot in run.held if run.plan.slots[slot].arg >= 0 and step in run.readers(slot)]
         return [run.key(slot)[1] for slot in slots]
 
@@ -363,7 +363,7 @@ class World:
                     self.machine.there[d][run.key(slot)] = nbytes
 
     def reader_over(self, run: Run, slot: int) -> None:
-        """For what is read by moves: freed when all reads are over."""
+        """Free a slot that moves read, when all reads have ended."""
         readers, record = run.readers(slot), run.plan.slots[slot]
         sent = any(isinstance(run.plan.steps[r], Move) for r in readers)
         if not sent or not run.over.issuperset(readers):
@@ -397,7 +397,7 @@ class World:
         self.never_made(run)
 
     def copies(self) -> list[Callable[[], None]]:
-        """Spills whose turn has come: behind all gangs that touch the buffer."""
+        """Return the spills that may happen now, behind all gangs that touch the buffer."""
         machine = self.machine
         return [
             partial(self.copy_out, buffer)
@@ -411,14 +411,14 @@ class World:
         self.mirrored(buffer, self.spill.spilled, -1)
 
     def go_on(self) -> list[Callable[[], None]]:
-        """All that may happen without anybody asking for more."""
+        """Return all events that may happen without a new call."""
         found = [*self.machine.possible(), *self.copies()]
         found += [partial(self.enter, run, step) for run, step in self.enabled()]
         found += [partial(self.end, run) for run in self.ended()]
         return found
 
     def check(self) -> None:
-        """The ledger's levels are those of the devices, and nothing was promised that is not there."""
+        """Check that the ledger's levels are those of the devices, and within their capacity."""
         for devices, resident, committed, _ in self.ledger.counters():
             assert committed <= self.capacity
             for low, high in devices:
@@ -426,7 +426,7 @@ class World:
                     assert sum(self.order[d].values()) == resident, f"device {d}"
 
     def drain(self) -> None:
-        """Nobody asks for more: everything ends."""
+        """Let everything end, without new calls."""
         while True:
             if self.admit():
                 continue
@@ -441,7 +441,7 @@ class World:
         assert not self.machine.arrivals
 
     def leave(self) -> None:
-        """The client goes; nothing is left anywhere."""
+        """Let the client end, and check that nothing is left."""
         self.drop(self.buffers.client_gone(1))
         while possible := self.go_on():
             self.rng.choice(possible)()

@@ -1,4 +1,4 @@
-"""Logical buffers: one count, exact; donation; blame that sticks; spilling, and who must go."""
+"""Tests logical buffers: exact reference counts, donation, blames, spilling, and the choice of buffers to spill."""
 
 import pytest
 from hypothesis import given, settings
@@ -60,7 +60,7 @@ def test_a_client_that_dies_frees_exactly_what_it_owned() -> None:
     buffers = Buffers()
     for ident, client in enumerate((ANN, BOB, ANN, ANN)):
         buffers.create(ident, client, ident, 0, 10, promise=False)
-    buffers.hold(2)  # a run of Bob's reads it
+    buffers.hold(2)  # a run of client Bob reads it
     assert ids(buffers.client_gone(ANN)) == [0, 3]
     assert ids(buffers.client_gone(ANN)) == []
     assert ids(buffers.let_go([2])) == [2]
@@ -71,7 +71,7 @@ def test_the_first_blame_sticks() -> None:
     buffers = one()
     buffers.poison(7, LOST)
     buffers.poison(7, LATER)
-    buffers.filled(7)  # it was under way
+    buffers.filled(7)  # it was being made
     assert (buffers[7].state, buffers[7].blame) == ("poisoned", LOST)
 
 
@@ -94,7 +94,7 @@ def test_letting_go_of_what_one_does_not_hold_is_illegal_and_changes_nothing() -
     buffers.hold(7)
     buffers.use(7)
     with pytest.raises(Illegal):
-        buffers.let_go([7])  # it uses it still
+        buffers.let_go([7])  # the run still uses it
     assert ids(buffers.let_go([7], used=True)) == []
 
 
@@ -113,7 +113,7 @@ deeds = st.lists(
 def test_the_count_reaches_zero_exactly_when_the_last_holder_lets_go(
     story: list[tuple[str, int, int]],
 ) -> None:
-    """Against sets of holders, each with a name of its own."""
+    """Checked against sets of holders, in which each has a name."""
     buffers, holders = Buffers(), dict[int, set[str]]()
     owner: dict[int, int] = {}
     made = 0
@@ -215,7 +215,7 @@ def test_what_was_not_consumed_after_all_is_its_own_again(made: bool) -> None:
 
 
 class Desk:
-    """Six devices of 100 bytes, two a host; hosts with so much DRAM. Buffers are on devices 0-3."""
+    """Six devices of 100 bytes on three hosts with this much host memory. Buffers are on devices 0-3."""
 
     def __init__(self, *sizes: int, dram: int = 1000) -> None:
         self.atoms, self.buffers = Atoms(), Buffers()
@@ -276,7 +276,7 @@ def test_a_spilled_buffer_is_counted_where_it_is_and_comes_back() -> None:
     buffer = desk.buffers[0]
     desk.spill.begin(buffer)
     assert (desk.resident(), desk.on_hosts()) == (60, {0: 120, 1: 120})
-    assert desk.victims(50) == []  # it is leaving already
+    assert desk.victims(50) == []  # it is being spilled already
     desk.spill.spilled(buffer)
     assert (desk.resident(), buffer.state) == (0, "spilled")
     assert desk.ledger.admit(1, None, [(desk.key, 60)]) is None
@@ -292,7 +292,7 @@ def test_a_donated_buffer_comes_back_into_the_run_s_own_memory(taken_first: bool
     buffer = desk.buffers.hold(0)
     desk.buffers.release(ANN, 10)
     desk.spill.begin(buffer)
-    assert not desk.buffers.is_sole(0, 60)  # not before it has left
+    assert not desk.buffers.is_sole(0, 60)  # not while it is being spilled
     desk.spill.spilled(buffer)
     desk.ledger.admit(1, None, [(desk.key, 60)])
     if taken_first:
@@ -304,7 +304,10 @@ def test_a_donated_buffer_comes_back_into_the_run_s_own_memory(taken_first: bool
     desk.spill.restored(buffer)
     for gone in desk.buffers.let_go([0]):
         desk.spill.drop(gone)
-    assert (desk.resident(), desk.on_hosts()) == (60, {0: 0, 1: 0})  # the run frees it, or passes it on
+    assert (desk.resident(), desk.on_hosts()) == (
+        60,
+        {0: 0, 1: 0},
+    )  # the run frees the memory, or passes it on
 
 
 @pytest.mark.parametrize("blame", [None, LOST])
@@ -334,7 +337,7 @@ def test_what_is_let_go_while_it_is_copied_is_free_when_it_has_been(
 def test_host_dram_is_limited() -> None:
     desk = Desk(30, 30, dram=100)
     assert desk.victims(70) == [0]
-    assert desk.victims(90) is None  # two shards a host: 60 of 100 for the first
+    assert desk.victims(90) is None  # each host has two shards: the first buffer takes 60 of 100 bytes
     desk.spill.begin(desk.buffers[0])
     desk.spill.spilled(desk.buffers[0])
     assert desk.victims(90) is None

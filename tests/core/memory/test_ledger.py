@@ -1,4 +1,4 @@
-"""Device memory: what a plan takes, who is admitted, what is there in the order and physically."""
+"""Tests device memory: what a plan needs, which runs are admitted, and the levels in the order and on devices."""
 
 from collections.abc import Iterator
 from random import Random
@@ -34,7 +34,7 @@ class Desk:
         return self.ledger.admit(run, Footprint(plan, donated, self.atoms), args=args)
 
     def on(self, device: int) -> tuple[int, int]:
-        """(there behind the last gang, that and all that is reserved)."""
+        """Return (bytes resident behind the last gang, bytes committed) on a device."""
         for devices, resident, committed, _ in self.ledger.counters():
             if any(low <= device < high for low, high in devices):
                 return resident, committed
@@ -49,7 +49,7 @@ def one_gang(out: int, temp: int = 0, keep: bool = False) -> Plan:
 
 
 def chain(*sizes: int) -> Plan:
-    """Gangs on one slice, each reads what the one before made."""
+    """Return a plan of gangs on one slice; each reads the output of the one before."""
     draft = Draft(1)
     inputs: tuple[int, ...] = ()
     for nbytes in sizes:
@@ -59,7 +59,7 @@ def chain(*sizes: int) -> Plan:
 
 
 def step_of_training(nbytes: int) -> Plan:
-    """The state goes in, donated, and comes out."""
+    """Return a plan in which the state goes in, donated, and comes out."""
     draft = Draft(1)
     state = draft.arg(FOUR, nbytes)
     draft.keep(*draft.gang(FOUR, (state,), (nbytes,), donate=(state,)))
@@ -72,14 +72,14 @@ def step_of_training(nbytes: int) -> Plan:
 def test_a_chain_holds_what_two_neighbours_hold() -> None:
     desk = Desk()
     assert desk.admit(1, chain(10, 30, 20)) is None
-    assert desk.on(0) == (0, 50)  # the second and the third at once; the first is gone by then
+    assert desk.on(0) == (0, 50)  # the second and the third at once; the first is free by then
     levels = []
     for step in range(3):
         desk.ledger.entered(1, step, step)
         levels.append(desk.on(3))
     assert levels == [(10, 50), (30, 50), (20, 20)]
     assert desk.ledger.end(1) == ()
-    assert desk.on(0) == (20, 20)  # the result is its holder's now
+    assert desk.on(0) == (20, 20)  # the result belongs to its holder now
     desk.ledger.free(desk.atoms.intern(FOUR), 20)
     assert desk.on(0) == (0, 0)
 
@@ -104,7 +104,7 @@ def test_a_device_in_two_places_of_a_plan_sees_both() -> None:
 
 def test_a_target_counts_from_when_it_may_come_and_what_is_sent_until_it_is_gone() -> None:
     draft = Draft(1)
-    for _ in range(3):  # three micro-batches; nothing makes the first stage wait for the second
+    for _ in range(3):  # three micro-batches; the first stage need not wait for the second
         (made,) = draft.gang(FOUR, (), (10,))
         draft.gang(OTHER, (draft.move(made, OTHER),), (1,))
     desk = Desk()
@@ -121,7 +121,7 @@ def test_a_target_counts_from_when_it_may_come_and_what_is_sent_until_it_is_gone
 @settings(max_examples=60)
 @given(seeds)
 def test_bounds_are_the_true_peaks_over_all_orders(seed: int) -> None:
-    """Against a walk over every order in which the steps of a small plan may enter."""
+    """Checked against every order in which the steps of a small plan may enter."""
     rng = Random(seed)
     plan = draw_plan(rng, 0, steps=5)
     args = frozenset(slot.arg for slot in plan.slots if slot.arg >= 0)
@@ -139,7 +139,7 @@ def test_bounds_are_the_true_peaks_over_all_orders(seed: int) -> None:
 
 
 def levels_met(plan: Plan, donated: frozenset[int], device: int) -> Iterator[tuple[int, int]]:
-    """(level, scratch) at every point of every order, of the run's own on this device."""
+    """Return (level, scratch) of the run on this device, at every point of every order."""
     readers = {
         slot: [
             at
@@ -154,7 +154,7 @@ def levels_met(plan: Plan, donated: frozenset[int], device: int) -> Iterator[tup
         return plan.slots[slot].nbytes if device in place.devices() else 0
 
     def live(done: frozenset[int], running: int = -1) -> int:
-        """Sum over slots of what is there when `done` has entered, and `running` is the latest of it."""
+        """Return the bytes of all slots when the steps `done` have entered, with `running` as the last."""
         level = 0
         for number, slot in enumerate(plan.slots):
             donors = [g for g, s in enumerate(plan.steps) if isinstance(s, Gang) and number in s.donated]
@@ -198,7 +198,7 @@ def test_scratch_counts_as_a_maximum_and_not_as_a_sum() -> None:
     desk = Desk()
     assert [desk.admit(run, one_gang(0, temp=70)) for run in range(5)] == [None] * 5
     assert desk.on(0) == (0, 70)
-    assert desk.admit(5, one_gang(20, temp=20)) is None  # 20 lie beside somebody's 70 of scratch
+    assert desk.admit(5, one_gang(20, temp=20)) is None  # 20 bytes fit beside another run's 70 of scratch
     answer = desk.admit(6, one_gang(20))
     assert isinstance(answer, Short)
     assert answer.missing == {0: 10}
@@ -208,7 +208,7 @@ def test_scratch_and_peak_of_one_run_count_when_they_meet() -> None:
     draft = Draft(1)
     draft.gang(FOUR, draft.gang(FOUR, (), (60,)), (5,))
     draft.gang(FOUR, (), (0,), temp=90)
-    assert Desk().admit(1, draft.plan()) is None  # never more than 90 at once, though 65 + 90 do not fit
+    assert Desk().admit(1, draft.plan()) is None  # never more than 90 at once, though 65 + 90 would not fit
 
 
 @pytest.mark.parametrize("depth", [1, 2, 8])
@@ -249,7 +249,7 @@ def test_admission_is_all_or_nothing_on_all_islands() -> None:
     assert desk.on(0) == (0, 0)
 
 
-def test_who_is_short_learns_whether_waiting_helps() -> None:
+def test_a_run_that_is_short_of_memory_learns_whether_waiting_helps() -> None:
     desk = Desk()
     key = desk.atoms.intern(FOUR)
     desk.admit(1, one_gang(60))
@@ -295,7 +295,7 @@ def test_an_irregular_output_gives_back_its_surplus() -> None:
     desk.ledger.entered(1, 0, 0)
     assert desk.on(0) == (60, 70)
     desk.ledger.shrunk(1, rows, 20)
-    assert desk.on(0) == (20, 60)  # 50 + 10 are still to come, when it is gone
+    assert desk.on(0) == (20, 60)  # 50 + 10 bytes will still come, when it is free
     for step in (1, 2):
         desk.ledger.entered(1, step, step)
     desk.ledger.end(1)
@@ -358,8 +358,8 @@ def test_a_receive_waits_for_the_last_gang_beside_which_it_does_not_fit() -> Non
     desk.ledger.gang_finished(10)
     assert [desk.ledger.after(key, nbytes) for nbytes in (21, 41)] == [-1, 11]
     assert desk.ledger.admit(-1, None, [(key, 41)]) is None
-    assert desk.ledger.after(key) == 11  # asked when it has been counted
-    desk.ledger.gang_finished(12)  # and with it all that was before
+    assert desk.ledger.after(key) == 11  # the arrival has been counted
+    desk.ledger.gang_finished(12)  # and all gangs before it
     assert desk.ledger.after(key, 59) == -1
 
 
@@ -395,7 +395,7 @@ def test_a_surplus_makes_room_for_a_receive() -> None:
 
 
 def story(seed: int, dram: int = 10**9, cancels: bool = True, turns: int = 120) -> World:
-    """Runs, releases, cancels and all else in any order; then nobody asks for more; then all leave."""
+    """Play runs, releases, cancels and all else in any order. Then let all runs end, then the clients."""
     rng = Random(seed)
     world = World(rng, rng.choice([60, 90, 140]), dram)
     plans = [draw_plan(rng, ident) for ident in range(3)]
@@ -422,21 +422,23 @@ def story(seed: int, dram: int = 10**9, cancels: bool = True, turns: int = 120) 
 @settings(max_examples=150)
 @given(seeds)
 def test_memory_never_exceeds_what_there_is_and_the_ledger_knows_it_to_the_byte(seed: int) -> None:
-    """The world checks both after every event, in the devices' order and physically; nothing is left at the
-    end; and nobody is refused who would fit alone, as host DRAM is large enough."""
+    """The world checks this after every event, in the devices' order and physically.
+
+    Nothing is left at the end. No run that would fit alone is refused, since host memory is large enough.
+    """
     assert story(seed).refused == []
 
 
 @settings(max_examples=40)
 @given(seeds, st.sampled_from([0, 30, 100]))
-def test_without_dram_to_spill_to_someone_is_refused_and_nothing_hangs(seed: int, dram: int) -> None:
+def test_without_host_memory_some_run_is_refused_and_nothing_hangs(seed: int, dram: int) -> None:
     for text in story(seed, dram).refused:
         assert "too few on each of devices" in text
         assert "client 1 holds buffer" in text
 
 
 def test_the_stories_are_not_empty() -> None:
-    """The laws above have something to judge: runs are admitted, refused, spilled and restored."""
+    """The stories of the laws above have runs that are admitted, refused, spilled and restored."""
     worlds = [story(seed) for seed in range(12)]
     assert sum(world.seq for world in worlds) > 200
     assert sum(world.began for world in worlds) > 60

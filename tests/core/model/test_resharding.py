@@ -1,4 +1,4 @@
-"""A resharding takes each element exactly once to each shard that must hold it, whatever the two layouts."""
+"""A resharding brings each element exactly once to each shard that must hold it, for any two layouts."""
 
 from itertools import product
 from math import lcm, prod
@@ -27,7 +27,7 @@ Box = tuple[slice, ...]
 
 
 class Alike:
-    """Hosts of equally many devices."""
+    """Hosts with equally many devices."""
 
     def __init__(self, per_host: int) -> None:
         self.per_host = per_host
@@ -43,13 +43,13 @@ class Alike:
 
 
 def box(layout: Layout, device: int) -> Box:
-    """What a virtual device holds, by the definition of a sharding."""
+    """Return the box that a virtual device holds, by the definition of a sharding."""
     at = np.unravel_index(device, layout.mesh) if layout.mesh else ()
     found = []
     for dimension, size in enumerate(layout.shape):
         low, high = 0, size
         axes = layout.sharding.dims[dimension] if layout.sharding.dims else ()
-        for axis in axes:  # major first: each axis cuts what the ones before it have left
+        for axis in axes:  # major first: each axis splits the part that the axes before it have left
             step = (high - low) // layout.mesh[axis]
             low, high = low + int(at[axis]) * step, low + (int(at[axis]) + 1) * step
         found.append(slice(low, high))
@@ -136,7 +136,7 @@ def test_each_element_comes_once_to_each_shard_that_holds_it(
     def key(piece: Piece) -> tuple[int, int, int]:
         return (piece.sender, piece.receiver, piece.number)
 
-    assert sorted(sent, key=key) == sorted(got, key=key)  # both sides see the same pieces
+    assert sorted(sent, key=key) == sorted(got, key=key)  # both sides compute the same pieces
     assert len({piece.number for piece in sent}) == len(sent)
 
     count = [np.zeros(source.shape, int) for _ in range(target.place.size)]
@@ -174,7 +174,7 @@ def test_an_element_crosses_once_to_a_host_and_not_at_all_where_it_is(
 @given(pairs())
 @settings(max_examples=150)
 def test_replicas_share_the_work(pair: tuple[Layout, Layout]) -> None:
-    """Between disjoint devices, one a host, the replicas of a shard send equally many pieces."""
+    """Between disjoint devices, one for each host, the replicas of a shard send equally many pieces."""
     source, target = pair
     target = Layout(target.shape, target.dtype, line(1, 100, target.place.size), target.mesh, target.sharding)
     work = dict.fromkeys(range(source.place.size), 0)
@@ -227,14 +227,14 @@ def layout(
 
 
 def test_m_to_n() -> None:
-    """4 shards to 2: two whole shards to each."""
+    """From 4 shards to 2: each target shard gets two whole source shards."""
     source, target = layout(0, (4,), (0,), ()), layout(4, (2,), (0,), ())
     assert sends_by_host(source, target, 1, Alike(1)) == ((4, 1, 64),)
     assert receives_by_host(source, target, 5, Alike(1)) == ((2, 6, 64), (3, 7, 64))
 
 
 def test_transposed() -> None:
-    """Rows to columns: everyone sends a block to everyone."""
+    """From rows to columns: each shard sends a block to each shard."""
     source, target = layout(0, (4,), (0,), ()), layout(4, (4,), (), (0,))
     for host in range(4):
         assert [(to, nbytes) for to, _, nbytes in sends_by_host(source, target, host, Alike(1))] == [
@@ -243,14 +243,14 @@ def test_transposed() -> None:
 
 
 def test_to_replicas_it_crosses_once_a_host() -> None:
-    """One device to eight replicas on two hosts: two crossings, each for four devices."""
+    """From one device to eight replicas on two hosts: each host receives the array once, for four devices."""
     source, target = layout(0, (1,), (), ()), layout(4, (8,), (), ())
     found = sends(source, target, 0, Alike(4))
     assert [(piece.receiver, piece.targets) for piece in found] == [(1, (0, 1, 2, 3)), (2, (4, 5, 6, 7))]
 
 
 def test_from_replicas_each_host_gives_a_part() -> None:
-    """Eight replicas on two hosts to eight shards on two others: each host serves one of them."""
+    """From eight replicas on two hosts to eight shards on two other hosts: each host sends to one of them."""
     source, target = layout(0, (8,), (), ()), layout(8, (8,), (0,), ())
     assert {piece.receiver for piece in sends(source, target, 0, Alike(4))} == {2}
     assert {piece.receiver for piece in sends(source, target, 1, Alike(4))} == {3}
@@ -264,7 +264,7 @@ def test_what_a_host_has_it_takes_from_itself() -> None:
 
 
 def test_a_host_plans_only_for_itself() -> None:
-    """Work is bounded by a host's own pieces: a host of 100,000 devices plans as one of eight does."""
+    """The work of a host follows its own pieces: among 100,000 devices it is the same as among eight."""
     for devices in (8, 100_000):
         source = layout(0, (devices,), (0,), (), shape=(devices, 8))
         target = layout(devices, (devices,), (0,), (), shape=(devices, 8))
@@ -285,7 +285,7 @@ def test_the_largest_shard_is_what_a_device_must_hold() -> None:
 
 
 def test_all_pairs_of_common_shardings() -> None:
-    """The oracle again, on every pair of ways to lay 4x4 over a 2x2 mesh."""
+    """Checks every pair of shardings of a 4x4 array on a 2x2 mesh against the oracle."""
     ways = [(), ((0,), ()), ((), (0,)), ((0,), (1,)), ((1,), (0,)), ((0, 1), ()), ((), (1, 0)), ((1,), ())]
     for one, other in product(ways, ways):
         source, target = (layout(0, (2, 2), *dims, shape=(4, 4)) for dims in (one, other))

@@ -1,4 +1,4 @@
-"""Numbers and coordinates of hosts and devices, clusters read from tables, places written as few grids."""
+"""Tests numbers and coordinates of hosts and devices, clusters read from tables, and places written as few grids."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ ISLAND = {"name": "a", "hosts": 4, "per_host": 4}
         ({"count": 0}, "`count` cannot be 0"),
         ({"torus": [4, 5]}, "torus 4x5 has 20 devices, 4 hosts of 4 are 16"),
         ({"torus": [2, 2, 2, 2]}, "one to three axes"),
-        ({"torus": [4, 4], "wraps": [True]}, "`wraps` and `block` need an entry an axis"),
+        ({"torus": [4, 4], "wraps": [True]}, "`wraps` and `block` need one entry for each axis"),
         ({"torus": [4, 4], "block": [2, 1]}, "cannot be cut into hosts of 2x1 with 4 devices each"),
         ({"torus": [2, 8], "block": [4, 1]}, "cannot be cut into hosts of 4x1"),
         ({"block": [2, 2]}, "`wraps`, `block` need a `torus`"),
@@ -194,7 +194,7 @@ def test_a_table_that_contradicts_itself(changes: dict[str, object], text: str) 
         ({"island": [ISLAND], "machin": {}}, "the cluster has no key 'machin'; nearest: 'machine'"),
         ({"island": ISLAND}, "`island` is a list of tables; write [[island]]"),
         ({"island": [ISLAND, ISLAND]}, "two islands have the name 'a'"),
-        ({"island": [3]}, "island 1 of the table is no table"),
+        ({"island": [3]}, "island 1 of the table is not a table"),
         ({"island": [{"name": "a", "hosts": 4}]}, "missing required field `per_host`"),
         ({"island": [ISLAND], "dcn_latency": 0.5}, "the cluster's `dcn_latency`: Expected `int`"),
     ],

@@ -1,4 +1,4 @@
-"""What a program must be; every refusal points at the node by its name."""
+"""Tests which programs are valid, and that every error names the node."""
 
 import msgspec
 import pytest
@@ -28,7 +28,7 @@ def with_node(program: Program, index: int, **changes: object) -> Program:
 
 
 def with_value(index: int, **changes: object) -> Program:
-    """A program of one node, with something wrong about its argument."""
+    """Return a program of one node, with this value as its argument."""
     program = chain(1)
     return replace(program, args=(replace(program.args[0], **changes),))
 
@@ -236,7 +236,7 @@ GOOD = [chain(3), chain(3, donate=True), hop(4), fan_out(2), pipeline(2, 2), moe
 
 @st.composite
 def nearly_good(draw: st.DrawFn) -> Program:
-    """A good program in whose encoding a few things have been replaced by others of the same kind."""
+    """Draw a valid program, and replace a few values in its encoding by others of the same kind."""
     tree = msgspec.to_builtins(draw(st.sampled_from(GOOD)))
     for _ in range(draw(st.integers(1, 3))):
         _spoil(draw, tree)

@@ -1,4 +1,4 @@
-"""Another's clock is never further off than is said, whatever messages take, as long as clocks drift no faster."""
+"""The estimate of another clock is never wrong by more than its bound, however long messages take."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ MS = 1_000_000
 
 
 class Step(NamedTuple):
-    """Until the next exchange, and what it takes; `drifts`: of each of these, from -1 to 1, how much of what the rate
-    allows their clock gains meanwhile."""
+    """The time until the next exchange, and the times that it takes.
+
+    `drifts` says for each of these how much their clock gains, from -1 to 1, as a part of what the rate allows.
+    """
 
     pause: int
     there: int
@@ -37,14 +39,14 @@ steps = st.builds(
 
 
 class Two:
-    """Our clock and theirs, of which the test knows all."""
+    """Our clock and theirs, with the true offset between them."""
 
     def __init__(self, offset: int, rate: int = RATE) -> None:
         self.ours, self.offset, self.rate = 0, offset, rate
-        self.truth = {0: offset}  # by our time
+        self.truth = {0: offset}  # our time -> true offset
 
     def go(self, time: int, part: float) -> tuple[int, int]:
-        """So long; then (ours, theirs)."""
+        """Let this time pass. Return (our time, their time)."""
         self.ours += time
         allowed = time * self.rate // MILLION
         self.offset += max(-allowed, min(allowed, round(part * allowed)))
@@ -80,7 +82,7 @@ def test_the_true_offset_is_within_the_bound_at_all_times(offset: int, many: lis
 def test_no_exchange_makes_less_known(many: list[Step], ours: int) -> None:
     two, clock = Two(0), Clock()
     last: Estimate | None = None
-    rounded = len(many) + 1  # a nanosecond at each reading on the way
+    rounded = len(many) + 1  # each reading may round up by a nanosecond
     for step in many:
         exchange = two.exchange(step)
         clock.heard(exchange)
@@ -100,12 +102,12 @@ def test_two_readings_say_all_that_all_of_them_do(many: list[Step], ours: int) -
     high = min(each.high + drift(ours - each.at, RATE) for each in clock.readings)
     known = clock.at(ours)
     assert known is not None
-    # A part of a nanosecond is rounded up at each reading on the way.
+    # Each reading may round up by a nanosecond.
     assert 0 <= 2 * known.bound - (high - low) <= 2 * (len(clock.readings) + 1)
 
 
 @given(st.lists(steps, min_size=1, max_size=30))
-def test_who_gets_the_readings_knows_the_same(many: list[Step]) -> None:
+def test_a_restored_clock_gives_the_same_estimates(many: list[Step]) -> None:
     two, clock = Two(-7), Clock()
     for step in many:
         clock.heard(two.exchange(step))
@@ -115,14 +117,14 @@ def test_who_gets_the_readings_knows_the_same(many: list[Step]) -> None:
 
 def test_of_several_exchanges_the_quick_ones_count() -> None:
     clock = Clock()
-    # The way there was slow: their clock seems to be 0.7 ms ahead.
+    # The message to them was slow, so their clock seems to be 0.7 ms ahead.
     clock.heard(Exchange(0, 1_700_000, 1_700_000, 2 * MS))
     assert clock.at(MS) == Estimate(700_000, 1_000_200)
     clock.heard(Exchange(3 * MS, 3_030_000, 3_030_000, 3_060_000))
     known = clock.at(3_030_000)
     assert known is not None
     assert (known.offset, known.bound) == (0, 30_006)
-    clock.heard(Exchange(4 * MS, 7 * MS, 7 * MS, 9 * MS))  # slow again: nothing is lost by it
+    clock.heard(Exchange(4 * MS, 7 * MS, 7 * MS, 9 * MS))  # a slow exchange does not widen the bound
     later = clock.at(9 * MS)
     assert later is not None
     assert later.bound == 30_006 + drift(9 * MS - 3_030_000, RATE)
@@ -135,7 +137,7 @@ def test_the_bound_grows_until_the_next_exchange() -> None:
     assert [each.bound for each in known if each] == [51, 200_051, 1_000_051]
 
 
-def test_a_clock_that_jumps_is_begun_anew_and_nothing_is_said_of_before() -> None:
+def test_a_clock_that_jumps_starts_again_and_earlier_times_are_unknown() -> None:
     clock = Clock()
     clock.heard(Exchange(0, 50, 50, 100))
     clock.heard(Exchange(S, S + 5 * S, S + 5 * S, S + 100))
@@ -158,7 +160,7 @@ def test_after_another_clock_has_taken_its_place_only_what_is_new_counts() -> No
     clock.heard(Exchange(0, 50, 50, 100))
     clock.forget(200)
     assert clock.at(50) is clock.at(300) is None
-    with pytest.raises(ValueError, match="older than what is to be known"):
+    with pytest.raises(ValueError, match="when the clock was forgotten"):
         clock.heard(Exchange(150, 50, 50, 260))
     clock.heard(Exchange(300, 50, 50, 400))
     assert clock.at(350) == Estimate(-300, 51)
@@ -170,13 +172,11 @@ def test_after_another_clock_has_taken_its_place_only_what_is_new_counts() -> No
     [
         (Exchange(100, 50, 50, 99), "before its question"),
         (Exchange(0, 60, 50, 100), "before its question"),
-        (Exchange(0, 0, 200, 100), "longer there than here"),
-        (Exchange(0, -(10**30), 10**30, 100), "longer there than here"),
+        (Exchange(0, 0, 200, 100), "longer by their clock than the whole exchange by ours"),
+        (Exchange(0, -(10**30), 10**30, 100), "longer by their clock than the whole exchange by ours"),
     ],
 )
-def test_what_no_two_clocks_can_have_said_is_refused_and_changes_nothing(
-    exchange: Exchange, says: str
-) -> None:
+def test_an_impossible_exchange_is_refused_and_changes_nothing(exchange: Exchange, says: str) -> None:
     clock = Clock()
     clock.heard(Exchange(-100, 50, 50, -20))
     before = list(clock.readings)
@@ -185,10 +185,10 @@ def test_what_no_two_clocks_can_have_said_is_refused_and_changes_nothing(
     assert clock.readings == before
 
 
-def test_an_exchange_is_heard_once() -> None:
+def test_an_exchange_is_used_once() -> None:
     clock = Clock()
     clock.heard(Exchange(0, 50, 50, 100))
-    with pytest.raises(ValueError, match="older than one that has been heard"):
+    with pytest.raises(ValueError, match="older than the last exchange"):
         clock.heard(Exchange(0, 50, 50, 100))
 
 
@@ -196,8 +196,8 @@ def test_an_exchange_is_heard_once() -> None:
     "readings",
     [[Reading(5, 0, 1), Reading(5, 0, 1)], [Reading(9, 0, 1), Reading(5, 0, 1)], [Reading(0, 2, 1)]],
 )
-def test_what_are_no_readings_is_refused(readings: list[Reading]) -> None:
-    with pytest.raises(ValueError, match="no readings"):
+def test_impossible_readings_are_refused(readings: list[Reading]) -> None:
+    with pytest.raises(ValueError, match="cannot be the readings"):
         Clock.restored(readings)
 
 

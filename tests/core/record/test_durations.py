@@ -1,4 +1,4 @@
-"""What gangs took is seen of those that stood in a queue: best of those that stood behind two."""
+"""Tests estimates of how long gangs took: gangs queued behind two others give the best ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def gang(entered: int, ended: int, what: str | None = "f", place: int = 0, faile
     return Over(ended, entered, place, what, failed)
 
 
-def test_one_that_stood_behind_two_is_deep_and_one_behind_one_is_not() -> None:
+def test_a_gang_behind_two_others_is_deep_and_one_behind_one_is_not() -> None:
     queue = [gang(0, 50), gang(40, 80), gang(45, 110), gang(100, 120), gang(130, 150)]
     assert list(samples(queue, PLACES)) == [
         Sample("f", 30, False),
@@ -22,14 +22,14 @@ def test_one_that_stood_behind_two_is_deep_and_one_behind_one_is_not() -> None:
 
 
 def test_enough_deep_ones_are_believed_alone_and_fewer_with_the_others() -> None:
-    """Shallow ones have the way of their messages in them: here 90."""
+    """Samples that are not deep include the time of their messages, here 90."""
     shallow = [gang(max(0, 100 * at - 1), 100 * at + 100) for at in range(4)]
     burst = [gang(399, 410 + 10 * at) for at in range(4)]
     assert taken(shallow + burst, PLACES) == {"f": [10, 10, 10]}
     assert taken(shallow + burst[:3], PLACES) == {"f": [100, 100, 100, 10, 10, 10]}
 
 
-def test_nothing_is_made_of_what_nobody_knows() -> None:
+def test_unknown_gangs_give_no_sample() -> None:
     first = gang(0, 50)
     assert not list(samples([first, gang(1, 80, None)], PLACES)), "what it ran"
     assert not list(samples([first, gang(1, 80, failed=True)], PLACES)), "how far it came"

@@ -1,4 +1,4 @@
-"""A log replays to the byte, a difference is found where it is, and a log that is not whole says so."""
+"""A log replays to the byte, a replay names the first event that differs, and a damaged log raises an error."""
 
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -21,7 +21,7 @@ Event = Any
 
 
 class Clerk:
-    """A machine small enough to see through: ends each run one second after it came, and counts."""
+    """A very small machine: it ends each run one second after it came, and counts them."""
 
     def __init__(self, odd_at: int = -1) -> None:
         self.handled = 0
@@ -281,7 +281,7 @@ def test_what_follows_the_end_is_refused() -> None:
     recorder = recorded(sink=twice.append)
     recorder.close()
     recorder.close()
-    with pytest.raises(LogError, match="follows the last record"):
+    with pytest.raises(LogError, match="more after the last record"):
         decode(b"".join(twice))
 
 
@@ -316,5 +316,5 @@ def test_other_messages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_something_else_is_no_log() -> None:
-    with pytest.raises(LogError, match=r"no event log: it starts with b'PK"):
+    with pytest.raises(LogError, match=r"not an event log: it starts with b'PK"):
         decode(b"PK\x03\x04")

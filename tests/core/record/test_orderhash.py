@@ -1,4 +1,4 @@
-"""The order hash: the same for the same order, another for any other."""
+"""The order hash is the same for the same order, and different for any other order."""
 
 from hypothesis import assume, given
 from hypothesis import strategies as st

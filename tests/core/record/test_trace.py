@@ -1,4 +1,4 @@
-"""The trace: small, columnar, wrapped without copying, expanded only when asked, and mergeable."""
+"""A trace is small and columnar, is read without copies, is expanded only when it is read, and can be merged."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_rows_expand_to_devices_from_their_hosts_arrival() -> None:
 
 def test_a_place_that_starts_inside_an_island_finds_its_hosts() -> None:
     trace = Trace()
-    # The last device of one host, the first of the next.
+    # The place has the last device of one host and the first of the next.
     trace.place(3, island=1, devices=((12, 14),), per_host=2, first=11)
     trace.gang(1, -1, "a", 1, 3, entered=0)
     trace.hosts(1, [5, 8])
@@ -206,7 +206,7 @@ def test_hosts_of_a_gang_that_is_no_collective_end_it_by_themselves() -> None:
     trace.hosts(1, [10, 14])
     trace.update(1, started=10)
     trace.ends(1, [31, 28])
-    trace.update(1, ended=1000)  # it is over
+    trace.update(1, ended=1000)  # it is complete now
     (gang,) = trace.rows("gangs")
     assert gang["ended"] == 31
     assert list(trace.intervals()) == [(0, 1, 10, 31), (1, 1, 10, 31), (2, 1, 14, 28), (3, 1, 14, 28)]
@@ -250,12 +250,12 @@ def test_a_list_that_was_here_lately_takes_no_room() -> None:
     for number in range(2 * Lists.LATELY):
         kept.add([0, number])
     _, third = kept.add([100, 103, 101])
-    assert third != first  # forgotten, and stored again
+    assert third != first  # it was forgotten meanwhile, so it is stored again
     assert kept.get(third) == kept.get(first)
 
 
 def test_hosts_told_one_after_the_other_take_what_neighbours_differ_by() -> None:
-    """A flat fan-out over 512 hosts spreads over 35 ms, which takes four bytes a host; its jitter takes two."""
+    """A flat fan-out to 512 hosts takes 35 ms: times take four bytes for each host, their differences only two."""
     kept, table = lists()
     kept.add([68_000 * host + host * 37 % 8000 for host in range(512)])
     assert len(table) < 2.1 * 512
@@ -310,7 +310,7 @@ def test_a_restored_trace_is_the_same_and_goes_on() -> None:
     again = restored(trace)
     for each in (trace, again):
         each.update(103, started=110, ended=120)
-        each.update(100, ended=1000)  # it is over
+        each.update(100, ended=1000)  # it is complete now
         each.submitted(8, 1, 2, "train", 130)
         each.gang(104, 8, "forward", 0, 0, entered=131)
         each.hosts(104, [140, 141])

@@ -1,4 +1,4 @@
-"""A trace of bounded size forgets its oldest runs, whole; what is under way, and all after it, stays as it was."""
+"""A trace of limited size drops its oldest runs with all their rows; runs that have not ended stay unchanged."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 from core.protocol.messages import Blame
 from core.record.trace import Trace
 
-GANGS = 4  # of a run
+GANGS = 4  # in each run
 LIMIT = 40_000
 
 
 def run(trace: Trace, number: int, end: bool = True, client: int = 1) -> None:
-    """One that begins at ten times its number, of a few gangs and a transfer, on two hosts."""
+    """Add a run with a few gangs and a transfer, on two hosts, that begins at ten times its number."""
     at = 10 * number
     trace.submitted(number, client, number, f"program {number}", at)
     trace.admitted(number, at + 1)
@@ -42,7 +42,7 @@ def traced(runs: int, limit: int = 0, open_run: int = -1) -> Trace:
 
 
 def told(trace: Trace, since: int = 0) -> dict[str, list[dict[str, Any]]]:
-    """What it has of runs that were submitted from then on, in words."""
+    """Return the trace's rows of runs that were submitted at this time or later, with strings."""
     runs = [row for row in trace.rows("runs") if row["submitted"] >= since]
     kept = {row["run"] for row in runs}
     found = {name: [row for row in trace.rows(name) if row["run"] in kept] for name in ("gangs", "transfers")}
@@ -90,7 +90,7 @@ def test_a_run_under_way_stays_and_more_of_it_can_be_told() -> None:
     assert next(trace.rows("runs"))["ended"] == 90_000
 
 
-def test_words_and_clients_that_nobody_needs_go_too_and_the_last_level_of_a_place_stays() -> None:
+def test_unused_words_and_clients_go_too_and_the_last_level_of_a_place_stays() -> None:
     trace = traced(2000, LIMIT)
     assert len(trace.strings.words) < 1000
     assert [row["label"] for row in trace.rows("clients")] == ["ann"]

@@ -1,7 +1,7 @@
-"""One island's devices, counted one by one: an order is taken from the scheduler and checked at every step.
+"""Takes an order from a scheduler and checks each pick against a simple model of one island's devices.
 
-It knows sets of devices and lists of tickets, no atoms, lanes, heaps or domains: what the scheduler keeps in
-counters, this looks up anew each time.
+The model has sets of devices and lists of tickets, but no atoms, lanes, heaps or domains: it computes anew each time
+what the scheduler keeps in counters.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class OrderWorld:
         self.window = Window(window) if isinstance(window, int) else window
         self.quiet = quiet
         self.early = early
-        self.may_fault = False  # the policy is meant to fail
+        self.may_fault = False  # whether the policy is expected to fail
         self.now = 0
         self.runs = 0
         self.waiting: list[Ticket] = []
         self.flying: list[Ticket] = []
         self.order: list[Ticket] = []
-        self.when: list[int] = []  # each of the order entered
+        self.when: list[int] = []  # when each gang of the order entered
         self.places: dict[int, frozenset[int]] = {}
 
     def offer(
@@ -72,7 +72,7 @@ class OrderWorld:
         return self.places[ticket.place]
 
     def ahead(self, device: int) -> tuple[int, int]:
-        """Gangs, and what they take."""
+        """Return (number of gangs ahead on this device, their costs together)."""
         costs = [each.cost for each in self.flying if device in self.devices(each)]
         return len(costs), sum(costs)
 
@@ -80,11 +80,11 @@ class OrderWorld:
         return not self.devices(one).isdisjoint(self.devices(other))
 
     def room(self, ticket: Ticket) -> bool:
-        """Whether each of its devices has fewer gangs ahead than the window."""
+        """Whether the window has room on each of the ticket's devices."""
         return all(not self.window.full(*self.ahead(device)) for device in self.devices(ticket))
 
     def held(self, ticket: Ticket) -> bool:
-        """Whether it must wait for its inputs."""
+        """Whether the ticket must wait for its inputs."""
         if ticket.ripe or self.early == "always":
             return False
         return (
@@ -109,7 +109,7 @@ class OrderWorld:
         return ticket
 
     def fill(self) -> list[Ticket]:
-        """All that enter now; then, that nobody was forgotten."""
+        """Let all gangs enter that may. Check that none was left out, and return them."""
         picked = []
         while (ticket := self.pick()) is not None:
             picked.append(ticket)
@@ -125,7 +125,7 @@ class OrderWorld:
         return picked
 
     def may_finish(self) -> list[Ticket]:
-        """Devices run in order: who is first on all of its own."""
+        """Return the gangs that may finish now: those that are first on all their devices, which run in order."""
         return [
             ticket
             for at, ticket in enumerate(self.flying)
@@ -138,7 +138,7 @@ class OrderWorld:
         self.scheduler.finished(ticket)
 
     def drain(self) -> None:
-        """Until nothing waits and nothing runs."""
+        """Finish gangs until none waits or runs."""
         while self.fill() or self.flying:
             if self.flying:
                 self.finish(self.may_finish()[0])

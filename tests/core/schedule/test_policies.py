@@ -1,4 +1,4 @@
-"""Each policy by example, a user's own and its faults, and names. What they promise is in test_shares."""
+"""Examples for each policy, for a user's own policy and its faults, and for names. Their laws are in test_shares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALL, LEFT, RIGHT = range(4), range(2), range(2, 4)
 
 
 def clients(world: OrderWorld, picks: int = 99) -> list[int]:
-    """Who is served, one gang after the other."""
+    """Run all gangs one after the other. Return their clients."""
     served: list[int] = []
     while len(served) < picks and (picked := world.pick()) is not None:
         served.append(picked.client)
@@ -60,7 +60,7 @@ def test_stride_charges_cost_times_devices() -> None:
     assert clients(world, 8).count(1) == 6
 
 
-def test_stride_saves_up_nothing_for_who_is_idle() -> None:
+def test_stride_saves_up_nothing_for_an_idle_client() -> None:
     world = OrderWorld(Stride)
     for _ in range(20):
         world.offer(0, ALL)
@@ -70,8 +70,8 @@ def test_stride_saves_up_nothing_for_who_is_idle() -> None:
     assert clients(world, 8).count(0) == 4
 
 
-def test_stride_forgives_nothing_to_who_leaves_and_comes_back() -> None:
-    """Nor to one that offers its next gang only when the last has entered, and so is hardly seen waiting."""
+def test_stride_forgives_nothing_to_a_client_that_leaves_and_comes_back() -> None:
+    """Nor to a client that offers each gang only when the last has entered, and so is hardly ever waiting."""
     world = OrderWorld(Stride, window=1)
     world.offer(0, ALL, cost=90)
     world.offer(1, ALL, cost=10)
@@ -128,7 +128,7 @@ def test_shortest_lets_a_long_gang_be_passed_only_for_so_long() -> None:
         picked = world.fill()[0]
         served.append(picked)
         world.finish(picked)
-    assert served.index(long) == 18  # those that came within 2 * (100 - 10) of it went first
+    assert served.index(long) == 18  # the gangs that came in the 2 * (100 - 10) after it went first
 
 
 def test_deadline_serves_the_earliest_and_none_last() -> None:
@@ -169,7 +169,7 @@ def test_fair_policies_forget_what_is_over() -> None:
 
 
 class Lottery(Policy):
-    """A client wins as often as its weight says. (The example of `core.schedule.policy.base`.)"""
+    """Draws a client at random, in proportion to the weights. (The example in `core.schedule.policy.base`.)"""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -192,7 +192,7 @@ def test_a_users_own_takes_ten_lines() -> None:
 
 
 class Looks(Policy):
-    """Writes down what it is shown."""
+    """A policy that records what it is shown."""
 
     def __init__(self) -> None:
         self.saw: list[tuple[list[int], list[int], list[int]]] = []
@@ -220,7 +220,7 @@ def test_a_policy_sees_one_domain_by_client_and_in_whole() -> None:
 
 
 class Raises(Policy):
-    """Well behaved for a while."""
+    """A policy that raises after a while."""
 
     def __init__(self, where: str, picks: int = 2) -> None:
         self.where, self.picks = where, picks
@@ -269,7 +269,7 @@ def test_a_policy_that_fails_while_all_are_ranked_anew_leaves_a_fifo_queue() -> 
     for _ in range(3):
         world.offer(1, ALL)
     gangs = list(world.waiting)
-    gangs[1].client = 9  # as a policy might judge it differently the second time
+    gangs[1].client = 9  # so that the policy fails the second time
     world.scheduler._rank_again()
     gangs[1].client = 1
     assert len(world.scheduler.faults) == 1
@@ -301,7 +301,7 @@ def test_fifo_takes_over_from_a_policy_that_picks_what_is_not_ready(choice: str)
 
 
 class Blocked(Policy):
-    """Insists on the widest gang it has ever seen."""
+    """A policy that always picks the widest gang it has ever seen."""
 
     def __init__(self) -> None:
         self.seen: list[Ticket] = []
@@ -353,7 +353,7 @@ def test_a_name_may_have_options() -> None:
         ("", "no policy is called ''"),
         ("priority:ages=3", r"'priority' has no option 'ages'; its options: age \(did you mean 'age'\?\)"),
         ("fifo:age=3", "'fifo' has no option 'age'; it has none"),
-        ("priority:age=soon", "'soon' for option 'age' of policy 'priority': a whole number is wanted"),
+        ("priority:age=soon", "'soon' for option 'age' of policy 'priority': give a whole number"),
         ("priority:age", "'' for option 'age'"),
         ("priority:age=3h", "'3h' for option 'age'"),
     ],

@@ -1,4 +1,4 @@
-"""One island's scheduler, by example: window, passing, late inputs, withdrawal. Laws: test_shares."""
+"""Examples for one island's scheduler: window, passing, late inputs, withdrawal. Its laws are in test_shares."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_the_window_is_a_devices_and_not_the_islands() -> None:
 
 
 def test_a_place_that_cuts_devices_apart_finds_their_counts_as_they_are() -> None:
-    """The whole island is one atom when two gangs enter; then somebody comes for a part of it."""
+    """The whole island is one atom when two gangs enter. Then a gang comes for a part of it."""
     world = OrderWorld(Fifo, window=2)
     wide = [world.offer(0, ALL) for _ in range(2)]
     assert world.fill() == wide
     part, other = world.offer(1, range(2, 5)), world.offer(1, range(4, 8))
     assert world.fill() == []
     world.finish(wide[0])
-    assert world.fill() == [part]  # device 4 is full again
+    assert world.fill() == [part]  # then device 4 is full again, so `other` waits
     world.finish(wide[1])
     assert world.fill() == [other]
 
@@ -146,7 +146,9 @@ def test_a_place_that_was_served_may_be_passed_again() -> None:
         world.finish(passing)
         world.finish(world.flying[0])
         assert world.fill() == [each]
-        older = world.offer(0, LEFT, submitted=-1)  # blocks the left again when the wide one is over
+        older = world.offer(
+            0, LEFT, submitted=-1
+        )  # it blocks the left half again when the wide gang has ended
         world.finish(each)
         assert world.fill() == [older]
 
@@ -164,7 +166,7 @@ def test_what_was_passed_and_withdrawn_counts_no_more() -> None:
         world.scheduler.withdraw(wide.run)
 
 
-def test_who_waits_for_one_that_was_passed_is_not_passed_itself() -> None:
+def test_a_gang_that_waits_for_a_passed_one_is_not_passed_itself() -> None:
     world = OrderWorld(Fifo, window=1, max_passes=0)
     busy = world.offer(0, [0])
     world.fill()
@@ -177,7 +179,7 @@ def test_who_waits_for_one_that_was_passed_is_not_passed_itself() -> None:
     assert third.state == "waiting"
 
 
-def test_who_shares_no_device_with_a_blocked_gang_does_not_wait_for_it() -> None:
+def test_a_gang_that_shares_no_device_with_a_blocked_one_does_not_wait_for_it() -> None:
     world = OrderWorld(Fifo, window=1, max_passes=0)
     world.offer(0, [0])
     world.fill()
@@ -189,7 +191,7 @@ def test_who_shares_no_device_with_a_blocked_gang_does_not_wait_for_it() -> None
 
 
 def test_what_the_policy_prefers_does_not_pass() -> None:
-    """A high priority stays one, however long a wide gang of low priority is blocked."""
+    """A high priority counts, however long a wide gang of low priority is blocked."""
     world = OrderWorld(Priority(age=0), window=1, max_passes=1)
     world.offer(0, LEFT, cost=1000)
     world.fill()
@@ -202,7 +204,7 @@ def test_what_the_policy_prefers_does_not_pass() -> None:
 
 
 def test_two_places_that_were_passed_too_often_go_in_the_order_in_which_they_were() -> None:
-    """If each waited for the other, nothing would ever enter again."""
+    """If each waited for the other, no gang would ever enter again."""
     world = OrderWorld(Fifo, window=1, max_passes=0)
     first, last = world.offer(0, [0]), world.offer(0, [9])
     world.fill()
@@ -290,7 +292,7 @@ def test_ripening_puts_a_gang_where_its_age_puts_it() -> None:
     world.fill()
     late, ready = world.offer(1, ALL, ripe=False), world.offer(1, ALL)
     world.scheduler.ripen(late)
-    world.scheduler.ripen(late)  # twice is as good as once
+    world.scheduler.ripen(late)  # a second time changes nothing
     world.finish(world.flying[0])
     assert world.fill() == [late]
     assert ready.state == "waiting"

@@ -1,5 +1,7 @@
-"""What is held back for a gang that was passed too often is held only while that gang can come nearer: the bound on
-passing keeps no device idle for the sake of what the policy itself puts last."""
+"""A gang is barred for one that was passed too often only as long as this brings that one nearer to its turn.
+
+So the bound on passing keeps no device idle for a gang that the policy itself puts last.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ PREFERRED, WIDE, HEAVY = 1, 2, 3  # clients
 
 
 def backlog(world: OrderWorld, client: int, devices: range, cost: int, priority: int) -> None:
-    """It always has two gangs waiting."""
+    """Keep two gangs of this client waiting."""
     while sum(ticket.client == client for ticket in world.waiting) < 2:
         world.offer(client, devices, cost, priority=priority)
 
@@ -24,8 +26,10 @@ def backlog(world: OrderWorld, client: int, devices: range, cost: int, priority:
 def half_by_half(
     world: OrderWorld, steps: int, heavy: int = 5, preferred: int = 1
 ) -> tuple[list[Ticket], int]:
-    """One half always has work that goes before the wide gang, the other work that goes behind it. What entered, and
-    the longest that the second half stood idle, counted in gangs that ended on the first meanwhile."""
+    """Give one half work that goes before the wide gang, and the other half work that goes behind it.
+
+    Return what entered, and how long the second half was idle at most, in gangs that ended on the first half meanwhile.
+    """
     world.offer(WIDE, ALL, 3, priority=1)
     idle = longest = 0
     for _ in range(steps):
@@ -44,7 +48,7 @@ def half_by_half(
 
 
 def test_the_other_half_works_on_while_the_policy_puts_a_wide_gang_behind() -> None:
-    """The wide one waits for the first half, because the policy says so: to empty the second for it gains nothing."""
+    """The policy lets the wide gang wait for the first half, so it would gain nothing if the second half were idle."""
     world = OrderWorld(Priority(age=0), window=1, max_passes=2)
     order, longest = half_by_half(world, 200)
     assert [ticket.client for ticket in order].count(HEAVY) > 60
@@ -58,7 +62,7 @@ def test_when_the_policy_has_turned_to_the_wide_gang_it_is_passed_so_often_and_n
     clients = [ticket.client for ticket in order]
     assert WIDE in clients
     wide = order[clients.index(WIDE)]
-    turned = wide.since + 10 * wide.cost  # what comes from here on goes behind it
+    turned = wide.since + 10 * wide.cost  # gangs that come from now on go behind it
     later = [ticket for ticket in order[: clients.index(WIDE)] if ticket.since + 10 * ticket.cost > turned]
     behind = [ticket for ticket in later if ticket.client == HEAVY]
     last_preferred = max(at for at, ticket in enumerate(order) if ticket.client == PREFERRED and
@@ -77,8 +81,10 @@ def test_when_the_policy_has_turned_to_the_wide_gang_it_is_passed_so_often_and_n
 def test_law_no_half_stands_idle_longer_than_what_is_in_flight_on_the_other(
     window: int, passes: int, heavy: int, preferred: int
 ) -> None:
-    """Held back, the second half waits at most for what had entered on the first: with the next gang that the policy
-    puts before the wide one, it may go on."""
+    """The second half waits at most for the gangs in flight on the first.
+
+    It may go on with the next gang that the policy puts before the wide one.
+    """
     world = OrderWorld(Priority(age=0), window=window, max_passes=passes)
     _, longest = half_by_half(world, 120, heavy, preferred)
     assert longest <= window + 1

@@ -1,4 +1,4 @@
-"""Laws of the order: shares, work conservation, passing, starvation, independence."""
+"""Laws of the scheduler: shares, work conservation, passing, no starvation, independence of domains."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_backlogged_clients_get_shares_by_weight(
     """|S_i/w_i - S_j/w_j| <= (d+1)(L/w_i + L/w_j) at every moment, for entered and for finished service."""
     world = OrderWorld(Stride, window)
     longest = 0
-    slack = Fraction(1, 100)  # charges are whole numbers
+    slack = Fraction(1, 100)  # because charges are rounded to whole numbers
 
     def offer(client: int) -> None:
         nonlocal longest
@@ -74,9 +74,11 @@ def test_backlogged_clients_get_shares_by_weight(
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_who_comes_and_goes_changes_no_share(data: st.DataObject) -> None:
-    """While two clients are backlogged, their service differs by a gang of each and no more:
-    a client that was idle has saved up nothing, and one that left early has not shaken off what it took."""
+def test_clients_that_come_and_go_do_not_change_shares(data: st.DataObject) -> None:
+    """While two clients have work waiting, their service differs by at most one gang of each.
+
+    A client that was idle has saved up nothing, and one that left early still counts what it got.
+    """
     world = OrderWorld(Stride, window=1)
     weight = {client: data.draw(weights) for client in range(3)}
     lengths = {client: data.draw(costs) for client in range(3)}
@@ -116,13 +118,13 @@ def test_weights_1_2_4_8_give_shares_within_one_percent(window: int) -> None:
             total[picked.client] += picked.cost
             world.offer(picked.client, range(8), picked.cost, weight=picked.weight)
         world.scheduler.finished(world.flying.pop(0))
-        world.waiting.clear()  # not looked at here, and long
+        world.waiting.clear()  # this test does not need the list, and it is long
     for client in range(4):
         assert total[client] / sum(total.values()) == pytest.approx((1 << client) / 15, rel=0.01)
 
 
 def test_wide_and_narrow_clients_get_equal_device_seconds() -> None:
-    """One client on all 8 devices, two on half each: each gets a third, if none may be passed."""
+    """With one client on all 8 devices and two on one half each, each gets a third, if no gang may be passed."""
     world, total = OrderWorld(Stride, window=1, max_passes=0), Counter[int]()
     places = [range(8), range(4), range(4, 8)]
     for client, place in enumerate(places):
@@ -138,7 +140,7 @@ def test_wide_and_narrow_clients_get_equal_device_seconds() -> None:
 def turns(
     world: OrderWorld, places: dict[int, range], weights: dict[int, int], finishes: int
 ) -> Counter[int]:
-    """These clients are backlogged for so long; how many gangs of each enter."""
+    """Let these clients have work waiting for this long. Return how many gangs of each enter."""
     served: Counter[int] = Counter()
     for client, place in places.items():
         if not any(each.client == client for each in world.waiting):
@@ -152,13 +154,15 @@ def turns(
     return served
 
 
-def test_neighbours_do_not_pay_for_what_a_stranger_did() -> None:
-    """Client 0 (both halves) is kept short by heavy client 1 (left); client 2 (right) takes what that leaves.
-    When client 1 goes, client 0 does not shut client 2 out to make up for it."""
+def test_neighbours_do_not_pay_for_the_load_of_a_third_client() -> None:
+    """Heavy client 1 (left half) delays client 0 (both halves), and client 2 (right half) uses the idle devices.
+
+    When client 1 ends, client 0 does not shut client 2 out to catch up.
+    """
     world = OrderWorld(Stride, window=1, max_passes=50)
     places, weights = {0: range(8), 1: range(4), 2: range(4, 8)}, {0: 1, 1: 3, 2: 1}
     before = turns(world, places, weights, 900)
-    assert before[2] > before[0] * 4  # who takes what others leave gets more than its share
+    assert before[2] > before[0] * 4  # a client that uses idle devices gets more than its share
     world.scheduler.client_gone(1)
     world.waiting = [each for each in world.waiting if each.client != 1]
     del places[1]
@@ -166,8 +170,8 @@ def test_neighbours_do_not_pay_for_what_a_stranger_did() -> None:
     assert after[2] >= 14
 
 
-def test_a_newcomer_does_not_wait_for_who_took_what_others_left() -> None:
-    """As above; then client 3 comes to the left half. Client 2 is ahead by then, and no measure for it."""
+def test_a_newcomer_does_not_wait_for_a_client_that_used_idle_devices() -> None:
+    """As above, then client 3 comes to the left half. It is not compared with client 2, which is far ahead by then."""
     world = OrderWorld(Stride, window=1, max_passes=50)
     places, weights = {0: range(8), 1: range(4), 2: range(4, 8)}, {0: 1, 1: 100, 2: 1, 3: 100}
     turns(world, places, weights, 900)
@@ -195,7 +199,7 @@ actions = st.lists(
         costs,
         st.integers(0, 3),  # priority, deadline, ripeness
     ),
-    min_size=30,  # drawn lists are else mostly too short for anything to happen
+    min_size=30,  # otherwise drawn lists are mostly too short to show anything
     max_size=60,
 )
 Actions = list[tuple[str, int, int, int, int]]
@@ -240,7 +244,7 @@ def play(world: OrderWorld, script: Actions, watch: object = None) -> list[tuple
 def test_picks_are_work_conserving_and_all_work_ends(
     policy: type[Policy], script: Actions, window: int, passes: int, early: Early
 ) -> None:
-    """`OrderWorld` checks each pick: the window, late inputs, and that who could enter is not forgotten."""
+    """`OrderWorld` checks each pick: the window, late inputs, and that no gang that could enter is left out."""
     world = OrderWorld(policy, window, passes, early)
     play(world, script)
     for ticket in world.waiting:
@@ -308,9 +312,11 @@ PREFERS: dict[type[Policy], Callable[[Ticket], int]] = {
 @settings(max_examples=40)
 @given(script=actions, window=windows, limit=st.integers(0, 3))
 def test_nobody_is_passed_too_often(policy: type[Policy], script: Actions, window: int, limit: int) -> None:
-    """Whenever a gang enters before one that the policy prefers and that wants some of the same devices, the
-    latter's place is passed; and at most `max_passes` times before it is served, withdrawn, or put behind another by
-    the policy itself."""
+    """A place is passed if a gang enters before a gang of that place which the policy prefers.
+
+    This happens at most `max_passes` times before the place is served, its gang is withdrawn, or the policy itself puts
+    the gang behind another.
+    """
     world = OrderWorld(policy, window, limit, "always")
     passed: Counter[int] = Counter()
     prefers = PREFERS[policy]
@@ -341,7 +347,7 @@ def test_nobody_is_passed_too_often(policy: type[Policy], script: Actions, windo
 
 
 class Adversary:
-    """Keeps the devices of one victim busy with work that the policy prefers, on parts of its place."""
+    """Keeps the devices of one gang, the victim, busy with work that the policy prefers, on parts of its place."""
 
     def __init__(self, policy: Policy, max_passes: int = 4) -> None:
         self.world = OrderWorld(policy, 2, max_passes)
@@ -376,7 +382,7 @@ def test_nobody_starves(policy: Policy, place: range) -> None:
 
 
 @pytest.mark.parametrize("policy", [Priority(age=0), Deadline()], ids=lambda p: type(p).__name__)
-def test_those_that_do_not_promise_it_may_starve(policy: Policy) -> None:
+def test_policies_that_do_not_prevent_it_may_starve_clients(policy: Policy) -> None:
     adversary = Adversary(policy)
     adversary.feed()
     victim = adversary.world.offer(0, range(8), cost=20)
@@ -392,7 +398,7 @@ def test_those_that_do_not_promise_it_may_starve(policy: Policy) -> None:
 def test_disjoint_clients_do_not_feel_each_other(
     policy: type[Policy], data: st.DataObject, window: int
 ) -> None:
-    """What one half of the island does is the same, to the gang, whatever the other half does."""
+    """The gangs that enter on one half of the island do not depend on the other half."""
     moves = st.lists(
         st.tuples(st.sampled_from(["offer", "offer", "finish"]), st.integers(0, 2), st.integers(0, 2), costs),
         min_size=10,
@@ -413,7 +419,7 @@ def test_disjoint_clients_do_not_feel_each_other(
                 at = side * 8
                 if what == "offer":
                     places = [range(at, at + 8), range(at, at + 4), range(at + 2, at + 6)]
-                    # client 0 works on both sides: it is judged on each by what it does there
+                    # Client 0 works on both halves, and is compared on each by what it does there.
                     name = client and client + 10 * side
                     world.offer(name, places[place], cost, run=time + 1, weight=1 + client, priority=cost % 3)
                 else:
@@ -427,9 +433,12 @@ def test_disjoint_clients_do_not_feel_each_other(
 
 
 @pytest.mark.parametrize("places", [{1: range(4), 2: range(4, 8)}, {2: range(4), 1: range(4, 8)}])
-def test_where_domains_meet_nobody_pays_for_the_past(places: dict[int, range]) -> None:
-    """Two clients had an island's half each for long, one at a hundredth of the other's weight. A third comes
-    for the whole, and a fourth for one half: they wait for their turns as newcomers, and shut nobody out."""
+def test_no_client_pays_for_the_past_when_domains_merge(places: dict[int, range]) -> None:
+    """When domains merge, clients keep no debt from before.
+
+    Two clients had one half of the island each for long, one at a hundredth of the other's weight. Then a third client
+    comes for the whole island, and a fourth for one half. They wait for their turns, and shut no other client out.
+    """
     world = OrderWorld(Stride, window=1)
     weights = {1: 1, 2: 100, 3: 1, 4: 1}
     turns(world, places, weights, 500)
@@ -440,8 +449,8 @@ def test_where_domains_meet_nobody_pays_for_the_past(places: dict[int, range]) -
 
 
 @pytest.mark.parametrize("first", [0, 4])
-def test_where_domains_part_debts_stay(first: int) -> None:
-    """Client 1 has had a long gang on one half when what joined the halves ends: it still owes client 2."""
+def test_debts_stay_when_a_domain_splits(first: int) -> None:
+    """Client 1 has just had a long gang on one half when the domains split: it still owes client 2."""
     world = OrderWorld(Stride, window=2)
     other = 4 - first
     world.offer(0, range(8))
@@ -460,7 +469,7 @@ def test_where_domains_part_debts_stay(first: int) -> None:
 
 
 class Latest(Policy):
-    """A user's policy, in a few lines: last come, first served."""
+    """A user's policy in a few lines: last come, first served."""
 
     def pick(self, ready: Ready, now: int) -> Ticket:
         return max(ready, key=lambda ticket: ticket.number)

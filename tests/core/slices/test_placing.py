@@ -1,4 +1,4 @@
-"""Which devices a slice gets: laws of `placing`, each against a brute-force oracle on tiny islands."""
+"""Laws of `placing`, each checked against a brute-force oracle on tiny islands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAYOUTS: list[Literal["packed", "spread"]] = ["packed", "spread"]
 
 
 def island_of(**fields: object) -> Island:
-    """Behind another one, so that a number counted from the wrong base shows."""
+    """Return an island that comes after another one, so that a number counted from the wrong base shows."""
     other = Island(name="other", kind="other", hosts=1, per_host=3)
     return Cluster((other, Island(name="t", **fields))).islands[1]  # type: ignore[arg-type]
 
@@ -57,8 +57,7 @@ def mesh_spec(mesh: tuple[int, ...]) -> SliceSpec:
 
 
 def blocks(island: Island, mesh: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Every contiguous block the mesh may be, as devices in the order of the mesh. Coordinates only, no
-    strides."""
+    """Yield every contiguous block for the mesh, as devices in the order of the mesh, computed from coordinates."""
     axes = [extent for extent in mesh if extent > 1]
     found = []
     for lie in permutations(range(len(island.torus)), len(axes)):
@@ -79,7 +78,7 @@ def shifted(island: Island, start: Cell, lie: Cell, digits: Cell) -> int | None:
                 return None
             at[axis] -= island.torus[axis]
             if at[axis] >= start[axis]:
-                return None  # around and into itself
+                return None  # it wraps around and overlaps itself
     return island.device_at(tuple(at))
 
 
@@ -94,14 +93,14 @@ def neighbours(island: Island, one: int, other: int) -> bool:
 
 
 def weighed(island: Island, load: list[int], devices: tuple[int, ...]) -> tuple[int, list[int]]:
-    """Hosts, and loads from the highest down: of two lists of one length the smaller is less loaded."""
+    """Return (number of hosts, loads from the highest down): of two choices, the one that compares less is better."""
     hosts = len({island.host_of(device) for device in devices})
     return hosts, sorted((load[device - island.base_device] for device in devices), reverse=True)
 
 
 @st.composite
 def used(draw: st.DrawFn, island: Island, gaps: bool = True) -> tuple[list[int], list[int]]:
-    """Which devices may be taken, and what each carries."""
+    """Draw which devices may be taken, and the load of each."""
     count = island.devices
     usable = draw(st.lists(st.sampled_from([1, 1, 1, 0] if gaps else [1]), min_size=count, max_size=count))
     load = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
@@ -149,7 +148,7 @@ def test_neighbours_in_the_mesh_are_neighbours_on_the_torus(data: st.DataObject,
 
 
 def test_a_mesh_of_more_axes_than_the_torus_is_laid_end_to_end() -> None:
-    """Still one block: its last two axes share one of the torus's."""
+    """It is still one block: the last two axes of the mesh share one axis of the torus."""
     island = island_of(hosts=4, per_host=4, torus=(4, 4), block=(2, 2))
     place = choose(SliceSpec("s", 8, (2, 2, 2)), [(island, [1] * 16, [0] * 16)])
     assert place is not None
@@ -180,7 +179,7 @@ def test_hosts_that_a_stretch_of_an_axis_touches(block: int, hosts: int, data: s
 
 
 def test_a_block_wraps_only_where_the_torus_does() -> None:
-    usable = [1, 0, 1, 1] * 2  # a column is missing, by coordinates of a 2x4
+    usable = [1, 0, 1, 1] * 2  # the second column of a 2x4 torus is missing
     for wraps, expected in ((True, True), (False, False)):
         island = island_of(hosts=8, per_host=1, torus=(2, 4), wraps=(False, wraps))
         place = choose(SliceSpec("s", 6, (2, 3)), [(island, usable, [0] * 8)])
@@ -218,7 +217,7 @@ def test_packed_takes_the_fewest_hosts_then_the_lowest_peak(data: st.DataObject,
 @given(st.data(), tiny())
 @settings(max_examples=150)
 def test_packed_takes_the_least_loaded(data: st.DataObject, island: Island) -> None:
-    """Down to the last device where hosts give alike and the slice is a part of one, or some hosts."""
+    """The choice has the least load if the slice is a part of a host or consists of whole hosts."""
     sizes = [n for n in range(1, island.devices + 1) if n % island.per_host == 0 or n < island.per_host]
     count = data.draw(st.sampled_from(sizes))
     usable, load = data.draw(used(island, gaps=False))
@@ -243,7 +242,7 @@ def test_spread_takes_as_many_hosts_as_it_can_and_alike_of_each(data: st.DataObj
     place = choose(SliceSpec("s", count, layout="spread"), [(island, usable, load)])
 
     def rank(devices: tuple[int, ...]) -> tuple[list[int], list[int]]:
-        """How many devices a host gives, most first; then loads, highest first."""
+        """Return how many devices each host gives, the most first, then the loads, the highest first."""
         hosts = [island.host_of(device) for device in devices]
         each = sorted((hosts.count(host) for host in set(hosts)), reverse=True)
         return each, weighed(island, load, devices)[1]
@@ -349,7 +348,7 @@ def test_the_nearest_that_would_fit_fits(island: Island, spec: SliceSpec) -> Non
 @given(st.data(), st.integers(1, 4), st.integers(1, 4))
 @settings(max_examples=60)
 def test_slices_of_one_shape_balance_the_load(data: st.DataObject, hosts: int, per_host: int) -> None:
-    """Where hosts give whole shares: a slice is part of a host, or some hosts."""
+    """The load is balanced if the slices are a part of a host or consist of whole hosts."""
     island = island_of(hosts=hosts, per_host=per_host)
     sizes = [n for n in range(1, island.devices + 1) if n % per_host == 0 or per_host % n == 0]
     layout = data.draw(st.sampled_from(LAYOUTS))
@@ -364,7 +363,9 @@ def test_meshes_that_tile_the_torus_balance_the_load(data: st.DataObject, island
     )
     assume(len(mesh) >= 2)
     assume(all(e % b == 0 or b % e == 0 for e, b in zip(mesh, island.block, strict=True)))
-    assume(len(orientations(mesh, island.torus)) == 1)  # another lie may take fewer hosts, and not tile
+    assume(
+        len(orientations(mesh, island.torus)) == 1
+    )  # another orientation may take fewer hosts, and not tile
     assert_balanced(island, mesh_spec(mesh))
 
 

@@ -1,4 +1,4 @@
-"""Slices bound, shared, held alone, waited for, released and moved: `resources` as its callers see it."""
+"""Tests `Resources` as its callers see it: slices are bound, shared, exclusive, wait, are released and are moved."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_slices_share_devices_and_the_least_loaded_come_first() -> None:
     assert bound(r.bind(5, take(1))) == [1]
 
 
-def test_slices_of_one_session_share_as_everybody_does() -> None:
+def test_slices_of_one_session_share_like_others() -> None:
     r = all_up(small(hosts=2, per_host=1))
     assert [bound(r.bind(1, take(1, name))) for name in "abc"] == [[0], [1], [0]]
 
@@ -98,7 +98,7 @@ def test_a_mesh_lies_on_the_torus_in_order() -> None:
     coords = [island.coords(device) for device in bound(r.bind(1, take(16, mesh=(4, 4), island="c2")))]
     assert coords == [(x, y) for x in range(4) for y in range(4)]
     coords = [island.coords(device) for device in bound(r.bind(1, take(8, "t", mesh=(4, 2), island="c2")))]
-    assert coords == [(x, 4 + y) for y in range(4) for x in range(2)]  # turned, so that it is one host
+    assert coords == [(x, 4 + y) for y in range(4) for x in range(2)]  # rotated, so that it is on one host
 
 
 # --- release ------------------------------------------------------------------------------------------------
@@ -140,20 +140,20 @@ def test_an_exclusive_slice_has_its_devices_alone() -> None:
     assert r.retry() == []
 
 
-def test_who_waits_is_not_starved_by_those_who_come_later() -> None:
+def test_a_waiting_slice_is_not_starved_by_later_ones() -> None:
     r = all_up(small(hosts=2, per_host=1))
     r.bind(1, take(1))
     r.bind(2, take(1))
     waits(r.bind(3, alone(1)))  # claims device 0
-    assert bound(r.bind(4, take(1))) == [1]  # so that newcomers go elsewhere, though it carries more,
-    waits(r.bind(5, take(2)))  # or wait behind
+    assert bound(r.bind(4, take(1))) == [1]  # so later slices go elsewhere, though that is more loaded,
+    waits(r.bind(5, take(2)))  # or wait behind it
     r.release(1, "s")
     assert r.retry() == [(3, "s", Bound(line(0, 0, 1)))]
     r.release(3, "s")
     assert r.retry() == [(5, "s", Bound(line(0, 0, 2)))]
 
 
-def test_waiters_who_can_share_do_not_wait_for_each_other() -> None:
+def test_waiting_slices_that_can_share_do_not_wait_for_each_other() -> None:
     r = all_up(small(hosts=2, per_host=1))
     r.bind(1, alone(1))
     waits(r.bind(2, take(2)))
@@ -164,7 +164,7 @@ def test_waiters_who_can_share_do_not_wait_for_each_other() -> None:
     )
 
 
-def test_who_misses_hosts_keeps_nothing_from_others() -> None:
+def test_a_slice_that_lacks_hosts_keeps_no_devices_from_others() -> None:
     r = all_up(small(hosts=2, per_host=1))
     r.host_lost(1)
     assert waits(r.bind(1, alone(2))) == "waits for hosts 1 of island 'i0' (lost)"
@@ -212,7 +212,7 @@ def test_an_impossible_slice_is_told_what_would_fit(spec: SliceSpec, text: str) 
     assert r.bindings() == ()
 
 
-def test_who_waits_for_hosts_is_told_which() -> None:
+def test_a_slice_that_waits_for_hosts_names_them() -> None:
     r = Resources(small(hosts=4, per_host=1))
     assert waits(r.bind(1, take(3))) == "waits for hosts 0-3 of island 'i0' (absent)"
     for host in (0, 1, 3):
@@ -234,7 +234,7 @@ def test_hosts_come_and_go_by_the_table() -> None:
     r.device_lost(1)
     assert [r.usable(device) for device in range(4)] == [True, False, False, False]
     r.host_lost(0)
-    r.host_lost(0)  # told twice
+    r.host_lost(0)  # a second time
     with pytest.raises(Illegal, match="host 0 is lost: it cannot be draining"):
         r.host_draining(0)
     assert not r.usable(0)
@@ -266,7 +266,7 @@ def test_only_slices_that_lost_a_device_move() -> None:
 def test_a_slice_moves_to_another_island_only_if_it_named_none_and_its_own_has_no_room() -> None:
     r = all_up(small(hosts=2, per_host=2, islands=2))
     r.bind(1, take(4, island="i0"))
-    r.bind(2, take(4))  # on i1, which carries nothing
+    r.bind(2, take(4))  # on i1, which has no slices
     r.bind(3, take(4, island="i1"))
     r.host_lost(2)
     away, stuck = r.remap(1)
@@ -285,7 +285,7 @@ def test_a_slice_that_must_move_stays_on_its_island_though_others_carry_less() -
     assert r.remap(0) == [Moved(1, "s", line(0, 0, 1), line(0, 1, 1))]
 
 
-def test_a_slice_that_had_to_move_is_served_before_those_who_came_later() -> None:
+def test_a_slice_that_had_to_move_is_bound_before_later_ones() -> None:
     r = all_up(small(hosts=2, per_host=1))
     r.bind(1, alone(1))
     r.bind(2, alone(1))
@@ -306,11 +306,11 @@ def test_spares_stay_out_until_a_host_fails() -> None:
     assert [r.load(device) for device in range(6)] == [2, 2, 2, 2, 0, 0]
     r.host_lost(0)
     assert [moved.new for moved in r.remap(0)] == [line(0, 2, 4)] * 2
-    assert bound(r.bind(3, take(4))) == [2, 3, 4, 5]  # the spare stands in for the host that is out
+    assert bound(r.bind(3, take(4))) == [2, 3, 4, 5]  # the spare replaces the lost host
     r.host_joined(0)
     assert bound(r.bind(4, take(4))) == [0, 1, 2, 3]
     r.release_session(3)
-    assert bound(r.bind(5, take(2))) == [0, 1]  # and goes back to rest
+    assert bound(r.bind(5, take(2))) == [0, 1]  # the spare is not used any more
 
 
 def test_the_spare_that_carries_slices_is_the_one_that_stands_in() -> None:
@@ -338,7 +338,7 @@ def test_a_block_of_the_torus_moves_onto_spares() -> None:
     assert bound(r.bind(1, take(4, mesh=(2, 2)))) == [0, 1, 2, 3]
     r.host_lost(0)
     (moved,) = r.remap(0)
-    assert moved.new == line(0, 2, 4)  # two spares for one host, for only so it is a block
+    assert moved.new == line(0, 2, 4)  # two spares for one host: otherwise it is not a block
 
 
 def test_a_claim_is_kept_while_its_devices_are_there() -> None:
@@ -353,7 +353,7 @@ def test_a_claim_is_kept_while_its_devices_are_there() -> None:
     assert r.waiting()[-1].claim == line(0, 1, 1)
     r.host_joined(0)
     assert r.retry() == [(1, "s", Bound(line(0, 0, 3)))]
-    assert r.waiting()[0].claim == line(0, 1, 1)  # though device 0 carries less
+    assert r.waiting()[0].claim == line(0, 1, 1)  # though device 0 is less loaded
 
 
 def test_a_claim_on_a_spare_ends_when_the_spare_rests() -> None:
@@ -368,10 +368,10 @@ def test_a_claim_on_a_spare_ends_when_the_spare_rests() -> None:
 
 
 def test_a_claim_does_not_bar_the_session_that_it_waits_for() -> None:
-    """Else both would wait for ever: the claim for the session to go, the session for the claim."""
+    """Otherwise both would wait for ever: the claim for the session's devices, the session for the claim."""
     resources = Resources(small(1, 4))
     resources.host_joined(0)
     assert isinstance(resources.bind(1, SliceSpec("a", 2)), Bound)
     assert isinstance(resources.bind(2, SliceSpec("alone", 4, exclusive=True)), Waits)
     assert isinstance(resources.bind(3, SliceSpec("c", 4)), Waits)  # behind the claim
-    assert isinstance(resources.bind(1, SliceSpec("b", 4)), Bound)  # not behind those who wait for it
+    assert isinstance(resources.bind(1, SliceSpec("b", 4)), Bound)  # not behind the slice that waits for it

@@ -1,4 +1,4 @@
-"""Laws of `resources`: whatever is asked and whatever fails, in any order; oracles are written by hand."""
+"""Laws of `Resources` under any sequence of calls and failures, checked against oracles."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ STEPS = st.one_of(
 
 
 def play(r: Resources, step: tuple[str, object, object]) -> object:
-    """One call; what a caller may not or cannot ask is an answer too."""
+    """Make one call. An error is an answer too."""
     what, first, second = step
     try:
         if what == "turn":
@@ -85,7 +85,7 @@ def turn(r: Resources) -> object:
 
 
 def check(r: Resources, settled: bool) -> None:
-    """What holds after every call; and after a turn, when everyone has moved who had to."""
+    """Check what holds after every call, and what holds when all slices that had to move have moved."""
     carried = dict.fromkeys(range(r.cluster.devices), 0)
     holders: dict[int, list[bool]] = {}
     for binding in r.bindings():
@@ -111,8 +111,11 @@ def check(r: Resources, settled: bool) -> None:
 @given(clusters(), st.lists(STEPS, max_size=25), st.booleans())
 @settings(max_examples=250)
 def test_whatever_happens(cluster: Cluster, steps: list[tuple[str, object, object]], up: bool) -> None:
-    """Load is what is bound, nobody overlaps who is alone, devices are distinct and alive, and it is all
-    the same again. In the end, with all hosts back, everyone who waits is served as others let go."""
+    """Loads are those of the bound slices, exclusive slices overlap no others, and devices are distinct and alive.
+
+    The same calls give the same results. In the end all hosts come back, and each slice that waits is bound when the
+    others are released.
+    """
     r, again = ((all_up if up else Resources)(cluster) for _ in range(2))
     for step in steps:
         assert play(r, step) == play(again, step)
@@ -137,7 +140,7 @@ def test_whatever_happens(cluster: Cluster, steps: list[tuple[str, object, objec
 def test_impossible_if_and_only_if_an_empty_cluster_that_is_whole_has_no_place(
     cluster: Cluster, spec: SliceSpec
 ) -> None:
-    """Even where nobody has joined yet: then it waits."""
+    """This holds even if no host has joined yet; then the slice waits."""
     empty = Resources(cluster)
     whole = all_up(cluster)
     try:
@@ -153,7 +156,7 @@ def test_impossible_if_and_only_if_an_empty_cluster_that_is_whole_has_no_place(
 
 
 def room(island: Island, spec: SliceSpec) -> bool:
-    """By hand, for the two-axis tori of `clusters`: look at every corner of every lie."""
+    """Whether the mesh fits on a two-axis torus of `clusters`, by trying every orientation at every cell."""
     if spec.island not in ("", island.name) or spec.kind not in ("", island.kind):
         return False
     good = set(range(island.base_device, island.base_device + island.regular * island.per_host))
@@ -174,7 +177,7 @@ def room(island: Island, spec: SliceSpec) -> bool:
 def test_an_exclusive_slice_is_served_however_many_come_after_it(
     others: list[tuple[int, bool]],
 ) -> None:
-    """Those who were there let go, one by one; newcomers keep coming; it waits for none of them."""
+    """The slices that were there before are released one by one. It does not wait for any slice that comes later."""
     r = all_up(small(hosts=2, per_host=2))
     for session, (devices, exclusive) in enumerate(others):
         r.bind(session, SliceSpec("s", devices, exclusive=exclusive))

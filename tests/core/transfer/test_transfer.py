@@ -1,4 +1,4 @@
-"""What moves between buffers: on credit, once, in place; and every half that opens ends exactly once."""
+"""Tests the transfer machine: chunks travel on credit, each byte once, and each half that opens ends exactly once."""
 
 import pytest
 
@@ -30,7 +30,7 @@ T = 7  # a transfer
 
 
 def machine(me: int = 0, pool: int = 400, chunk: int = 50, early: int = 8) -> Transfer:
-    """A reserve of 100 bytes, early credits of 100 a lane, a window of 100."""
+    """Return a machine with a reserve of 100 bytes, early credits of 100 for each lane, and a window of 100."""
     return Transfer(me, pool, chunk, early)
 
 
@@ -68,7 +68,7 @@ def is_close(effects: list[Effect], peer: int) -> bool:
 # ------------------------------------------------------------------------------------------------------- send
 
 
-def test_a_sender_with_contents_and_no_credits_says_so() -> None:
+def test_a_sender_with_contents_and_no_credits_offers_them() -> None:
     it = machine()
     assert open_send(it, (1, 0, 70), (1, 1, 0), (2, 2, 5)) == to(1, Offer(T, 0, 1, ((0, 70), (1, 0)))) + to(
         2, Offer(T, 0, 2, ((2, 5),))
@@ -123,7 +123,7 @@ def test_a_receiver_that_lets_go_early_gets_no_more() -> None:
     assert open_send(other, (1, 0, 100)) == [Sent(T)]
 
 
-def test_a_receiver_may_let_go_twice_if_our_offer_crossed_its_word() -> None:
+def test_a_receiver_may_confirm_twice_if_our_offer_was_under_way() -> None:
     sender, receiver = machine(0), machine(1)
     offers = open_send(sender, (1, 0, 70), (2, 1, 5))
     open_recv(receiver, (0, 0, 70))
@@ -138,7 +138,7 @@ def test_a_receiver_may_let_go_twice_if_our_offer_crossed_its_word() -> None:
     assert not sender._sending._through
 
 
-def test_a_dropped_send_spoils_those_who_have_not_been_sent_all() -> None:
+def test_a_dropped_send_spoils_receivers_that_have_not_been_sent_all() -> None:
     it = machine()
     open_send(it, (1, 0, 10), (2, 1, 10))
     came(it, 1, Grant(T, 0, 1, 10))
@@ -170,7 +170,7 @@ def test_a_sender_has_landed_when_its_last_byte_is_here_and_the_transfer_when_al
     assert it.pool.out == 0
 
 
-def test_pieces_of_no_bytes_need_a_word_and_no_credits() -> None:
+def test_pieces_of_no_bytes_need_a_grant_but_no_credits() -> None:
     it = machine()
     assert open_recv(it, (1, 0, 0)) == to(1, Grant(T, 1, 0, 0))
     assert came(it, 1, Chunk(T, 1, 0, 0, 0, 0))[-1] == Received(T)
@@ -256,7 +256,7 @@ def test_a_spoilt_sparse_exchange_ends_at_once_and_all_others_let_go() -> None:
     assert open_recv(early, sparse=True) == [Received(T, BOOM), *to(8, Landed(T, 8, 0))]
 
 
-def test_more_offered_than_was_counted_is_somebodys_fault() -> None:
+def test_more_pieces_offered_than_counted_is_an_error() -> None:
     it = machine()
     open_recv(it, sparse=True)
     came(it, 5, Offer(T, 5, 0, ((9, 10), (8, 10))))
@@ -305,7 +305,9 @@ def test_early_credits_go_by_the_order_too_and_come_free_when_a_source_is_ready(
         open_recv(it, (1, 0, 100), transfer=transfer, seq=transfer)
     assert it.pool.out == 300
     assert came(it, 1, Offer(2, 1, 0, ((0, 100),))) == to(1, Grant(8, 1, 0, 100))
-    assert came(it, 1, Chunk(2, 1, 0, 0, 0, 50))[1:] == []  # early lanes hold 300 again
+    assert (
+        came(it, 1, Chunk(2, 1, 0, 0, 0, 50))[1:] == []
+    )  # early lanes hold 300 again, so nothing is granted
     assert came(it, 1, Chunk(1, 1, 0, 0, 0, 50))[1:] == to(1, Grant(9, 1, 0, 100))
 
 
@@ -347,30 +349,30 @@ def receiving() -> Transfer:
         Chunk(T, 1, 0, 1, 0, 5),  # more than there is
         Chunk(T, 1, 0, 2, 0, 5),  # no such piece
         Chunk(99, 1, 0, 0, 0, 5),  # no such transfer
-        Chunk(T, 2, 0, 0, 20, 20),  # in another's name
-        Chunk(T, 1, 3, 0, 20, 20),  # to another
-        Offer(T, 1, 0, ((0, 119),)),  # not what is expected
+        Chunk(T, 2, 0, 0, 20, 20),  # in the name of another sender
+        Chunk(T, 1, 3, 0, 20, 20),  # to another receiver
+        Offer(T, 1, 0, ((0, 119),)),  # not the expected sizes
         Beat((), 0),
     ],
     ids=str,
 )
-def test_a_sender_that_makes_no_sense_is_closed(word: object) -> None:
+def test_a_sender_that_breaks_the_protocol_is_closed(word: object) -> None:
     assert is_close(came(receiving(), 1, word), 1)
 
 
-def test_so_is_one_that_has_no_part_in_it() -> None:
+def test_a_sender_that_has_no_part_in_the_transfer_is_closed() -> None:
     for word in (Chunk(T, 2, 0, 0, 20, 20), Spoilt(T, 2, 0, BOOM), Offer(T, 2, 0, ((0, 20),))):
         assert is_close(came(receiving(), 2, word), 2)
 
 
 @pytest.mark.parametrize("word", [Grant(T, 0, 1, 101), Grant(T, 0, 1, -1), Grant(T, 0, 2, 1)], ids=str)
-def test_a_receiver_that_makes_no_sense_is_closed(word: Grant) -> None:
+def test_a_receiver_that_breaks_the_protocol_is_closed(word: Grant) -> None:
     it = machine()
     open_send(it, (1, 0, 100))
     assert is_close(came(it, 1, word), 1)
 
 
-def test_so_is_one_that_nothing_was_for() -> None:
+def test_a_receiver_that_has_no_pieces_is_closed() -> None:
     it = machine()
     open_send(it, (1, 0, 100))
     for word in (Grant(T, 0, 2, 1), Landed(T, 0, 2)):
@@ -386,7 +388,7 @@ def test_a_sparse_sender_offers_once_and_something() -> None:
         assert is_close(came(it, 5, Offer(T, 5, 0, pieces)), 5)
 
 
-def test_early_words_are_bounded_a_peer() -> None:
+def test_early_messages_are_bounded_for_each_peer() -> None:
     it = machine()
     for transfer in range(8):
         assert came(it, 1, Grant(transfer, 0, 1, 5)) == []
@@ -395,7 +397,7 @@ def test_early_words_are_bounded_a_peer() -> None:
     assert is_close(came(it, 1, Spoilt(8, 1, 0, BOOM)), 1)
     assert came(it, 2, Grant(8, 0, 2, 5)) == []
     it.handle(OpenRecv(0, 0, 4, ((1, 0, 5),), False, ()), 0)
-    assert came(it, 1, Spoilt(8, 1, 0, BOOM)) == []  # one word has been heard, so there is room for another
+    assert came(it, 1, Spoilt(8, 1, 0, BOOM)) == []  # one message has been used, so there is room for another
     it.handle(Disconnected(1), 0)
     assert came(it, 1, Grant(8, 0, 1, 5)) == []
 

@@ -1,7 +1,8 @@
-"""Transfers over a link that begins anew: neither end waits for ever, however the two ends hear of it.
+"""Tests transfers over a link that is replaced by a new one: neither end waits for ever.
 
-A peer that begins anew at the same address is a new process, or the same one with a new end of the link. The other end
-may have opened a transfer for the new one before it hears of that, and what it said then is lost with the old link.
+A peer that begins a new link from the same address is a restarted process, or the same process with a new end of the
+link. The other end may have opened a transfer for the new process before it learns of the new link. The messages that
+it sent then are lost with the old link.
 """
 
 from __future__ import annotations
@@ -98,13 +99,13 @@ def test_what_a_sender_had_begun_to_give_is_lost_with_the_link(anew: bool) -> No
 
 
 class End:
-    """A transfer machine behind its endpoint, with a clock of its own."""
+    """A transfer machine in its endpoint, with a clock of its own."""
 
     def __init__(self, me: int) -> None:
         self.me, self.now = me, 0
         self.transfer = Transfer(me, 400, 50)
         self.endpoint = Endpoint(self, me, me + 1, LEASE)
-        self.out: deque[Packet] = deque()  # on its way to the other end
+        self.out: deque[Packet] = deque()  # packets on their way to the other end
         self.open = False
         self.over = 0
 
@@ -119,7 +120,7 @@ class End:
         return None
 
     def tell(self, event: Effect) -> bool:
-        """True: it has hung up."""
+        """Give the endpoint an event. Return whether it has closed the connection."""
         effects = self.endpoint.handle(event, self.now)
         self.endpoint.next_wakeup()
         self.out.extend(effect.packet for effect in effects if isinstance(effect, Write))
@@ -150,9 +151,7 @@ class Pair:
         elif step == "deliver" and end.out:
             packet = end.out.popleft()
             self.after(other.tell(PacketCame(end.me, packet)) if self.up else False)
-        elif (
-            step == "lease"
-        ):  # of this end alone: to the other it is as if this one had been silent for a while
+        elif step == "lease":  # only this end: the other end sees a silence
             end.now += LEASE
             self.after(end.tell(Wakeup()))
         elif step == "begin":
@@ -177,7 +176,7 @@ def test_both_ends_end_whatever_becomes_of_their_link(steps: list[tuple[str, int
     pair = Pair()
     for step, number in steps:
         pair.do(step, number)
-    for _ in range(60):  # and now nothing more befalls them
+    for _ in range(60):  # no more faults from here on
         for number in (0, 1):
             pair.do("begin", number)
             pair.do("connect", number)

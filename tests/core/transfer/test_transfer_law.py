@@ -1,5 +1,4 @@
-"""Whatever the interleaving: each byte once and in its place, the pool never exceeded, and nothing waits
-for ever."""
+"""In any interleaving, each byte arrives once and in its place, within the pool, and nothing waits for ever."""
 
 from collections import deque
 
@@ -31,7 +30,7 @@ Piece = tuple[int, int, int, int]  # sender, receiver, piece, nbytes
 
 
 class Net:
-    """Transfer machines and a FIFO pipe from each to each; watches what is granted and what arrives."""
+    """Transfer machines with FIFO pipes between them. It checks what is granted and what arrives."""
 
     def __init__(self, nodes: int, pool: int) -> None:
         self.pool = pool
@@ -88,7 +87,7 @@ def pieces_of(nodes: int, sparse: bool) -> st.SearchStrategy[list[Piece]]:
 
 
 def events(transfer: int, pieces: list[Piece], nodes: int, sparse: bool) -> list[tuple[str, int, Effect]]:
-    """What the executors say of one transfer, in no order: (what, node, event)."""
+    """Return the events that executors give for one transfer, unordered, as (kind, node, event)."""
     found: list[tuple[str, int, Effect]] = []
     for node in range(nodes):
         out = tuple((r, at, size) for s, r, at, size in pieces if s == node)
@@ -108,7 +107,7 @@ def events(transfer: int, pieces: list[Piece], nodes: int, sparse: bool) -> list
 def test_all_arrives_once_and_nothing_deadlocks_in_whichever_order_halves_open(
     nodes: int, chunks: int, data: st.DataObject
 ) -> None:
-    """The worst case for credits: a source exists only when its host has received all that is before it."""
+    """The worst case for credits: a source exists only when its host has received all earlier transfers."""
     net = Net(nodes, chunks * CHUNK)
     plans = {
         transfer: (data.draw(st.booleans()), data.draw(pieces_of(nodes, False)))

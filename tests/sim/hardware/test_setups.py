@@ -234,7 +234,7 @@ def test_figures_can_be_changed() -> None:
         ({"per_host": 3}, "`per_host` is 3, but 2 devices share a tpu-v3 chip"),
         ({"torus": [3, 3]}, "has 9 devices, 512 hosts of 4 are 2048"),
         ({"torus": [2048, 1]}, "the last axis of `torus` is 1; 2 devices share a chip there"),
-        ({"wraps": [True]}, "`wraps` and `block` need an entry an axis"),
+        ({"wraps": [True]}, "`wraps` and `block` need one entry for each axis"),
         ({"spares": 512}, "all 512 hosts are spares"),
         ({"memory": "16 GB/s"}, "`memory` cannot be '16 GB/s'; write '16 GiB', or bytes"),
         ({"dcn": {"latencies": 1}}, r"\[dcn\] has no key 'latencies'; nearest: 'latency'"),

@@ -1,0 +1,251 @@
+"""Takes steps that have entered an order to their end: what hosts report of them, and what follows from that.
+
+A step is over when all its hosts have said so. It is settled when all that it reads is settled too: only then is its
+blame, or its success, final, and only then are its results ready. A run is over when all its steps are settled.
+
+In: `Done`, `Enqueued` and `Counted` of hosts, and `end` by those who give a step up. Out: steps that waited for it
+enter (`dispatch`), memory is free (`ledger`, `refs`), clients hear which results are ready, runs end (`runs`).
+The functions that matter: `done`, `end`, `_settle`, `explained`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..memory import Ledger
+from ..model import Gang, Move, spans
+from ..protocol import OF_ANOTHER, Blame, Counted, Done, Enqueued, ExpectStep, Ready, better
+from .admission import Admission
+from .buffer_refs import BufferRefs
+from .dispatch import OVER, SETTLED, Dispatch
+from .in_flight import InFlightTable
+from .outbox import Outbox
+from .plan_rows import PlanRows
+from .records import BufferName, InFlight, Run
+from .state import IslandState, State
+from .tracing import Tracing
+
+if TYPE_CHECKING:
+    from .contents import Contents
+    from .failures import Failures
+    from .runs import Runs
+
+
+class Completion:
+    # made later
+    contents: Contents
+    failures: Failures
+    runs: Runs
+
+    def __init__(
+        self, state: State, *, admission: Admission, dispatch: Dispatch, in_flight: InFlightTable, ledger: Ledger,
+        outbox: Outbox, refs: BufferRefs, tracing: Tracing | None,
+    ) -> None:  # fmt: skip
+        self._state = state
+        self._admission = admission
+        self._dispatch = dispatch
+        self._in_flight = in_flight
+        self._ledger = ledger
+        self._outbox = outbox
+        self._refs = refs
+        self._tracing = tracing
+        self.unexplained: dict[int, dict[int, InFlight]] = {}  # run -> steps that are over for a reason which
+        # another one has still to tell
+
+    def enqueued(self, island: IslandState, report: Enqueued, now: int) -> None:
+        entry = self._state.in_flight.get(report.seq)
+        if entry is None or entry.run is None or not entry.unacked:
+            return  # over already, or a repeated report
+        entry.unacked = spans.minus(entry.unacked, report.hosts)
+        if not entry.unacked:
+            self._dispatch.open(entry.run, entry.step, now)
+
+    def counted(self, island: IslandState, report: Counted, now: int) -> None:
+        """Sparse exchange: once every source has said what it sends, each target is told what to expect."""
+        entry = self._state.in_flight.get(report.transfer)
+        if entry is None or entry.run is None or not entry.uncounted:
+            return
+        if entry.counts is None:
+            entry.counts = {}
+        entry.uncounted = spans.minus(entry.uncounted, report.hosts)
+        for host, pieces in report.pieces:
+            entry.counts[host] = entry.counts.get(host, 0) + pieces
+        if not entry.uncounted:
+            assert entry.run.rows is not None
+            move = entry.run.plan.steps[entry.step]
+            assert isinstance(move, Move)  # only sends are counted
+            target = entry.run.plan.slots[move.target].layout.place.island
+            counts = tuple(sorted(entry.counts.items()))
+            hosts = entry.run.rows.hosts[entry.step]
+            self._outbox.step(target, ExpectStep(entry.transfer, counts), hosts)
+
+    def done(self, island: IslandState, report: Done, now: int) -> None:
+        """Some hosts are through with `seq`; when all are, it is over."""
+        entry = self._state.in_flight.get(report.seq)
+        if entry is None:
+            return  # a repeated report of something that is over
+        if report.blame is not None:
+            entry.blame = better(entry.blame, self.named(entry, report.blame))
+        if entry.run is not None and report.sizes:
+            known = entry.run.sizes.get(entry.step, report.sizes)
+            entry.run.sizes[entry.step] = tuple(max(a, b) for a, b in zip(known, report.sizes, strict=False))
+        entry.left = spans.minus(entry.left, report.hosts)
+        if entry.blame is not None and entry.blame.code == "peer":
+            if _of_its_own(entry, entry.blame):
+                self.failures.peer_failed(entry, now)
+            elif not entry.left:
+                self._end_unexplained(entry, now)
+        elif not entry.left:
+            self.end(entry, now)
+        elif entry.blame is not None and entry.run is not None and entry.blame.code not in OF_ANOTHER:
+            self.runs.fail(entry.run, entry.blame, now)  # of another's failure that one tells
+
+    def _end_unexplained(self, entry: InFlight, now: int) -> None:
+        """What it reads was to be made by a gang that lost a peer. That gang says why; a run waits for it."""
+        run = entry.run
+        if run is not None and run.blame is None:
+            self.unexplained.setdefault(run.id, {})[entry.seq] = entry
+            return
+        assert entry.blame is not None
+        entry.blame = run.blame if run is not None else Blame(
+            "world", f"connections broke while this was made: {entry.blame.cause.partition(chr(10))[0]}"
+        )  # fmt: skip
+        self.end(entry, now)
+
+    def explained(self, run: Run, now: int) -> None:
+        """The run has failed, for a reason of its own."""
+        for entry in self.unexplained.pop(run.id, {}).values():
+            if self._state.in_flight.get(entry.seq) is entry:
+                self._end_unexplained(entry, now)
+
+    def named(self, entry: InFlight, blame: Blame) -> Blame:
+        if entry.run is None or blame.program:
+            return blame
+        program, node = entry.run.describe(entry.step)
+        return msgspec.structs.replace(blame, program=program, node=node)
+
+    def end(self, entry: InFlight, now: int) -> None:
+        """Over on all its hosts (or given up by all: an abandoned gang has a blame)."""
+        self._in_flight.remove(entry, now)
+        if self._tracing is not None:
+            self._tracing.landed(entry)
+        if entry.ticket is not None:
+            self._state.islands[entry.island].scheduler.finished(entry.ticket)
+            self._ledger.gang_finished(entry.seq)
+        run, index = entry.run, entry.step
+        if run is None:
+            self._other_over(entry, now)
+            return
+        rows = run.rows
+        assert rows is not None
+        step = rows.plan.steps[index]
+        if entry.blame is not None:
+            run.spoilt.setdefault(index, entry.blame)
+            self.runs.fail(run, entry.blame, now)
+        if isinstance(step, Gang):
+            run.entered[index] = OVER
+            if entry.unacked:  # what has ended had been enqueued, though the word of that was lost
+                self._dispatch.open(run, index, now)
+            if run.users or step.irregular or rows.steps[index].ripens:
+                self._gang_over(run, rows, index, step, now)
+        elif entry.kind == "send":
+            self._reader_over(run, step.source)
+        else:
+            self._ripen(run, rows, index)
+            for _, buffer in run.made_results.get(index, ()):
+                self._refs.transfer_over(buffer)
+        self._settle(run, rows, index, now)
+        run.open_steps -= 1
+        if run.state == "draining" and not run.open_steps:
+            self.runs.over(run, now)
+
+    def _other_over(self, entry: InFlight, now: int) -> None:
+        """No run's: contents of a client, or a buffer on its way to host memory and back."""
+        if entry.kind == "put":
+            self.contents.put_over(entry)
+        elif entry.kind == "get":
+            self.contents.get_over(entry)
+        else:
+            self._admission.copied(entry, now)
+
+    def _gang_over(self, run: Run, rows: PlanRows, index: int, gang: Gang, now: int) -> None:
+        if run.users:
+            for slot in dict.fromkeys(gang.inputs):
+                if slot in run.users:
+                    self._reader_over(run, slot)
+        if gang.irregular:
+            for output, size in zip(gang.outputs, run.sizes.get(index, ()), strict=False):
+                self._refs.shrink(run, output, size)
+            self._dispatch.open(run, index, now)
+        self._ripen(run, rows, index)
+
+    def _ripen(self, run: Run, rows: PlanRows, index: int) -> None:
+        """What this step makes is there: gangs on other islands that read it are late no more."""
+        for late in rows.steps[index].ripens:
+            run.late[late] -= 1
+            ticket = run.offered.get(late)
+            if not run.late[late] and ticket is not None:
+                self._state.islands[rows.islands[late]].scheduler.ripen(ticket)
+
+    def _reader_over(self, run: Run, slot: int) -> None:
+        """One of the reads of a slot that is read by moves has ended; after the last one it dies, for real."""
+        run.users[slot] -= 1
+        if run.users[slot]:
+            return
+        del run.users[slot]
+        record = run.plan.slots[slot]
+        if slot in run.own:
+            self._refs.own_read(run, slot, -1)
+        elif record.arg >= 0:
+            self._dispatch.argument_over(run, record.arg, -1)
+        elif not record.keep:
+            self._ledger.slot_freed(run.id, slot)
+
+    def _settle(self, run: Run, rows: PlanRows, first: int, now: int) -> None:
+        """A step is settled when it is over and all it reads is settled: only then is its blame, or success, final."""
+        unsettled, stack = run.unsettled, [first]
+        while stack:
+            index = stack.pop()
+            unsettled[index] -= 1
+            if unsettled[index]:
+                continue
+            run.entered[index] = SETTLED
+            run.left -= 1
+            blame = run.spoilt.get(index) if run.spoilt else None
+            if index in run.made_results:
+                for _, buffer in run.made_results[index]:
+                    names = self._refs.settled(buffer, blame)
+                    if names:
+                        self.tell_ready(run, names, now)
+            for feed in rows.steps[index].feeds:
+                if blame is not None:
+                    run.spoilt.setdefault(feed, blame)
+                stack.append(feed)
+        if not run.left and run.state == "running":
+            self.runs.over(run, now)
+
+    def tell_ready(self, run: Run, names: list[BufferName], now: int) -> None:
+        """The end of a run says it for all its results; one that is ready before is told alone."""
+        for named in names:
+            if run.left and named.ready and not named.released:
+                self._outbox.note(run.session.peer, Ready((named.name,)))
+            if named.gets or named.blame is not None:
+                self.contents.ready(named, now)
+
+    def argument_settled(self, buffer: int, blame: Blame | None, now: int) -> None:
+        """Runs that read it may be under way already: their steps cannot settle before."""
+        for run, index in self._state.readers.pop(buffer, ()):
+            if blame is not None:
+                run.spoilt.setdefault(index, blame)
+                self.runs.fail(run, blame, now)
+            if run.state in ("running", "draining") and run.entered[index] != SETTLED:
+                assert run.rows is not None
+                self._settle(run, run.rows, index, now)
+
+
+def _of_its_own(entry: InFlight, blame: Blame) -> bool:
+    """Whether its own hosts lost each other, and not those of a gang that was to make what it reads."""
+    together = entry.kind == "gang" and spans.count(entry.hosts) > 1
+    return together and (blame.host < 0 or spans.contains(entry.hosts, blame.host))

@@ -1,4 +1,4 @@
-"""Four clients on the same 512 devices, under proportional share 1:2:4:8.
+"""Four clients share the same 512 devices in proportion 1:2:4:8.
 
 python examples/clients.py
 """
@@ -19,7 +19,7 @@ def client(seconds: float) -> None:
     while sw.now() < seconds:
         x = step(x)
         ahead.append(x)
-        if len(ahead) > 20:  # some calls ahead, so that the devices never wait for this client
+        if len(ahead) > 20:  # it stays some calls ahead, so that the devices never wait for it
             ahead.popleft().block_until_ready()
 
 

@@ -1,4 +1,4 @@
-"""A layer of a mixture of experts: a router sends each token to the expert it chooses, and the results come back.
+"""A mixture-of-experts layer: a router sends each token to the expert that it chooses, and the results come back.
 
 python examples/experts.py
 """

@@ -1,4 +1,4 @@
-"""The paper's example on real devices: two hosts, processes of this machine, with two CPU devices each.
+"""The paper's example on real devices: two hosts, which are processes of this machine, with two CPU devices each.
 
 python examples/local.py
 """

@@ -1,4 +1,4 @@
-"""A pipeline over four islands: stages on slices of their own, micro-batches through them, activations over the DCN.
+"""A pipeline over four islands: each stage has a slice of its own, and activations of micro-batches go over the DCN.
 
 python examples/pipeline.py
 """

@@ -1,4 +1,4 @@
-"""A client that keeps all devices busy, without a session of its own: whoever runs it says where, and how many.
+"""A client that keeps all devices busy. It opens no session: the command that runs it says on which cluster.
 
 python -m seaway simulate examples/step.py --cluster A --policy stride:1,2,4,8
 """

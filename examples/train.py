@@ -1,4 +1,4 @@
-"""A training loop that reads its loss: data-parallel linear regression, as it would be written for real devices.
+"""A training loop that reads its loss: data-parallel linear regression, written as for real devices.
 
 python examples/train.py
 """

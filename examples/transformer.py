@@ -1,9 +1,9 @@
-"""A small transformer, trained three ways to the same losses: plain JAX on one device; data-parallel over the
-hosts of one island; as a pipeline of two stages on two islands. Then the same pipeline on simulated TPUs.
+"""A small transformer, trained in three ways to the same losses: with plain JAX on one device; data-parallel over
+the hosts of one island; as a pipeline of two stages on two islands. Then the same pipeline on simulated TPUs.
 
 python examples/transformer.py                                  (half a minute: XLA compiles for four processes)
-python examples/transformer.py --checkpoint FOLDER              saves on the way, straight from the hosts
-python examples/transformer.py --checkpoint FOLDER --resume     goes on from there, on as many hosts as you like
+python examples/transformer.py --checkpoint FOLDER              saves on the way; the hosts write the files
+python examples/transformer.py --checkpoint FOLDER --resume     continues from there, on any number of hosts
 """
 
 import argparse
@@ -20,7 +20,7 @@ import seaway as sw
 
 WORDS, LENGTH, WIDTH, HEADS = 16, 16, 32, 2
 BATCH, MICROBATCHES, STEPS = 16, 4, 10
-EVERY = 5  # steps, between two that are saved
+EVERY = 5  # steps between two saves
 Tree = Any  # of arrays
 Losses = dict[int, Any]  # by step
 P: Any = PartitionSpec
@@ -30,11 +30,11 @@ island = sw.slice(mesh={"data": 4}, island="i0", name="island")
 stages = [sw.slice(mesh={"data": 2}, island=f"i{n}", name=f"stage{n}") for n in range(2)]
 
 
-# --- the model: plain JAX, which knows no devices -----------------------------------------------------------------
+# --- the model: plain JAX, without devices -----------------------------------------------------------------
 
 
 def layer(p: Tree, x: jax.Array) -> Any:
-    """Attention to what came before, and then two matrices; each is added to what went in."""
+    """Attention to earlier positions, then two matrices; each adds its result to its input."""
     q, k, v = (jnp.einsum("btd,dhe->bhte", norm(x), p[name]) for name in ("q", "k", "v"))
     scores = q @ k.swapaxes(2, 3) / np.sqrt(WIDTH / HEADS)
     seen = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))
@@ -48,12 +48,12 @@ def norm(x: jax.Array) -> jax.Array:
 
 
 def first(p: Tree, tokens: jax.Array) -> Any:
-    """Stage 0: words become vectors, and go through a layer."""
+    """Stage 0: words become vectors and pass through a layer."""
     return layer(p["layer"], p["words"][tokens] + p["places"])
 
 
 def last(p: Tree, x: jax.Array, wanted: jax.Array) -> jax.Array:
-    """Stage 1: another layer, and how badly the next words were told."""
+    """Stage 1: another layer, and the loss of its predictions of the next words."""
     told = jax.nn.log_softmax(norm(layer(p["layer"], x)) @ p["words"])
     return -jnp.mean(jnp.take_along_axis(told, wanted[..., None], axis=-1))
 
@@ -88,7 +88,7 @@ data_parallel = sw.jit(
 )
 
 
-# --- a pipeline over two islands: sw.pipeline has the gradients of each stage, on that stage ----------------------
+# --- a pipeline over two islands: sw.pipeline returns the gradients of each stage, on that stage ----------------------
 
 gradients_of = sw.pipeline(
     [sw.stage(first, stages[0], data=rows), sw.stage(last, stages[1], data=rows)], microbatches=MICROBATCHES
@@ -122,7 +122,7 @@ def parameters() -> list[Tree]:
 
 
 def batch(number: int) -> tuple[Any, Any]:
-    """Rows that count upwards, each in steps of its own: the next word follows from the two before."""
+    """Rows that count upwards, each by its own step: the next word follows from the two before it."""
     draw = np.random.default_rng(number)
     start, by = draw.integers(0, WORDS, (BATCH, 1)), draw.integers(1, 4, (BATCH, 1))
     text = (start + by * np.arange(LENGTH + 1)) % WORDS
@@ -148,7 +148,7 @@ def on_two_islands(folder: Path | None = None, resume: bool = False) -> Losses:
 
 
 def train(step: Any, state: Tree, folder: Path | None, resume: bool) -> Losses:
-    """All steps are under way when it returns: nothing waits for a loss, nor for what is being saved."""
+    """All steps are under way when it returns: it waits neither for a loss nor for a save."""
     begin, losses = 0, {}
     last = sw.checkpoint.latest(folder) if folder and resume else None
     if folder and last is not None:
@@ -173,10 +173,10 @@ def table(**ways: Losses) -> None:
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="A small transformer, trained three ways to the same losses."
+        description="A small transformer, trained in three ways to the same losses."
     )
     parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help=f"save every {EVERY} steps")
-    parser.add_argument("--resume", action="store_true", help="go on from what was saved last")
+    parser.add_argument("--resume", action="store_true", help="continue from the last save")
     parser.add_argument("--hosts", type=int, default=2, help="of each island: 1, 2 or 4 (%(default)s)")
     return parser.parse_args()
 

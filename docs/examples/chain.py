@@ -1,4 +1,4 @@
-"""Thirty steps, each of what the one before has made, without a session of its own: whoever runs it says where.
+"""Thirty steps, each on the result of the one before. It opens no session: the command that runs it says where it runs.
 
 python -m seaway parity docs/examples/chain.py --hosts 2 --devices-per-host 2 --policy stride
 """

@@ -1,4 +1,4 @@
-"""A program for a cluster that is up already, here or elsewhere.
+"""A program for a cluster that is already up, on this machine or elsewhere.
 
 python docs/examples/double.py grpc://127.0.0.1:29000
 """

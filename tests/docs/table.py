@@ -61,7 +61,6 @@ OUTLIVES = {
 ELSEWHERE = {
     "docs/checkpoints.md": "tests/seaway/api/test_checkpoint_docs.py",  # saves, and a cluster of another size: slow
     "docs/costs.md": "tests/seaway/costs/test_costs_compiled.py",  # compiles
-    "docs/traces.md": "tests/seaway/trace/test_trace_docs.py",  # on a trace that the test draws
 }
 
 # Read in sections, each from its beginning; other pages as a whole.

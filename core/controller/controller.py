@@ -4,7 +4,7 @@
 (`_work`) until nothing more can move; what was gathered to be said leaves at the end of the turn.
 A peer that breaks the protocol is closed, with the reason; nothing that a peer sends ever raises here.
 
-The controller's modules are made, and handed each other by name, in `_make`: nowhere else.
+The controller's modules are made, and handed each other by name, in `_make` and `_introduce`: nowhere else.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Controller:
             in_flight=in_flight, lowerings=lowerings, outbox=outbox, refs=refs, resources=resources, runs=runs,
             watch=watch,
         )  # fmt: skip
-        self.membership = membership = Membership(
+        self.membership = Membership(
             state, failures=failures, in_flight=in_flight, outbox=outbox, resources=resources, watch=watch
         )
         self.recovery = recovery = Recovery(
@@ -197,21 +197,32 @@ class Controller:
             spill=spill,
             watch=watch,
         )
-        self.clients = clients = Clients(
+        self.clients = Clients(
             state, buffers=buffers, contents=contents, lowerings=lowerings, outbox=outbox, recovery=recovery,
             refs=refs, resources=resources, runs=runs, tracing=tracing,
         )  # fmt: skip
         self._checks = ReportChecks(state, compilation=compilation)
-        stalls.admission, stalls.in_flight = admission, in_flight
-        in_flight.refs, in_flight.failures = refs, failures
+        self._introduce()
+
+    def _introduce(self) -> None:
+        """Hand modules those that were made after them."""
+        admission, completion, contents, dispatch = (
+            self.admission,
+            self.completion,
+            self.contents,
+            self.dispatch,
+        )
+        refs, in_flight, runs = self.refs, self.in_flight, self.runs
+        self.stalls.admission, self.stalls.in_flight = admission, in_flight
+        in_flight.refs, in_flight.failures = refs, self.failures
         refs.admission, refs.contents, refs.runs = admission, contents, runs
         admission.contents, admission.dispatch, admission.runs = contents, dispatch, runs
         dispatch.completion, dispatch.runs = completion, runs
-        completion.contents, completion.failures, completion.runs = contents, failures, runs
+        completion.contents, completion.failures, completion.runs = contents, self.failures, runs
         runs.contents = contents
-        failures.membership = membership
-        membership.recovery = recovery
-        recovery.clients, recovery.deliver = clients, self._deliver
+        self.failures.membership = self.membership
+        self.membership.recovery = self.recovery
+        self.recovery.clients, self.recovery.deliver = self.clients, self._deliver
 
     # --- the machine ---------------------------------------------------------------------------------------------
 

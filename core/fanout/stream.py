@@ -1,7 +1,7 @@
 """The ordered stream of one island: numbered and kept at the controller's end, fenced at each host's.
 
-One path leads to a host: the tree of the epoch. Everything for an island is numbered by its `Stream`, goes
-down that tree over FIFO connections, and is taken by a host's `Inlet` only with the seat's epoch and tree and
+One path leads to a host: the tree of the epoch. Everything for an island is numbered by its `Stream` and goes down
+that tree over FIFO connections. A host's `relay.Inlet` takes a message only if it has the seat's epoch and tree and
 a higher number than the last. So nothing overtakes, and nothing that an old path still holds is taken.
 
 When the tree changes (`refence`), nothing is sent until every member has been seated and has said how far it
@@ -147,47 +147,3 @@ class Stream:
                 )
                 self._frontier.written(lacking, self.number)
         return tuple(self._log)
-
-
-class Inlet:
-    """A host's end: says of each message whether it is the next on the one path, or why it is refused."""
-
-    def __init__(self) -> None:
-        self.place: Seat | None = None
-        self.seen = -1  # all that was for this host has come up to this number: what Seated and Join say
-        self.last = -1  # the fence: nothing up to this number is taken any more
-        self._held = False  # until the next seat
-
-    def hold(self) -> None:
-        """The host has said what it has. What came by the old path now would not be in that."""
-        self._held = True
-
-    def seat(self, seat: Seat) -> int:
-        """Take this seat; what older paths still hold is refused from now on. Returns what to say in Seated.
-
-        `seen` may stay below the fence: what is between the two is owed to this host under new numbers. One
-        that has just come is owed nothing from before its time."""
-        if self.place is None:
-            self.seen = seat.last
-        self.place = seat
-        self.last = seat.last
-        self._held = False
-        return self.seen
-
-    def refuses(self, message: Ordered) -> str:
-        """Why, in words; "" when it has been taken."""
-        seat = self.place
-        if seat is None:
-            return f"message {message.number} came before any seat"
-        if message.island != seat.island:
-            return f"message {message.number} is for island {message.island}, this host is in {seat.island}"
-        if message.epoch != seat.epoch:
-            return f"message {message.number} is of epoch {message.epoch}, this host is in {seat.epoch}"
-        if message.tree != seat.tree:
-            return f"message {message.number} came by tree {message.tree}, the path now is tree {seat.tree}"
-        if message.number <= self.last:
-            return f"message {message.number} is not above {self.last}"
-        if self._held:
-            return f"message {message.number} came while this host waits for another seat"
-        self.last = self.seen = message.number
-        return ""

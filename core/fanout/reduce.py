@@ -80,8 +80,8 @@ class Reduction:
     def put(self, report: Combined, hosts: Spans) -> None:
         blame = report.blame if type(report) is Done or type(report) is Compiled else None
         cause = None if blame is None else (blame.code, blame.cause, blame.program, blame.node)
-        first = hosts[0][0]
         group = self._groups.get(cause)
+        first = hosts[0][0]
         if group is None:
             group = self._groups[cause] = EqualReports(blame, first)
         elif first < group.first:

@@ -62,7 +62,8 @@ EARLY = 1024  # messages of a later tree that wait, for each child
 ROUTES = 512  # sets of hosts whose ways and participants are remembered
 SWEEP = 256  # steps noted before it is worth looking which are settled
 
-COMBINED = frozenset((Done, Enqueued, Compiled, Counted, Arrived))
+BY_SEQ = frozenset((Done, Enqueued, Arrived))
+COMBINED = BY_SEQ | {Compiled, Counted}
 
 
 class Inlet:
@@ -252,16 +253,10 @@ class Relay:
     def reports(self, peer: int, message: Reports, now: int, out: list[Effect]) -> None:
         """From a child."""
         seat = self.inlet.seat
-        tree = (message.epoch, message.tree)
-        if seat is None or tree > (seat.epoch, seat.tree):
-            waiting = self._early.setdefault(peer, [])
-            if len(waiting) >= EARLY:
-                reason = f"{EARLY} reports of tree {message.tree}, which is not this host's"
-                out.append(Close(peer, reason))
-            else:
-                waiting.append(message)
+        if seat is None or message.tree != seat.tree or message.epoch != seat.epoch:
+            self._other_tree(peer, message, out)
             return
-        if tree < (seat.epoch, seat.tree) or message.island != seat.island:
+        if message.island != seat.island:
             out.append(self._refused(peer, f"reports of epoch {message.epoch}, tree {message.tree}"))
             return
         below = self._children.get(peer)
@@ -269,17 +264,31 @@ class Relay:
             out.append(Close(peer, f"host {peer} is no child of host {self.host}"))
             return
         for report in message.reports:
-            kind = type(report)
-            hosts = report.hosts if kind in COMBINED or kind is Beat else spans.one(report.host)  # type: ignore[union-attr]
+            combined = type(report) in COMBINED
+            one = not combined and type(report) is not Beat
+            hosts = spans.one(report.host) if one else report.hosts  # type: ignore[union-attr]
             if hosts != below and (not hosts or spans.minus(hosts, below)):
                 out.append(Close(peer, f"host {peer} speaks for hosts {spans.text(hosts)}"))
                 return
-            if kind in COMBINED:
+            if combined:
                 self._combine(peer, report, now)  # type: ignore[arg-type]
-            elif kind is Beat:
-                self._beats[peer] = report  # type: ignore[assignment]
-            else:
+            elif one:
                 self._up.append(report)
+            else:
+                self._beats[peer] = report  # type: ignore[assignment]
+
+    def _other_tree(self, peer: int, message: Reports, out: list[Effect]) -> None:
+        """Reports of a later tree wait for this host's own seat; those of an earlier tree are refused."""
+        seat = self.inlet.seat
+        if seat is not None and (message.epoch, message.tree) < (seat.epoch, seat.tree):
+            out.append(self._refused(peer, f"reports of epoch {message.epoch}, tree {message.tree}"))
+            return
+        waiting = self._early.setdefault(peer, [])
+        if len(waiting) >= EARLY:
+            reason = f"{EARLY} reports of tree {message.tree}, which is not this host's"
+            out.append(Close(peer, reason))
+        else:
+            waiting.append(message)
 
     def beside(self, host: int) -> bool:
         """Whether this host is above us in the tree, or right below."""
@@ -295,7 +304,10 @@ class Relay:
 
     def _combine(self, source: int, report: Combined, now: int) -> None:
         kind = type(report)
-        note = self._find(report)
+        if kind in BY_SEQ:
+            note = self._steps.get(report.seq)  # type: ignore[union-attr]
+        else:
+            note = self._find(report)
         if note is None:
             self._loosely(report)
             return
@@ -314,11 +326,12 @@ class Relay:
             self._loosely(replace(report, hosts=others))
 
     def _find(self, report: Combined) -> StepNote | None:
-        if type(report) is Compiled:
+        """By what such a report names."""
+        if isinstance(report, Compiled):
             return self._compiles.get((report.plan, report.code))
-        if type(report) is Counted:
+        if isinstance(report, Counted):
             return self._steps.get(self._sends.get(report.transfer, -1))
-        return self._steps.get(report.seq)  # type: ignore[union-attr]
+        return self._steps.get(report.seq)
 
     def _complete(self, report: Combined, note: StepNote) -> None:
         """All have said it: nothing more is expected of them, unless the watchdog asks again."""

@@ -10,7 +10,7 @@ buffer is idle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..protocol import Blame, Cause, FreeBuffer, Held
 from .causes import PendingCauses
@@ -41,23 +41,23 @@ class HostBuffers:
     def idle(self, buffer: LocalBuffer) -> Causes:
         """What ends all use of it that was ordered so far. Every use waits for the contents, so the last uses are
         enough."""
-        settled, pending = self._state.settled, self._state.pending
-        found: list[Cause] = []
+        found: Causes = ()
         if buffer.user >= 0:
             user: Cause = ("done", buffer.user)
-            if buffer.user >= settled or user in pending:
-                found.append(user)
+            if buffer.user >= self._state.settled or user in self._state.pending:
+                found = (user,)
         for seq, cause in buffer.uses:
-            if seq >= settled or cause in pending:
-                found.append(cause)
-        return tuple(found) or self.here(buffer)
+            if self._causes.live(seq, cause):
+                found = (*found, cause)
+        return found or self.here(buffer)
 
     def retire(self, buffer: LocalBuffer, causes: Causes) -> None:
         """Nothing later in the stream names it: free it when it is idle."""
-        if self._state.buffers.pop(buffer.id, None) is None:
-            return
-        idle = [cause for cause in self.idle(buffer) if cause not in causes]
-        self._causes.when((*causes, *idle), self._free, buffer)
+        if self._state.buffers.pop(buffer.id, None) is not None:
+            for cause in self.idle(buffer):
+                if cause not in causes:
+                    causes = (*causes, cause)
+            self._causes.when(causes, self._free, buffer)
 
     def _free(self, buffer: LocalBuffer, causes: Causes) -> None:
         if not buffer.void:
@@ -67,14 +67,15 @@ class HostBuffers:
         """They were lost with a host, or nobody owns them. A message that was lost with its path may still come and
         name them."""
         self._state.lost.update(dict.fromkeys(idents, blame))
-        for ident in idents:
-            self.retire_lost(ident)
+        self.retire_lost(idents)
 
-    def retire_lost(self, ident: int) -> None:
-        """It was made after it was lost."""
-        buffer = self._state.buffers.get(ident)
-        if buffer is not None and ident in self._state.lost:
-            self.retire(buffer, self._state.order)
+    def retire_lost(self, idents: Sequence[int]) -> None:
+        """Those of them that were lost before they were made."""
+        state = self._state
+        for ident in idents:
+            buffer = state.buffers.get(ident)
+            if buffer is not None and ident in state.lost:
+                self.retire(buffer, state.order)
 
     def held(self) -> Iterator[Held]:
         """From this a controller that restarts learns what its clients hold. Buffers that were promised to nobody

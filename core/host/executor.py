@@ -184,8 +184,6 @@ class Executor:
         state.order = (("order", message.number),)
         if message.settled > state.settled:
             self._settle(message.settled)
-        while state.ended_runs and state.ended_runs[0][0] < state.settled:
-            state.runs.pop(state.ended_runs.popleft()[1], None)
         if message.hosts != state.among and not self._is_among(message.hosts):
             return  # this host only passes it on
         for plan in message.plans:
@@ -205,7 +203,7 @@ class Executor:
 
     def _settle(self, settled: int) -> None:
         """Below it all is final: forget what is over. By causality all of it is; what is not, stays."""
-        state, records = self._state, self._state.records
+        state, records, ended = self._state, self._state.records, self._state.ended_runs
         state.settled = settled
         while records and records[0].seq < settled and records[0].state in OVER:
             record = records.popleft()
@@ -217,6 +215,8 @@ class Executor:
                 del state.receives[record.key]
             elif record.kind != "none":
                 del state.copies[record.key]
+        while ended and ended[0][0] < settled:
+            state.runs.pop(ended.popleft()[1], None)
         if state.abandoned_early:
             kept = {seq: blame for seq, blame in state.abandoned_early.items() if seq >= settled}
             state.abandoned_early = kept
@@ -254,26 +254,26 @@ class Executor:
             text = f"run {header.run} of plan {header.plan} has {len(args)} arguments, which are too few"
             fault(state, text)
             return
-        ids = list(range(header.base, header.base + plan.slots))
-        for slot, arg, _ in plan.arguments:
-            if args[arg] >= 0:  # a literal may have no name of its own
-                ids[slot] = args[arg]
         literal = dict(header.literals) if header.literals else NO_LITERALS
         labels = NO_LABELS
         if header.kept:
             labels = {}
             for slot, client, name in header.kept:
                 labels[slot] = (*labels.get(slot, ()), (client, name))
-        reads = plan.reads.copy() if plan.reads else NO_READS
-        run = HostRun(header.run, plan, ids, literal, labels, plan.parts, reads)
+        ids = list(range(header.base, header.base + plan.slots))
+        for slot, arg, layout in plan.arguments:
+            ident = args[arg]
+            if ident < 0:  # a literal may have no name of its own
+                ident = ids[slot]
+            else:
+                ids[slot] = ident
+            if arg in literal and layout is not None:
+                self._literal(ident, layout, literal[arg], header.after)
+            if slot in labels and ident in state.buffers:  # an argument that is also a result
+                state.buffers[ident].labels += labels[slot]
         if plan.parts:
-            state.runs[header.run] = run
-        if literal or labels:
-            for slot, arg, layout in plan.arguments:
-                if arg in literal and layout is not None:
-                    self._literal(ids[slot], layout, literal[arg], header.after)
-                if slot in labels and ids[slot] in state.buffers:  # an argument that is also a result
-                    state.buffers[ids[slot]].labels += labels[slot]
+            reads = plan.reads.copy() if plan.reads else NO_READS
+            state.runs[header.run] = HostRun(header.run, plan, ids, literal, labels, plan.parts, reads)
 
     def _literal(self, ident: int, layout: Layout, contents: bytes, after: int) -> None:
         """Contents that came with the call. As a receive, the buffer is made when there is room, which may be

@@ -14,6 +14,8 @@ Neighbours: `executor` brings gangs and what devices say of them; `buffers` has 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..model import Illegal
 from ..protocol import (
     Abandon,
@@ -70,58 +72,69 @@ class LaunchQueue:
             if slot in run.labels:
                 buffer.labels = run.labels[slot]
             outputs.append(buffer)
-        gang = state.gangs[seq] = HostGang(seq, step, row, inputs, outputs, blame)
-        state.records.append(gang)
         pending[done] = None
-        if row.lets_go:
-            self._let_go(gang, run)
+        donated, frees = self._let_go(step, run, row) if row.lets_go else ((), ())
         if seq in state.abandoned_early:
+            gang = HostGang(seq, step, row, inputs, outputs, blame, donated, frees, (), False)
+            state.gangs[seq] = gang
+            state.records.append(gang)
             self.abandon((seq,), state.abandoned_early.pop(seq))
         else:
-            self._line_up(gang, foreign)
+            causes = state.order if foreign is None else self._prepare(step, foreign)
+            tails = state.tails
+            for lane in row.lanes:
+                before = tails.get(lane)
+                if before is not None and not before.plain:
+                    causes = self._behind(before, causes)
+            plain = len(causes) == 1
+            gang = HostGang(seq, step, row, inputs, outputs, blame, donated, frees, causes, plain)
+            state.gangs[seq] = gang
+            state.records.append(gang)
+            for lane in row.lanes:
+                tails[lane] = gang
+            if plain and not state.stopped:
+                self._launch(gang, causes)
+            else:
+                pending["launch", seq] = None
+                self._causes.when(causes, self._launch, gang)
         if state.lost:
-            for buffer in outputs:
-                self._buffers.retire_lost(buffer.id)
+            self._buffers.retire_lost([buffer.id for buffer in outputs])
 
-    def _let_go(self, gang: HostGang, run: HostRun) -> None:
-        """Nothing later in the stream names what this gang donates or is the last to read."""
-        named, row, ids = self._state.buffers, gang.row, run.ids
-        if row.donated and gang.step.donate:
-            gang.donated = tuple([ids[slot] for slot in row.donated])
-            for ident in gang.donated:
+    def _let_go(
+        self, step: GangStep, run: HostRun, row: GangRow
+    ) -> tuple[tuple[int, ...], Sequence[LocalBuffer]]:
+        """Nothing later in the stream names what this gang donates or is the last to read. Returns what it donates,
+        and what is free when it has finished."""
+        named, ids = self._state.buffers, run.ids
+        donated: tuple[int, ...] = ()
+        if row.donated and step.donate:
+            donated = tuple([ids[slot] for slot in row.donated])
+            for ident in donated:
                 named.pop(ident, None)
-        if row.dying:
-            frees = []
-            for slot, arg in row.dying:
-                buffer = named.pop(ids[slot], None) if arg < 0 or arg in run.literal else None
+        frees: list[LocalBuffer] = []
+        for slot, arg in row.dying:
+            if arg < 0 or arg in run.literal:
+                buffer = named.pop(ids[slot], None)
                 if buffer is not None:
                     frees.append(buffer)
-            gang.frees = frees
         for slot in row.counted:
             buffer = named.get(ids[slot])
             if run.last_read(slot) and buffer is not None:
                 self._buffers.retire(buffer, ())
+        return donated, frees
 
-    def _line_up(self, gang: HostGang, foreign: list[Cause] | None) -> None:
-        """Launch it at once if it waits for nothing but the stream."""
-        state, seq, causes = self._state, gang.seq, self._state.order
-        if foreign is not None:
-            state.out.append(Prepare(seq, gang.step.run, gang.step.step, causes))
-            causes = (*causes, *dict.fromkeys(foreign))
-        for lane in gang.row.lanes:
-            before = state.tails.get(lane)
-            state.tails[lane] = gang
-            if before is not None and not before.plain:
-                launch: Cause = ("launch", before.seq)
-                if self._causes.live(before.seq, launch) and launch not in causes:
-                    causes = (*causes, launch)
-        gang.causes = causes
-        gang.plain = len(causes) == 1
-        if gang.plain and not state.stopped:
-            self._launch(gang, causes)
-        else:
-            self._causes.expect(("launch", seq))
-            self._causes.when(causes, self._launch, gang)
+    def _prepare(self, step: GangStep, foreign: list[Cause]) -> Causes:
+        """Inputs come from elsewhere: host work may begin before they are here. Returns what the launch waits for."""
+        order = self._state.order
+        self._state.out.append(Prepare(step.seq, step.run, step.step, order))
+        return (*order, *dict.fromkeys(foreign))
+
+    def _behind(self, before: HostGang, causes: Causes) -> Causes:
+        """What the launch waits for, with the launch of the gang before it in a lane."""
+        launch: Cause = ("launch", before.seq)
+        if launch in causes or not self._causes.live(before.seq, launch):
+            return causes
+        return (*causes, launch)
 
     def _launch(self, gang: HostGang, causes: Causes) -> None:
         if gang.state != "queued":
@@ -189,10 +202,11 @@ class LaunchQueue:
             else:
                 blame = own_blame(state, event.blame, gang.row.program, gang.row.name)
         done: Cause = ("done", seq)
+        causes = (done,)
         report = Done(seq, state.members, blame, event.sizes)
         gang.said = (report,)
-        state.out.append(Up(report, (done,)))
-        self._end(gang, blame, (done,))
+        state.out.append(Up(report, causes))
+        self._end(gang, blame, causes)
         self._causes.happen(done)
 
     def failed(self, event: LaunchFailed) -> None:

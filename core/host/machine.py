@@ -106,10 +106,8 @@ class Host:
 
     def handle(self, event: Effect, now: int) -> list[Effect]:
         kind = type(event)
-        act = self._events.get(kind)
-        if act is None and kind is not Came and kind not in FOR_EXECUTOR:
-            raise Illegal(f"a host is not told of {kind.__name__}")
         if self._stopped:
+            self._check(kind)
             return []
         said: list[Effect] = []
         out: list[Effect] = []
@@ -120,10 +118,11 @@ class Host:
                 said.append(Close(event.peer, f"a host takes no {type(event.message).__name__}"))
             else:
                 take(event.peer, event.message, now)
-        elif act is None:
+        elif kind in FOR_EXECUTOR:
             said += self.executor.handle(event, now)
         else:
-            act(event, now)
+            self._check(kind)
+            self._events[kind](event, now)
         routes, relay = self._routes, self.relay
         for effect in said:  # which grows meanwhile
             if type(effect) is Up:
@@ -142,6 +141,10 @@ class Host:
         if self._cut_off:  # the next link begins with our Join; what came before it, nobody is there to hear
             return [effect for effect in out if not _is_for_controller(effect)]
         return out
+
+    def _check(self, kind: type) -> None:
+        if kind is not Came and kind not in FOR_EXECUTOR and kind not in self._events:
+            raise Illegal(f"a host is not told of {kind.__name__}")
 
     def next_wakeup(self) -> int | None:
         if self._stopped:

@@ -189,7 +189,7 @@ class Moves:
         if not empty:
             self._causes.expect(("recv", step.transfer))
         self._causes.when((*state.order, *waited), self._open_receive, half)
-        self._buffers.retire_lost(ident)
+        self._buffers.retire_lost((ident,))
         return half, buffer
 
     def room(self, after: int) -> Causes:

@@ -76,12 +76,12 @@ class HostGang(msgspec.Struct, eq=False, gc=False):
     inputs: Sequence[LocalBuffer]
     outputs: Sequence[LocalBuffer]
     blame: Blame | None
+    donated: tuple[int, ...]
+    frees: Sequence[LocalBuffer]  # free when it has finished
+    causes: Causes  # of its launch
+    plain: bool  # it waits for nothing but the stream, and so do all gangs before it in its lanes
     state: str = "queued"
     said: tuple[Report, ...] = ()  # said again after a new seat, until it is settled
-    donated: tuple[int, ...] = ()
-    frees: Sequence[LocalBuffer] = ()  # free when it has finished
-    causes: Causes = ()
-    plain: bool = False  # it waits for nothing but the stream, and so do all gangs before it in its lanes
 
 
 class HostMove(msgspec.Struct, eq=False, gc=False):

@@ -8,7 +8,7 @@ frontier   the number below which no host owes anything
 
 In: messages to number, orders and reports from peers. Out: messages to write, and which hosts have seen what.
 The functions that matter most: `Stream.append`, `Relay.ordered`, `Relay.report`, `Reduction.add`, `tree`.
-`controller.islands` has a `Stream` for each island, `host.machine` a `Relay`.
+`controller.islands` has a `Stream` for each island, each `core.host.Host` a `Relay`.
 """
 
 from __future__ import annotations

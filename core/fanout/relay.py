@@ -18,7 +18,7 @@ leaves when all are done or `Ordered.settled` passes it, and at most EARLY messa
 
 Peers are hosts; the controller is -1. `now` decides only when beats, and reports that `patience` held, go up.
 
-Neighbours: `host.machine` calls it and sends what it says; `reduce` combines equal reports; `stream` is the other
+Neighbours: `core.host.Host` calls it and sends what it says; `reduce` combines equal reports; `stream` is the other
 end. Read `ordered` first, then `report` and `_combine`.
 """
 

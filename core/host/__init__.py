@@ -2,37 +2,38 @@
 
 How a gang passes through a host:
 
-    Ordered -> machine.Host -> fanout.Relay (is it next, who below needs it?) -> executor.Executor (what does
-    each step mean here?) -> launches.LaunchQueue -> Launch      ...      Finished -> the same queue -> Done
+    Ordered -> Host.handle -> fanout.Relay.ordered      is it next, and which hosts below need it?
+            -> Executor.handle -> LaunchQueue.enter     what does it read, make and free here? -> Launch
+    Finished -> Host.handle -> Executor.handle -> LaunchQueue.finished -> Done, FreeBuffer -> Relay.flush -> Reports
 
 Read the modules in this order:
 
-state        what one host knows, as plain data: one record for each gang, move, run and buffer
-plans        what a plan means to this host, worked out once when the plan comes
-causes       holds an effect back until the last of its causes has happened
-buffers      when a buffer's contents are here, whether they are spoilt, and when its memory is free
-launches     launches gangs in the order of the stream
-moves        opens the two halves of transfers; copies buffers to host memory and back
-codes        compiles in the background
-reports      what a host says about itself
-executor     reads the ordered stream and calls the modules above
-machine      Host: executor, relay and transfer machine in one; the face for both drivers
-alike        one executor for many hosts that behave alike; for a simulator's cohorts
-standing     the only three things that an executor offers to `alike`: twin, stand_for, resting
+plans           what a plan means to this host, worked out once a plan
+host_state      what one host knows, as plain data: one record for each gang, move, run and buffer
+causes          holds an effect back until the last of its causes has happened
+self_reports    what a host says about itself: mistakes in the stream, blames, reports said again
+local_buffers   when a buffer's contents are here, whether they are spoilt, when its memory is free
+launches        launches gangs in the order of the stream
+host_moves      opens the two halves of transfers; copies buffers to host memory and back
+host_codes      compiles in the background
+executor        reads the ordered stream and calls the modules above
+host            Host: executor, relay and transfer machine in one; both drivers hold one for each host
+standing        what lets an executor stand for several hosts: copy it, make it another's, compare it
+alike           one executor for many hosts that behave alike; only a simulator's cohorts use it
 
 The functions that matter most: `Host.handle`, `Executor._ordered`, `LaunchQueue.enter`, `LaunchQueue.finished`,
 `PendingCauses.when`.
 
-The parts share `state.HostState`, which has no behaviour, and are handed the other parts that they call by name.
-`machine` uses `core.fanout` and `core.transfer`; nothing else in core imports this package.
+The parts share one `HostState`, which decides nothing, and are handed the other parts that they call, by name. The
+package uses `core.fanout` and `core.transfer`; nothing else in core imports it.
 """
 
 from __future__ import annotations
 
 from .alike import AlikeHosts
-from .codes import code_cause
 from .executor import Executor
-from .machine import Host
+from .host import Host
+from .host_codes import code_cause
 
 __all__ = [
     "AlikeHosts",

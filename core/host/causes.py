@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..protocol import Cause
-from .state import Causes, HeldEffect, HostState
+from .host_state import Causes, HeldEffect, HostState
 
 
 class PendingCauses:

@@ -14,7 +14,7 @@ So one executor may stand for many hosts that are told the same and whose device
 commands are each one's, at the latest of their causes' times there. `alike` does that for a simulator; `standing` is
 all that it needs of an executor.
 
-Neighbours: `machine` feeds it. Read `_ordered` first, then `_gang`.
+Neighbours: `host` feeds it. Read `_ordered` first, then `_gang`.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from ..protocol import (
     Up,
 )
 from . import standing
-from .buffers import HostBuffers
 from .causes import PendingCauses
-from .codes import HostCodes
+from .host_codes import HostCodes
+from .host_moves import Moves
+from .host_state import OVER, Causes, HostMove, HostRun, HostState, Label, LocalBuffer
 from .launches import LaunchQueue
-from .moves import Moves
-from .plans import HostPlan
-from .reports import fault, own_blame, repeat
-from .state import OVER, Causes, HostMove, HostRun, HostState, Label, LocalBuffer
+from .local_buffers import HostBuffers
+from .plans import HostPlan, concerns
+from .self_reports import fault, own_blame, repeat
 
 NO_LITERALS: dict[int, bytes] = {}  # runs without any share these
 NO_LABELS: dict[int, tuple[Label, ...]] = {}
@@ -187,7 +187,8 @@ class Executor:
         if message.hosts != state.among and not self._is_among(message.hosts):
             return  # this host only passes it on
         for plan in message.plans:
-            self._learn(plan)
+            if concerns(plan, state.devices):
+                state.plans[plan.id] = HostPlan(plan, state.devices, self._by_device)
         late = False
         for header in message.runs:
             if header.at:
@@ -229,11 +230,6 @@ class Executor:
                 self._state.among = hosts
                 return True
         return False
-
-    def _learn(self, plan: Plan) -> None:
-        made = HostPlan(plan, self._state.devices, self._by_device)
-        if made.concerns_host():
-            self._state.plans[plan.id] = made
 
     def _interleaved(self, message: Ordered) -> None:
         """Some runs begin behind some of the steps: read these and the steps in the order in which they were said."""
@@ -304,9 +300,9 @@ class Executor:
             run.parts -= 1
             if not run.parts:
                 state.ended_runs.append((step.seq, run.id))
-            row = run.plan.gangs.get(step.step)
-            if row is not None:
-                self._queue.enter(step, run, row)
+            planned = run.plan.gangs.get(step.step) or run.plan.gang(step.step)
+            if planned is not None:
+                self._queue.enter(step, run, planned)
                 return
         if state.abandoned_early.pop(step.seq, None) is None:
             # It cannot be launched, and what comes behind it must not meet its peers' collective.

@@ -3,13 +3,13 @@ on none.
 
 A launch waits for the launch before it and for inputs that come from elsewhere. Inputs that earlier launches of
 this host make are futures, and nothing waits for them. Whether an input is spoilt is known at launch, except by a
-gang that fails while it runs (see `state.LocalBuffer`). A spoilt input does not stop a launch: it would leave the
+gang that fails while it runs (see `host_state.LocalBuffer`). A spoilt input does not stop a launch: it would leave the
 gang's peers waiting, and their collective would pair with this host's *next* gang.
 
 Lanes: one for the whole host (JAX runs a process's collectives strictly in its enqueue order, even on disjoint
 devices), or one for each device, for hardware with a queue for each device.
 
-Neighbours: `executor` brings gangs and what devices say of them; `buffers` has what they read and make.
+Neighbours: `executor` brings gangs and what devices say of them; `local_buffers` has what they read and make.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ..protocol import (
     Trouble,
     Up,
 )
-from .buffers import HostBuffers
 from .causes import PendingCauses
-from .plans import GangRow
-from .reports import own_blame
-from .state import GANG, Causes, HostGang, HostRun, HostState, LocalBuffer
+from .host_state import GANG, Causes, HostGang, HostRun, HostState, LocalBuffer
+from .local_buffers import HostBuffers
+from .plans import PlannedGang
+from .self_reports import own_blame
 
 FINISH = GANG["finish"]
 
@@ -50,13 +50,13 @@ class LaunchQueue:
 
     # --- the stream ---------------------------------------------------------------------------------------
 
-    def enter(self, step: GangStep, run: HostRun, row: GangRow) -> None:
+    def enter(self, step: GangStep, run: HostRun, planned: PlannedGang) -> None:
         state, seq, ids = self._state, step.seq, run.ids
         named, pending, settled = state.buffers, state.pending, state.settled
         inputs: list[LocalBuffer] = []
         foreign: list[Cause] | None = None  # what inputs from elsewhere wait for
         blame: Blame | None = None
-        for slot in row.inputs:
+        for slot in planned.inputs:
             buffer = named.get(ids[slot]) or self._buffers.missing_input(ids[slot], seq)
             inputs.append(buffer)
             made = buffer.made
@@ -67,30 +67,30 @@ class LaunchQueue:
             buffer.user = seq
         done: Cause = ("done", seq)
         outputs: list[LocalBuffer] = []
-        for slot, layout in row.outputs:
+        for slot, layout in planned.outputs:
             buffer = named[ids[slot]] = LocalBuffer(ids[slot], layout, done, seq, False, seq)
             if slot in run.labels:
                 buffer.labels = run.labels[slot]
             outputs.append(buffer)
         pending[done] = None
-        donated, frees = self._let_go(step, run, row) if row.lets_go else ((), ())
+        donated, frees = self._let_go(step, run, planned) if planned.lets_go else ((), ())
         if seq in state.abandoned_early:
-            gang = HostGang(seq, step, row, inputs, outputs, blame, donated, frees, (), False)
+            gang = HostGang(seq, step, planned, inputs, outputs, blame, donated, frees, (), False)
             state.gangs[seq] = gang
             state.records.append(gang)
             self.abandon((seq,), state.abandoned_early.pop(seq))
         else:
             causes = state.order if foreign is None else self._prepare(step, foreign)
             tails = state.tails
-            for lane in row.lanes:
+            for lane in planned.lanes:
                 before = tails.get(lane)
                 if before is not None and not before.plain:
                     causes = self._behind(before, causes)
             plain = len(causes) == 1
-            gang = HostGang(seq, step, row, inputs, outputs, blame, donated, frees, causes, plain)
+            gang = HostGang(seq, step, planned, inputs, outputs, blame, donated, frees, causes, plain)
             state.gangs[seq] = gang
             state.records.append(gang)
-            for lane in row.lanes:
+            for lane in planned.lanes:
                 tails[lane] = gang
             if plain and not state.stopped:
                 self._launch(gang, causes)
@@ -101,23 +101,23 @@ class LaunchQueue:
             self._buffers.retire_lost([buffer.id for buffer in outputs])
 
     def _let_go(
-        self, step: GangStep, run: HostRun, row: GangRow
+        self, step: GangStep, run: HostRun, planned: PlannedGang
     ) -> tuple[tuple[int, ...], Sequence[LocalBuffer]]:
         """Nothing later in the stream names what this gang donates or is the last to read. Returns what it donates,
         and what is free when it has finished."""
         named, ids = self._state.buffers, run.ids
         donated: tuple[int, ...] = ()
-        if row.donated and step.donate:
-            donated = tuple([ids[slot] for slot in row.donated])
+        if planned.donated and step.donate:
+            donated = tuple([ids[slot] for slot in planned.donated])
             for ident in donated:
                 named.pop(ident, None)
         frees: list[LocalBuffer] = []
-        for slot, arg in row.dying:
+        for slot, arg in planned.dying:
             if arg < 0 or arg in run.literal:
                 buffer = named.pop(ids[slot], None)
                 if buffer is not None:
                     frees.append(buffer)
-        for slot in row.counted:
+        for slot in planned.counted:
             buffer = named.get(ids[slot])
             if run.last_read(slot) and buffer is not None:
                 self._buffers.retire(buffer, ())
@@ -200,7 +200,8 @@ class LaunchQueue:
                     blame = buffer.final
                     break
             else:
-                blame = own_blame(state, event.blame, gang.row.program, gang.row.name)
+                if event.blame is not None:
+                    blame = own_blame(state, event.blame, gang.planned.program, gang.planned.name)
         done: Cause = ("done", seq)
         causes = (done,)
         report = Done(seq, state.members, blame, event.sizes)
@@ -223,7 +224,7 @@ class LaunchQueue:
         if after == "gone":
             return
         self.stop(event.seq)
-        blame = own_blame(state, event.blame, gang.row.program, gang.row.name) or event.blame
+        blame = own_blame(state, event.blame, gang.planned.program, gang.planned.name) or event.blame
         gang.said = (Trouble(state.host, event.seq, blame),)
         state.out.append(Up(gang.said[0], (("failed", event.seq),)))
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..model import Hosts, Spans, spans
 from ..protocol import Cause
-from .state import HostGang, HostMove, HostRun, HostState, LocalBuffer
+from .host_state import HostGang, HostMove, HostRun, HostState, LocalBuffer
 
 
 def stand_for(state: HostState, members: Spans, hosts: Hosts) -> None:

@@ -23,10 +23,10 @@ from core.controller.runs import Runs
 from core.fanout.reduce import Reduction
 from core.fanout.relay import Inlet, Relay
 from core.fanout.stream import Stream
-from core.host.buffers import HostBuffers
 from core.host.executor import Executor
+from core.host.host_moves import Moves
 from core.host.launches import LaunchQueue
-from core.host.moves import Moves
+from core.host.local_buffers import HostBuffers
 from core.link.link import Link
 from core.memory.buffers import Buffers
 from core.memory.footprint import Footprints

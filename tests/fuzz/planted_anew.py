@@ -10,7 +10,7 @@ from typing import Any
 from core.controller.contents import Contents
 from core.controller.failures import Failures
 from core.fanout.relay import Inlet
-from core.host.machine import Host
+from core.host.host import Host
 from core.protocol.messages import Blame
 from core.transfer.sending import Sending
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..protocol import Blame, Lost, Report, Trouble, Up
-from .state import HostState
+from .host_state import HostState
 
 
 def fault(state: HostState, text: str, seq: int = -1) -> Blame:

@@ -1,16 +1,16 @@
 """What this host compiles, in the background: the stream asks for it, the compiler says when it is ready, and it is
 void with its epoch.
 
-Neighbours: `executor` brings both; `reports` repeats what was said after a new seat.
+Neighbours: `executor` brings both; `self_reports` says it again after a new seat.
 """
 
 from __future__ import annotations
 
 from ..model import Illegal
 from ..protocol import Cause, CodeReady, CompileCode, Compiled, CompileStep, Up
+from .host_state import HostState
 from .plans import HostPlan
-from .reports import own_blame, repeat
-from .state import HostState
+from .self_reports import own_blame, repeat
 
 
 def code_cause(plan: int, code: int) -> Cause:

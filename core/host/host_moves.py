@@ -4,7 +4,7 @@ A send opens when its source is ready, a receive when its memory is here. What t
 decided by the transfer machine. It answers every open half exactly once, with `Sent` or `Received`, and a dropped
 half too. So whether a transfer's data or its poison came first is decided in one place, and not here.
 
-Neighbours: `executor` brings steps and answers; `buffers` has the sources and targets.
+Neighbours: `executor` brings steps and answers; `local_buffers` has the sources and targets.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from ..protocol import (
     Up,
 )
 from ..transfer import Piece, from_client, hosts_of, to_client
-from .buffers import HostBuffers
 from .causes import PendingCauses
-from .reports import own_blame
-from .state import MOVE, Causes, HostMove, HostRun, HostState, LocalBuffer
+from .host_state import MOVE, Causes, HostMove, HostRun, HostState, LocalBuffer
+from .local_buffers import HostBuffers
+from .self_reports import own_blame
 
 
 class Moves:

@@ -19,7 +19,7 @@ import msgspec
 from ..model import Layout, Spans
 from ..protocol import Blame, Cause, Compiled, Effect, GangStep, Report, Seat
 from ..transfer import Piece
-from .plans import GangRow, HostPlan
+from .plans import HostPlan, PlannedGang
 
 Causes = tuple[Cause, ...]
 Label = tuple[int, int]  # (client, the client's name for the buffer)
@@ -35,7 +35,7 @@ GANG: dict[str, dict[str, str]] = {
     "abandon": {"queued": "over", "launched": "gone", "failed": "gone"},
 }
 MOVE: dict[str, dict[str, str]] = {
-    "count": {"waiting": "counting"},  # sparse: the host reads which rows go where
+    "count": {"waiting": "counting"},  # sparse: the host reads which gangs go where
     "open": {"waiting": "open", "counting": "open"},
     "end": {"open": "over"},
 }
@@ -72,7 +72,7 @@ class HostGang(msgspec.Struct, eq=False, gc=False):
 
     seq: int
     step: GangStep
-    row: GangRow
+    planned: PlannedGang
     inputs: Sequence[LocalBuffer]
     outputs: Sequence[LocalBuffer]
     blame: Blame | None

@@ -4,8 +4,8 @@ free.
 Names follow the stream: a buffer can be named from the step that makes it until the step that reads it last,
 donates it, or frees it. Memory follows the devices: it lives until those steps have ended.
 
-Neighbours: `launches`, `moves` and `executor` name buffers and retire them; `causes` holds each free back until the
-buffer is idle.
+Neighbours: `launches`, `host_moves` and `executor` name buffers and retire them; `causes` holds each free back until
+the buffer is idle.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 
 from ..protocol import Blame, Cause, FreeBuffer, Held
 from .causes import PendingCauses
-from .reports import fault
-from .state import Causes, HostState, LocalBuffer
+from .host_state import Causes, HostState, LocalBuffer
+from .self_reports import fault
 
 
 class HostBuffers:

@@ -1,8 +1,8 @@
-"""How far all roots of one tree have come: below which number nobody owes anything any more.
+"""How far all roots of one tree have come: the number below which no host owes anything any more.
 
-A root that has seen all that was written to it holds nothing back, however long ago that was. What was written
-is kept by set of hosts, and what all have seen as one number: with 25,000 roots that are told the same and say the
-same, neither costs more than with one.
+A root that has seen all that was written to it holds nothing back, however long ago that was. What was written is
+kept by set of hosts, and what all have seen is kept as one number. So 25,000 roots that are told the same and say the
+same cost no more than one.
 
 Neighbours: `stream` tells it what goes out and which beats come, and trims its log by `low`.
 """
@@ -21,8 +21,10 @@ class Frontier:
     def __init__(self, shape: Tree, fence: int) -> None:
         self._shape = shape
         self._root_of = {shape.below(root): root for root in shape.roots}
-        self._roots: dict[Spans, tuple[int, ...]] = {}  # by hosts: through whom they are reached
-        self._covered: dict[Spans, tuple[int, ...]] = {}  # by hosts: all below whom are among them
+        self._roots: dict[Spans, tuple[int, ...]] = {}  # by hosts: the roots through which they are reached
+        self._covered: dict[
+            Spans, tuple[int, ...]
+        ] = {}  # by hosts: the roots with all hosts below them among these
         self._written: dict[Spans, int] = {}  # by hosts: the last number written for them
         self._written_to: dict[int, int] = {}  # by root: the same, of sets of hosts that are no longer kept
         self._all = fence  # every root has seen this ...
@@ -31,7 +33,7 @@ class Frontier:
         self._low = fence
 
     def roots(self, hosts: Spans) -> tuple[int, ...]:
-        """Through whom what is for these hosts goes."""
+        """The roots through which messages for these hosts go."""
         found = self._roots.get(hosts)
         if found is None:
             found = _keep(self._roots, hosts, self._shape.roots_for(hosts))
@@ -57,7 +59,7 @@ class Frontier:
                 self._holding.discard(each)
 
     def low(self, newest: int) -> int:
-        """All have seen what was for them up to here. `newest`: the last number there is."""
+        """Up to this number all have seen what was for them. `newest`: the last number there is."""
         if not self._holding:
             if self._ahead:
                 self._look(newest)
@@ -67,7 +69,7 @@ class Frontier:
         return self._low
 
     def _look(self, newest: int) -> None:
-        """At every root."""
+        """Look for the lowest number at every root."""
         self._low = newest
         for root, last in self._by_root().items():
             seen = self._ahead.get(root, self._all)

@@ -9,10 +9,13 @@ had come (`rejoin`). Then what some host lacks goes out again, *down the new tre
 before anything newer. Sending it to that host directly would be a second path, which a message down the tree
 could overtake.
 
-Memory: the log holds what some host may not have seen: what is appended within a beat period and its way up,
-or, while a host is silent, until its lease ends and it is fenced out. Frees and poison must always get
-through, so `append` never refuses; the controller looks at `full` (backlog >= limit) and orders no new gangs
-while it is true.
+Memory: the log holds the messages that some host may not have seen. These are the messages of one beat period and of
+the beat's way up; while a host is silent, all until its lease ends and it is fenced out. Frees and poison must always
+get through, so `append` never refuses; the controller looks at `full` (backlog >= limit) and orders no new gangs while
+it is true.
+
+Neighbours: `controller.islands` has a `Stream` for each island; `frontier` says how far its hosts have come; `tree`
+has the shape. Read `append` first, then `refence` and `rejoin`.
 """
 
 from __future__ import annotations
@@ -28,8 +31,8 @@ from .tree import Tree, tree
 
 
 class Stream:
-    """The controller's end. `number`: the last one given out; a restarted controller goes on from its
-    hosts'."""
+    """The controller's end. `number`: the last number given out. A restarted controller goes on from the numbers of its
+    hosts."""
 
     def __init__(self, island: int, limit: int = 4096, number: int = 0) -> None:
         self.island, self.limit, self.number = island, limit, number
@@ -61,7 +64,7 @@ class Stream:
 
     @property
     def missing(self) -> Spans:
-        """Members for whom the forming waits."""
+        """The members that the forming waits for."""
         return (
             spans.EMPTY if self._seated is None else spans.minus(self.shape.members, spans.of(self._seated))
         )
@@ -74,7 +77,7 @@ class Stream:
         hosts: Spans,
         settled: int,
     ) -> Ordered:
-        """Number one message. Write it to `targets(hosts)`; that is nobody while the tree is forming."""
+        """Number one message. Write it to `targets(hosts)`, which is empty while the tree is forming."""
         self.number += 1
         message = Ordered(
             self.island, self.epoch, self.tree, self.number, hosts, settled, plans, runs, steps
@@ -85,15 +88,14 @@ class Stream:
         return message
 
     def targets(self, hosts: Spans) -> tuple[int, ...]:
-        """To whom the controller writes what is for these hosts."""
+        """The hosts to which the controller writes messages for these hosts."""
         return () if self._seated is not None else self._frontier.roots(hosts)
 
     def seen(self, hosts: Spans, number: int) -> None:
-        """A Beat of this epoch and tree. One that does not cover all below a root changes nothing yet. A
-        number never given out claims no more than all there is: whoever lies about that harms only
-        himself."""
+        """A Beat of this epoch and tree. A beat that does not cover all hosts below a root changes nothing yet. A
+        number that was never given out counts as the last that was: a host that lies about it harms only itself."""
         if self._seated is not None:
-            return  # nobody below has been written to yet
+            return  # no host has been written to yet
         self._frontier.seen(hosts, number)
         if self._log:
             low = self._frontier.low(self.number)
@@ -129,7 +131,7 @@ class Stream:
         return self._form(self._seated)
 
     def _form(self, lasts: dict[int, int]) -> tuple[Ordered, ...]:
-        """Keep of the log what members lack, narrowed to those who lack it, in the old order under new
+        """Keep the messages that some member lacks, narrowed to the members that lack them, in the old order under new
         numbers."""
         log, self._log, self._seated = self._log, deque(), None
         self._frontier = Frontier(self.shape, self._fence)

@@ -19,10 +19,10 @@ CONTROLLER = -1  # the parent of the roots
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """Who writes to whom. Made by `tree`; a host that is no member is a KeyError, for only the owner asks."""
+    """Which host writes to which. Made by `tree`. A host that is no member is a KeyError, for only the owner asks."""
 
     members: Spans
-    roots: tuple[int, ...]  # to whom the controller writes
+    roots: tuple[int, ...]  # the hosts to which the controller writes
     parents: dict[int, int]
     spans_below: dict[int, Spans]  # of each host: all hosts below it, itself included
     nodes: dict[int, tuple[int, ...]]  # of each host: its children
@@ -46,7 +46,7 @@ class Tree(msgspec.Struct, frozen=True):
         return tuple(root for root in self.roots if spans.overlap(self.spans_below[root], hosts))
 
     def roots_within(self, hosts: Spans) -> tuple[int, ...]:
-        """The roots all below whom are among these."""
+        """The roots with all hosts below them among these."""
         return tuple(root for root in self.roots if spans.within(self.spans_below[root], hosts))
 
     def depth(self, host: int) -> int:
@@ -67,7 +67,7 @@ def tree(members: Spans, fanout: int, apart: Spans = spans.EMPTY) -> Tree:
     """At most `fanout` roots and at most `fanout` children a host; flat where `fanout` >= the number of
     members.
 
-    Those of `apart` are roots beside these, with nobody below them: no other host is to reach them."""
+    Hosts of `apart` are roots beside these, with no host below them: no other host is to reach them."""
     if fanout < 1:
         raise Illegal(f"a tree's fanout is at least 1, not {fanout}")
     apart = spans.meet(members, apart)

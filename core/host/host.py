@@ -5,7 +5,7 @@
     children <--Ordered-- relay <--Up-- executor <--Launch, Finished ...--> devices
 
 It only routes. `handle` takes one event to the part that it concerns; then what the parts say goes, in the order in
-which it was said, to another part or to the driver, until nobody inside has anything left to say. What goes up the
+which it was said, to another part or to the driver, until no part has anything left to say. What goes up the
 tree leaves at the end of the turn, as one message.
 
 Peers are numbered as in `protocol.peers`. What halves of transfers do (OpenSend, OpenRecv, DropTransfer, Sent,
@@ -138,7 +138,7 @@ class Host:
             else:
                 route(effect, now)
         relay.flush(out)
-        if self._cut_off:  # the next link begins with our Join; what came before it, nobody is there to hear
+        if self._cut_off:  # the next link begins with our Join: nothing that comes before it would be heard
             return [effect for effect in out if not _is_for_controller(effect)]
         return out
 

@@ -110,7 +110,7 @@ class HostRun(msgspec.Struct, eq=False, gc=False):
     plan: HostPlan
     ids: list[int]
     literal: dict[int, bytes]  # by argument
-    labels: dict[int, tuple[Label, ...]]  # by slot: who was promised it
+    labels: dict[int, tuple[Label, ...]]  # by slot: the clients that were promised it
     parts: int  # steps that have not come
     reads: dict[int, int]  # by slot
 

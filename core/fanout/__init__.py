@@ -1,24 +1,27 @@
-"""Sends an ordered stream of messages to the hosts of an island, down a tree, and combines their reports on the way up.
+"""One ordered stream for each island, by one path to each host; and reports combined on the way up.
 
-stream       both ends of an island's stream: the controller numbers messages, a host refuses those of old paths
-tree         which host passes messages on to which
-relay        one in each host: passes orders down the tree and reports up;  reduce: combines equal reports into one
-frontier     the number up to which all hosts have seen their messages
+stream     the controller's end: numbers what an island is told and keeps it until all hosts have seen it
+tree       the hosts by which one message reaches all
+relay      a host's end: takes orders, passes them on, combines reports
+reduce     the same report from many hosts becomes one
+frontier   the number below which no host owes anything
+
+In: messages to number, orders and reports from peers. Out: messages to write, and which hosts have seen what.
+The functions that matter most: `Stream.append`, `Relay.ordered`, `Relay.report`, `Reduction.add`, `tree`.
+`controller.islands` has a `Stream` for each island, each `core.host.Host` a `Relay`.
 """
 
 from __future__ import annotations
 
 from . import frontier
-from .reduce import Gather
-from .relay import HandOver, Relay, Stale
+from .reduce import Reduction
+from .relay import Relay
 from .stream import Stream
 from .tree import fanout_for, tree
 
 __all__ = [
-    "Gather",
-    "HandOver",
+    "Reduction",
     "Relay",
-    "Stale",
     "Stream",
     "fanout_for",
     "frontier",

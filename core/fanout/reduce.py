@@ -1,25 +1,27 @@
-"""Combines reports of the same kind about the same step, from all hosts that a relay waits for, into one report.
+"""Makes one report of the same report from all hosts that a relay waits for.
 
-Hosts are merged into spans, sizes into their maximum, pieces into their sum. Reports with different blames stay apart.
-If blames differ only in the host that they name, the blame from the lowest host is kept, so the order in which reports
-come does not matter.
+Hosts are merged into spans, sizes into their maximum, pieces into their sum. Different blames stay apart. Of equal
+blames that name different hosts, the one from the first host is kept, whatever the order in which they came.
+
+Neighbours: `relay` keeps one `Reduction` for each step and kind of report; a simulator's cohorts combine with the
+same rules. Read `Reduction.add` first.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from ..model import Spans, spans
 from ..protocol import Arrived, Blame, Compiled, Counted, Done, Enqueued
 
 Combined = Done | Enqueued | Compiled | Counted | Arrived
 Cause = tuple[str, str, str, str]
-WITH_BLAME = (Done, Compiled)
 
 
-class Shape:
-    """The hosts from which a relay expects reports: all (`need`), and by source (`parts`).
-
-    A source is a child of the relay, or the relay's own host.
-    """
+class Participants:
+    """The hosts below a relay that take part: all of them, and those behind each source (a child, or the host
+    itself)."""
 
     __slots__ = ("need", "parts")
 
@@ -29,38 +31,36 @@ class Shape:
         self.need = spans.union(*self.parts.values())
 
 
-NOBODY = Shape(spans.EMPTY, {})
+NOBODY = Participants(spans.EMPTY, {})
 
 
-class Group:
-    """The combined reports with equal blames, or without blame."""
+class EqualReports:
+    """What was said by hosts with the same blame, or with none."""
 
     __slots__ = ("blame", "first", "hosts", "pieces", "sizes")
 
     def __init__(self, blame: Blame | None, first: int) -> None:
         self.blame = blame
-        self.first = first  # the lowest host among them
+        self.first = first  # the lowest host
         self.hosts: list[Spans] = []
         self.sizes: tuple[int, ...] = ()
         self.pieces: dict[int, int] = {}
 
 
-class Gather:
-    """The reports of one kind about one step that have come so far, and the hosts whose reports are missing."""
+class Reduction:
+    """What has been said, and by source which hosts have not said it."""
 
-    __slots__ = ("_groups", "_shape", "_taken", "left")
+    __slots__ = ("_groups", "_participants", "_taken", "left")
 
-    def __init__(self, shape: Shape = NOBODY) -> None:
-        self._shape = shape
-        self._groups: dict[Cause | None, Group] = {}
-        self._taken = False  # whether reports have been taken already
-        self.left = dict(shape.parts)  # source -> hosts whose reports are missing
+    def __init__(self, participants: Participants = NOBODY) -> None:
+        self._participants = participants
+        self._groups: dict[Cause | None, EqualReports] = {}
+        self._taken = False  # some of it has gone up already
+        self.left = dict(participants.parts)  # by source: hosts still missing
 
     def add(self, source: int, report: Combined) -> Spans:
-        """Add the report for the hosts whose report was missing. Return the hosts that are not expected at all.
-
-        A host whose report has come already is ignored.
-        """
+        """Take what was waited for. Returns the hosts that were not waited for, and that nothing here will speak
+        for. A host that says the same thing twice is not heard again."""
         hosts = report.hosts
         missing = self.left.get(source)
         if missing == hosts:
@@ -75,38 +75,40 @@ class Gather:
                 del self.left[source]
             if fresh:
                 self.put(report, fresh)
-        return spans.minus(hosts, self._shape.parts.get(source, spans.EMPTY))
+        return spans.minus(hosts, self._participants.parts.get(source, spans.EMPTY))
 
     def put(self, report: Combined, hosts: Spans) -> None:
-        """Add the report for these hosts, whether or not they were expected."""
-        blame = report.blame if isinstance(report, WITH_BLAME) else None
+        blame = report.blame if type(report) is Done or type(report) is Compiled else None
         cause = None if blame is None else (blame.code, blame.cause, blame.program, blame.node)
-        first = hosts[0][0]
         group = self._groups.get(cause)
+        first = hosts[0][0]
         if group is None:
-            group = self._groups[cause] = Group(blame, first)
+            group = self._groups[cause] = EqualReports(blame, first)
         elif first < group.first:
             group.first, group.blame = first, blame
         group.hosts.append(hosts)
-        if isinstance(report, Done):
+        if type(report) is Done:
             if report.sizes:
                 group.sizes = _largest(group.sizes, report.sizes)
-        elif isinstance(report, Counted):
+        elif type(report) is Counted:
             for receiver, pieces in report.pieces:
                 group.pieces[receiver] = group.pieces.get(receiver, 0) + pieces
 
     def take(self, like: Combined) -> list[Combined]:
-        """Return what has come since the last call, as one report for each blame, in the order of hosts."""
+        """What has been said since it was last taken: one report a blame, in host order."""
         groups, self._groups = self._groups, {}
-        whole = len(groups) == 1 and not self.left and not self._taken and self._shape is not NOBODY
+        whole = len(groups) == 1 and not self.left and not self._taken and self._participants is not NOBODY
         self._taken = True
+        if whole:
+            (group,) = groups.values()
+            return [REPORTS[type(like)](like, self._participants.need, group)]
         return [
-            _report(like, self._shape.need if whole else spans.union(*group.hosts), group)
+            REPORTS[type(like)](like, spans.union(*group.hosts), group)
             for group in sorted(groups.values(), key=_first)
         ]
 
 
-def _first(group: Group) -> int:
+def _first(group: EqualReports) -> int:
     return group.first
 
 
@@ -115,15 +117,11 @@ def _largest(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(max(pair) for pair in zip(longer, shorter, strict=False)) + longer[len(shorter) :]
 
 
-def _report(like: Combined, hosts: Spans, group: Group) -> Combined:
-    match like:
-        case Done():
-            return Done(like.seq, hosts, group.blame, group.sizes)
-        case Enqueued():
-            return Enqueued(like.seq, hosts)
-        case Arrived():
-            return Arrived(like.seq, hosts)
-        case Compiled():
-            return Compiled(like.plan, like.code, hosts, group.blame)
-        case Counted():
-            return Counted(like.transfer, hosts, tuple(sorted(group.pieces.items())))
+# How each kind of report is made of equal ones. `like`: any of them.
+REPORTS: dict[type, Callable[[Any, Spans, EqualReports], Combined]] = {
+    Done: lambda like, hosts, group: Done(like.seq, hosts, group.blame, group.sizes),
+    Enqueued: lambda like, hosts, group: Enqueued(like.seq, hosts),
+    Arrived: lambda like, hosts, group: Arrived(like.seq, hosts),
+    Compiled: lambda like, hosts, group: Compiled(like.plan, like.code, hosts, group.blame),
+    Counted: lambda like, hosts, group: Counted(like.transfer, hosts, tuple(sorted(group.pieces.items()))),
+}

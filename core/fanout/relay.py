@@ -1,26 +1,34 @@
-"""The relay of one host: it passes orders down the tree unchanged, and combines reports on their way up.
+"""One on each host: takes the orders meant for it, passes them down the tree, and combines the reports that go up.
 
-Down: an `Ordered` goes, as the same object, to each child that has one of its hosts below it, and to the executor of
-this host. Messages that the inlet refuses are dropped. Up: a report about a step waits until all hosts below that take
-part in the step have reported, then goes up as one report with merged spans. The relay knows who takes part from the
-orders that it passed down. A report about a step that it has not seen (one that is repeated after a new seat) goes up
-in the turn in which it came. All reports of a turn go up as one message (`flush`).
+Down: `Inlet` takes an `Ordered` or says why it refuses it. What it takes goes, as the same object, to the children
+below which some host must see it, and to this host's executor. What it refuses goes nowhere.
 
-Some reports do not wait for all hosts, because some hosts may never report. `Trouble` and `Lost` go up at once, `Beat`
-on its period. `Arrived` (the watchdog wants to know who is missing) and `Compiled` (some hosts may compile for long)
-go up after `patience`, as far as they have come.
+Up: a report on a step waits until all hosts below that take part have made it, then goes up as one with merged
+spans. The relay saw which hosts take part when the step went down. A report that nothing on the way down announced
+(one made again after a new seat) goes up with the turn in which it came. Reports of one turn leave as one message
+(`flush`).
 
-A new seat drops all reports that are being combined; executors then repeat those that are not settled. These may come
-before this host has its own new seat, so reports of a later tree wait for the seat. Memory is bounded: the note of a
-step is dropped when all hosts are done or `Ordered.settled` passes it, and at most EARLY messages of a child wait.
+Some reports do not wait for all hosts, since some hosts may never speak. `Trouble` and `Lost` go up at once, `Beat`
+on its period, and what there is of `Arrived` (the watchdog asks which hosts have *not*) and `Compiled` (some compile
+for long) after `patience`.
 
-Peers are hosts; the controller is -1. `now` decides only when beats and delayed reports go up.
+A new seat ends all that is being combined; executors then say again what is not settled. Reports from children may
+come before this host's own seat: reports of a later tree wait for it. Memory is bounded: what is noted of a step
+leaves when all are done or `Ordered.settled` passes it, and at most EARLY messages from each child wait for a seat.
+
+Peers are hosts; the controller is -1. `now` decides only when beats, and reports that `patience` held, go up.
+
+Neighbours: `core.host.Host` calls it and sends what it says; `reduce` combines equal reports; `stream` is the other
+end. Read `ordered` first, then `report` and `_combine`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import repeat
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ..model import Illegal, Spans, spans
@@ -33,6 +41,7 @@ from ..protocol import (
     Counted,
     Done,
     Effect,
+    Enqueued,
     ForgetStep,
     GangStep,
     Lost,
@@ -45,44 +54,70 @@ from ..protocol import (
     Send,
     SendStep,
     SpillStep,
-    Trouble,
+    Tell,
 )
-from .reduce import Combined, Gather, Shape
-from .stream import Inlet
+from .reduce import Combined, Participants, Reduction
 
-EARLY = 1024  # messages of a later tree that may wait, for each child
-ROUTES = 512  # sets of hosts whose routes and shapes are remembered
-SWEEP = 256  # notes to collect before settled ones are searched and dropped
+EARLY = 1024  # messages of a later tree that wait, for each child
+ROUTES = 512  # sets of hosts whose ways and participants are remembered
+SWEEP = 256  # steps noted before it is worth looking which are settled
 
-OF_ONE = (Trouble, Lost)
-WITH_HOSTS = (GangStep, SendStep, RecvStep, SpillStep, RestoreStep)
-
-
-class HandOver(Effect, frozen=True):
-    """This message is for the executor of this host too."""
-
-    message: Ordered
+BY_SEQ = frozenset((Done, Enqueued, Arrived))
+COMBINED = BY_SEQ | {Compiled, Counted}
 
 
-class Stale(Effect, frozen=True):
-    """A message was refused, because it was under way when the tree changed. For the log; no peer is at fault."""
+class Inlet:
+    """A host's end of the stream: says of each message whether it is the next on the one path, or why it is
+    refused."""
 
-    peer: int
-    reason: str
+    def __init__(self) -> None:
+        self.seat: Seat | None = None
+        self.seen = -1  # all that was for this host has come up to this number: what Seated and Join say
+        self.last = -1  # the fence: nothing up to this number is taken any more
+        self._held = False  # until the next seat
+
+    def hold(self) -> None:
+        """The host has said what it has. What came by the old path now would not be in that."""
+        self._held = True
+
+    def take_seat(self, seat: Seat) -> int:
+        """What older paths still hold is refused from now on. Returns what to say in Seated.
+
+        `seen` may stay below the fence: what is between the two is owed to this host under new numbers. A host
+        that has just come is owed nothing from before its time."""
+        if self.seat is None:
+            self.seen = seat.last
+        self.seat = seat
+        self.last = seat.last
+        self._held = False
+        return self.seen
+
+    def refuses(self, message: Ordered) -> str:
+        """Why, in words; "" when it has been taken."""
+        seat = self.seat
+        if seat is None:
+            return f"message {message.number} came before any seat"
+        if message.island != seat.island:
+            return f"message {message.number} is for island {message.island}, this host is in {seat.island}"
+        if message.epoch != seat.epoch:
+            return f"message {message.number} is of epoch {message.epoch}, this host is in {seat.epoch}"
+        if message.tree != seat.tree:
+            return f"message {message.number} came by tree {message.tree}, the path now is tree {seat.tree}"
+        if message.number <= self.last:
+            return f"message {message.number} is not above {self.last}"
+        if self._held:
+            return f"message {message.number} came while this host waits for another seat"
+        self.last = self.seen = message.number
+        return ""
 
 
-class Note:
-    """What the relay knows of a step: the hosts that take part in it, and the reports about it so far."""
+class StepNote(msgspec.Struct, eq=False):
+    """Which hosts take part in a step, as seen on the way down; and what is being combined about it."""
 
-    __slots__ = ("gathers", "hosts", "seen_by", "transfer")
-
-    def __init__(self, hosts: Spans, seen_by: Spans, transfer: int | None = None) -> None:
-        self.hosts = hosts
-        self.seen_by = (
-            seen_by  # the hosts that this message told; after a new seat the others know the step already
-        )
-        self.transfer = transfer
-        self.gathers: dict[type[Combined], Gather] = {}
+    hosts: Spans
+    seen_by: Spans  # after a re-seat only some of the hosts are told; the others have spoken, or will
+    transfer: int | None = None
+    reductions: dict[type[Combined], Reduction] = {}
 
 
 class Relay:
@@ -91,99 +126,115 @@ class Relay:
         self.inlet = Inlet()
         self._beat_at: int | None = None
         self._early: dict[int, list[Reports]] = {}
-        self._out: list[Report] = []
+        self._up: list[Report] = []
+        self._notes: dict[type, Callable[[Any, Spans], None]] = {
+            GangStep: self._note_step, SendStep: self._note_send, RecvStep: self._note_step,
+            SpillStep: self._note_step, RestoreStep: self._note_step, CompileStep: self._note_compile,
+            ForgetStep: self._note_forget,
+        }  # fmt: skip
         self._forget()
 
     def _forget(self) -> None:
         self._children: dict[int, Spans] = {}
         self._sources: dict[int, Spans] = {}  # the children and this host itself
-        self._written: dict[int, int] = {}  # child -> the last number passed on to it
-        self._beats: dict[int, Beat] = {}  # child -> its latest beat
+        self._written: dict[int, int] = {}  # by child: the last number passed on to it
+        self._beats: dict[int, Beat] = {}  # by child: the latest
         self._settled = -1
-        self._steps: dict[int, Note] = {}  # by seq
+        self._steps: dict[int, StepNote] = {}  # by seq
         self._sends: dict[int, int] = {}  # transfer -> seq
-        self._compiles: dict[tuple[int, int], Note] = {}  # by plan and code
+        self._compiles: dict[tuple[int, int], StepNote] = {}  # by plan and code
         self._sweep_at = SWEEP
-        # reports of this turn about steps that this relay does not know
-        self._unknown: dict[tuple[type[Combined], int | tuple[int, int]], tuple[Gather, Combined]] = {}
-        self._delayed: dict[Gather, Combined] = {}  # go up, as far as they have come, at `_delayed_until`
-        self._delayed_until: int | None = None
-        self._routes: dict[Spans, tuple[int, ...]] = {}
-        self._shapes: dict[tuple[Spans, Spans], Shape] = {}
-        self._out.clear()
+        self._loose: dict[tuple[type[Combined], int | tuple[int, int]], tuple[Reduction, Combined]] = {}
+        self._hasty: dict[Reduction, Combined] = {}  # something in them may go up before all have spoken ...
+        self._hasty_at: int | None = None  # ... at this time
+        self._routes: dict[Spans, tuple[tuple[int, ...], bool]] = {}  # which children; this host too
+        self._participants: dict[tuple[Spans, Spans], Participants] = {}
+        self._up.clear()
 
     # --- seats ----------------------------------------------------------------------------------------------
 
-    def seated(self, seat: Seat, now: int) -> list[Effect]:
-        """Take this seat, and drop what came by the old path; it will be repeated. An older seat is Stale."""
+    def seated(self, seat: Seat, now: int, out: list[Effect]) -> None:
+        """Take this seat. What was on the old path is lost, and will be said again. An older seat is refused."""
         if seat.host != self.host:
             raise Illegal(f"a seat for host {seat.host} at host {self.host}")
-        old = self.inlet.place
+        old = self.inlet.seat
         if old is not None and (seat.epoch, seat.tree) < (old.epoch, old.tree):
-            return [Stale(-1, f"a seat in epoch {seat.epoch}, tree {seat.tree}, came late")]
-        self.inlet.seat(seat)
+            out.append(self._refused(-1, f"a seat in epoch {seat.epoch}, tree {seat.tree}, came late"))
+            return
+        self.inlet.take_seat(seat)
         self._forget()
         self._children = dict(seat.children)
         self._sources = {self.host: spans.one(self.host), **self._children}
         self._beat_at = now + self.period
         early, self._early = self._early, {}
-        effects: list[Effect] = []
         for peer, waiting in early.items():
             for message in waiting:
-                effects += self.reports(peer, message, now)
-        return effects
+                self.reports(peer, message, now, out)
+
+    def _refused(self, peer: int, reason: str) -> Tell:
+        """Nobody's fault: it was under way when the tree changed. For the log."""
+        return Tell(f"host {self.host}: refused from peer {peer}: {reason}")
 
     # --- down -----------------------------------------------------------------------------------------------
 
-    def ordered(self, peer: int, message: Ordered) -> list[Effect]:
-        seat = self.inlet.place
-        if seat and peer != seat.parent and (message.epoch, message.tree) == (seat.epoch, seat.tree):
-            return [Close(peer, f"orders for host {self.host} come from {seat.parent}, not from {peer}")]
+    def ordered(self, peer: int, message: Ordered, out: list[Effect]) -> bool:
+        """Pass it on to the children that need it. Returns whether it is for this host's executor too."""
+        seat = self.inlet.seat
+        if (
+            seat is not None
+            and peer != seat.parent
+            and (message.epoch, message.tree) == (seat.epoch, seat.tree)
+        ):
+            reason = f"orders for host {self.host} come from {seat.parent}, not from {peer}"
+            out.append(Close(peer, reason))
+            return False
         refused = self.inlet.refuses(message)
         if refused:
-            return [Stale(peer, refused)]
-        if not self._children:
-            return [HandOver(message)] if spans.contains(message.hosts, self.host) else []
-        self._note(message)
-        effects: list[Effect] = []
-        route = self._routes.get(message.hosts)
-        if route is None:
-            route = self._route(message.hosts)
-        if route:
-            for child in route:
-                self._written[child] = message.number
-            effects.append(Send(route, message))
-        if spans.contains(message.hosts, self.host):
-            effects.append(HandOver(message))
-        return effects
+            out.append(self._refused(peer, refused))
+            return False
+        children, ours = self._routes.get(message.hosts) or self._route(message.hosts)
+        if self._children:
+            self._note(message)
+            if children:
+                for child in children:
+                    self._written[child] = message.number
+                out.append(Send(children, message))
+        return ours
 
-    def _route(self, hosts: Spans) -> tuple[int, ...]:
-        """Return the children that have one of these hosts below them."""
+    def _route(self, hosts: Spans) -> tuple[tuple[int, ...], bool]:
         if len(self._routes) >= ROUTES:
             self._routes.clear()
-        route = tuple(child for child, below in self._children.items() if spans.overlap(below, hosts))
-        self._routes[hosts] = route
+        children = tuple(child for child, below in self._children.items() if spans.overlap(below, hosts))
+        route = self._routes[hosts] = children, spans.contains(hosts, self.host)
         return route
 
     def _note(self, message: Ordered) -> None:
+        steps, notes = self._steps, self._notes
         for step in message.steps:
-            if isinstance(step, WITH_HOSTS):
-                if isinstance(step, SendStep):
-                    self._sends[step.transfer] = step.seq
-                    self._steps[step.seq] = Note(step.hosts, message.hosts, step.transfer)
-                else:
-                    self._steps[step.seq] = Note(step.hosts, message.hosts)
-            elif isinstance(step, CompileStep):
-                for code, hosts in zip(step.codes, step.hosts or repeat(message.hosts), strict=False):
-                    self._compiles[step.plan, code] = Note(hosts, message.hosts)
-            elif isinstance(step, ForgetStep) and step.plans:
-                for key in [key for key in self._compiles if key[0] in step.plans]:
-                    del self._compiles[key]
+            note = notes.get(type(step))
+            if note is not None:
+                note(step, message.hosts)
         self._settled = max(self._settled, message.settled)
-        if len(self._steps) > self._sweep_at:
-            for seq in [seq for seq in self._steps if seq < self._settled]:
+        if len(steps) > self._sweep_at:
+            for seq in [seq for seq in steps if seq < self._settled]:
                 self._drop(seq)
-            self._sweep_at = 2 * len(self._steps) + SWEEP
+            self._sweep_at = 2 * len(steps) + SWEEP
+
+    def _note_step(self, step: GangStep | RecvStep | SpillStep | RestoreStep, seen_by: Spans) -> None:
+        self._steps[step.seq] = StepNote(step.hosts, seen_by)
+
+    def _note_send(self, step: SendStep, seen_by: Spans) -> None:
+        self._steps[step.seq] = StepNote(step.hosts, seen_by, step.transfer)
+        self._sends[step.transfer] = step.seq
+
+    def _note_compile(self, step: CompileStep, seen_by: Spans) -> None:
+        for code, hosts in zip(step.codes, step.hosts or repeat(seen_by), strict=False):
+            self._compiles[step.plan, code] = StepNote(hosts, seen_by)
+
+    def _note_forget(self, step: ForgetStep, seen_by: Spans) -> None:
+        if step.plans:
+            for key in [key for key in self._compiles if key[0] in step.plans]:
+                del self._compiles[key]
 
     def _drop(self, seq: int) -> None:
         note = self._steps.pop(seq)
@@ -193,129 +244,145 @@ class Relay:
     # --- up -------------------------------------------------------------------------------------------------
 
     def report(self, report: Report, now: int) -> None:
-        """Take a report of this host's own executor."""
-        self._take(self.host, report, now)
+        """From this host's own executor."""
+        if self._children and type(report) in COMBINED:
+            self._combine(self.host, report, now)  # type: ignore[arg-type]
+        else:
+            self._up.append(report)
 
-    def reports(self, peer: int, message: Reports, now: int) -> list[Effect]:
-        """Take the reports of a child."""
-        seat = self.inlet.place
-        place = (message.epoch, message.tree)
-        if seat is None or place > (seat.epoch, seat.tree):
-            waiting = self._early.setdefault(peer, [])
-            if len(waiting) >= EARLY:
-                text = f"more than {EARLY} reports of tree {message.tree}, for which host {self.host} has no seat"
-                return [Close(peer, text)]
-            waiting.append(message)
-            return []
-        if place < (seat.epoch, seat.tree) or message.island != seat.island:
-            return [Stale(peer, f"reports of epoch {message.epoch}, tree {message.tree}")]
+    def reports(self, peer: int, message: Reports, now: int, out: list[Effect]) -> None:
+        """From a child."""
+        seat = self.inlet.seat
+        if seat is None or message.tree != seat.tree or message.epoch != seat.epoch:
+            self._other_tree(peer, message, out)
+            return
+        if message.island != seat.island:
+            out.append(self._refused(peer, f"reports of epoch {message.epoch}, tree {message.tree}"))
+            return
         below = self._children.get(peer)
         if below is None:
-            return [Close(peer, f"host {peer} is not a child of host {self.host}")]
+            out.append(Close(peer, f"host {peer} is no child of host {self.host}"))
+            return
         for report in message.reports:
-            hosts = spans.one(report.host) if isinstance(report, OF_ONE) else report.hosts
+            combined = type(report) in COMBINED
+            one = not combined and type(report) is not Beat
+            hosts = spans.one(report.host) if one else report.hosts  # type: ignore[union-attr]
             if hosts != below and (not hosts or spans.minus(hosts, below)):
-                return [Close(peer, f"host {peer} reports for hosts {spans.text(hosts)}, not all below it")]
-            self._take(peer, report, now)
-        return []
+                out.append(Close(peer, f"host {peer} speaks for hosts {spans.text(hosts)}"))
+                return
+            if combined:
+                self._combine(peer, report, now)  # type: ignore[arg-type]
+            elif one:
+                self._up.append(report)
+            else:
+                self._beats[peer] = report  # type: ignore[assignment]
+
+    def _other_tree(self, peer: int, message: Reports, out: list[Effect]) -> None:
+        """Reports of a later tree wait for this host's own seat; those of an earlier tree are refused."""
+        seat = self.inlet.seat
+        if seat is not None and (message.epoch, message.tree) < (seat.epoch, seat.tree):
+            out.append(self._refused(peer, f"reports of epoch {message.epoch}, tree {message.tree}"))
+            return
+        waiting = self._early.setdefault(peer, [])
+        if len(waiting) >= EARLY:
+            reason = f"{EARLY} reports of tree {message.tree}, which is not this host's"
+            out.append(Close(peer, reason))
+        else:
+            waiting.append(message)
 
     def beside(self, host: int) -> bool:
-        """Whether that host is this host's parent in the tree, or one of its children."""
-        seat = self.inlet.place
+        """Whether this host is above us in the tree, or right below."""
+        seat = self.inlet.seat
         return seat is not None and (host == seat.parent or host in self._children)
 
     def child_lost(self, host: int) -> None:
-        """The lease of a child has run out: report that."""
+        """Its lease has run out."""
         self._early.pop(host, None)
         if host in self._children:
             self._beats.pop(host, None)
-            self._out.append(Lost(host, self.host))
-
-    def _take(self, source: int, report: Report, now: int) -> None:
-        if isinstance(report, Beat):
-            self._beats[source] = report
-        elif not self._children or isinstance(report, OF_ONE):
-            self._out.append(report)
-        else:
-            self._combine(source, report, now)
+            self._up.append(Lost(host, self.host))
 
     def _combine(self, source: int, report: Combined, now: int) -> None:
         kind = type(report)
-        note = self._find(report)
+        if kind in BY_SEQ:
+            note = self._steps.get(report.seq)  # type: ignore[union-attr]
+        else:
+            note = self._find(report)
         if note is None:
-            self._add_unknown(report)
+            self._loosely(report)
             return
-        gather = note.gathers.get(kind)
-        if gather is None:
-            gather = note.gathers[kind] = Gather(self._shape(note.hosts, note.seen_by))
-        others = gather.add(source, report)
-        if not gather.left:
-            self._out += gather.take(report)
+        reduction = note.reductions.get(kind)
+        if reduction is None:
+            reduction = note.reductions[kind] = Reduction(self._taking_part(note.hosts, note.seen_by))
+        others = reduction.add(source, report)
+        if not reduction.left:
+            self._up += reduction.take(report)
             self._complete(report, note)
         elif kind is Arrived or kind is Compiled:
-            self._delayed[gather] = report
-            if self._delayed_until is None:
-                self._delayed_until = now + self.patience
+            self._hasty[reduction] = report
+            if self._hasty_at is None:
+                self._hasty_at = now + self.patience
         if others:
-            self._add_unknown(replace(report, hosts=others))
+            self._loosely(replace(report, hosts=others))
 
-    def _find(self, report: Combined) -> Note | None:
+    def _find(self, report: Combined) -> StepNote | None:
+        """By what such a report names."""
         if isinstance(report, Compiled):
             return self._compiles.get((report.plan, report.code))
         if isinstance(report, Counted):
             return self._steps.get(self._sends.get(report.transfer, -1))
         return self._steps.get(report.seq)
 
-    def _complete(self, report: Combined, note: Note) -> None:
-        """All hosts have reported: forget what was expected of them. The watchdog may ask again."""
+    def _complete(self, report: Combined, note: StepNote) -> None:
+        """All have said it: nothing more is expected of them, unless the watchdog asks again."""
         if isinstance(report, Done):
-            arrived = note.gathers.get(Arrived)
+            arrived = note.reductions.get(Arrived)
             if arrived is not None:
-                self._out += arrived.take(Arrived(report.seq, spans.EMPTY))
+                self._up += arrived.take(Arrived(report.seq, spans.EMPTY))
             self._drop(report.seq)
         elif isinstance(report, Compiled):
             del self._compiles[report.plan, report.code]
         else:
-            del note.gathers[type(report)]
+            del note.reductions[type(report)]
 
-    def _add_unknown(self, report: Combined) -> None:
-        """Combine a report about an unknown step with the others of this turn. More may come in later turns."""
+    def _loosely(self, report: Combined) -> None:
+        """Nobody knows how many will say it: what this turn brings goes up together."""
         if isinstance(report, Compiled):
             key: int | tuple[int, int] = (report.plan, report.code)
         else:
             key = report.transfer if isinstance(report, Counted) else report.seq
-        gather, _ = self._unknown.setdefault((type(report), key), (Gather(), report))
-        gather.put(report, report.hosts)
+        reduction, _ = self._loose.setdefault((type(report), key), (Reduction(), report))
+        reduction.put(report, report.hosts)
 
-    def _shape(self, hosts: Spans, seen_by: Spans) -> Shape:
-        shape = self._shapes.get((hosts, seen_by))
-        if shape is None:
-            if len(self._shapes) >= ROUTES:
-                self._shapes.clear()
-            shape = self._shapes[hosts, seen_by] = Shape(spans.meet(hosts, seen_by), self._sources)
-        return shape
+    def _taking_part(self, hosts: Spans, seen_by: Spans) -> Participants:
+        found = self._participants.get((hosts, seen_by))
+        if found is None:
+            if len(self._participants) >= ROUTES:
+                self._participants.clear()
+            found = Participants(spans.meet(hosts, seen_by), self._sources)
+            self._participants[hosts, seen_by] = found
+        return found
 
     # --- time, and the end of a turn ------------------------------------------------------------------------
 
     def next_wakeup(self) -> int | None:
-        times = [at for at in (self._beat_at, self._delayed_until) if at is not None]
-        return min(times, default=None)
+        beat, hasty = self._beat_at, self._hasty_at
+        if hasty is None or (beat is not None and beat < hasty):
+            return beat
+        return hasty
 
     def wakeup(self, now: int) -> None:
-        if self._delayed_until is not None and now >= self._delayed_until:
-            delayed, self._delayed, self._delayed_until = self._delayed, {}, None
-            for gather, like in delayed.items():
-                self._out += gather.take(like)
+        if self._hasty_at is not None and now >= self._hasty_at:
+            hasty, self._hasty, self._hasty_at = self._hasty, {}, None
+            for reduction, like in hasty.items():
+                self._up += reduction.take(like)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self.period
-            self._out.append(self._beat())
+            self._up.append(self._beat())
 
     def _beat(self) -> Beat:
-        """Return the beat of this host and all below it that have sent one.
-
-        A child that has seen everything passed on to it counts as having seen all that this host has seen: the other
-        messages were for no host below it.
-        """
+        """A child that has seen all that was passed on to it has seen all that this host has: the rest was
+        not for anybody below it."""
         number = self.inlet.last
         hosts = [spans.one(self.host)]
         for child in self._children:
@@ -326,14 +393,13 @@ class Relay:
                     number = min(number, beat.number)
         return Beat(spans.union(*hosts), number)
 
-    def flush(self) -> list[Effect]:
-        """End a turn: send all reports that are to go up, as one message."""
-        if self._unknown:
-            for gather, like in self._unknown.values():
-                self._out += gather.take(like)
-            self._unknown = {}
-        seat = self.inlet.place
-        if not self._out or seat is None:
-            return []
-        reports, self._out = tuple(self._out), []
-        return [Send((seat.parent,), Reports(seat.island, seat.epoch, seat.tree, reports))]
+    def flush(self, out: list[Effect]) -> None:
+        """At the end of a turn: all that is to go up, as one message."""
+        if self._loose:
+            for reduction, like in self._loose.values():
+                self._up += reduction.take(like)
+            self._loose = {}
+        seat = self.inlet.seat
+        if self._up and seat is not None:
+            said, self._up = tuple(self._up), []
+            out.append(Send((seat.parent,), Reports(seat.island, seat.epoch, seat.tree, said)))

@@ -1,8 +1,8 @@
-"""Both ends of the ordered stream of one island: the controller numbers and keeps messages, a host checks them.
+"""The controller's end of the ordered stream of one island: numbers messages, and keeps them until hosts have them.
 
 There is one path to a host: the tree of the epoch. An island's `Stream` numbers all messages for the island. They go
-down the tree over FIFO connections. A host's `Inlet` takes a message only if it has the seat's epoch and tree, and a
-higher number than the last. So no message overtakes another, and none that is still on an old path is taken.
+down the tree over FIFO connections. A host's `relay.Inlet` takes a message only if it has the epoch and tree of the
+seat, and a higher number than the last. So no message overtakes another, and none from an old path is taken.
 
 When the tree changes (`refence`), nothing is sent until every member has a seat and has said how far it had come
 (`rejoin`). Then the messages that some host lacks are sent again, *down the new tree* and *under new numbers*, before
@@ -152,48 +152,3 @@ class Stream:
                 )
                 self._frontier.written[lacking] = self.number
         return tuple(self._log)
-
-
-class Inlet:
-    """A host's end: accepts the messages that come by the current path in order, and says why it refuses others."""
-
-    def __init__(self) -> None:
-        self.place: Seat | None = None
-        self.seen = -1  # all messages for this host have come up to this number, as Seated and Join say
-        self.last = -1  # no message up to this number is accepted any more
-        self._held = False  # whether all messages are refused until the next seat
-
-    def hold(self) -> None:
-        """Refuse all messages until the next seat. The host has reported what it has, and that must stay true."""
-        self._held = True
-
-    def seat(self, seat: Seat) -> int:
-        """Take this seat, and refuse messages of older paths from now on. Return the number for `Seated.last`.
-
-        That number may be below `last`: the messages between the two will be sent again under new numbers. A host
-        without an earlier seat gets none of these.
-        """
-        if self.place is None:
-            self.seen = seat.last
-        self.place = seat
-        self.last = seat.last
-        self._held = False
-        return self.seen
-
-    def refuses(self, message: Ordered) -> str:
-        """Accept the message and return "", or return the reason for which it is refused."""
-        seat = self.place
-        if seat is None:
-            return f"message {message.number} came before any seat"
-        if message.island != seat.island:
-            return f"message {message.number} is for island {message.island}, this host is in {seat.island}"
-        if message.epoch != seat.epoch:
-            return f"message {message.number} is of epoch {message.epoch}, this host is in {seat.epoch}"
-        if message.tree != seat.tree:
-            return f"message {message.number} came by tree {message.tree}, the path now is tree {seat.tree}"
-        if message.number <= self.last:
-            return f"message {message.number} is not above {self.last}"
-        if self._held:
-            return f"message {message.number} came while this host waits for another seat"
-        self.last = self.seen = message.number
-        return ""

@@ -12,7 +12,7 @@ from statistics import median
 import msgspec
 
 from core.controller import Config, Controller
-from core.host.executor import Executor
+from core.host import Executor
 from core.model import Arg, Computation, Node, Out, Program, Ref, Sharding, SliceSpec, Value, small, spans
 from core.protocol import (
     Came,

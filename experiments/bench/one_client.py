@@ -12,7 +12,7 @@ from time import process_time
 
 from core.client import Client, Submitted
 from core.controller import Config, Controller
-from core.host.executor import Executor
+from core.host import Executor
 from core.model import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Spans, Value, small, spans
 from core.protocol import (
     CONTROLLER,
@@ -77,7 +77,7 @@ class OneClient:
         cluster = small(hosts, PER_HOST)
         self.controller = Controller(cluster, Stride, Config(window=16, fanout=fanout))
         self._told = wrap(self.controller)
-        self.executor = Executor(0, cluster, alike=self.hosts)
+        self.executor = Executor(0, cluster, members=self.hosts)
         self.client = Client("user")
         self.spent = dict.fromkeys(("client", "controller", "executor"), 0.0)
         self.gangs = self.ended = 0

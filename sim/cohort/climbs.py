@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.fanout import Gather
+from core.fanout import Reduction
 from core.model import Spans, spans
 from core.protocol import messages as m
 
@@ -31,7 +31,7 @@ class Climb:
 
     def __init__(self, left: dict[int, int]) -> None:
         self.left = left
-        self.said: dict[int, Gather] = {}
+        self.said: dict[int, Reduction] = {}
 
 
 class Climbs:
@@ -63,15 +63,15 @@ class Climbs:
         return found
 
     def _take(self, key: Key, climb: Climb, row: int, report: Any) -> None:
-        gather = climb.said.get(row)
-        if gather is None:
-            gather = climb.said[row] = Gather()
-        gather.put(report, report.hosts)
+        reduction = climb.said.get(row)
+        if reduction is None:
+            reduction = climb.said[row] = Reduction()
+        reduction.put(report, report.hosts)
         climb.left[row] -= spans.count(report.hosts)
         if climb.left[row]:
             return
         del climb.said[row]
-        for combined in gather.take(report):
+        for combined in reduction.take(report):
             self._send(key, climb, row, combined)
         if not climb.said and not any(climb.left.values()):
             self._under_way.pop(key, None)

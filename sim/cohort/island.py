@@ -14,8 +14,8 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from core.fanout import Gather
-from core.host.executor import Executor
+from core.fanout import Reduction
+from core.host import AlikeHosts
 from core.model import Gang, Island, Plan, Spans, spans
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -62,7 +62,7 @@ class CohortIsland:
     def __init__(self, sim: Context, island: Island) -> None:
         self.sim, self.island = sim, island
         hosts = island.hosts
-        first = Executor(island.base_host, sim.hosts_of, incarnation=1, alike=island.host_span)
+        first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1)
         self.parts: list[Part] = [Part(self, first, island.host_span)]
         self._parts_by_host: dict[int, Part] = {}
         self.gangs = Gangs(sim, island, self._over, self._over_at)
@@ -452,9 +452,9 @@ def _merged(said: Sequence[m.Done], among: Spans | None = None) -> tuple[m.Done,
     """What a relay makes of it: one report a blame. `among`: of what these hosts said."""
     if among is None and len(said) <= 1:
         return tuple(said)
-    gather = Gather()
+    reduction = Reduction()
     for report in said:
         hosts = report.hosts if among is None else spans.meet(report.hosts, among)
         if hosts:
-            gather.put(report, hosts)
-    return tuple(gather.take(said[0]))  # type: ignore[arg-type]  # like what it was given
+            reduction.put(report, hosts)
+    return tuple(reduction.take(said[0]))  # type: ignore[arg-type]  # like what it was given

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.host.executor import Executor
+from core.host import AlikeHosts
 from core.model import Spans, spans
 from core.protocol import effects as e
 from core.protocol import end_of, peer_of
@@ -75,7 +75,7 @@ class Causes:
 
 class Part:
     def __init__(
-        self, island: CohortIsland, executor: Executor, members: Spans, causes: Causes | None = None
+        self, island: CohortIsland, executor: AlikeHosts, members: Spans, causes: Causes | None = None
     ):
         self.island, self.executor = island, executor
         self.causes = causes or Causes()

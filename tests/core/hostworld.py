@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from core.host.executor import Executor, code_cause
+from core.host import Executor, code_cause
 from core.model import spans
 from core.model.place import Place, line
 from core.model.plan import Code, Gang, Layout, Move, Plan, Slot

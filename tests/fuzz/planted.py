@@ -21,13 +21,13 @@ from core.controller.dispatch import Dispatch
 from core.controller.recovery import Recovery
 from core.controller.runs import Runs
 from core.controller.state import State
-from core.fanout.reduce import Gather
-from core.fanout.relay import Relay
-from core.fanout.stream import Inlet, Stream
-from core.host.executor.machine import Executor
-from core.host.executor.moves import Moves
-from core.host.executor.queue import Queue
-from core.host.executor.shards import Shards
+from core.fanout.reduce import Reduction
+from core.fanout.relay import Inlet, Relay
+from core.fanout.stream import Stream
+from core.host.executor import Executor
+from core.host.host_moves import Moves
+from core.host.launches import LaunchQueue
+from core.host.local_buffers import HostBuffers
 from core.link.link import Link
 from core.memory.buffers import Buffers
 from core.memory.footprint import Footprint
@@ -57,12 +57,14 @@ def _(put: Patch) -> None:
 
 @bug("double free", "a host frees every tenth buffer twice")
 def _(put: Patch) -> None:
-    def again(self: Shards, shard: Any, causes: Any) -> None:
-        retire(self, shard, causes)
-        self._desk.waits.when(causes, lambda done: self._desk.out.append(FreeBuffer(shard.buffer, done)))
+    def again(self: HostBuffers, buffer: Any, causes: Any) -> None:
+        retire(self, buffer, causes)
+        self._causes.when(
+            causes, lambda ident, done: self._state.out.append(FreeBuffer(ident, done)), buffer.id
+        )
 
-    retire = Shards.retire
-    put(Shards, "retire", every(10, retire, again))
+    retire = HostBuffers.retire
+    put(HostBuffers, "retire", every(10, retire, again))
 
 
 @bug(
@@ -70,7 +72,7 @@ def _(put: Patch) -> None:
     "a host frees a buffer when it is told to, and does not wait for the work that was ordered before",
 )
 def _(put: Patch) -> None:
-    put(Shards, "idle", lambda self, shard: ())
+    put(HostBuffers, "idle", lambda self, buffer: ())
 
 
 @bug("admission ignored", "a run is admitted whether or not its memory is there")
@@ -142,37 +144,35 @@ def _(put: Patch) -> None:
     "a host whose input is spoilt does not launch, and says that it has ended",
 )
 def _(put: Patch) -> None:
-    launch = Queue._launch
+    launch = LaunchQueue._launch
 
-    def skipping(self: Queue, entry: Any, causes: Any) -> None:
-        if entry.state != "queued" or self.stopped or not any(shard.blame for shard in entry.inputs):
-            launch(self, entry, causes)
+    def skipping(self: LaunchQueue, gang: Any, causes: Any) -> None:
+        stopped = self._state.stopped
+        if gang.state != "queued" or stopped or not any(buffer.blame for buffer in gang.inputs):
+            launch(self, gang, causes)
             return
-        entry.state = "launched"
-        for shard in entry.outputs:
-            shard.spoil(next(s.blame for s in entry.inputs if s.blame))
-        self._desk.waits.happen(("launch", entry.seq))
-        self.finished(Finished(entry.seq))
+        gang.state = "launched"
+        for buffer in gang.outputs:
+            buffer.spoil(next(each.blame for each in gang.inputs if each.blame))
+        self._causes.happen(("launch", gang.seq))
+        self.finished(Finished(gang.seq))
 
-    put(Queue, "_launch", skipping)
+    put(LaunchQueue, "_launch", skipping)
 
 
 @bug("gang launched twice", "a host launches every seventh gang a second time")
 def _(put: Patch) -> None:
-    launch = Queue._launch
+    launch = LaunchQueue._launch
 
-    def twice(self: Queue, entry: Any, causes: Any) -> None:
-        before = len(self._desk.out)
-        launch(self, entry, causes)
-        made = [
-            effect
-            for effect in self._desk.out[before:]
-            if isinstance(effect, Launch) and effect.seq == entry.seq
-        ]
-        if entry.seq % 7 == 0:
-            self._desk.out += made
+    def twice(self: LaunchQueue, gang: Any, causes: Any) -> None:
+        out = self._state.out
+        before = len(out)
+        launch(self, gang, causes)
+        made = [effect for effect in out[before:] if isinstance(effect, Launch) and effect.seq == gang.seq]
+        if gang.seq % 7 == 0:
+            out += made
 
-    put(Queue, "_launch", twice)
+    put(LaunchQueue, "_launch", twice)
 
 
 @bug("sequence does not increase", "gangs of an even turn and an odd one change numbers")
@@ -265,8 +265,8 @@ def _(put: Patch) -> None:
     ordered = Executor._ordered
 
     def believing(self: Executor, message: Any) -> None:
-        self.last = message.number - 1
-        ordered(self, replace(message, epoch=self.epoch))
+        self._state.last = message.number - 1
+        ordered(self, replace(message, epoch=self._state.epoch))
 
     put(Inlet, "refuses", refuses)
     put(Executor, "_ordered", believing)
@@ -274,19 +274,19 @@ def _(put: Patch) -> None:
 
 @bug("wrong host set on a combined report", "a relay reports for all hosts below it when some have reported")
 def _(put: Patch) -> None:
-    take = Gather.take
+    take = Reduction.take
 
-    def whole(self: Gather, like: Any) -> Any:
-        return [replace(report, hosts=self._shape.need or report.hosts) for report in take(self, like)]
+    def whole(self: Reduction, like: Any) -> Any:
+        return [replace(report, hosts=self._participants.need or report.hosts) for report in take(self, like)]
 
-    def add(self: Gather, source: int, report: Any) -> Any:
+    def add(self: Reduction, source: int, report: Any) -> Any:
         found = adds(self, source, report)
         self.left.clear()
         return found
 
-    adds = Gather.add
-    put(Gather, "take", whole)
-    put(Gather, "add", add)
+    adds = Reduction.add
+    put(Reduction, "take", whole)
+    put(Reduction, "add", add)
 
 
 @bug(
@@ -294,18 +294,17 @@ def _(put: Patch) -> None:
     "a host with a new seat does not repeat what may have been lost with the old path",
 )
 def _(put: Patch) -> None:
-    again = Executor._again
+    again = Executor._say_again
 
     def silent(self: Executor) -> None:
-        before = len(self._desk.out)
+        out = self._state.out
+        before = len(out)
         again(self)
-        self._desk.out[before:] = [
-            effect
-            for effect in self._desk.out[before:]
-            if not isinstance(getattr(effect, "report", None), Done)
+        out[before:] = [
+            effect for effect in out[before:] if not isinstance(getattr(effect, "report", None), Done)
         ]
 
-    put(Executor, "_again", silent)
+    put(Executor, "_say_again", silent)
 
 
 @bug("lost child not reported", "a relay that loses a child says nothing", masked=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from core.controller.contents import Contents
 from core.controller.failures import Failures
-from core.fanout.stream import Inlet
-from core.host.machine import Host
+from core.fanout.relay import Inlet
+from core.host.host import Host
 from core.protocol.messages import Blame
 from core.transfer.sending import Sending
 

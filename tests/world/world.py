@@ -23,7 +23,7 @@ import msgspec
 
 from core.client.client_limits import Limits
 from core.controller import Config, Controller
-from core.host.machine import Host
+from core.host.host import Host
 from core.invariants import Checks, everything
 from core.invariants import observations as o
 from core.link import codec as wire

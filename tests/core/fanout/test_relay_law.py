@@ -5,12 +5,12 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.fanout.relay import HandOver, Relay, Stale
+from core.fanout.relay import Relay
 from core.fanout.stream import Stream
 from core.fanout.tree import tree
 from core.model import spans
 from core.model.spans import Spans
-from core.protocol.effects import Effect, Send
+from core.protocol.effects import Effect, Send, Tell
 from core.protocol.messages import Beat, Done, GangStep, Ordered, Report, Reports, Seat, Seated
 
 Message = Ordered | Reports | Seat | Seated
@@ -43,12 +43,21 @@ class Island:
                     assert isinstance(message, Ordered | Reports)
                     for peer in peers:
                         self.write(host, peer, message)
-                case HandOver(message=message):
-                    seqs = [step.seq for step in message.steps if isinstance(step, GangStep)
-                            if spans.contains(step.hosts, host)]  # fmt: skip
-                    self.owes[host] += seqs
                 case _:
-                    assert isinstance(effect, Stale), effect
+                    assert isinstance(effect, Tell), effect
+
+    def order(self, sender: int, host: int, message: Ordered) -> None:
+        out: list[Effect] = []
+        if self.relays[host].ordered(sender, message, out):
+            seqs = [step.seq for step in message.steps if isinstance(step, GangStep)
+                    if spans.contains(step.hosts, host)]  # fmt: skip
+            self.owes[host] += seqs
+        self.obey(host, out)
+
+    def flush(self, host: int) -> None:
+        out: list[Effect] = []
+        self.relays[host].flush(out)
+        self.obey(host, out)
 
     def gang(self, hosts: Spans) -> None:
         self.gangs += 1
@@ -72,7 +81,7 @@ class Island:
             seq = self.owes[host].pop(0)
             self.did[host].append(seq)
             self.relays[host].report(Done(seq, spans.one(host)), 0)
-            self.obey(host, self.relays[host].flush())
+            self.flush(host)
 
     def step(self, at: int) -> bool:
         full = [pair for pair, pipe in self.pipes.items() if pipe]
@@ -85,20 +94,24 @@ class Island:
         elif isinstance(message, Seat):
             self.seat(host, message)
         elif isinstance(message, Ordered):
-            self.obey(host, self.relays[host].ordered(sender, message))
+            self.order(sender, host, message)
         elif isinstance(message, Reports):
-            self.obey(host, self.relays[host].reports(sender, message, 0))
-            self.obey(host, self.relays[host].flush())
+            out: list[Effect] = []
+            self.relays[host].reports(sender, message, 0, out)
+            self.obey(host, out)
+            self.flush(host)
         return True
 
     def seat(self, host: int, seat: Seat) -> None:
         """Take a seat. Repeat the reports that are not settled, as an executor does."""
         node = self.relays[host]
-        self.obey(host, node.seated(seat, 0))
+        out: list[Effect] = []
+        node.seated(seat, 0, out)
+        self.obey(host, out)
         self.write(host, -1, Seated(host, seat.epoch, seat.tree, node.inlet.seen))
         for seq in self.did[host]:
             node.report(Done(seq, spans.one(host)), 0)
-        self.obey(host, node.flush())
+        self.flush(host)
 
     def controller_hears(self, message: Message) -> None:
         if isinstance(message, Seated):
@@ -116,9 +129,9 @@ class Island:
 
     def beat(self, host: int) -> None:
         node = self.relays[host]
-        if node.inlet.place is not None:
+        if node.inlet.seat is not None:
             node.wakeup(node.next_wakeup() or 0)
-            self.obey(host, node.flush())
+            self.flush(host)
 
     def run(self) -> None:
         while self.step(0):

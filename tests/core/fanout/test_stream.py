@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from core.fanout.stream import Inlet, Stream
+from core.fanout.relay import Inlet
+from core.fanout.stream import Stream
 from core.fanout.tree import tree
 from core.model import spans
 from core.model.spans import Spans
@@ -140,7 +141,7 @@ def test_an_inlet_takes_what_is_next_on_its_path_and_says_why_it_takes_nothing_e
     stream, inlet = formed(), Inlet()
     first, second = say(stream, 1), say(stream, 2)
     assert "before any seat" in inlet.refuses(first)
-    inlet.seat(seat_for(0, stream))
+    inlet.take_seat(seat_for(0, stream))
     assert inlet.refuses(first) == ""
     assert inlet.refuses(second) == ""
     assert "not above 2" in inlet.refuses(first)
@@ -154,18 +155,18 @@ def test_an_inlet_takes_what_is_next_on_its_path_and_says_why_it_takes_nothing_e
 def test_a_seat_refuses_the_old_path_but_keeps_what_was_seen() -> None:
     stream, inlet = formed(), Inlet()
     first, second = say(stream, 1), say(stream, 2)
-    assert inlet.seat(Seat(0, 1, 1, 0, -1, (), ALL, 0)) == 0
+    assert inlet.take_seat(Seat(0, 1, 1, 0, -1, (), ALL, 0)) == 0
     assert inlet.refuses(first) == ""
-    assert inlet.seat(Seat(0, 1, 2, 0, -1, (), ALL, 2)) == 1
+    assert inlet.take_seat(Seat(0, 1, 2, 0, -1, (), ALL, 2)) == 1
     assert "tree 1" in inlet.refuses(second)
     assert "not above 2" in inlet.refuses(replace(second, tree=2))
     assert (
-        inlet.seat(Seat(0, 1, 3, 0, -1, (), ALL, 2)) == 1
+        inlet.take_seat(Seat(0, 1, 3, 0, -1, (), ALL, 2)) == 1
     )  # a seat is not a message: the host has still not seen 2
 
 
 def test_a_new_host_gets_no_messages_from_before() -> None:
-    assert Inlet().seat(Seat(0, 1, 2, 0, -1, (), ALL, 17)) == 17
+    assert Inlet().take_seat(Seat(0, 1, 2, 0, -1, (), ALL, 17)) == 17
 
 
 # --------------------------------------------------------------------------------------------- a whole island
@@ -208,15 +209,15 @@ class Island:
         sender, host = full[at % len(full)]
         message, inlet = self.pipes[sender, host].popleft(), self.inlets[host]
         if isinstance(message, Seat):
-            seen = inlet.seat(message)
+            seen = inlet.take_seat(message)
             if message.tree == self.stream.tree:
                 for again in self.stream.rejoin(host, seen):
                     for root in self.stream.targets(again.hosts):
                         self.write(-1, root, again)
-        elif not inlet.refuses(message) and inlet.place is not None:
+        elif not inlet.refuses(message) and inlet.seat is not None:
             if spans.contains(message.hosts, host):
                 self.taken[host].append(said(message))
-            for child, below in inlet.place.children:
+            for child, below in inlet.seat.children:
                 if spans.overlap(below, message.hosts):
                     self.write(host, child, message)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.host.executor import Executor
+from core.host import Executor
 from core.model.place import line
 from core.model.plan import Gang, Layout, Move, Plan
 from core.protocol.effects import Effect, Launch, Received, Reform, Reformed, Up

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from core.host.executor import Executor, at
+from core.host import AlikeHosts, Executor
 from core.model import spans
 from core.model.errors import Illegal
 from core.model.place import Grid, Place, line
@@ -48,6 +49,7 @@ from core.protocol.messages import (
     Done,
     ForgetStep,
     GangStep,
+    Lost,
     Ordered,
     RecvStep,
     RestoreStep,
@@ -56,6 +58,7 @@ from core.protocol.messages import (
     Seated,
     SendStep,
     SpillStep,
+    Trouble,
 )
 from tests.core.hostworld import SAME, Cluster, Stream, gang, layout, plan
 
@@ -68,10 +71,20 @@ WITH_SEQ = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
 BAD = Blame("user", "boom")
 
 
+def at(effect: Effect, host: int) -> Effect:
+    """What an effect of an executor that stands for many is at this one of them."""
+    if not isinstance(effect, Up):
+        return effect
+    report = effect.report
+    if isinstance(report, Seated | Trouble | Lost):
+        return effect if report.host == host else Up(replace(report, host=host), effect.causes)
+    return Up(replace(report, hosts=spans.one(host)), effect.causes)
+
+
 class Cohort:
     """An executor, and what those it stands for still owe it."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: AlikeHosts) -> None:
         self.executor = executor
         self.running: list[int] = []  # gangs, in the order of their launches
         self.owed: list[Any] = []
@@ -91,7 +104,7 @@ class Cohorts:
     def __init__(self, stream: Stream, random: Random, lane: str) -> None:
         self.stream, self.random = stream, random
         self.single = {host: Executor(host, Cluster(), lane=lane) for host in spans.items(ALL)}
-        self.cohorts = [Cohort(Executor(0, Cluster(), lane=lane, alike=ALL))]
+        self.cohorts = [Cohort(AlikeHosts(ALL, Cluster(), lane=lane))]
         self.over: set[tuple[int, int]] = set()  # (seq, host)
         self.joins = self.splits = 0
         self._seat(self.cohorts[0])
@@ -100,12 +113,12 @@ class Cohorts:
             pass
 
     def _seat(self, cohort: Cohort) -> None:
-        self._tell(cohort, *(seat(host, cohort.tree) for host in spans.items(cohort.executor.alike)))
+        self._tell(cohort, *(seat(host, cohort.tree) for host in spans.items(cohort.executor.members)))
 
     def _tell(self, cohort: Cohort, *events: Any) -> None:
         """All of its members, and their executor; all do the same."""
         did = cohort.executor.handle(events[0], 0)
-        for number, host in enumerate(spans.items(cohort.executor.alike)):
+        for number, host in enumerate(spans.items(cohort.executor.members)):
             alone = self.single[host].handle(events[number % len(events)], number)
             assert alone == [at(effect, host) for effect in did]
         for effect in did:
@@ -115,7 +128,7 @@ class Cohorts:
         cohort = self.random.choice(self.cohorts)
         draw = self.random.random()
         if draw < 0.05:
-            members = list(spans.items(cohort.executor.alike))
+            members = list(spans.items(cohort.executor.members))
             part = self.random.sample(members, self.random.randrange(len(members)))
             if part:
                 self._split(cohort, spans.of(part))
@@ -152,7 +165,7 @@ class Cohorts:
         if parts:
             with pytest.raises(Illegal, match="split"):
                 cohort.executor.handle(message, 0)
-            assert spans.union(*parts) == cohort.executor.alike
+            assert spans.union(*parts) == cohort.executor.members
         for part in parts[1:]:
             self._split(cohort, part)
         assert cohort.executor.divides(message) == ()
@@ -163,10 +176,10 @@ class Cohorts:
         """Where it fails, it fails on one of the hosts."""
         seq = cohort.running[0]
         fate = self.stream.fates["done", seq]
-        if fate is not None and spans.count(cohort.executor.alike) > 1:
+        if fate is not None and spans.count(cohort.executor.members) > 1:
             with pytest.raises(Illegal, match="split"):
                 cohort.executor.handle(Finished(seq, fate), 0)
-            self._split(cohort, spans.one(self.random.choice(list(spans.items(cohort.executor.alike)))))
+            self._split(cohort, spans.one(self.random.choice(list(spans.items(cohort.executor.members)))))
             cohort, fate = self.random.choice([(cohort, None), (self.cohorts[-1], fate)])
         cohort.running.remove(seq)
         self._tell(cohort, Finished(seq, fate))
@@ -208,7 +221,7 @@ class Cohorts:
             case OpenRecv() | ExpectRecv() | DropTransfer():
                 self._receive(cohort, effect)
             case Up(report=Done(seq=seq)):
-                self.over.update((seq, host) for host in spans.items(cohort.executor.alike))
+                self.over.update((seq, host) for host in spans.items(cohort.executor.members))
             case _:
                 pass
 
@@ -249,7 +262,7 @@ def test_host_by_host_it_does_what_an_executor_each_would(
 ) -> None:
     cohorts = Cohorts(stream_of(seed, travel), Random(delays), lane)
     cohorts.join_all()
-    assert [cohort.executor.alike for cohort in cohorts.cohorts] == [ALL]  # all is settled: all are alike
+    assert [cohort.executor.members for cohort in cohorts.cohorts] == [ALL]  # all is settled: all are alike
 
 
 def test_the_world_above_splits_and_joins() -> None:
@@ -261,8 +274,8 @@ def test_the_world_above_splits_and_joins() -> None:
 # --- what divides, and what does not ------------------------------------------------------------------------
 
 
-def seated(alike: Spans = ALL) -> Executor:
-    executor = Executor(alike[0][0], Cluster(), alike=alike)
+def seated(members: Spans = ALL) -> AlikeHosts:
+    executor = AlikeHosts(members, Cluster())
     executor.handle(seat(executor.host), 0)
     executor.handle(Reformed(0), 0)
     return executor
@@ -351,8 +364,8 @@ def test_both_halves_go_on_with_what_was_under_way() -> None:
     executor = seated()
     executor.handle(told(1, GangStep(1, 1, 0, ALL), **of(WHOLE)), 0)
     other = executor.split(((2, 5),))
-    assert (executor.alike, executor.host) == (((0, 2), (5, 6)), 0)
-    assert (other.alike, other.host) == (((2, 5),), 2)
+    assert (executor.members, executor.host) == (((0, 2), (5, 6)), 0)
+    assert (other.members, other.host) == (((2, 5),), 2)
     assert other.handle(Finished(1), 0) == [Up(Done(1, ((2, 5),)), (("done", 1),))]
     with pytest.raises(Illegal, match="1 finished"):
         other.handle(Finished(1), 0)
@@ -377,7 +390,7 @@ def test_those_that_were_split_are_the_same_again_when_nothing_is_under_way() ->
     other.handle(Finished(1), 0)
     assert executor.same(other)
     executor.absorb(other)
-    assert (executor.alike, executor.host) == (ALL, 0)
+    assert (executor.members, executor.host) == (ALL, 0)
     again = executor.handle(seat(0, tree=1), 0)
     assert Up(Done(1, ALL), (("seat", 1),)) in again
     assert Up(Seated(0, 0, 1, 1), (("seat", 1),)) in again
@@ -430,7 +443,7 @@ def test_those_who_know_a_plan_in_which_they_differ_are_not_the_same() -> None:
 
 
 def test_a_seat_is_each_members_own() -> None:
-    executor = Executor(2, Cluster(), alike=((2, 4),))
+    executor = AlikeHosts(((2, 4),), Cluster())
     assert [type(e) for e in executor.handle(seat(3), 0)] == [Reform]
     (said,) = executor.handle(Reformed(0), 0)
     assert [at(said, host).report.host for host in (2, 3)] == [2, 3]  # type: ignore[attr-defined]
@@ -438,4 +451,4 @@ def test_a_seat_is_each_members_own() -> None:
 
 def test_who_stands_for_others_is_one_of_them() -> None:
     with pytest.raises(Illegal, match="not among them"):
-        Executor(7, Cluster(), alike=ALL)
+        Executor(7, Cluster(), members=ALL)

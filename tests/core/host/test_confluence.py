@@ -132,16 +132,15 @@ def test_a_buffer_is_freed_once_and_never_while_it_is_in_use(seed: int, lane: st
 @given(seeds, lanes, seeds)
 def test_in_the_end_nothing_is_remembered(seed: int, lane: str, delay: int) -> None:
     (life,) = lives(seed, lane, [delay])
-    executor = life.executor
-    assert not len(executor._desk.waits)
-    assert not executor._desk.records
-    assert not executor._queue.entries
+    state = life.executor._state
+    assert not state.pending
+    assert not state.records
+    assert not state.gangs
     for kept in (
-        executor._moves.sends, executor._moves.recvs, executor._moves.copies, executor._runs, executor._plans,
-        executor._shards.named, executor._codes,
+        state.sends, state.receives, state.copies, state.runs, state.plans, state.buffers, state.codes,
     ):  # fmt: skip
         assert not kept
-    join = executor.describe()
+    join = life.executor.describe()
     assert (join.held, join.unfinished) == ((), ())
 
 

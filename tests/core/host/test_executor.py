@@ -5,7 +5,7 @@ Host 0 has devices 0 and 1, host 1 devices 2 and 3; together they are island 0. 
 
 from __future__ import annotations
 
-from core.host.executor import Executor, code_cause
+from core.host import Executor, code_cause
 from core.model.place import line
 from core.model.plan import Gang, Layout, Move
 from core.model.program import Sharding

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.host.executor import Executor
+from core.host import Executor
 from core.model.errors import Illegal
 from core.model.plan import Gang, Move
 from core.protocol.effects import (
@@ -265,11 +265,11 @@ def test_forgotten_runs_take_no_memory() -> None:
     host.hear(Finished(2))
     host.settled = 3
     host.read()
-    executor = host.executor
-    for kept in (executor._runs, executor._plans, executor._queue.entries, executor._shards.named):
+    state = host.executor._state
+    for kept in (state.runs, state.plans, state.gangs, state.buffers):
         assert not kept
-    assert not executor._desk.records
-    assert not len(executor._desk.waits)
+    assert not state.records
+    assert not state.pending
 
 
 def test_a_run_is_forgotten_when_its_last_step_is_settled() -> None:
@@ -288,5 +288,5 @@ def test_a_run_is_forgotten_when_its_last_step_is_settled() -> None:
     assert host.executor.plan_of(1) is not None
     host.read()
     assert host.executor.plan_of(1) is None
-    assert not host.executor._runs
-    assert not host.executor._complete
+    assert not host.executor._state.runs
+    assert not host.executor._state.ended_runs

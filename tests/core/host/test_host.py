@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from core.host.machine import Host
+from core.host.host import Host
 from core.model.errors import Illegal
 from core.model.plan import Plan
 from core.protocol.dataplane import Chunk, Grant, Landed, Offer

@@ -1,21 +1,18 @@
 """Hosts that behave alike, so that one executor may stand for all of them; and what tells them apart.
 
-Members are alike as long as they are told the same and say the same: in every step all of them take part or
-none does, every place has the same of each one's devices, and no contents travel to or from any. What names
-some members and not others divides them: `Alike.divides` says into which parts, before anything is done. `at`
-says what an effect of such an executor is at one of its members.
+Members are alike as long as they are told the same and say the same: in every step all of them take part or none
+does, every place has the same part of each one's devices, and no contents travel to or from any. A message that names
+some members and not others divides them: `divides` says into which parts, before anything is done.
 
-Neighbours: `machine.Executor` asks before it takes a message; so does a driver that keeps cohorts.
+Only a simulator's cohorts use this. Neighbours: `executor`, by its public methods alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from msgspec.structs import replace
-
-from ...model import (
+from ..model import (
     Gang,
     Hosts,
     Illegal,
@@ -28,23 +25,20 @@ from ...model import (
     sends_by_host,
     spans,
 )
-from ...protocol import (
+from ..protocol import (
     Blame,
     DeviceLost,
     Effect,
     GangStep,
     LaunchFailed,
-    Lost,
     Ordered,
     RecvStep,
     RestoreStep,
-    Seated,
     SendStep,
     SpillStep,
-    Trouble,
-    Up,
 )
-from ...transfer import senders_to_client
+from ..transfer import senders_to_client
+from .executor import Executor
 
 KEPT = 4096  # answers of each kind that are remembered
 OF_ONE = (LaunchFailed, DeviceLost)  # never of many hosts alike
@@ -53,44 +47,57 @@ WITH_HOSTS = (GangStep, SendStep, RecvStep, SpillStep, RestoreStep)
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Names(Protocol):
-    """What an executor knows by name."""
+class AlikeHosts:
+    """An executor that stands for `members`, hosts of one island.
 
-    def plan(self, number: int) -> Plan | None: ...
+    It remembers what has been found not to divide them."""
 
-    def plan_of(self, run: int) -> Plan | None: ...
-
-    def layout_of(self, buffer: int) -> Layout | None: ...
-
-
-def at(effect: Effect, host: int) -> Effect:
-    """What an effect of an executor that stands for many is at this one of them."""
-    if not isinstance(effect, Up):
-        return effect
-    report = effect.report
-    if isinstance(report, Seated | Trouble | Lost):
-        return effect if report.host == host else Up(replace(report, host=host), effect.causes)
-    return Up(replace(report, hosts=spans.one(host)), effect.causes)
-
-
-class Alike:
-    """`members`: for whom one executor stands. Remembers what has been found not to divide them."""
-
-    def __init__(self, members: Spans, hosts: Hosts) -> None:
-        self.members = members
+    def __init__(
+        self, members: Spans, hosts: Hosts, *, lane: str = "host", incarnation: int = 0,
+        executor: Executor | None = None,
+    ) -> None:  # fmt: skip
         self._hosts = hosts
+        self._executor = executor or Executor(
+            members[0][0], hosts, lane=lane, incarnation=incarnation, members=members
+        )
+        self.layout_of = self._executor.layout_of
+        self._stand_for(members)
+
+    def _stand_for(self, members: Spans) -> None:
+        self.members, self.host = members, members[0][0]
+        self._alone = spans.count(members) == 1
         self._even: dict[Spans, None] = {}  # of hosts: all members are among them, or none is
         self._same: dict[Place, None] = {}  # every member has the same part of it
         self._busy: dict[tuple[bool, Layout, Layout, Spans], Spans] = {}
         self._passed: Ordered | None = None  # the last message that was found to divide nobody
 
-    def stand_for(self, members: Spans) -> None:
-        self.members = members
-        self._even, self._same, self._busy, self._passed = {}, {}, {}, None
+    def handle(self, event: Any, now: int) -> list[Effect]:
+        """As each member's executor would. Raises Illegal for what is not each member's alike."""
+        if not self._alone:
+            if type(event) is not Ordered:
+                self._refuse_if_of_one(event)
+            elif event is not self._passed:
+                self._refuse_if_dividing(event)
+        return self._executor.handle(event, now)
 
-    def divides(self, message: Ordered, known: Names) -> tuple[Spans, ...]:
-        """Into which parts the members must be divided before they may take this message; () if they need not."""
-        if message is self._passed:
+    def _refuse_if_dividing(self, message: Ordered) -> None:
+        parts = self.divides(message)
+        if parts:
+            who = spans.text(self.members)
+            names = "; ".join(map(spans.text, parts[:4])) + (" ..." if len(parts) > 4 else "")
+            raise Illegal(f"message {message.number} divides hosts {who}: split them first ({names})")
+
+    def _refuse_if_of_one(self, event: Any) -> None:
+        blame: Blame | None = getattr(event, "blame", None)
+        if isinstance(event, OF_ONE) or (blame is not None and blame.host < 0):
+            who = spans.text(self.members)
+            raise Illegal(
+                f"{type(event).__name__} with a blame is one host's: split it from hosts {who} first"
+            )
+
+    def divides(self, message: Ordered) -> tuple[Spans, ...]:
+        """() if the message treats all members alike; else the parts into which they must be split before it."""
+        if self._alone or message is self._passed:
             return ()
         cuts: list[Spans] = []
         busy: list[Spans] = []
@@ -103,28 +110,42 @@ class Alike:
                 if step.hosts not in self._even:
                     self._cut(cuts, step.hosts)
                 if isinstance(step, SendStep | RecvStep):
-                    busy.append(self._ends(step, Brought(message, known)))
+                    busy.append(self._ends(step, NamesWithMessage(message, self._executor)))
         parts = parted(self.members, cuts, spans.union(*busy)) if cuts or any(busy) else ()
         if len(parts) > 1:
             return parts
         self._passed = message
         return ()
 
-    def refuse(self, event: Any, known: Names) -> None:
-        """Raises Illegal for what is not each member's alike."""
-        if isinstance(event, Ordered):
-            parts = self.divides(event, known)
-            if parts:
-                who = spans.text(self.members)
-                names = "; ".join(map(spans.text, parts[:4])) + (" ..." if len(parts) > 4 else "")
-                raise Illegal(f"message {event.number} divides hosts {who}: split them first ({names})")
-            return
-        blame: Blame | None = getattr(event, "blame", None)
-        if isinstance(event, OF_ONE) or (blame is not None and blame.host < 0):
-            who = spans.text(self.members)
+    # --- split and join -----------------------------------------------------------------------------------
+
+    def split(self, part: Spans) -> AlikeHosts:
+        """This part of the members goes its own way, with the same past; this one keeps the rest."""
+        rest = spans.minus(self.members, part)
+        if not part or not rest or spans.minus(part, self.members):
             raise Illegal(
-                f"{type(event).__name__} with a blame is one host's: split it from hosts {who} first"
+                f"hosts {spans.text(part)} are to be split from {spans.text(self.members)}: name some and not "
+                "all of them"
             )
+        twin = AlikeHosts(part, self._hosts, executor=self._executor.twin(part))
+        self._executor.stand_for(rest)
+        self._stand_for(rest)
+        return twin
+
+    def same(self, other: AlikeHosts) -> bool:
+        """Whether one executor may do for the members of both. Never while anything is under way."""
+        return self._executor.resting_like(other._executor)
+
+    def absorb(self, other: AlikeHosts) -> None:
+        """Stand for the other's members too; the other is of no more use."""
+        if other is self or not self.same(other) or spans.overlap(self.members, other.members):
+            mine, theirs = spans.text(self.members), spans.text(other.members)
+            raise Illegal(f"the executor of hosts {theirs} is not in the state of that of hosts {mine}")
+        members = spans.union(self.members, other.members)
+        self._executor.stand_for(members)
+        self._stand_for(members)
+
+    # --- what divides -------------------------------------------------------------------------------------
 
     def _cut(self, cuts: list[Spans], hosts: Spans) -> bool:
         if spans.meet(self.members, hosts) in (self.members, spans.EMPTY):
@@ -142,7 +163,7 @@ class Alike:
                 if not any(cut):
                     _remember(self._same, place, None)
 
-    def _ends(self, step: SendStep | RecvStep, names: Brought) -> Spans:
+    def _ends(self, step: SendStep | RecvStep, names: NamesWithMessage) -> Spans:
         """Members that something travels to or from: no two of them send or receive the same."""
         taking = spans.meet(self.members, step.hosts)
         if not taking or step.client:
@@ -168,10 +189,10 @@ class Alike:
         return busy
 
 
-class Brought:
-    """Names, and those that a message brings itself."""
+class NamesWithMessage:
+    """Plans and layouts that an executor knows, and those that a message brings itself."""
 
-    def __init__(self, message: Ordered, known: Names) -> None:
+    def __init__(self, message: Ordered, known: Executor) -> None:
         self._message, self._known = message, known
 
     def plan(self, number: int) -> Plan | None:

@@ -1,0 +1,450 @@
+"""The executor of one host: `handle(event, now) -> [command, ...]`, from its island's ordered stream to its devices.
+
+In: `Ordered` messages and `Seat`s that the host's relay has taken, and what devices, compiler and transfer machine
+say. Out: commands to these three, and `Up(report)` for the controller.
+
+Confluent: which commands there are, their causes, and their order on each channel (launch queue; a transfer) depend
+on which events came and on their order on each connection (stream; devices; transfers; compiler). They depend
+neither on `now` nor on how connections interleave. Three things hold this up. Names and causes are decided when a
+step is read, from the stream alone (`PendingCauses.live`). An effect waits for exactly its causes. And where two
+connections do race (data against poison), the transfer machine decides the race. The law is for one seat: a new
+seat, a failed launch and a lost device are faults, and what a fault finds under way is a matter of time.
+
+So one executor may stand for many hosts that are told the same and whose devices answer in the same order: its
+commands are each one's, at the latest of their causes' times there. `alike` does that for a simulator; `standing` is
+all that it needs of an executor.
+
+Neighbours: `host` feeds it. Read `_ordered` first, then `_gang`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+from ..model import Hosts, Illegal, Layout, Plan, Spans, spans
+from ..protocol import (
+    AskStep,
+    Blame,
+    Cause,
+    CodeReady,
+    CompileStep,
+    Copied,
+    DeviceLost,
+    Effect,
+    ExpectStep,
+    Finished,
+    ForgetStep,
+    FreeStep,
+    GangStep,
+    Join,
+    LaunchFailed,
+    MakeBuffer,
+    Ordered,
+    PoisonStep,
+    Received,
+    RecvStep,
+    Reform,
+    Reformed,
+    RestoreStep,
+    RowsCounted,
+    RunHeader,
+    Seat,
+    Seated,
+    SendStep,
+    Sent,
+    SpillStep,
+    Trouble,
+    Up,
+)
+from . import standing
+from .causes import PendingCauses
+from .host_codes import HostCodes
+from .host_moves import Moves
+from .host_state import OVER, Causes, HostMove, HostRun, HostState, Label, LocalBuffer
+from .launches import LaunchQueue
+from .local_buffers import HostBuffers
+from .plans import HostPlan, concerns
+from .self_reports import fault, own_blame, repeat
+
+NO_LITERALS: dict[int, bytes] = {}  # runs without any share these
+NO_LABELS: dict[int, tuple[Label, ...]] = {}
+NO_READS: dict[int, int] = {}
+
+
+class Executor:
+    """`hosts`: which devices each host of the cluster has. `lane`: one launch queue a host, or one a device.
+    `members`: the hosts that its reports are about, `host` the first of them; `host` alone if not given."""
+
+    def __init__(
+        self, host: int, hosts: Hosts, *, lane: str = "host", incarnation: int = 0, members: Spans = ()
+    ) -> None:
+        if lane not in ("host", "device"):
+            raise Illegal(f"a lane is 'host' or 'device', not {lane!r}")
+        if members and not spans.contains(members, host):
+            raise Illegal(f"host {host} stands for hosts {spans.text(members)}, and is not among them")
+        self._hosts = hosts
+        self._incarnation = incarnation
+        self._by_device = lane == "device"
+        self._state = HostState(host, members or spans.one(host), spans.of(hosts.devices_of(host)))
+        self._causes = PendingCauses(self._state)
+        self._buffers = HostBuffers(self._state, self._causes)
+        self._queue = LaunchQueue(self._state, self._causes, self._buffers)
+        self._moves = Moves(self._state, self._causes, self._buffers, hosts)
+        self._codes = HostCodes(self._state)
+        self._events: dict[type, Callable[[Any], None]] = {
+            Ordered: self._ordered, Finished: self._queue.finished, Received: self._moves.received,
+            Sent: self._moves.sent, Copied: self._moves.copied, RowsCounted: self._moves.counted,
+            CodeReady: self._codes.ready, LaunchFailed: self._queue.failed, DeviceLost: self._device_lost,
+            Seat: self._seat, Reformed: self._reformed,
+        }  # fmt: skip
+        self._steps: dict[type, Callable[[Any], None]] = {
+            GangStep: self._gang, SendStep: self._send, RecvStep: self._receive, FreeStep: self._free,
+            SpillStep: self._spill, RestoreStep: self._restore, PoisonStep: self._moves.poison,
+            ExpectStep: self._moves.expect, CompileStep: self._compile, ForgetStep: self._forget,
+            AskStep: self._ask,
+        }  # fmt: skip
+
+    # --- in and out ---------------------------------------------------------------------------------------
+
+    def handle(self, event: Any, now: int) -> list[Effect]:
+        """Raises Illegal for what this host's own devices or transfers cannot have done; never for a
+        message."""
+        act = self._events.get(type(event))
+        if act is None:
+            raise Illegal(f"an executor takes no {type(event).__name__}")
+        out = self._state.out = []
+        act(event)
+        return out
+
+    @property
+    def host(self) -> int:
+        return self._state.host
+
+    @property
+    def members(self) -> Spans:
+        """The hosts that its reports are about. What is said of one host (Seated, Trouble) is said of `host`."""
+        return self._state.members
+
+    def describe(self) -> Join:
+        """How this host presents itself to a controller that has lost it, or that has restarted."""
+        state = self._state
+        unfinished = tuple(sorted([record.seq for record in state.records if record.state not in OVER]))
+        held = tuple(self._buffers.held())
+        return Join(state.host, self._incarnation, state.epoch, state.last, held, unfinished)
+
+    def plan(self, number: int) -> Plan | None:
+        """What a CompileCode names, for the driver to read; None once it is forgotten."""
+        found = self._state.plans.get(number)
+        return None if found is None else found.plan
+
+    def plan_of(self, run: int) -> Plan | None:
+        """What a Launch names a step of. A run is forgotten only when nothing of it can launch any more."""
+        found = self._state.runs.get(run)
+        return None if found is None else found.plan.plan
+
+    def layout_of(self, buffer: int) -> Layout | None:
+        """The layout of a buffer that is on this host; what a copy or a count of its rows costs depends on it."""
+        found = self._state.buffers.get(buffer)
+        return None if found is None else found.layout
+
+    # --- for `alike` --------------------------------------------------------------------------------------
+
+    def twin(self, members: Spans) -> Executor:
+        """Another executor, with the same past, that stands for these hosts."""
+        self._state.out = []
+        twin = deepcopy(self, {id(self._hosts): self._hosts})
+        twin.stand_for(members)
+        return twin
+
+    def stand_for(self, members: Spans) -> None:
+        standing.stand_for(self._state, members, self._hosts)
+
+    def resting_like(self, other: Executor) -> bool:
+        """Whether nothing is under way on either, and the two differ in nothing but the hosts for which they stand,
+        and what they know may go on alike on all of these."""
+        mine = standing.resting(self._state)
+        same = self._incarnation == other._incarnation and self._by_device == other._by_device
+        if mine is None or not same or mine != standing.resting(other._state):
+            return False
+        return standing.same_parts(self._state, other._state.devices)
+
+    # --- the stream ---------------------------------------------------------------------------------------
+
+    def _ordered(self, message: Ordered) -> None:
+        state = self._state
+        if message.epoch != state.epoch or message.number <= state.last:
+            fault(
+                state,
+                f"message {message.number} of epoch {message.epoch} after {state.last} of epoch {state.epoch}",
+            )
+            return
+        state.last = message.number
+        state.order = (("order", message.number),)
+        if message.settled > state.settled:
+            self._settle(message.settled)
+        if message.hosts != state.among and not self._is_among(message.hosts):
+            return  # this host only passes it on
+        for plan in message.plans:
+            if concerns(plan, state.devices):
+                state.plans[plan.id] = HostPlan(plan, state.devices, self._by_device)
+        late = False
+        for header in message.runs:
+            if header.at:
+                late = True
+            else:
+                self._begin(header)
+        if late:
+            self._interleaved(message)
+            return
+        steps = self._steps
+        for step in message.steps:
+            steps[type(step)](step)
+
+    def _settle(self, settled: int) -> None:
+        """Below it all is final: forget what is over. By causality all of it is; what is not, stays."""
+        state, records, ended = self._state, self._state.records, self._state.ended_runs
+        state.settled = settled
+        while records and records[0].seq < settled and records[0].state in OVER:
+            record = records.popleft()
+            if type(record) is not HostMove:
+                del state.gangs[record.seq]
+            elif record.kind == "send":
+                del state.sends[record.key]
+            elif record.kind == "receive":
+                del state.receives[record.key]
+            elif record.kind != "none":
+                del state.copies[record.key]
+        while ended and ended[0][0] < settled:
+            state.runs.pop(ended.popleft()[1], None)
+        if state.abandoned_early:
+            kept = {seq: blame for seq, blame in state.abandoned_early.items() if seq >= settled}
+            state.abandoned_early = kept
+
+    def _is_among(self, hosts: Spans) -> bool:
+        """Whether this host is one of them. The last answer is remembered: most gangs are for the same hosts."""
+        host = self._state.host
+        for low, high in hosts:
+            if low <= host < high:
+                self._state.among = hosts
+                return True
+        return False
+
+    def _interleaved(self, message: Ordered) -> None:
+        """Some runs begin behind some of the steps: read these and the steps in the order in which they were said."""
+        waiting = sorted((header for header in message.runs if header.at), key=lambda header: header.at)
+        for number, step in enumerate(message.steps, 1):
+            self._steps[type(step)](step)
+            while waiting and waiting[0].at <= number:
+                self._begin(waiting.pop(0))
+        for header in waiting:
+            self._begin(header)
+
+    def _begin(self, header: RunHeader) -> None:
+        state, args = self._state, header.args
+        plan = state.plans.get(header.plan)
+        if plan is None:
+            return  # it concerns other hosts that this message is for; if not, a step of it will tell
+        if len(args) < plan.arity:
+            text = f"run {header.run} of plan {header.plan} has {len(args)} arguments, which are too few"
+            fault(state, text)
+            return
+        literal = dict(header.literals) if header.literals else NO_LITERALS
+        labels = NO_LABELS
+        if header.kept:
+            labels = {}
+            for slot, client, name in header.kept:
+                labels[slot] = (*labels.get(slot, ()), (client, name))
+        ids = list(range(header.base, header.base + plan.slots))
+        for slot, arg, layout in plan.arguments:
+            ident = args[arg]
+            if ident < 0:  # a literal may have no name of its own
+                ident = ids[slot]
+            else:
+                ids[slot] = ident
+            if arg in literal and layout is not None:
+                self._literal(ident, layout, literal[arg], header.after)
+            if slot in labels and ident in state.buffers:  # an argument that is also a result
+                state.buffers[ident].labels += labels[slot]
+        if plan.parts:
+            reads = plan.reads.copy() if plan.reads else NO_READS
+            state.runs[header.run] = HostRun(header.run, plan, ids, literal, labels, plan.parts, reads)
+
+    def _literal(self, ident: int, layout: Layout, contents: bytes, after: int) -> None:
+        """Contents that came with the call. As a receive, the buffer is made when there is room, which may be
+        behind gangs that still run."""
+        state = self._state
+        room = self._moves.room(after) if after >= 0 else ()
+        if not room:
+            state.buffers[ident] = LocalBuffer(ident, layout, None, -1)
+            state.out.append(MakeBuffer(ident, layout, contents, state.order))
+            return
+        made: Cause = ("made", ident)
+        state.buffers[ident] = LocalBuffer(ident, layout, made, after, True)
+        self._causes.expect(made)
+        self._causes.when((*state.order, *room), self._make_literal, (ident, layout, contents))
+
+    def _make_literal(self, made: tuple[int, Layout, bytes], causes: Causes) -> None:
+        self._state.out.append(MakeBuffer(*made, causes))
+        self._causes.happen(("made", made[0]))
+
+    # --- its steps ----------------------------------------------------------------------------------------
+
+    def _gang(self, step: GangStep) -> None:
+        state = self._state
+        if step.hosts != state.among and not self._is_among(step.hosts):
+            return
+        run = state.runs.get(step.run)
+        if run is not None:
+            run.parts -= 1
+            if not run.parts:
+                state.ended_runs.append((step.seq, run.id))
+            planned = run.plan.gangs.get(step.step) or run.plan.gang(step.step)
+            if planned is not None:
+                self._queue.enter(step, run, planned)
+                return
+        if state.abandoned_early.pop(step.seq, None) is None:
+            # It cannot be launched, and what comes behind it must not meet its peers' collective.
+            text = f"gang {step.seq} is step {step.step} of run {step.run}, which this host does not know"
+            fault(state, text, step.seq)
+            self._queue.stop(step.seq)
+
+    def _run_of(self, step: SendStep | RecvStep) -> HostRun | None:
+        """The run of which it is a step. Behind its last step, a run is forgotten when that is settled."""
+        run = self._state.runs.get(step.run)
+        if run is not None:
+            run.parts -= 1
+            if not run.parts:
+                self._state.ended_runs.append((step.seq, run.id))
+        return run
+
+    def _send(self, step: SendStep) -> None:
+        if not self._is_among(step.hosts):
+            return
+        run = self._run_of(step)
+        move = run.plan.moves.get(step.step) if run is not None else None
+        if step.client:
+            self._moves.send_whole(step)
+        elif run is None or move is None:
+            text = f"a send is step {step.step} of run {step.run}, which this host does not know"
+            self._moves.undoable(step.seq, text)
+        else:
+            self._moves.send(step, run, move)
+        self._drop_if_abandoned(step)
+
+    def _receive(self, step: RecvStep) -> None:
+        if not self._is_among(step.hosts):
+            return
+        run = self._run_of(step)
+        move = run.plan.moves.get(step.step) if run is not None else None
+        if step.client:
+            self._moves.receive_whole(step)
+        elif run is None or move is None:
+            text = f"a receive is step {step.step} of run {step.run}, which this host does not know"
+            self._moves.undoable(step.seq, text)
+        else:
+            self._moves.receive(step, run, move)
+        self._drop_if_abandoned(step)
+
+    def _drop_if_abandoned(self, step: SendStep | RecvStep) -> None:
+        blame = self._state.abandoned_early.pop(step.seq, None)
+        if blame is not None:
+            self._moves.poison(PoisonStep(step.transfer, blame))
+
+    def _free(self, step: FreeStep) -> None:
+        state = self._state
+        for ident in step.buffers:
+            buffer = state.buffers.get(ident)
+            if buffer is not None:  # hosts without a shard of it are told too
+                self._buffers.retire(buffer, state.order)
+
+    def _spill(self, step: SpillStep) -> None:
+        if self._is_among(step.hosts):
+            self._moves.spill(step)
+
+    def _restore(self, step: RestoreStep) -> None:
+        if self._is_among(step.hosts):
+            self._moves.restore(step)
+
+    def _ask(self, step: AskStep) -> None:
+        self._queue.ask(step.seq)
+
+    def _compile(self, step: CompileStep) -> None:
+        plan = self._state.plans.get(step.plan)
+        if plan is not None:  # else it concerns other hosts
+            self._codes.compile(step, plan)
+
+    def _forget(self, step: ForgetStep) -> None:
+        for run in step.runs:
+            self._state.runs.pop(run, None)
+        for plan in step.plans:
+            self._state.plans.pop(plan, None)
+            self._codes.forget(plan)
+
+    # --- the host's own -----------------------------------------------------------------------------------
+
+    def _device_lost(self, event: DeviceLost) -> None:
+        blame = own_blame(self._state, event.blame) or event.blame
+        trouble = Trouble(self._state.host, -1, blame, event.device)
+        self._state.out.append(Up(trouble, (("lost", event.device),)))
+
+    # --- seats --------------------------------------------------------------------------------------------
+
+    def _seat(self, seat: Seat) -> None:
+        state = self._state
+        if not spans.contains(state.members, seat.host) or seat.epoch < state.epoch:
+            text = f"a seat for host {seat.host} in epoch {seat.epoch}; this one is in epoch {state.epoch}"
+            fault(state, text)
+            return
+        if state.last < 0:
+            state.last = seat.last
+        state.order = (("seat", seat.tree),)
+        state.tree = seat.tree
+        if seat.epoch > state.epoch:
+            state.forming, state.reforming = seat, False
+            state.lost.clear()  # all that named these buffers has drained
+            state.stopped = True
+        self._abandon(seat)
+        if seat.epoch > state.epoch:
+            state.epoch = seat.epoch
+            self._causes.when((*state.order, *self._queue.under_way()), self._reform, seat)
+        else:
+            self._say_again()
+
+    def _abandon(self, seat: Seat) -> None:
+        """What will never finish is dropped; the rest goes on. The controller must name each gang in flight that
+        not all of its hosts can launch, or its peers wait for ever."""
+        blame = Blame("host-lost", f"island {seat.island} lost a member before it was done")
+        self._queue.abandon(seat.abandon, blame)
+        self._moves.abandon(seat.abandon, blame)
+        self._buffers.drop(seat.dropped, blame)
+        if self._state.forming is None:
+            self._queue.go_on()
+
+    def _say_again(self) -> None:
+        """The path has changed and reports may have been lost with it: say all again that is not settled."""
+        state = self._state
+        for record in state.records:
+            for report in record.said:
+                repeat(state, report)
+        self._codes.again()
+        if state.forming is None:
+            state.out.append(Up(Seated(state.host, state.epoch, state.tree, state.last), state.order))
+
+    def _reform(self, seat: Seat, causes: Causes) -> None:
+        if self._state.forming is seat:  # else a newer epoch has begun
+            self._state.reforming = True
+            self._state.out.append(Reform(seat.epoch, seat.members, seat.abandon, causes))
+
+    def _reformed(self, event: Reformed) -> None:
+        state = self._state
+        if event.epoch < state.epoch:
+            return  # overtaken by a newer epoch
+        if event.epoch > state.epoch or not state.reforming:
+            raise Illegal(f"epoch {event.epoch} was formed, and nobody asked")
+        state.forming, state.reforming = None, False
+        state.order = (("reformed", event.epoch),)
+        self._codes.void()
+        self._say_again()  # what was said in the old epoch may not have been heard
+        self._queue.go_on()

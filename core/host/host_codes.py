@@ -1,0 +1,60 @@
+"""What this host compiles, in the background: the stream asks for it, the compiler says when it is ready, and it is
+void with its epoch.
+
+Neighbours: `executor` brings both; `self_reports` says it again after a new seat.
+"""
+
+from __future__ import annotations
+
+from ..model import Illegal
+from ..protocol import Cause, CodeReady, CompileCode, Compiled, CompileStep, Up
+from .host_state import HostState
+from .plans import HostPlan
+from .self_reports import own_blame, repeat
+
+
+def code_cause(plan: int, code: int) -> Cause:
+    return ("code", plan << 20 | code)
+
+
+class HostCodes:
+    def __init__(self, state: HostState) -> None:
+        self._state = state
+
+    def compile(self, step: CompileStep, plan: HostPlan) -> None:
+        state = self._state
+        for number in step.codes:
+            if plan.compiles(number):
+                key = (step.plan, number)
+                state.codes[key] = None
+                state.codes_asked[key] = state.codes_asked.get(key, 0) + 1
+                state.out.append(CompileCode(step.plan, number, state.order))
+
+    def ready(self, event: CodeReady) -> None:
+        state, key = self._state, (event.plan, event.code)
+        plan = state.plans.get(event.plan)
+        asked = state.codes_asked.pop(key, 0)
+        if not asked:
+            raise Illegal(f"code {event.code} of plan {event.plan} is ready, and nobody asked")
+        if asked > 1:  # asked again meanwhile, for a new epoch: the last answer is the one that counts
+            state.codes_asked[key] = asked - 1
+            return
+        blame = own_blame(state, event.blame, plan.plan.program if plan is not None else "")
+        report = state.codes[key] = Compiled(event.plan, event.code, state.members, blame)
+        state.out.append(Up(report, (code_cause(event.plan, event.code),)))
+        if plan is None:
+            del state.codes[key]  # the plan was forgotten meanwhile
+
+    def forget(self, plan: int) -> None:
+        codes = self._state.codes
+        for key in [key for key, said in codes.items() if key[0] == plan and said is not None]:
+            del codes[key]
+
+    def void(self) -> None:
+        """With its epoch; what is under way is for the next."""
+        self._state.codes = {key: said for key, said in self._state.codes.items() if said is None}
+
+    def again(self) -> None:
+        for said in self._state.codes.values():
+            if said is not None:
+                repeat(self._state, said)

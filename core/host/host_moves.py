@@ -1,0 +1,345 @@
+"""The halves of transfers that this host takes part in, and the copies of buffers to host memory and back.
+
+A send opens when its source is ready, a receive when its memory is here. What then happens, and in which order, is
+decided by the transfer machine. It answers every open half exactly once, with `Sent` or `Received`, and a dropped
+half too. So whether a transfer's data or its poison came first is decided in one place, and not here.
+
+Neighbours: `executor` brings steps and answers; `local_buffers` has the sources and targets.
+"""
+
+from __future__ import annotations
+
+from ..model import Hosts, Illegal, Layout, Move, receives_by_host, sends_by_host
+from ..protocol import (
+    Blame,
+    Cause,
+    Copied,
+    Counted,
+    CountRows,
+    Done,
+    DropTransfer,
+    ExpectRecv,
+    ExpectStep,
+    MakeBuffer,
+    OpenRecv,
+    OpenSend,
+    PoisonStep,
+    Received,
+    RecvStep,
+    RestoreBuffer,
+    RestoreStep,
+    RowsCounted,
+    SendStep,
+    Sent,
+    SpillBuffer,
+    SpillStep,
+    Up,
+)
+from ..transfer import Piece, from_client, hosts_of, to_client
+from .causes import PendingCauses
+from .host_state import MOVE, Causes, HostMove, HostRun, HostState, LocalBuffer
+from .local_buffers import HostBuffers
+from .self_reports import own_blame
+
+
+class Moves:
+    def __init__(self, state: HostState, causes: PendingCauses, buffers: HostBuffers, hosts: Hosts) -> None:
+        self._state = state
+        self._causes = causes
+        self._buffers = buffers
+        self._hosts = hosts
+
+    # --- sends --------------------------------------------------------------------------------------------
+
+    def send(self, step: SendStep, run: HostRun, move: Move) -> None:
+        state, plan, ident = self._state, run.plan, run.ids[move.source]
+        buffer = state.buffers.get(ident)
+        if buffer is None:
+            text = f"move {move.name!r} of run {run.id} reads a buffer that is not on this host"
+            self.undoable(step.seq, text, ident)
+            return
+        half = self._new("send", step.seq, step.transfer, buffer)
+        half.program, half.node, half.sparse = plan.plan.program, move.name, move.sparse
+        half.source, half.target = source, target = plan.layout(move.source), plan.layout(move.target)
+        if not move.sparse:
+            if step.step not in plan.sends:
+                plan.sends[step.step] = sends_by_host(source, target, state.host, self._hosts)
+            half.pieces = plan.sends[step.step]
+        self._start_send(half, buffer)
+        if run.last_read(move.source):
+            self._buffers.retire(buffer, state.order if half.empty else ())
+
+    def send_whole(self, step: SendStep) -> None:
+        """A Get: straight to the client."""
+        buffer = self._state.buffers.get(step.step)
+        if buffer is None or buffer.layout is None:
+            text = f"client {step.client} gets buffer {step.step}, which is not on this host"
+            self.undoable(step.seq, text, step.step)
+            return
+        half = self._new("send", step.seq, step.transfer, buffer)
+        half.source = buffer.layout
+        half.pieces = to_client(buffer.layout, step.client, self._state.host, self._hosts)
+        self._start_send(half, buffer)
+
+    def _start_send(self, half: HostMove, buffer: LocalBuffer) -> None:
+        order = self._state.order
+        half.empty = not half.pieces and not half.sparse
+        if half.empty:
+            half.state = "over"
+            self._done(half, None, order)
+            return
+        half.waited = self._buffers.here(buffer)
+        sent: Cause = ("sent", half.key)
+        buffer.uses += ((half.seq, sent),)
+        self._causes.expect(sent)
+        self._causes.expect(("sending", half.key))
+        self._causes.when((*order, *half.waited), self._open_send, half)
+
+    def _open_send(self, half: HostMove, causes: Causes) -> None:
+        buffer = half.buffer
+        assert buffer is not None
+        if not half.sparse:
+            self._open(half, buffer.final, causes)
+        elif buffer.final is not None:
+            self._spoil_sparse(half, buffer.final, causes)
+        else:
+            assert half.target is not None
+            half.state = MOVE["count"][half.state]
+            self._state.out.append(CountRows(half.key, buffer.id, half.target, causes, buffer.layout))
+
+    def _spoil_sparse(self, half: HostMove, blame: Blame, causes: Causes) -> None:
+        """Nobody knows which hosts would have got rows: all are told that there are none."""
+        assert half.target is not None
+        half.pieces = tuple([(host, 0, 0) for host in hosts_of(half.target.place, self._hosts)])
+        self._open(half, blame, causes)
+
+    def _open(self, half: HostMove, blame: Blame | None, causes: Causes) -> None:
+        assert half.buffer is not None
+        half.state = MOVE["open"][half.state]
+        self._state.out.append(
+            OpenSend(half.key, half.buffer.id, half.pieces, blame, causes, half.source, half.target)
+        )
+        self._causes.happen(("sending", half.key))
+
+    def counted(self, event: RowsCounted) -> None:
+        state, half = self._state, self._state.sends.get(event.transfer)
+        if half is None or half.state != "counting":
+            raise Illegal(
+                f"transfer {event.transfer} was counted, but is {half.state if half else 'not known'} here"
+            )
+        causes = (("count", event.transfer),)
+        blame = own_blame(state, event.blame, half.program, half.node)
+        if blame is not None:
+            assert half.buffer is not None
+            half.buffer.final = half.buffer.final or blame
+            self._spoil_sparse(half, blame, causes)
+            return
+        half.pieces = event.pieces
+        numbers: dict[int, int] = {}
+        for receiver, _, _ in event.pieces:
+            numbers[receiver] = numbers.get(receiver, 0) + 1
+        report = Counted(event.transfer, state.members, tuple(sorted(numbers.items())))
+        half.said = (report,)
+        state.out.append(Up(report, causes))
+        self._open(half, None, causes)
+
+    def sent(self, event: Sent) -> None:
+        sent: Cause = ("sent", event.transfer)
+        half, buffer = self._ending(self._state.sends, event.transfer, "sent")
+        self._done(half, buffer.final, (sent,))
+        self._causes.happen(sent)
+
+    # --- receives -----------------------------------------------------------------------------------------
+
+    def receive(self, step: RecvStep, run: HostRun, move: Move) -> None:
+        plan, slot = run.plan, move.target
+        source, target = plan.layout(move.source), plan.layout(slot)
+        pieces: tuple[Piece, ...] = ()
+        if not move.sparse:
+            if step.step not in plan.receives:
+                plan.receives[step.step] = receives_by_host(source, target, self._state.host, self._hosts)
+            pieces = plan.receives[step.step]
+        half, buffer = self._receive(step, run.ids[slot], source, target, pieces, move.sparse)
+        buffer.labels = run.labels.get(slot, ())
+        if plan.plan.slots[slot].last == step.step:  # nobody reads it
+            self._buffers.retire(buffer, (*self._state.order, *half.waited) if half.empty else ())
+
+    def receive_whole(self, step: RecvStep) -> None:
+        """A Put: straight from the client."""
+        if step.layout is None:
+            self.undoable(step.seq, f"client {step.client} puts buffer {step.step} without a layout")
+            return
+        pieces = from_client(step.layout, step.client, self._state.host, self._hosts)
+        _, buffer = self._receive(step, step.step, None, step.layout, pieces, False)
+        buffer.labels = ((step.client, step.name),)
+
+    def _receive(
+        self, step: RecvStep, ident: int, source: Layout | None, target: Layout, pieces: tuple[Piece, ...],
+        sparse: bool,
+    ) -> tuple[HostMove, LocalBuffer]:  # fmt: skip
+        state, waited = self._state, self.room(step.after)
+        empty = not pieces and not sparse
+        made: Cause | None = ("recv", step.transfer)
+        if empty:
+            made = waited[0] if waited else None
+        buffer = LocalBuffer(ident, target, made, step.seq, made is not None)
+        state.buffers[ident] = buffer
+        half = self._new("receive", step.seq, step.transfer, buffer)
+        half.source, half.pieces, half.sparse, half.empty, half.waited = source, pieces, sparse, empty, waited
+        if not empty:
+            self._causes.expect(("recv", step.transfer))
+        self._causes.when((*state.order, *waited), self._open_receive, half)
+        self._buffers.retire_lost((ident,))
+        return half, buffer
+
+    def room(self, after: int) -> Causes:
+        """What the memory of something still waits for: all gangs and copies of this host up to `after`.
+        (Gang `after` itself may be one of other hosts: its devices need not be ours.)"""
+        if after < 0:
+            return ()
+        state = self._state
+        earlier: list[Cause] = [("done", seq) for seq in (*state.gangs, *state.copies) if seq <= after]
+        return tuple([done for done in earlier if self._causes.live(done[1], done)])
+
+    def _open_receive(self, half: HostMove, causes: Causes) -> None:
+        out, buffer = self._state.out, half.buffer
+        assert buffer is not None
+        assert buffer.layout is not None
+        half.state = MOVE["open"][half.state]
+        out.append(MakeBuffer(buffer.id, buffer.layout, None, causes))
+        if half.empty:
+            half.state = MOVE["end"][half.state]
+            self._done(half, None, causes)
+        else:
+            out.append(
+                OpenRecv(
+                    half.key, half.seq, buffer.id, half.pieces, half.sparse, causes, half.source,
+                    buffer.layout,
+                )
+            )  # fmt: skip
+
+    def received(self, event: Received) -> None:
+        received: Cause = ("recv", event.transfer)
+        half, buffer = self._ending(self._state.receives, event.transfer, "received")
+        buffer.spoil(event.blame)
+        self._done(half, event.blame, (received,))
+        self._causes.happen(received)
+
+    def expect(self, step: ExpectStep) -> None:
+        """A sparse receive is told how many pieces will come."""
+        state, half = self._state, self._state.receives.get(step.transfer)
+        if half is None or half.empty:
+            return
+        number = dict(step.pieces).get(state.host, 0)
+        causes = (*state.order, *self._still(half.waited))
+        self._causes.when(causes, self._expect, (step.transfer, number))
+
+    def _expect(self, expected: tuple[int, int], causes: Causes) -> None:
+        self._state.out.append(ExpectRecv(*expected, causes))
+
+    def poison(self, step: PoisonStep) -> None:
+        """Both halves are dropped once they are open, so that the transfer machine knows what to answer
+        for."""
+        state = self._state
+        causes: list[Cause] = [*state.order]
+        receive, send = state.receives.get(step.transfer), state.sends.get(step.transfer)
+        concerned = False
+        if receive is not None and not receive.empty:
+            concerned = True
+            causes += self._still(receive.waited)
+        if send is not None and not send.empty:
+            concerned = True
+            sending: Cause = ("sending", step.transfer)
+            if self._causes.live(send.seq, sending):
+                causes.append(sending)
+        if concerned:
+            self._causes.when(tuple(causes), self._drop, step)
+
+    def _drop(self, step: PoisonStep, causes: Causes) -> None:
+        self._state.out.append(DropTransfer(step.transfer, step.blame, causes))
+
+    def abandon(self, seqs: tuple[int, ...], blame: Blame) -> None:
+        wanted = set(seqs)
+        for half in (*self._state.receives.values(), *self._state.sends.values()):
+            if half.seq in wanted and half.state != "over":
+                self.poison(PoisonStep(half.key, blame))
+
+    # --- copies -------------------------------------------------------------------------------------------
+
+    def spill(self, step: SpillStep) -> None:
+        state, buffer = self._state, self._state.buffers.get(step.buffer)
+        if buffer is None:
+            text = f"buffer {step.buffer} is to be spilled, and is not on this host"
+            self.undoable(step.seq, text, step.buffer)
+            return
+        idle = self._buffers.idle(buffer)
+        copy, done = self._copy("spill", step.seq, buffer)
+        buffer.user, buffer.uses = -1, ((step.seq, done),)
+        buffer.spilled = True
+        self._causes.when((*state.order, *idle), self._start_copy, copy)
+
+    def restore(self, step: RestoreStep) -> None:
+        state, buffer = self._state, self._state.buffers.get(step.buffer)
+        if buffer is None:
+            text = f"buffer {step.buffer} is to be restored, and is not on this host"
+            self.undoable(step.seq, text, step.buffer)
+            return
+        causes = (*self._buffers.idle(buffer), *self.room(step.after))
+        copy, done = self._copy("restore", step.seq, buffer)
+        buffer.user, buffer.uses = -1, ()
+        buffer.made, buffer.made_seq, buffer.foreign = done, step.seq, True
+        buffer.spilled = False
+        self._causes.when((*state.order, *dict.fromkeys(causes)), self._start_copy, copy)
+
+    def _copy(self, kind: str, seq: int, buffer: LocalBuffer) -> tuple[HostMove, Cause]:
+        done: Cause = ("done", seq)
+        self._causes.expect(done)
+        return self._new(kind, seq, seq, buffer), done
+
+    def _start_copy(self, copy: HostMove, causes: Causes) -> None:
+        assert copy.buffer is not None
+        copy.state = MOVE["open"][copy.state]
+        command = SpillBuffer if copy.kind == "spill" else RestoreBuffer
+        self._state.out.append(command(copy.seq, copy.buffer.id, causes))
+
+    def copied(self, event: Copied) -> None:
+        done: Cause = ("done", event.seq)
+        copy, buffer = self._ending(self._state.copies, event.seq, "copied")
+        blame = own_blame(self._state, event.blame)
+        buffer.spoil(blame)
+        self._done(copy, blame, (done,))
+        self._causes.happen(done)
+
+    # --- all ----------------------------------------------------------------------------------------------
+
+    def _new(self, kind: str, seq: int, key: int, buffer: LocalBuffer) -> HostMove:
+        state = self._state
+        move = HostMove(kind, seq, key, buffer)
+        table = state.sends if kind == "send" else state.receives if kind == "receive" else state.copies
+        table[key] = move
+        state.records.append(move)
+        return move
+
+    def _ending(self, table: dict[int, HostMove], key: int, what: str) -> tuple[HostMove, LocalBuffer]:
+        move = table.get(key)
+        after = MOVE["end"].get(move.state) if move is not None else None
+        if move is None or after is None:
+            raise Illegal(f"{key} was {what}, but is {move.state if move else 'not known'} here")
+        assert move.buffer is not None
+        move.state = after
+        return move, move.buffer
+
+    def _done(self, move: HostMove, blame: Blame | None, causes: Causes) -> None:
+        report = Done(move.seq, self._state.members, blame)
+        move.said = (*move.said, report)
+        self._state.out.append(Up(report, causes))
+
+    def undoable(self, seq: int, text: str, ident: int = -1) -> None:
+        """Nobody may wait for it."""
+        state = self._state
+        report = Done(seq, state.members, self._buffers.missing(ident, text, seq))
+        state.records.append(HostMove("none", seq, seq, None, "over", (report,)))
+        state.out.append(Up(report, state.order))
+
+    def _still(self, waited: Causes) -> Causes:
+        return tuple([cause for cause in waited if self._causes.live(cause[1], cause)])

@@ -1,0 +1,181 @@
+"""What one host knows, as plain data: the tables that the parts of its executor read and write.
+
+Nothing here decides anything. `GANG` and `MOVE` say which states follow which; what is not in them is illegal
+for the device or the transfer that says it happened.
+
+Each gang, send, receive and copy that this host takes part in has one record (`HostGang`, `HostMove`): from when
+its step is read until it is over here and settled everywhere.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ..model import Layout, Spans
+from ..protocol import Blame, Cause, Compiled, Effect, GangStep, Report, Seat
+from ..transfer import Piece
+from .plans import HostPlan, PlannedGang
+
+Causes = tuple[Cause, ...]
+Label = tuple[int, int]  # (client, the client's name for the buffer)
+Use = tuple[int, Cause]  # (seq, what ends the use)
+CodeKey = tuple[int, int]  # (plan, code)
+
+# What happened -> state before -> state after.
+GANG: dict[str, dict[str, str]] = {
+    "finish": {"launched": "over", "gone": "gone"},  # gone: the devices had finished before they were told
+    # Failed: it was never enqueued here, while its peers may wait for it. The epoch must end.
+    "fail": {"launched": "failed", "gone": "gone"},
+    # A queued gang that is abandoned leaves a tombstone: gangs behind it go on.
+    "abandon": {"queued": "over", "launched": "gone", "failed": "gone"},
+}
+MOVE: dict[str, dict[str, str]] = {
+    "count": {"waiting": "counting"},  # sparse: the host reads which gangs go where
+    "open": {"waiting": "open", "counting": "open"},
+    "end": {"open": "over"},
+}
+OVER = ("over", "gone")
+
+
+class LocalBuffer(msgspec.Struct, eq=False, gc=False):
+    """This host's shards of one logical buffer.
+
+    `blame` is known when a reader launches, however messages interleave. `final` is known when the maker has ended.
+    A gang that fails while it runs sets only `final`: gangs behind it may have been launched by then, or not, and
+    their launches must be the same. They end behind it, and take the blame then."""
+
+    id: int
+    layout: Layout | None
+    made: Cause | None  # the contents are here when this has happened; None: they always are
+    made_seq: int
+    foreign: bool = False  # not made by a launch of this host: a launch that reads it waits for `made`
+    user: int = -1  # the last gang in the order that makes or reads it; gangs run in order, so it ends last
+    uses: tuple[Use, ...] = ()  # sends and copies
+    blame: Blame | None = None
+    final: Blame | None = None
+    labels: tuple[Label, ...] = ()
+    spilled: bool = False  # in host memory, once the copy that was ordered is over
+    void: bool = False  # its maker never ran here: there is nothing to free
+
+    def spoil(self, blame: Blame | None) -> None:
+        """Its contents have come, or never will. The first blame stays."""
+        self.blame = self.final = self.final or blame
+
+
+class HostGang(msgspec.Struct, eq=False, gc=False):
+    """A gang on this host: queued, then launched, then over. Also: failed, gone (see `GANG`)."""
+
+    seq: int
+    step: GangStep
+    planned: PlannedGang
+    inputs: Sequence[LocalBuffer]
+    outputs: Sequence[LocalBuffer]
+    blame: Blame | None
+    donated: tuple[int, ...]
+    frees: Sequence[LocalBuffer]  # free when it has finished
+    causes: Causes  # of its launch
+    plain: bool  # it waits for nothing but the stream, and so do all gangs before it in its lanes
+    state: str = "queued"
+    said: tuple[Report, ...] = ()  # said again after a new seat, until it is settled
+
+
+class HostMove(msgspec.Struct, eq=False, gc=False):
+    """A send, a receive, or a copy on this host: waiting, open, over; a sparse send is counting before it is open."""
+
+    kind: str  # "send", "receive", "spill", "restore"; "none": a step that made no sense, over at once
+    seq: int
+    key: int  # the transfer; of a copy, the seq
+    buffer: LocalBuffer | None
+    state: str = "waiting"
+    said: tuple[Report, ...] = ()
+    pieces: tuple[Piece, ...] = ()
+    waited: Causes = ()  # what it waits for, beside the order itself, before it can open
+    source: Layout | None = None  # None: it comes from a client
+    target: Layout | None = None  # None: it goes to a client
+    sparse: bool = False
+    empty: bool = False  # nothing travels to or from this host
+    program: str = ""
+    node: str = ""
+
+
+class HostRun(msgspec.Struct, eq=False, gc=False):
+    """One execution of a plan: its buffers by slot, and how many reads are still to come of slots that moves read."""
+
+    id: int
+    plan: HostPlan
+    ids: list[int]
+    literal: dict[int, bytes]  # by argument
+    labels: dict[int, tuple[Label, ...]]  # by slot: the clients that were promised it
+    parts: int  # steps that have not come
+    reads: dict[int, int]  # by slot
+
+    def owns(self, arg: int) -> bool:
+        """Whether the run itself frees such a slot. Arguments belong to their holders, unless they came with the
+        call."""
+        return arg < 0 or arg in self.literal
+
+    def last_read(self, slot: int) -> bool:
+        """One more read of a slot that moves read has been ordered. True: it was the last, and nobody holds the
+        slot."""
+        self.reads[slot] -= 1
+        here = self.plan.plan.slots[slot]
+        return not self.reads[slot] and not here.keep and self.owns(here.arg)
+
+
+class HeldEffect(msgspec.Struct, eq=False):
+    """`act(subject, causes)` is called when no cause is missing any more."""
+
+    causes: Causes
+    missing: int
+    act: Callable[[Any, Causes], None]  # a bound method, no closure: a copy of the executor has its own
+    subject: Any
+
+
+@dataclass(slots=True, eq=False)
+class HostState:
+    """The tables of one executor."""
+
+    # Who this is.
+    host: int
+    members: Spans  # the hosts that reports are about: this one, or all for which it stands
+    devices: Spans
+    among: Spans = ()  # the last set of hosts that was found to have this one in it
+    # How far the stream has come.
+    epoch: int = -1
+    tree: int = -1
+    last: int = -1  # message
+    settled: int = -1  # seqs below it are final everywhere
+    order: Causes = (("order", -1),)  # what is being read, as the cause of what is done at once
+    forming: Seat | None = None  # the new epoch that this host has not yet reported
+    reforming: bool = False
+    # What this turn says.
+    out: list[Effect] = field(default_factory=list)
+    # What the stream has named.
+    plans: dict[int, HostPlan] = field(default_factory=dict)
+    runs: dict[int, HostRun] = field(default_factory=dict)
+    ended_runs: deque[tuple[int, int]] = field(default_factory=deque)  # (last seq, run): no step is to come
+    buffers: dict[int, LocalBuffer] = field(default_factory=dict)
+    lost: dict[int, Blame] = field(default_factory=dict)  # dropped with a host; earlier orders may name them
+    codes: dict[CodeKey, Compiled | None] = field(default_factory=dict)  # None: under way
+    codes_asked: dict[CodeKey, int] = field(default_factory=dict)  # how often, and not answered
+    # What this host takes part in.
+    records: deque[HostGang | HostMove] = field(
+        default_factory=deque
+    )  # all of it, in the order of the stream
+    gangs: dict[int, HostGang] = field(default_factory=dict)  # by seq
+    sends: dict[int, HostMove] = field(default_factory=dict)  # by transfer
+    receives: dict[int, HostMove] = field(default_factory=dict)  # by transfer
+    copies: dict[int, HostMove] = field(default_factory=dict)  # by seq
+    # What waits: a cause is here from when it is expected until it happens.
+    pending: dict[Cause, list[HeldEffect] | None] = field(default_factory=dict)
+    # The launch queue.
+    tails: dict[int, HostGang] = field(default_factory=dict)  # by lane: the last gang
+    stopped: bool = False  # nothing launches now
+    held_gangs: list[HostGang] = field(default_factory=list)  # they might launch, were it not for `stopped`
+    broken: set[int] = field(default_factory=set)  # gangs not launched here, while their peers may wait
+    abandoned_early: dict[int, Blame] = field(default_factory=dict)  # gangs and moves, before they came

@@ -1,0 +1,89 @@
+"""This host's shards of logical buffers: when their contents are here, whether they are spoilt, when they are
+free.
+
+Names follow the stream: a buffer can be named from the step that makes it until the step that reads it last,
+donates it, or frees it. Memory follows the devices: it lives until those steps have ended.
+
+Neighbours: `launches`, `host_moves` and `executor` name buffers and retire them; `causes` holds each free back until
+the buffer is idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..protocol import Blame, Cause, FreeBuffer, Held
+from .causes import PendingCauses
+from .host_state import Causes, HostState, LocalBuffer
+from .self_reports import fault
+
+
+class HostBuffers:
+    def __init__(self, state: HostState, causes: PendingCauses) -> None:
+        self._state = state
+        self._causes = causes
+
+    def missing_input(self, ident: int, seq: int) -> LocalBuffer:
+        """A gang launches whatever its inputs are. One that is not here is spoilt."""
+        buffer = LocalBuffer(ident, None, None, -1)
+        buffer.spoil(self.missing(ident, f"gang {seq} reads buffer {ident}, which is not on this host", seq))
+        return buffer
+
+    def missing(self, ident: int, text: str, seq: int) -> Blame:
+        """Why it is not here: it was lost, or the controller made a mistake."""
+        return self._state.lost.get(ident) or fault(self._state, text, seq)
+
+    def here(self, buffer: LocalBuffer) -> Causes:
+        """What its contents still wait for."""
+        made = buffer.made
+        return (made,) if made is not None and self._causes.live(buffer.made_seq, made) else ()
+
+    def idle(self, buffer: LocalBuffer) -> Causes:
+        """What ends all use of it that was ordered so far. Every use waits for the contents, so the last uses are
+        enough."""
+        found: Causes = ()
+        if buffer.user >= 0:
+            user: Cause = ("done", buffer.user)
+            if buffer.user >= self._state.settled or user in self._state.pending:
+                found = (user,)
+        for seq, cause in buffer.uses:
+            if self._causes.live(seq, cause):
+                found = (*found, cause)
+        return found or self.here(buffer)
+
+    def retire(self, buffer: LocalBuffer, causes: Causes) -> None:
+        """Nothing later in the stream names it: free it when it is idle."""
+        if self._state.buffers.pop(buffer.id, None) is not None:
+            for cause in self.idle(buffer):
+                if cause not in causes:
+                    causes = (*causes, cause)
+            self._causes.when(causes, self._free, buffer)
+
+    def _free(self, buffer: LocalBuffer, causes: Causes) -> None:
+        if not buffer.void:
+            self._state.out.append(FreeBuffer(buffer.id, causes))
+
+    def drop(self, idents: tuple[int, ...], blame: Blame) -> None:
+        """They were lost with a host, or nobody owns them. A message that was lost with its path may still come and
+        name them."""
+        self._state.lost.update(dict.fromkeys(idents, blame))
+        self.retire_lost(idents)
+
+    def retire_lost(self, idents: Sequence[int]) -> None:
+        """Those of them that were lost before they were made."""
+        state = self._state
+        for ident in idents:
+            buffer = state.buffers.get(ident)
+            if buffer is not None and ident in state.lost:
+                self.retire(buffer, state.order)
+
+    def held(self) -> Iterator[Held]:
+        """From this a controller that restarts learns what its clients hold. Buffers that were promised to nobody
+        (client 0) are left behind by runs whose other steps will never come: they are named so that they can be
+        freed."""
+        pending = self._state.pending
+        for buffer in self._state.buffers.values():
+            ready = buffer.final is None and not (buffer.made is not None and buffer.made in pending)
+            if buffer.layout is not None:
+                for client, name in buffer.labels or ((0, 0),):
+                    yield Held(buffer.id, client, name, buffer.layout, ready, buffer.spilled)

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from core.client.client import Client
 from core.client.client_limits import Blocked, Limits, Submitted
-from core.client.clientside import ClientSide
-from core.client.persistent import Persistent
 from core.client.retries import FIRST, INFRASTRUCTURE, MOST, pause
 from core.model.errors import Illegal
 from core.model.place import line
@@ -57,6 +56,7 @@ from core.protocol.messages import (
 from core.protocol.peers import CONTROLLER
 
 from .hostworld import SAME, Cluster, layout
+from .test_client import of_contents
 
 SLICE = SliceSpec("s", 1)
 X = Value((4,), "float32")
@@ -74,7 +74,7 @@ class Session:
     """A client whose connection is up, what it sent, and what it said."""
 
     def __init__(self, **limits: int) -> None:
-        self.client = Persistent("me", limits=Limits(pipe=1000, **limits))
+        self.client = Client("me", Cluster(), limits=Limits(pipe=1000, **limits))
         self.now = 0
         self.calls: list[Any] = []
         self.hear(Connected(CONTROLLER))
@@ -84,6 +84,8 @@ class Session:
         """What the user is told; calls that leave are kept in `calls`."""
         told = []
         for effect in self.client.handle(event, self.now):
+            if of_contents(effect):
+                continue
             if isinstance(effect, Send):
                 message: Any = effect.message
                 self.calls += message.calls if isinstance(message, Calls) else (message,)
@@ -460,38 +462,36 @@ def test_a_get_is_not_asked_again_for_ever() -> None:
 
 
 def test_contents_that_broke_off_on_their_way_come_as_another_transfer() -> None:
-    client = Persistent("a")
-    side = ClientSide(client, Cluster())
+    client = Client("a", Cluster())
     where = layout(line(0, 0, 4), sharding=SAME)
-    side.handle(Connected(CONTROLLER), 0)
-    side.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
     buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
     assert isinstance(buffer, int)
-    side.handle(Came(CONTROLLER, Ready((buffer,))), 0)
+    client.handle(Came(CONTROLLER, Ready((buffer,))), 0)
     request = client.get(buffer, 0)
     assert isinstance(request, int)
-    side.handle(Came(CONTROLLER, Sending(request, 9, where)), 0)
-    told = side.handle(Disconnected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Sending(request, 9, where)), 0)
+    told = client.handle(Disconnected(CONTROLLER), 0)
     lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
     assert GetAgain(request, 9, lost) in told
     assert not any(isinstance(each, Received) for each in told)
-    again = side.handle(Connected(CONTROLLER), 0)
+    again = client.handle(Connected(CONTROLLER), 0)
     assert Send((CONTROLLER,), Get(2, buffer)) in again
-    opened = side.handle(Came(CONTROLLER, Sending(2, 12, where)), 0)
+    opened = client.handle(Came(CONTROLLER, Sending(2, 12, where)), 0)
     assert OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, where) in opened
 
 
 def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
-    client = Persistent("a")
-    side = ClientSide(client, Cluster())
+    client = Client("a", Cluster())
     where = layout(line(0, 0, 4), sharding=SAME)
-    side.handle(Connected(CONTROLLER), 0)
-    side.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
     client.register(program(), 0)
     buffer = client.put(X, SLICE, 0, again=True)
     assert isinstance(buffer, int)
     client.submit(1, (buffer,), 0, retries=1)
-    side.handle(Came(CONTROLLER, Notes((Ready((buffer,), LOST), Ended(1, LOST)))), 0)
-    side.handle(Wakeup(), FIRST)
-    opened = side.handle(Came(CONTROLLER, Taking(3, 9, where)), FIRST)
+    client.handle(Came(CONTROLLER, Notes((Ready((buffer,), LOST), Ended(1, LOST)))), 0)
+    client.handle(Wakeup(), FIRST)
+    opened = client.handle(Came(CONTROLLER, Taking(3, 9, where)), FIRST)
     assert [each.buffer for each in opened if isinstance(each, OpenSend)] == [buffer]

@@ -1,7 +1,7 @@
 """A client's share of the data plane, where it meets its session."""
 
 from core.client.client import Client
-from core.client.clientside import ClientSide
+from core.client.client_limits import Limits
 from core.model.place import line
 from core.model.program import SliceSpec, Value
 from core.protocol.dataplane import Spoilt
@@ -26,21 +26,20 @@ from .hostworld import SAME, Cluster, layout
 HERE = layout(line(0, 0, 4), sharding=SAME)
 
 
-def getting() -> tuple[ClientSide, int]:
+def getting() -> tuple[Client, int]:
     """A client whose get is on its way as transfer 9."""
-    client = Client("a")
-    side = ClientSide(client, Cluster())
-    side.handle(Connected(CONTROLLER), 0)
-    side.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client = Client("a", Cluster(), limits=Limits(get_retries=0))
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
     buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
     assert isinstance(buffer, int)
-    side.handle(Came(CONTROLLER, Ready((buffer,))), 0)
+    client.handle(Came(CONTROLLER, Ready((buffer,))), 0)
     request = client.get(buffer, 0)
     assert isinstance(request, int)
-    side.handle(Called(), 0)
-    opened = side.handle(Came(CONTROLLER, Sending(request, 9, HERE)), 0)
+    client.handle(Called(), 0)
+    opened = client.handle(Came(CONTROLLER, Sending(request, 9, HERE)), 0)
     assert OpenRecv(9, 9, request, ((0, 0, 32),), False, (), None, HERE) in opened
-    return side, request
+    return client, request
 
 
 def ended(effects: list[Effect]) -> list[Effect]:
@@ -49,38 +48,39 @@ def ended(effects: list[Effect]) -> list[Effect]:
 
 def test_a_get_on_its_way_dies_with_the_session() -> None:
     """A host that never heard of it, because the controller died, would never send."""
-    side, _ = getting()
+    client, _ = getting()
     lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
-    assert ended(side.handle(Disconnected(CONTROLLER), 0)) == [Received(9, lost)]
-    assert ended(side.handle(Disconnected(CONTROLLER), 0)) == []
-    again = side.handle(Connected(CONTROLLER), 0)
+    assert ended(client.handle(Disconnected(CONTROLLER), 0)) == [Received(9, lost)]
+    assert ended(client.handle(Disconnected(CONTROLLER), 0)) == []
+    again = client.handle(Connected(CONTROLLER), 0)
     assert any(isinstance(effect, Send) for effect in again)
     assert ended(again) == []
 
 
 def test_the_loss_of_another_peer_is_no_loss_of_the_session() -> None:
-    side, _ = getting()
-    assert ended(side.handle(Disconnected(7, "gone"), 0)) == []
-    assert ended(side.handle(Disconnected(0, "gone"), 0)) == [Received(9, Blame("host-lost", "gone", host=0))]
+    client, _ = getting()
+    assert ended(client.handle(Disconnected(7, "gone"), 0)) == []
+    assert ended(client.handle(Disconnected(0, "gone"), 0)) == [
+        Received(9, Blame("host-lost", "gone", host=0))
+    ]
 
 
-def putting() -> tuple[ClientSide, int]:
+def putting() -> tuple[Client, int]:
     """A client whose put is on its way as transfer 9."""
-    client = Client("a")
-    side = ClientSide(client, Cluster())
-    side.handle(Connected(CONTROLLER), 0)
-    side.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client = Client("a", Cluster())
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
     buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
     assert isinstance(buffer, int)
-    opened = side.handle(Came(CONTROLLER, Taking(buffer, 9, HERE)), 0)
+    opened = client.handle(Came(CONTROLLER, Taking(buffer, 9, HERE)), 0)
     assert any(isinstance(effect, OpenSend) for effect in opened)
-    return side, buffer
+    return client, buffer
 
 
 def test_a_put_that_has_failed_is_sent_no_further() -> None:
-    side, buffer = putting()
+    client, buffer = putting()
     lost = Blame("host-lost", "host 1 was lost", host=1)
-    said = side.handle(Came(CONTROLLER, Ready((buffer,), lost)), 0)
+    said = client.handle(Came(CONTROLLER, Ready((buffer,), lost)), 0)
     assert Sent(9) in said
     spoilt = [each.message for each in said if isinstance(each, Send) and isinstance(each.message, Spoilt)]
     assert [each.blame for each in spoilt] == [lost] * len(spoilt)
@@ -89,11 +89,11 @@ def test_a_put_that_has_failed_is_sent_no_further() -> None:
 
 def test_hosts_that_know_a_client_by_another_number_are_told_the_new_one_by_another_link() -> None:
     """A word of the new session on a link of the old one would be taken for that one's."""
-    side, _ = putting()
-    side.handle(Disconnected(CONTROLLER, "nothing heard"), 0)
-    side.handle(Connected(CONTROLLER), 0)
-    said = side.handle(Came(CONTROLLER, Opened(4, 0)), 0)
+    client, _ = putting()
+    client.handle(Disconnected(CONTROLLER, "nothing heard"), 0)
+    client.handle(Connected(CONTROLLER), 0)
+    said = client.handle(Came(CONTROLLER, Opened(4, 0)), 0)
     assert [(each.peer, each.breach) for each in said if isinstance(each, Close)] == [(0, ""), (1, "")]
     assert Sent(9) in said
-    again = side.handle(Came(CONTROLLER, Opened(4, 0)), 0)
+    again = client.handle(Came(CONTROLLER, Opened(4, 0)), 0)
     assert not any(isinstance(each, Close) for each in again)

@@ -131,22 +131,18 @@ class Retries:
 
     def __init__(self, state: ClientState, calls: OutgoingCalls) -> None:
         self._state, self._calls, self._out = state, calls, state.out
-        self.buffers: dict[int, HeldBuffer] = {}  # by the user's name
-        self._renamed: dict[
-            int, int
-        ] = {}  # the controller's name of a buffer -> the user's, where they differ
-        self._held: dict[int, HeldRun] = {}  # by the user's name
-        self.trying: dict[
-            int, HeldRun
-        ] = {}  # held runs that are under way, by the controller's name of the try
-        self._last_tries: dict[int, int] = {}  # the user's name of a run -> its last try, where they differ
-        self.waiting: dict[int, HeldRun] = {}  # held runs that are to be submitted again
-        self._gets: dict[int, AskedGet] = {}  # by the user's name
-        self._renamed_gets: dict[
-            int, int
-        ] = {}  # the controller's name of a get -> the user's, where they differ
-        self.asking: dict[int, AskedGet] = {}  # gets that are to be asked again, by the user's name
         self.announced: tuple[object, ...] = ()  # notes of the message that is being heard
+        # by the user's names
+        self.buffers: dict[int, HeldBuffer] = {}
+        self._held: dict[int, HeldRun] = {}
+        self.waiting: dict[int, HeldRun] = {}  # runs that are to be submitted again
+        self._last_tries: dict[int, int] = {}  # -> the controller's name of the last try, where it is another
+        self._gets: dict[int, AskedGet] = {}
+        self.asking: dict[int, AskedGet] = {}  # gets that are to be asked again
+        # by the controller's names
+        self.trying: dict[int, HeldRun] = {}  # runs that are under way
+        self._renamed: dict[int, int] = {}  # buffers -> the user's name, where it is another
+        self._renamed_gets: dict[int, int] = {}
 
     # --- what the user calls ------------------------------------------------------------------------------
 
@@ -161,9 +157,8 @@ class Retries:
             buffer.check_named()
             if buffer.maker is not None and buffer.maker.waits and not why:
                 maker = buffer.maker
-                why = (
-                    f"run {maker.run} of {maker.ir.name!r} is submitted again, and makes what this call reads"
-                )
+                maker_name = f"run {maker.run} of {maker.ir.name!r}"
+                why = f"{maker_name} is submitted again, and makes what this call reads"
         return why
 
     def sent(self, name: int) -> int:
@@ -172,11 +167,9 @@ class Retries:
         return name if buffer is None else buffer.sent_name
 
     def sent_args(self, args: tuple[int | bytes, ...]) -> tuple[int | bytes, ...]:
-        return (
-            tuple([self.sent(arg) if isinstance(arg, int) else arg for arg in args])
-            if self._renamed
-            else args
-        )
+        if not self._renamed:
+            return args
+        return tuple([self.sent(arg) if isinstance(arg, int) else arg for arg in args])
 
     def sent_run(self, run: int) -> int:
         return self._last_tries.get(run, run)
@@ -256,8 +249,8 @@ class Retries:
         return self._renamed_gets.get(request, request)
 
     def told(self, buffers: list[int], blame: Blame | None) -> list[int]:
-        """Of which of these buffers the user is told, by the user's names. If the cluster lost one that a held run
-        makes, the end of that run tells it."""
+        """The user's names of those buffers about which the user is told now. If the cluster lost a result of a held
+        run, the user hears of it at the end of that run."""
         names = [self.named(buffer) for buffer in buffers]
         if blame is None or not infrastructure(blame):
             return names
@@ -325,8 +318,8 @@ class Retries:
             held.stuck = not self._may_go(held) or not self._submit_again(held, now)
 
     def _lacks(self, held: HeldRun) -> tuple[tuple[int, str], ...]:
-        """Arguments that are gone and that nobody will make or put again; those among them of which the message that
-        is being heard says so further on."""
+        """Arguments that are gone, and that no run will make and no put will bring again. The message that is being
+        heard may say so only further on."""
         found = []
         lost = {
             name
@@ -343,11 +336,13 @@ class Retries:
         return tuple(found)
 
     def _may_go(self, held: HeldRun) -> bool:
-        """The runs that make what it reads have gone, and there is room for its puts."""
+        """The runs that make what it reads have gone, and there is room for its puts. A result that was donated to its
+        last try is there again only if the run that makes it fails too, which shows when that one ends."""
         puts = 0
         for name in dict.fromkeys(held.reads()):
             buffer = self.buffers[name]
-            if buffer.maker is not None and buffer.maker.waits:
+            donated = buffer.sent_name not in self._state.buffers
+            if buffer.maker is not None and (buffer.maker.waits or donated):
                 return False
             puts += buffer.contents is not None and not self._there(name)
         return len(self._state.requests) + puts <= self._state.limits.max_requests

@@ -265,6 +265,28 @@ def test_what_was_donated_is_gone() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_result_that_was_donated_while_its_run_goes_on_may_be_made_again(lost: bool) -> None:
+    session = Session()
+    session.program()
+    session.program(donate=(0,))
+    first, (x,) = session.submit(LITERAL)
+    second, results = session.submit(x, of=2)
+    session.note(Ended(second, LOST))
+    assert session.wait() == []  # whether `x` will be made again is not known yet
+    assert session.client.next_wakeup() is None
+    told = session.note(Ended(first, LOST if lost else None))
+    if lost:
+        assert [type(each) for each in told] == [RunAgain]
+        session.wait()
+        submits = [call for call in session.calls if isinstance(call, Submit)]
+        assert submits == [Submit(3, 1, (LITERAL,), (3,)), Submit(4, 2, (3,), (4,))]
+    else:
+        assert told == [
+            RunEnded(first), RunEnded(second, LOST, ((x, "donated"),)), BuffersReady(results, LOST),
+        ]  # fmt: skip
+
+
 @pytest.mark.parametrize("donate", [(), (0,)])
 def test_a_put_whose_contents_are_kept_is_put_again(donate: tuple[int, ...]) -> None:
     session = Session()

@@ -21,17 +21,12 @@ from core.protocol.effects import (
     Close,
     Connected,
     Disconnected,
-    DropTransfer,
     Effect,
     Finished,
     GetComing,
-    OpenRecv,
-    OpenSend,
     PutWanted,
-    Received,
     RunEnded,
     Send,
-    Sent,
     Tell,
     Unblocked,
     Wakeup,
@@ -64,6 +59,7 @@ from core.protocol.messages import (
 from core.protocol.peers import CONTROLLER
 
 from .hostworld import Cluster
+from .test_client_contents import of_contents
 
 SLICE = SliceSpec("s", 1)
 X = Value((4,), "float32")
@@ -73,13 +69,6 @@ BAD = Blame("user", "boom")
 
 def program(args: int = 1, results: int = 1, donate: tuple[int, ...] = ()) -> Program:
     return Program("f", (SLICE,), (), (X,) * args, (), (Arg(0),) * results, donate)
-
-
-def of_contents(effect: Effect) -> bool:
-    """Contents are the subject of `test_client_contents`."""
-    if isinstance(effect, Send):
-        return effect.peers != (CONTROLLER,)
-    return isinstance(effect, DropTransfer | OpenRecv | OpenSend | Received | Sent)
 
 
 class Session:

@@ -2,8 +2,9 @@
 
 from core.client.client import Client
 from core.client.client_limits import Limits
+from core.client.retries import FIRST
 from core.model.place import line
-from core.model.program import SliceSpec, Value
+from core.model.program import Arg, Program, SliceSpec, Value
 from core.protocol.dataplane import Spoilt
 from core.protocol.effects import (
     Called,
@@ -11,19 +12,32 @@ from core.protocol.effects import (
     Close,
     Connected,
     Disconnected,
+    DropTransfer,
     Effect,
+    GetAgain,
     OpenRecv,
     OpenSend,
     Received,
     Send,
     Sent,
+    Wakeup,
 )
-from core.protocol.messages import Blame, Opened, Ready, Sending, Taking
+from core.protocol.messages import Blame, Ended, Get, Notes, Opened, Ready, Sending, Taking
 from core.protocol.peers import CONTROLLER
 
 from .hostworld import SAME, Cluster, layout
 
 HERE = layout(line(0, 0, 4), sharding=SAME)
+SLICE = SliceSpec("s", 1)
+X = Value((4,), "float32")
+LOST = Blame("host-lost", "host 1 was lost", host=1)
+
+
+def of_contents(effect: Effect) -> bool:
+    """What a client does with contents, and does not say to its user."""
+    if isinstance(effect, Send):
+        return effect.peers != (CONTROLLER,)
+    return isinstance(effect, DropTransfer | OpenRecv | OpenSend | Received | Sent)
 
 
 def getting() -> tuple[Client, int]:
@@ -97,3 +111,42 @@ def test_hosts_that_know_a_client_by_another_number_are_told_the_new_one_by_anot
     assert Sent(9) in said
     again = client.handle(Came(CONTROLLER, Opened(4, 0)), 0)
     assert not any(isinstance(each, Close) for each in again)
+
+
+# --- again -----------------------------------------------------------------------------------------------------
+
+
+def test_contents_that_broke_off_on_their_way_come_as_another_transfer() -> None:
+    client = Client("a", Cluster())
+    where = layout(line(0, 0, 4), sharding=SAME)
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
+    assert isinstance(buffer, int)
+    client.handle(Came(CONTROLLER, Ready((buffer,))), 0)
+    request = client.get(buffer, 0)
+    assert isinstance(request, int)
+    client.handle(Came(CONTROLLER, Sending(request, 9, where)), 0)
+    told = client.handle(Disconnected(CONTROLLER), 0)
+    lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
+    assert GetAgain(request, 9, lost) in told
+    assert not any(isinstance(each, Received) for each in told)
+    again = client.handle(Connected(CONTROLLER), 0)
+    assert Send((CONTROLLER,), Get(2, buffer)) in again
+    opened = client.handle(Came(CONTROLLER, Sending(2, 12, where)), 0)
+    assert OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, where) in opened
+
+
+def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
+    client = Client("a", Cluster())
+    where = layout(line(0, 0, 4), sharding=SAME)
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client.register(Program("f", (SLICE,), (), (X,), (), (Arg(0),)), 0)
+    buffer = client.put(X, SLICE, 0, again=True)
+    assert isinstance(buffer, int)
+    client.submit(1, (buffer,), 0, retries=1)
+    client.handle(Came(CONTROLLER, Notes((Ready((buffer,), LOST), Ended(1, LOST)))), 0)
+    client.handle(Wakeup(), FIRST)
+    opened = client.handle(Came(CONTROLLER, Taking(3, 9, where)), FIRST)
+    assert [each.buffer for each in opened if isinstance(each, OpenSend)] == [buffer]

@@ -21,12 +21,8 @@ from core.protocol.effects import (
     Connected,
     Disconnected,
     Effect,
-    GetAgain,
     GetComing,
-    OpenRecv,
-    OpenSend,
     PutWanted,
-    Received,
     RunAgain,
     RunEnded,
     Send,
@@ -55,8 +51,8 @@ from core.protocol.messages import (
 )
 from core.protocol.peers import CONTROLLER
 
-from .hostworld import SAME, Cluster, layout
-from .test_client import of_contents
+from .hostworld import Cluster
+from .test_client_contents import of_contents
 
 SLICE = SliceSpec("s", 1)
 X = Value((4,), "float32")
@@ -481,39 +477,3 @@ def test_a_get_is_not_asked_again_for_ever() -> None:
         assert told == []
         told = session.note(Refused("get", number, LOST))
     assert told == [CallRefused("get", request, LOST)]
-
-
-def test_contents_that_broke_off_on_their_way_come_as_another_transfer() -> None:
-    client = Client("a", Cluster())
-    where = layout(line(0, 0, 4), sharding=SAME)
-    client.handle(Connected(CONTROLLER), 0)
-    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
-    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
-    assert isinstance(buffer, int)
-    client.handle(Came(CONTROLLER, Ready((buffer,))), 0)
-    request = client.get(buffer, 0)
-    assert isinstance(request, int)
-    client.handle(Came(CONTROLLER, Sending(request, 9, where)), 0)
-    told = client.handle(Disconnected(CONTROLLER), 0)
-    lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
-    assert GetAgain(request, 9, lost) in told
-    assert not any(isinstance(each, Received) for each in told)
-    again = client.handle(Connected(CONTROLLER), 0)
-    assert Send((CONTROLLER,), Get(2, buffer)) in again
-    opened = client.handle(Came(CONTROLLER, Sending(2, 12, where)), 0)
-    assert OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, where) in opened
-
-
-def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
-    client = Client("a", Cluster())
-    where = layout(line(0, 0, 4), sharding=SAME)
-    client.handle(Connected(CONTROLLER), 0)
-    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
-    client.register(program(), 0)
-    buffer = client.put(X, SLICE, 0, again=True)
-    assert isinstance(buffer, int)
-    client.submit(1, (buffer,), 0, retries=1)
-    client.handle(Came(CONTROLLER, Notes((Ready((buffer,), LOST), Ended(1, LOST)))), 0)
-    client.handle(Wakeup(), FIRST)
-    opened = client.handle(Came(CONTROLLER, Taking(3, 9, where)), FIRST)
-    assert [each.buffer for each in opened if isinstance(each, OpenSend)] == [buffer]

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from core.client import Client, ClientSide
+from core.client import Client
 from core.link import for_client
-from core.model import Hosts, Layout
+from core.model import Layout
 from core.protocol import CONTROLLER, Chunk
 from core.protocol import effects as e
 
@@ -163,13 +163,12 @@ class Remote:
     `failed`: an error of ours, or a controller that refuses us: nothing will come any more."""
 
     def __init__(
-        self, client: Client, hosts: Hosts, lease: int, head: Head, *,
+        self, client: Client, lease: int, head: Head, *,
         heard: Callable[[e.Effect], None], failed: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self.client = client
         self._heard = heard
-        self._side = ClientSide(client, hosts)
-        endpoint = for_client(self._side, NAMELESS, 1, lease)
+        endpoint = for_client(client, NAMELESS, 1, lease)
         self.node = Node(
             endpoint, self._perform, self, access=head.access, contents=self._contents, failed=failed,
             found=lambda peer: self._found(peer, head),
@@ -194,7 +193,7 @@ class Remote:
     def awaited(self) -> str:
         """What the client has waited for longest, in words; "" if nothing is known."""
         with self.node.lock:
-            return self.client.awaited.words(self.node.now())
+            return self.client.longest_wait(self.node.now())
 
     def offer(self, buffer: int, again: bool = False) -> Offer:
         """What a buffer that was just put will hold; under the lock, with the call that put it. `again`: it is kept

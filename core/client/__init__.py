@@ -1,24 +1,24 @@
-"""One client as a machine: the user's calls go in, and nothing waits for an answer.
+"""One client as a machine: the user's calls go in, messages and effects come out, and nothing waits for an answer.
 
-clientside   ClientSide: a client with its share of the data plane
-client       the session: names given at once, calls sent, answers heard
-persistent, retries        runs that are submitted again when the cluster fails them
-call_batching              when calls leave, and how many in one message
-client_limits, handles, awaited      what may be called when; buffers by name; what runs wait for
+    the user --submit, put, get--> Client --Calls--> controller
+    the user <--RunEnded, BuffersReady-- Client <--Notes-- controller
+
+client             Client checks what the user calls and hands events on; neighbours: all below
+call_batching      CallBatching decides when a call leaves, and which calls leave in one message; outgoing_calls
+outgoing_calls     OutgoingCalls names what a call makes and enters it in the tables; client, retries, call_batching
+retries            Retries makes runs and gets again when the cluster failed them; outgoing_calls, client_session
+content_transfers  ContentTransfers moves what is put and got, to and from hosts; core's transfer, retries
+client_session     ClientSession opens, closes and reopens the session, and hears its notes; all above but client
+client_state       ClientState is all that a client knows of its session, as tables; read and written by all
+client_limits      the bounds of a client, the answers to its calls, the phases of its session
+
+The functions to read first: `Client.submit`, `CallBatching.call`, `ClientSession.came`, `Retries.ended`,
+`ContentTransfers.follow`.
 """
 
 from __future__ import annotations
 
 from .client import Client
 from .client_limits import Blocked, Limits, Submitted
-from .clientside import ClientSide
-from .persistent import Persistent
 
-__all__ = [
-    "Blocked",
-    "Client",
-    "ClientSide",
-    "Limits",
-    "Persistent",
-    "Submitted",
-]
+__all__ = ["Blocked", "Client", "Limits", "Submitted"]

@@ -1,93 +1,119 @@
-"""When a client's calls leave, and which of them together.
+"""When a client's calls leave, and which of them leave together.
 
-A call leaves at once while fewer than `width` messages are in flight; a message is in flight until a note
-answers one of its calls, and for `linger` at most. Other calls gather, and leave when a message lands, up to
-`batch` of them in one.
+A call leaves at once while fewer than `pipe` messages are in flight. A message is in flight until the controller
+answers one of its calls, and for `linger` at most. Other calls gather. They leave when a message lands, up to `batch`
+of them in one message.
 
-Each time that `width` messages have lingered and nothing was answered, the next may linger twice as long, up to
-`MOST` times `linger`. Clients that call faster than the controller takes a message would else bury it under
-messages of a call or two, and what hosts have to say, on which the next gang waits, would stand in that queue.
+Each time that `pipe` messages have lingered and nothing was answered, the next message may linger twice as long, up to
+`MOST` times `linger`. Otherwise clients that call faster than the controller can take messages would bury it under
+messages of a call or two; and reports of hosts, on which the next gang waits, would stand in that queue.
+
+Neighbours: `outgoing_calls` puts calls in, `client_session` says what was answered. Messages go to `out`, as Sends.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
-from ..protocol import Call, Calls, Get, Put, Release, Submit
+from ..protocol import CONTROLLER, Call, Calls, Effect, Get, Put, Release, Send, Submit
+from .client_limits import Limits
 
 MOST = 32  # times `linger`: no call waits longer for others to gather
+TO_CONTROLLER = (CONTROLLER,)
+# Which calls the controller answers by name: kind of the answer, and the field with the name.
+ANSWERED: dict[type, tuple[str, str]] = {
+    Submit: ("run", "run"),
+    Put: ("put", "buffer"),
+    Get: ("get", "request"),
+}
 
-Answer = tuple[str, int]  # what a note answers: ("run", its name), ("put", buffer), ("get", request)
 
+class CallBatching:
+    __slots__ = (
+        "_batch", "_carried", "_in_flight", "_lasts", "_linger", "_lingered", "_messages", "_out", "_pipe", "gathered",
+    )  # fmt: skip
 
-class Pipe:
-    def __init__(self, width: int, linger: int, batch: int) -> None:
-        self._width = width
-        self._linger = linger
-        self._batch = batch
+    def __init__(self, limits: Limits, out: list[Effect]) -> None:
+        self._pipe, self._linger, self._batch = limits.pipe, limits.linger, limits.batch
+        self._out = out
         self._messages = 0
-        self._unheard = 0  # messages that have lingered since anything was answered
-        self._flying: dict[int, int] = {}  # message -> until when at most; in the order in which they left
-        self._answers: dict[Answer, int] = {}  # -> the message that its call left in
+        self._lingered = 0  # messages since anything was answered
+        self._lasts = limits.linger  # how long the next message may be in flight
+        self._in_flight: dict[int, int] = {}  # message -> until when at most; in the order in which they left
+        # What a note may answer -> the message that its call left in.
+        self._carried: dict[str, dict[int, int]] = {"run": {}, "put": {}, "get": {}}
         self.gathered: deque[Call] = deque()
 
-    def add(self, call: Call) -> None:
+    def call(self, call: Call, now: int) -> None:
+        """The connection is up: it leaves now, if there is room and no other call waits."""
+        if not self.gathered and len(self._in_flight) < self._pipe:
+            if self._in_flight:
+                self._land_lingering(now)
+            self._messages = message = self._messages + 1
+            self._in_flight[message] = now + self._lasts
+            answer = ANSWERED.get(type(call))
+            if answer is not None:
+                self._carried[answer[0]][getattr(call, answer[1])] = message
+            self._out.append(Send(TO_CONTROLLER, call))
+        else:
+            self.gather(call)
+            self.send(now)
+
+    def gather(self, call: Call) -> None:
+        """It leaves later. Releases that follow one another become one."""
         last = self.gathered[-1] if self.gathered else None
         if isinstance(call, Release) and isinstance(last, Release):
             self.gathered[-1] = Release((*last.buffers, *call.buffers))
         else:
             self.gathered.append(call)
 
-    def leaving(self, now: int) -> Iterator[Call | Calls]:
-        """What may leave now."""
-        while self._flying and next(iter(self._flying.values())) <= now:
-            del self._flying[next(iter(self._flying))]
-            self._unheard += 1
-        while self.gathered and len(self._flying) < self._width:
-            yield self._message(now)
+    def send(self, now: int) -> None:
+        """The connection is up: gathered calls leave, as far as there is room."""
+        if self._in_flight:
+            self._land_lingering(now)
+        while self.gathered and len(self._in_flight) < self._pipe:
+            self._send_some(now)
 
-    def all(self, now: int) -> Iterator[Call | Calls]:
-        """Whatever is in flight."""
+    def send_all(self, now: int) -> None:
+        """Gathered calls leave, whatever is in flight."""
         while self.gathered:
-            yield self._message(now)
+            self._send_some(now)
 
-    def _message(self, now: int) -> Call | Calls:
-        self._messages += 1
-        self._flying[self._messages] = now + self._linger * min(1 << self._unheard // self._width, MOST)
+    def _land_lingering(self, now: int) -> None:
+        flying = self._in_flight
+        while flying:
+            message = next(iter(flying))
+            if flying[message] > now:
+                return
+            del flying[message]
+            self._lingered += 1
+            self._lasts = self._linger * min(1 << self._lingered // self._pipe, MOST)
+
+    def _send_some(self, now: int) -> None:
+        self._messages = message = self._messages + 1
+        self._in_flight[message] = now + self._lasts
         calls = [self.gathered.popleft() for _ in range(min(len(self.gathered), self._batch))]
         for call in calls:
-            answer = _answer(call)
+            answer = ANSWERED.get(type(call))
             if answer is not None:
-                self._answers[answer] = self._messages
-        return calls[0] if len(calls) == 1 else Calls(tuple(calls))
+                self._carried[answer[0]][getattr(call, answer[1])] = message
+        self._out.append(Send(TO_CONTROLLER, calls[0] if len(calls) == 1 else Calls(tuple(calls))))
 
-    def answered(self, what: str, name: int) -> None:
-        message = self._answers.pop((what, name), None)
+    def answered(self, kind: str, name: int) -> None:
+        message = self._carried[kind].pop(name, None)
         if message is not None:
-            self._flying.pop(message, None)
-            self._unheard = 0
+            self._in_flight.pop(message, None)
+            self._lingered, self._lasts = 0, self._linger
 
-    def anew(self) -> None:
-        """Another connection: nothing is in flight, and what was is lost."""
-        self._unheard = 0
-        self._flying.clear()
-        self._answers.clear()
+    def start_anew(self) -> None:
+        """There is another connection: nothing is in flight on it, and what was is lost."""
+        self._lingered, self._lasts = 0, self._linger
+        self._in_flight.clear()
+        for carried in self._carried.values():
+            carried.clear()
 
     def next_wakeup(self) -> int | None:
         """When a message that nothing answers counts as landed, if calls wait for that."""
         if not self.gathered:
             return None
-        return next(iter(self._flying.values()), 0)
-
-
-def _answer(call: Call) -> Answer | None:
-    match call:
-        case Submit(run=run):
-            return ("run", run)
-        case Put(buffer=buffer):
-            return ("put", buffer)
-        case Get(request=request):
-            return ("get", request)
-        case _:
-            return None
+        return next(iter(self._in_flight.values()), 0)

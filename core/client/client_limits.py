@@ -1,4 +1,7 @@
-"""What a client's session may do when, within which limits, and what its calls answer: tables of `client`."""
+"""Bounds of a client, the answers to its calls, and the phases of its session.
+
+Neighbours: every module here reads them; drivers pass `Limits` and look for `Blocked`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-# (state, what happened) -> next state; what is not here is Illegal for the user, and nothing for others.
+# (phase, what happened) -> next phase. A user's call that is not here is Illegal; other events are ignored then.
 SESSION: dict[tuple[str, str], str] = {
     ("new", "call"): "new",  # it will leave behind Open
     ("new", "connected"): "open",
@@ -23,22 +26,20 @@ SESSION: dict[tuple[str, str], str] = {
     ("closing", "goodbye"): "closed",
     ("closed", "close"): "closed",
 }
-RUN: dict[tuple[str, str], str] = {
-    ("out", "cancel"): "cancelled",
-    ("out", "end"): "over",
-    ("cancelled", "cancel"): "cancelled",  # once is enough
-    ("cancelled", "end"): "over",
-}
+MAY_CALL = frozenset(phase for phase, happened in SESSION if happened == "call")
 
 
 class Limits(msgspec.Struct, frozen=True):
-    pipe: int = 4
+    """`pipe`, `linger`, `batch`: see `call_batching`."""
+
+    pipe: int = 4  # messages in flight
     linger: int = 1_000_000  # nanoseconds
-    batch: int = 256
+    batch: int = 256  # calls in one message
     max_runs: int = 1024
     max_requests: int = 1024
     max_programs: int = 4096
     literal: int = 4096  # bytes of arguments that ride in one call
+    get_retries: int = 3  # how often one get is asked again, when the cluster failed it
 
 
 class Submitted(NamedTuple):

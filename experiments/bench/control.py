@@ -75,7 +75,7 @@ async def measured(cluster: Deployed) -> Spent:
                 failures.append(RuntimeError(str(effect.blame)))
             ended.setdefault(effect.run, asyncio.Event()).set()
 
-    remote = Remote(Client("bench"), about.cluster, about.lease, head, heard=heard, failed=failures.append)
+    remote = Remote(Client("bench", about.cluster), about.lease, head, heard=heard, failed=failures.append)
     remote.node.start()
     user = User(remote, ended)
     argument = bytes(4 * cluster.hosts)

@@ -49,18 +49,26 @@ def place(name: str, *modules: str) -> Any:
     raise ImportError(f"{name} is in none of {', '.join(modules)}")
 
 
+def client(cluster: Any) -> tuple[Any, Any]:
+    """The machine, and what its user calls; in older checkouts, these are two."""
+    try:
+        calls = place("Persistent", "core.client", "core.persistent")("bench")
+    except ImportError:
+        machine = place("Client", "core.client")("bench", cluster)
+        return machine, machine
+    return place("ClientSide", "core.client", "core.clientside")(calls, cluster), calls
+
+
 class Machines:
     """A controller, its hosts and one client, which hear each other at once. `measure(part, act)` runs each turn."""
 
     def __init__(self, hosts: int) -> None:
         self.e = import_module("core.protocol.effects" if has("core.protocol") else "core.effects")
         self.m = import_module("core.protocol.messages" if has("core.protocol") else "core.messages")
-        client = place("Persistent", "core.client", "core.persistent")
-        side = place("ClientSide", "core.client", "core.clientside")
         cluster = place("small", "core.model", "core.presets")(hosts, 1)
         self.controller = place("Controller", "core.controller")(cluster)
         self.hosts = [place("Host", "core.host")(number, cluster) for number in range(hosts)]
-        self.client = side(client("bench"), cluster)
+        self.client, self.user = client(cluster)
         self.now = 0
         self.measure: Callable[[str, Callable[[], list[Any]]], list[Any]] = lambda part, act: act()
         self._queue: deque[tuple[int, Any, str]] = deque()
@@ -70,13 +78,13 @@ class Machines:
         self._run()
         self._tell(AT_CLIENT, self.e.Connected(-1))
         self._run()
-        self.program = self.client.client.register(chain(hosts), self.now)
+        self.program = self.user.register(chain(hosts), self.now)
         self._act()
         self._run()
 
     def call(self) -> None:
         def act() -> list[Any]:
-            self.client.client.submit(self.program, (b"\0" * len(self.hosts),), self.now, keep=(False,))
+            self.user.submit(self.program, (b"\0" * len(self.hosts),), self.now, keep=(False,))
             found: list[Any] = self.client.handle(self.e.Called(), self.now)
             return found
 

@@ -78,7 +78,7 @@ class OneClient:
         self.controller = Controller(cluster, Stride, Config(window=16, fanout=fanout))
         self._told = wrap(self.controller)
         self.executor = Executor(0, cluster, members=self.hosts)
-        self.client = Client("user")
+        self.client = Client("user", cluster)
         self.spent = dict.fromkeys(("client", "controller", "executor"), 0.0)
         self.gangs = self.ended = 0
         self._events: deque[Effect] = deque(Came(host, Join(host, 0)) for host in range(hosts))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from core.client import Blocked, Limits, Persistent, Submitted
+from core.client import Blocked, Client, Limits, Submitted
 from core.model import Value
 from core.protocol import (
     Blame,
@@ -153,7 +153,7 @@ class Caller:
         return bound
 
     def _submit(
-        self, client: Persistent, now: int, bound: Bound, args: tuple[int | bytes, ...], due: int, again: int
+        self, client: Client, now: int, bound: Bound, args: tuple[int | bytes, ...], due: int, again: int
     ) -> tuple[Run, list[Array]] | Blocked:
         self._release(client, now)
         if not bound.number:
@@ -171,7 +171,7 @@ class Caller:
         )
         return answer if isinstance(answer, Blocked) else self._results(bound.graph, answer, due)
 
-    def _forget_first(self, client: Persistent, now: int) -> None:
+    def _forget_first(self, client: Client, now: int) -> None:
         """It is registered anew if it is called again."""
         for key, first in self._programs.items():
             if first.number:
@@ -217,7 +217,7 @@ class Caller:
         spec = home.spec(self.name_of(home))
         value = Value(aval.shape, aval.dtype, 0, sharding)
 
-        def act(client: Persistent, now: int) -> Array | Blocked:
+        def act(client: Client, now: int) -> Array | Blocked:
             self._release(client, now)
             name = client.put(value, spec, now, again=again)
             if isinstance(name, Blocked):
@@ -268,7 +268,7 @@ class Caller:
     def _get(self, fetch: Fetch) -> None:
         self._may_call()
 
-        def act(client: Persistent, now: int) -> int | Blocked:
+        def act(client: Client, now: int) -> int | Blocked:
             self._release(client, now)
             request = client.get(fetch.buffer.name, now)
             if not isinstance(request, Blocked):
@@ -330,7 +330,7 @@ class Caller:
         if run is not None:
             self._waited[run.number] = run, max(at, self._waited.get(run.number, (run, -1))[1])
 
-    def _tell_waited(self, client: Persistent, now: int) -> None:
+    def _tell_waited(self, client: Client, now: int) -> None:
         """Which ends the next call depends on, and since when there was nothing more to wait for: with that, a recorded
         session can be done again under another policy. Told with the call: no message of its own, and no lock."""
         ahead = now - self.now()  # core's clock may have begun before the session's
@@ -346,12 +346,12 @@ class Caller:
         self._dropped.append(buffer)
         self._dropped_bytes += buffer.aval.nbytes
 
-    def _release(self, client: Persistent, now: int) -> None:
+    def _release(self, client: Client, now: int) -> None:
         """With a call, for the sake of memory: but not so often that messages double."""
         if len(self._dropped) >= DROPPED or self._dropped_bytes >= DROPPED_BYTES:
             self._release_all(client, now)
 
-    def _release_all(self, client: Persistent, now: int) -> None:
+    def _release_all(self, client: Client, now: int) -> None:
         names = []
         self._dropped_bytes = 0
         while self._dropped:

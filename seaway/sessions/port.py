@@ -1,6 +1,6 @@
 """What a session needs from whoever drives its clients' machines: the one seam between this library and a backend.
 
-    the user --> Array, jit, program ... --> Caller (one a client) --> Port (one a client) --> core.client.persistent
+    the user --> Array, jit, program ... --> Caller (one a client) --> Port (one a client) --> core.client
                                              Session --> Driver (one a session)
 
 All else in this package is the same, simulated or real.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from core.client import Blocked, Persistent
+from core.client import Blocked, Client
 from core.model import Computation
 from core.protocol import Effect
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .arrays import Buffer
 
 T = TypeVar("T")
-Act = Callable[[Persistent, int], T | Blocked]  # may run more than once, until it is not blocked
+Act = Callable[[Client, int], T | Blocked]  # may run more than once, until it is not blocked
 
 
 class Port(Protocol):
@@ -33,7 +33,7 @@ class Port(Protocol):
     def call(self, act: Act[T]) -> T:
         """The user calls. While the answer is `Blocked`, the user waits, and `act` runs again."""
 
-    def note(self, act: Callable[[Persistent, int], object]) -> None:
+    def note(self, act: Callable[[Client, int], object]) -> None:
         """The library tells the machine something by itself: no call of the user's, so it takes none of his time."""
 
     def wait(self, over: Callable[[], bool], what: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import simpy
 
-from core.client import ClientSide, Limits, Persistent
+from core.client import Client, Limits
 from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
@@ -34,14 +34,13 @@ class SimClient(Process):
     """`index`: its place among the clients; its process is `peers.client(index + 1)`, whatever number the
     controller gives it (which is the same, while the controller lives)."""
 
-    side: ClientSide
-
     def __init__(
         self, sim: Context, index: int, name: str, weight: int, priority: int, limits: Limits | None
     ) -> None:
-        self.client = Persistent(name, weight=weight, priority=priority, limits=limits)
-        self.side = ClientSide(self.client, sim.hosts_of, chunk=sim.chunk)
-        super().__init__(sim, peers.client(index + 1), self.side)
+        self.client = Client(
+            name, sim.hosts_of, weight=weight, priority=priority, limits=limits, chunk=sim.chunk
+        )
+        super().__init__(sim, peers.client(index + 1), self.client)
         self.index = index
         self.title = name
         self.weight = weight
@@ -84,7 +83,7 @@ class SimClient(Process):
         else:
             yield self.sim.env.timeout(self.due - self.sim.now)
 
-    def call(self, act: Callable[[Persistent, int], T]) -> T:
+    def call(self, act: Callable[[Client, int], T]) -> T:
         """For a user who drives the simulation alone: run until the call is due, and make it."""
         turn = self._turn
         if turn:
@@ -94,14 +93,14 @@ class SimClient(Process):
             self.sim.run(until=self.due)
         return self.act(act)
 
-    def act(self, act: Callable[[Persistent, int], T]) -> T:
+    def act(self, act: Callable[[Client, int], T]) -> T:
         """`act` calls the client machine, now. It may return `Blocked`: then nothing has happened; try again
         after `Unblocked`."""
         now = self.sim.now
         if self._turn:
             self._turn.take()
         result = act(self.client, now)
-        self._free_at = self.carry_out(self.side.handle(e.Called(), now), now)
+        self._free_at = self.carry_out(self.client.handle(e.Called(), now), now)
         self.arm()
         return result
 

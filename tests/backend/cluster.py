@@ -15,7 +15,6 @@ from backend.devices.timed import TimedDevices
 from backend.server.server import Server
 from core.client.client import Client
 from core.client.client_limits import Blocked, Submitted
-from core.client.persistent import Persistent
 from core.model.presets import small
 from core.model.program import Arg, Computation, Node, Out, Program, Sharding, SliceSpec, Value
 from core.protocol import effects as e
@@ -33,8 +32,7 @@ class User:
         self.heard: list[e.Effect] = []
         self.head = Head(server.address, access or server.access)
         self.remote = Remote(
-            Persistent(name),
-            server.cluster,
+            Client(name, server.cluster),
             server.lease,
             self.head,
             heard=self.heard.append,

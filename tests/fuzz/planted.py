@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from core.client.client import Client
+from core.client.client_session import ClientSession
 from core.controller.admission import Admission
 from core.controller.buffer_refs import BufferRefs
 from core.controller.compilation import Compilation
@@ -434,9 +434,9 @@ def _(put: Patch) -> None:
 
 @bug("client forgets what it holds", "a client that comes back does not say what it holds")
 def _(put: Patch) -> None:
-    opened = Client._opened
+    opened = ClientSession.connected
 
-    def poor(self: Client, now: int) -> None:
+    def poor(self: ClientSession, now: int) -> None:
         before = len(self._out)
         opened(self, now)
         for at in range(before, len(self._out)):
@@ -444,4 +444,4 @@ def _(put: Patch) -> None:
             if getattr(message, "held", ()):
                 self._out[at] = replace(self._out[at], message=replace(message, held=()))  # type: ignore[type-var]
 
-    put(Client, "_opened", poor)
+    put(ClientSession, "connected", poor)

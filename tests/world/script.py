@@ -12,7 +12,6 @@ import msgspec
 
 from core.client.client import Client
 from core.client.client_limits import Blocked, Limits
-from core.client.clientside import ClientSide
 from core.invariants import observations as o
 from core.link.endpoint import for_client
 from core.model.plan import Layout
@@ -166,12 +165,16 @@ class Script:
         self.told: list[str] = []
         self.refusals: list[e.CallRefused] = []
         self._programs: list[tuple[Program, int]] = []
-        self.machine = Client(name, weight=weight, priority=priority, limits=limits)
+        limits = msgspec.structs.replace(limits, get_retries=0)  # what breaks off is seen
+        self.machine = Client(
+            name, world.hosts_of, weight=weight, priority=priority, limits=limits, pool=world.pool, chunk=world.chunk
+        )  # fmt: skip
 
     def start(self) -> None:
-        side = ClientSide(self.machine, self.world.hosts_of, pool=self.world.pool, chunk=self.world.chunk)
         me = -(1 << 40) - self.actor.index  # no peer uses this number
-        endpoint = for_client(Recorder(side, self.actor), me, self.actor.index + 1, self.world.timing.lease)
+        endpoint = for_client(
+            Recorder(self.machine, self.actor), me, self.actor.index + 1, self.world.timing.lease
+        )
         self.actor.boot(endpoint)
 
     # --- calls ------------------------------------------------------------------------------------------

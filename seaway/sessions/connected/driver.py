@@ -16,7 +16,7 @@ from backend.client import Head, Remote
 from backend.devices import Taken
 from backend.node import Wrong
 from backend.wire import Described
-from core.client import Persistent
+from core.client import Client
 from core.model import Computation, Impossible
 from core.record import Trace as CoreTrace
 
@@ -66,15 +66,11 @@ class RealDriver:
     # --- clients ------------------------------------------------------------------------------------------------
 
     def join(self, name: str, weight: int, priority: int) -> RealPort:
-        client = Persistent(name, weight=weight, priority=priority)
-        port = RealPort(self, name, client)
         described = self._described
+        client = Client(name, described.cluster, weight=weight, priority=priority)
+        port = RealPort(self, name, client)
         port.remote = self._loop.do(
-            _made(
-                lambda: Remote(
-                    client, described.cluster, described.lease, self._head, heard=port.heard, failed=self.fail
-                )
-            )
+            _made(lambda: Remote(client, described.lease, self._head, heard=port.heard, failed=self.fail))
         )
         self._ports.append(port)
         self.introduce(port.remote)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from backend.client import Offer, Remote
-from core.client import Blocked, Persistent
+from core.client import Blocked, Client
 from core.protocol import Effect, Tell, Unblocked
 
 from ...errors import SessionClosed, TimedContents
@@ -37,7 +37,7 @@ log = logging.getLogger("seaway")
 
 
 class RealPort:
-    def __init__(self, driver: RealDriver, title: str, client: Persistent) -> None:
+    def __init__(self, driver: RealDriver, title: str, client: Client) -> None:
         self._driver, self._title, self._client = driver, title, client
         self._waiters: list[LockType] = []
         self._blocked = False
@@ -48,7 +48,7 @@ class RealPort:
         self.remote: Remote  # set by the driver, at once
 
     @property
-    def client(self) -> Persistent:
+    def client(self) -> Client:
         return self._client
 
     def now(self) -> int:
@@ -80,7 +80,7 @@ class RealPort:
     def _may_block(self, act: Act[T]) -> Act[T]:
         """Under one lock with the call, so that no `Unblocked` is missed."""
 
-        def acted(client: Persistent, now: int) -> T | Blocked:
+        def acted(client: Client, now: int) -> T | Blocked:
             answer = act(client, now)
             self._blocked = isinstance(answer, Blocked)
             return answer
@@ -97,7 +97,7 @@ class RealPort:
             finally:
                 offer.give(array)
 
-    def note(self, act: Callable[[Persistent, int], object]) -> None:
+    def note(self, act: Callable[[Client, int], object]) -> None:
         with SHIELD:
             self.remote.act(act)
 

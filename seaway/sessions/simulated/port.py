@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from core.client import Blocked, Persistent
+from core.client import Blocked, Client
 from core.protocol import Effect, Unblocked
 from sim.hosts import SimClient
 
@@ -45,7 +45,7 @@ class SimPort:
                 lambda: self._unblocked, f"client {client.title!r} waits for room to call: {answer.reason}"
             )
 
-    def note(self, act: Callable[[Persistent, int], object]) -> None:
+    def note(self, act: Callable[[Client, int], object]) -> None:
         with self._turns.held():
             self._client.act(act)
 

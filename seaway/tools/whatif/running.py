@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 import simpy
 
-from core.client import Blocked, Persistent
+from core.client import Blocked, Client
 from core.model import Impossible
 from core.protocol import effects as e
 from core.protocol import messages as m
@@ -164,7 +164,7 @@ class Actor:
             self._since = self._submitted = self._sim.now
         self._made(made.call, answer)
 
-    def _act(self, made: Made) -> Callable[[Persistent, int], Any]:
+    def _act(self, made: Made) -> Callable[[Client, int], Any]:
         """The same call, in the names that things have here."""
         match made.call:
             case m.Register(ir=ir):
@@ -191,7 +191,7 @@ class Actor:
             case _:
                 raise NotImplementedError(made.call)
 
-    def _submit(self, made: Made) -> Callable[[Persistent, int], Any]:
+    def _submit(self, made: Made) -> Callable[[Client, int], Any]:
         """What was due so long after its call is so here."""
         call: m.Submit = made.call
         args = tuple(self._buffers[arg] if isinstance(arg, int) else arg for arg in call.args)

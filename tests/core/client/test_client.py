@@ -58,6 +58,9 @@ from core.protocol.messages import (
 )
 from core.protocol.peers import CONTROLLER
 
+from ..hostworld import Cluster
+from .test_client_contents import of_contents
+
 SLICE = SliceSpec("s", 1)
 X = Value((4,), "float32")
 WHERE = Layout((4,), "float32", line(0, 0, 1), (1,), Sharding())
@@ -72,14 +75,15 @@ class Session:
     """A client whose connection is up, and what it sent."""
 
     def __init__(self, connected: bool = True, **limits: int) -> None:
-        self.client = Client("me", weight=2, limits=Limits(**limits))
+        self.client = Client("me", Cluster(), weight=2, limits=Limits(get_retries=0, **limits))
         self.now = 0
         if connected:
             assert self.hear(Connected(CONTROLLER)) == [Send((CONTROLLER,), Open("me", 2))]
             assert self.note(Opened(7, 0)) == []
 
     def hear(self, event: Effect) -> list[Effect]:
-        return self.client.handle(event, self.now)
+        """What it says to its user and to the controller; not what it does with contents."""
+        return [each for each in self.client.handle(event, self.now) if not of_contents(each)]
 
     def note(self, *notes: Any) -> list[Effect]:
         return self.hear(Came(CONTROLLER, notes[0] if len(notes) == 1 else Notes(notes)))
@@ -312,7 +316,7 @@ def test_a_mistake_names_its_fix_and_changes_nothing(call: Any, fix: str) -> Non
 
 def test_a_weight_is_at_least_one() -> None:
     with pytest.raises(Illegal):
-        Client("me", weight=0)
+        Client("me", Cluster(), weight=0)
 
 
 def test_there_is_a_bound_on_programs() -> None:

@@ -42,6 +42,7 @@ class Play:
         self.ended: list[int] = []
         self.held: list[int] = []
         self.up = True
+        self.transfers = 0
         self.arrived: list[Any] = []
         name = self.client.register(program(donate=(0,) if random.random() < 0.5 else ()), 0)
         assert name == 1
@@ -58,8 +59,8 @@ class Play:
         wake = self.client.next_wakeup()
         assert wake is None or self.session.now < wake <= self.session.now + 50 * MOST
         if self.up and wake is None:
-            assert not self.client._pipe.gathered
-        assert len(self.client._pipe.gathered) <= 5 + 3 + 5 + 5 + 1
+            assert not self.client._batching.gathered
+        assert len(self.client._batching.gathered) <= 5 + 3 + 5 + 5 + 1
 
     # --- the user
 
@@ -71,7 +72,7 @@ class Play:
         assert isinstance(found, Blocked) == blocked
         if isinstance(found, Submitted):
             self.submitted.append(found.run)
-            if isinstance(arg, int) and self.client._programs[1].donate_args:
+            if isinstance(arg, int) and self.client._state.programs[1].donates:
                 self.held.remove(arg)
             self.held += found.results
 
@@ -113,7 +114,9 @@ class Play:
         kind = self.random.choice(list(self.known))
         if self.known[kind]:
             name = self.known[kind].pop(self.random.randrange(len(self.known[kind])))
-            notes = {"runs": Ended(name), "puts": Taking(name, 1, WHERE), "gets": Sending(name, 1, WHERE)}
+            self.transfers += 1
+            moves = self.transfers, WHERE
+            notes = {"runs": Ended(name), "puts": Taking(name, *moves), "gets": Sending(name, *moves)}
             self.take(self.session.note(notes[kind]))
 
     def take(self, effects: list[Effect]) -> None:
@@ -142,7 +145,7 @@ class Play:
             case Submit(run=run, program=name, args=args, results=results):
                 assert name in self.programs
                 assert all(arg in self.names for arg in args if isinstance(arg, int))
-                if self.client._programs[name].donate_args:
+                if self.client._state.programs[name].donates:
                     self.names -= set(args)
                 assert not self.names.intersection(results)
                 self.names.update(results)
@@ -177,5 +180,5 @@ def test_the_controller_never_hears_nonsense_and_every_run_ends_once(seed: int) 
                 play._note()
     assert sorted(play.ended) == sorted(play.submitted)
     assert play.names == set(play.held)
-    assert not play.client._pipe.gathered
-    assert not play.client._requests
+    assert not play.client._batching.gathered
+    assert not play.client._state.requests

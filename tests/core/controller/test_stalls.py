@@ -299,22 +299,19 @@ def test_what_a_run_waits_for_is_known_until_it_goes_on_or_ends() -> None:
     session.program(args=0)
     first, second = session.submit().run, session.submit().run
     put = session.put()
-    awaited = session.client.awaited
-    assert awaited.words(0) == ""
+    waits = session.client.longest_wait
+    assert waits(0) == ""
     session.note(Waiting(first, "compiling 'f' on hosts 0-1", 12 * s), Waiting(second, "memory", 3 * s))
-    assert awaited.words(session.now) == "compiling 'f' on hosts 0-1, 12 s"
-    assert awaited.words(session.now + s) == "compiling 'f' on hosts 0-1, 13 s"
+    assert waits(session.now) == "compiling 'f' on hosts 0-1, 12 s"
+    assert waits(session.now + s) == "compiling 'f' on hosts 0-1, 13 s"
     session.note(Waiting(first, ""))
-    assert awaited.words(session.now) == "memory, 3 s"
+    assert waits(session.now) == "memory, 3 s"
     session.note(Ended(second), Waiting(-put, "slice 's' waits for hosts"))
-    assert awaited.words(session.now) == "slice 's' waits for hosts, 0 s"
+    assert waits(session.now) == "slice 's' waits for hosts, 0 s"
     session.note(Taking(put, 40, WHERE))
     session.note(Stalled(first, "f", "mul", "pod", ((4, 6),), "it has not ended", 20 * s))
-    assert (
-        awaited.words(session.now)
-        == "program 'f', node 'mul' on island 'pod': it has not ended: hosts 4-5, 20 s"
-    )
+    assert waits(session.now) == "program 'f', node 'mul' on island 'pod': it has not ended: hosts 4-5, 20 s"
     session.note(Waiting(77, "of nobody's run"), Waiting(-77, "of nobody's put"))
-    assert len(awaited) == 1
+    assert len(session.client._state.waits) == 1
     session.note(Ended(first))
-    assert awaited.words(session.now) == ""
+    assert waits(session.now) == ""

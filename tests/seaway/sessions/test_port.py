@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import seaway as sw
+from core.client.client import Client
 from core.client.client_limits import Blocked, Limits
-from core.client.persistent import Persistent
+from core.model.presets import small
 from core.model.program import Computation, Program
 from core.protocol.effects import Called, Came, Connected, Effect, Send, Unblocked, Wakeup
 from core.protocol.messages import (
@@ -45,7 +46,7 @@ class Loopback:
     """A client's machine whose controller answers when somebody waits: every run ends, the first one first."""
 
     def __init__(self, name: str, limits: Limits) -> None:
-        self.client = Persistent(name, limits=limits)
+        self.client = Client(name, small(1, 1), limits=limits)
         self.tell: Callable[[Effect], None] = lambda effect: None
         self.calls: list[Any] = []
         self.unanswered: list[Any] = []
@@ -101,7 +102,7 @@ class Loopback:
             while self.blocked:
                 self.answer()
 
-    def note(self, act: Callable[[Persistent, int], object]) -> None:
+    def note(self, act: Callable[[Client, int], object]) -> None:
         act(self.client, self.time)
         self._feed(Called())
 

@@ -113,7 +113,7 @@ def test_a_get_that_is_under_way_meanwhile_is_asked_again(tmp_path: Path) -> Non
             reader = threading.Thread(target=lambda: read.append(np.asarray(kept)))
             reader.start()
             client = session.main._port.client  # type: ignore[attr-defined]
-            until(lambda: client._gets)
+            until(lambda: client._retries._gets)
             found.controller.kill()
             found.start_controller()
             found.agents[0].signal(signal.SIGCONT)

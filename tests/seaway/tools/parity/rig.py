@@ -19,7 +19,7 @@ from backend.client.remote import Head, Remote
 from backend.devices.timed import TimedDevices
 from backend.server import eventlogs
 from backend.server.server import Server
-from core.client.persistent import Persistent
+from core.client.client import Client
 from core.controller import ON_DEVICES, Bounds, Config, Controller
 from core.model.plan import Plan
 from core.model.presets import small
@@ -223,10 +223,9 @@ class Weighted(User):
     def __init__(self, server: Server, name: str, weight: int, priority: int) -> None:
         self.failures, self.heard = [], []
         self.head = Head(server.address, server.access)
-        client = Persistent(name, weight=weight, priority=priority)
+        client = Client(name, server.cluster, weight=weight, priority=priority)
         self.remote = Remote(
             client,
-            server.cluster,
             server.lease,
             self.head,
             heard=self.heard.append,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from core.client.client import Client
+from core.client.outgoing_calls import OutgoingCalls
 from core.protocol.messages import Submit
 from tests.seaway.small_sessions import small
 
@@ -23,14 +23,14 @@ ZERO: Any = np.float32(0)
 def _calls(monkeypatch: pytest.MonkeyPatch) -> list[Submit]:
     """All that leave any client."""
     found: list[Submit] = []
-    calling = Client._call
+    calling = OutgoingCalls.call
 
-    def called(self: Client, call: Any, now: int) -> None:
+    def called(self: OutgoingCalls, call: Any, now: int) -> None:
         if isinstance(call, Submit):
             found.append(call)
         calling(self, call, now)
 
-    monkeypatch.setattr(Client, "_call", called)
+    monkeypatch.setattr(OutgoingCalls, "call", called)
     return found
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from core.client.client import Client
 from core.client.client_limits import Blocked, Limits, Submitted
-from core.client.clientside import ClientSide
-from core.client.persistent import Persistent
 from core.client.retries import FIRST, INFRASTRUCTURE, MOST, pause
 from core.model.errors import Illegal
 from core.model.place import line
@@ -22,12 +21,8 @@ from core.protocol.effects import (
     Connected,
     Disconnected,
     Effect,
-    GetAgain,
     GetComing,
-    OpenRecv,
-    OpenSend,
     PutWanted,
-    Received,
     RunAgain,
     RunEnded,
     Send,
@@ -55,7 +50,9 @@ from core.protocol.messages import (
     Unregister,
 )
 from core.protocol.peers import CONTROLLER
-from tests.core.hostworld import SAME, Cluster, layout
+
+from ..hostworld import Cluster
+from .test_client_contents import of_contents
 
 SLICE = SliceSpec("s", 1)
 X = Value((4,), "float32")
@@ -73,7 +70,7 @@ class Session:
     """A client whose connection is up, what it sent, and what it said."""
 
     def __init__(self, **limits: int) -> None:
-        self.client = Persistent("me", limits=Limits(pipe=1000, **limits))
+        self.client = Client("me", Cluster(), limits=Limits(pipe=1000, **limits))
         self.now = 0
         self.calls: list[Any] = []
         self.hear(Connected(CONTROLLER))
@@ -83,6 +80,8 @@ class Session:
         """What the user is told; calls that leave are kept in `calls`."""
         told = []
         for effect in self.client.handle(event, self.now):
+            if of_contents(effect):
+                continue
             if isinstance(effect, Send):
                 message: Any = effect.message
                 self.calls += message.calls if isinstance(message, Calls) else (message,)
@@ -260,6 +259,28 @@ def test_what_was_donated_is_gone() -> None:
     assert session.note(Ended(run, LOST)) == [
         RunEnded(run, LOST, ((buffer, "donated"),)), BuffersReady(results, LOST),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_result_that_was_donated_while_its_run_goes_on_may_be_made_again(lost: bool) -> None:
+    session = Session()
+    session.program()
+    session.program(donate=(0,))
+    first, (x,) = session.submit(LITERAL)
+    second, results = session.submit(x, of=2)
+    session.note(Ended(second, LOST))
+    assert session.wait() == []  # whether `x` will be made again is not known yet
+    assert session.client.next_wakeup() is None
+    told = session.note(Ended(first, LOST if lost else None))
+    if lost:
+        assert [type(each) for each in told] == [RunAgain]
+        session.wait()
+        submits = [call for call in session.calls if isinstance(call, Submit)]
+        assert submits == [Submit(3, 1, (LITERAL,), (3,)), Submit(4, 2, (3,), (4,))]
+    else:
+        assert told == [
+            RunEnded(first), RunEnded(second, LOST, ((x, "donated"),)), BuffersReady(results, LOST),
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize("donate", [(), (0,)])
@@ -456,41 +477,3 @@ def test_a_get_is_not_asked_again_for_ever() -> None:
         assert told == []
         told = session.note(Refused("get", number, LOST))
     assert told == [CallRefused("get", request, LOST)]
-
-
-def test_contents_that_broke_off_on_their_way_come_as_another_transfer() -> None:
-    client = Persistent("a")
-    side = ClientSide(client, Cluster())
-    where = layout(line(0, 0, 4), sharding=SAME)
-    side.handle(Connected(CONTROLLER), 0)
-    side.handle(Came(CONTROLLER, Opened(3, 0)), 0)
-    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
-    assert isinstance(buffer, int)
-    side.handle(Came(CONTROLLER, Ready((buffer,))), 0)
-    request = client.get(buffer, 0)
-    assert isinstance(request, int)
-    side.handle(Came(CONTROLLER, Sending(request, 9, where)), 0)
-    told = side.handle(Disconnected(CONTROLLER), 0)
-    lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
-    assert GetAgain(request, 9, lost) in told
-    assert not any(isinstance(each, Received) for each in told)
-    again = side.handle(Connected(CONTROLLER), 0)
-    assert Send((CONTROLLER,), Get(2, buffer)) in again
-    opened = side.handle(Came(CONTROLLER, Sending(2, 12, where)), 0)
-    assert OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, where) in opened
-
-
-def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
-    client = Persistent("a")
-    side = ClientSide(client, Cluster())
-    where = layout(line(0, 0, 4), sharding=SAME)
-    side.handle(Connected(CONTROLLER), 0)
-    side.handle(Came(CONTROLLER, Opened(3, 0)), 0)
-    client.register(program(), 0)
-    buffer = client.put(X, SLICE, 0, again=True)
-    assert isinstance(buffer, int)
-    client.submit(1, (buffer,), 0, retries=1)
-    side.handle(Came(CONTROLLER, Notes((Ready((buffer,), LOST), Ended(1, LOST)))), 0)
-    side.handle(Wakeup(), FIRST)
-    opened = side.handle(Came(CONTROLLER, Taking(3, 9, where)), FIRST)
-    assert [each.buffer for each in opened if isinstance(each, OpenSend)] == [buffer]

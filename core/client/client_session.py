@@ -1,0 +1,318 @@
+"""The client's end of its session: connections come and go, and the controller says what has become of calls.
+
+Messages are lost only with their controller or with the session (`core.link` resends them). Then `Open` says what this
+client holds and which of its runs have not ended, and the controller answers for each of them, by name. The controller
+is a peer and may err too: a note that makes no sense closes the connection and ends the session.
+
+Neighbours: `client` hands events on; `retries` hears first of what it holds; `content_transfers` follows what is said
+of contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..model import spans
+from ..protocol import (
+    CONTROLLER,
+    Blame,
+    BuffersReady,
+    Bye,
+    CallRefused,
+    Close,
+    Disconnected,
+    Effect,
+    Ended,
+    Get,
+    GetComing,
+    Goodbye,
+    Notes,
+    Opened,
+    Put,
+    PutWanted,
+    Ready,
+    Refused,
+    Register,
+    RunEnded,
+    Send,
+    Sending,
+    Stalled,
+    Submit,
+    Taking,
+    Tell,
+    Unblocked,
+    Waiting,
+)
+from .call_batching import TO_CONTROLLER, CallBatching
+from .client_limits import SESSION
+from .client_state import ClientState
+from .content_transfers import ContentTransfers
+from .outgoing_calls import OutgoingCalls
+from .retries import Retries
+
+
+class ClientSession:
+    __slots__ = ("_batching", "_calls", "_notes", "_out", "_retries", "_state", "_transfers", "_trying")
+
+    def __init__(
+        self, state: ClientState, batching: CallBatching, calls: OutgoingCalls, retries: Retries,
+        transfers: ContentTransfers,
+    ) -> None:  # fmt: skip
+        self._state, self._batching, self._calls = state, batching, calls
+        self._retries, self._transfers = retries, transfers
+        self._out, self._trying = state.out, retries.trying
+        self._notes: dict[type, Callable[[Any, int], str]] = {
+            Ended: self._ended, Ready: self._ready, Taking: self._taking, Sending: self._sending,
+            Refused: self._refused, Opened: self._opened, Waiting: self._waiting, Stalled: self._stalled,
+            Goodbye: self._goodbye,
+        }  # fmt: skip
+
+    # --- connections ----------------------------------------------------------------------------------------
+
+    def connected(self, now: int) -> None:
+        """Present ourselves as the controller should know us before it hears the calls that have gathered meanwhile."""
+        state, gathered = self._state, self._batching.gathered
+        again = state.phase == "away"
+        state.phase = SESSION[state.phase, "connected"]
+        if state.thinking_since is None:
+            state.thinking_since = now
+        self._batching.start_anew()
+        opening = state.opening
+        if again:
+            unsent = {call.run for call in gathered if isinstance(call, Submit)}
+            open_runs = tuple([run for run in state.runs if run not in unsent])
+            held = state.held_before(gathered, self._calls.told_programs())
+            opening = msgspec.structs.replace(opening, client=state.number, held=held, open_runs=open_runs)
+        self._out.append(Send(TO_CONTROLLER, opening))
+        if again:
+            self._repeat()
+        self._batching.send(now)
+
+    def _repeat(self) -> None:
+        """Programs end with a session, and so do gets, whose contents were on their way."""
+        state, gathered = self._state, self._batching.gathered
+        new = {call.program for call in gathered if isinstance(call, Register)}
+        for name, ir in self._calls.told_programs().items():
+            if name not in new:
+                self._out.append(Send(TO_CONTROLLER, Register(name, ir)))
+        unsent = {("get", call.request) for call in gathered if isinstance(call, Get)}
+        unsent |= {("put", call.buffer) for call in gathered if isinstance(call, Put)}
+        blame = Blame("client-lost", f"the connection to the controller was lost meanwhile: {state.why_away}")
+        for kind, name in [request for request in state.requests if request not in unsent]:
+            del state.requests[kind, name]
+            if kind == "get":
+                self._refuse("get", name, blame)  # what became of a put, the controller says
+
+    def disconnected(self, event: Disconnected, now: int) -> None:
+        state = self._state
+        self._transfers.said.append(event)
+        if (state.phase, "disconnected") not in SESSION:
+            return
+        state.phase = SESSION[state.phase, "disconnected"]
+        state.waits.clear()
+        state.why_away = event.reason or "the connection ended"
+        self._out.append(Tell(f"the controller is out of reach: {state.why_away}"))
+        if state.phase == "closed":
+            self._end(Blame("client-lost", "the session was closed"), now)
+
+    def close(self, now: int) -> None:
+        """Goodbye: what was called before still leaves; runs that have not ended are given up."""
+        state, was = self._state, self._state.phase
+        state.phase = SESSION[was, "close"]
+        if state.phase == "closing" and was != "closing":
+            self._batching.gather(Bye())
+            self._batching.send_all(now)
+        if state.phase == "closed" and was != "closed":
+            self._end(Blame("client-lost", "the session was closed"), now)
+
+    def _end(self, blame: Blame, now: int) -> None:
+        """Nothing will be heard any more: whatever was waited for ends now."""
+        state = self._state
+        self._batching.gathered.clear()
+        runs, requests = list(state.runs), list(state.requests)
+        for table in (state.runs, state.requests, state.cancelled, state.waits):
+            table.clear()
+        for run in runs:
+            held = self._trying.pop(run, None)
+            if held is None:
+                self._out.append(RunEnded(run, blame))
+            else:
+                self._retries.ended(held, blame, now)
+        for kind, name in requests:
+            self._refuse(kind, name, blame)
+        spoilt = state.spoil_unsettled()
+        if spoilt:
+            self._tell_buffers([*spoilt], blame)
+        if state.blocked:
+            state.blocked = False
+            self._out.append(Unblocked())  # so that the user calls, and is told that the session is closed
+
+    # --- notes ----------------------------------------------------------------------------------------------
+
+    def came(self, message: Any, now: int) -> None:
+        state, batching = self._state, self._batching
+        notes = message.notes if type(message) is Notes else (message,)
+        self._retries.announced = notes
+        for note in notes:
+            act = self._notes.get(type(note))
+            wrong = f"it sent {type(note).__name__}, which is no note" if act is None else act(note, now)
+            if wrong:
+                self._violated(wrong, now)
+            if state.phase == "closed":
+                break
+        self._retries.announced = ()
+        if state.phase == "open":
+            batching.send(now)
+        if state.blocked:
+            self._unblock()
+
+    # Each returns what is wrong with the note; "" if nothing is.
+
+    def _ended(self, note: Ended, now: int) -> str:
+        state, run, blame = self._state, note.run, note.blame
+        results = state.runs.pop(run, None)
+        if results is None:
+            why = "has ended already" if 0 < run <= state.last_run else "is no run of this client"
+            return f"it ended run {run}, which {why}"
+        if state.cancelled:
+            state.cancelled.discard(run)
+        if state.waits:
+            state.waits.pop(run, None)
+        self._batching.answered("run", run)
+        held = self._trying.pop(run, None)
+        if blame is not None:
+            for name in results:
+                state.settle(name, "failed" if held is None else "spoilt")
+        if held is None:
+            self._out.append(RunEnded(run, blame))
+        else:
+            self._retries.ended(held, blame, now)
+        return ""
+
+    def _ready(self, note: Ready, now: int) -> str:
+        state = self._state
+        for buffer in note.buffers:
+            if not 0 < buffer <= state.last_buffer:
+                return f"it tells of buffer {buffer}, which was never named"
+        happened = "ready" if note.blame is None else "spoilt"
+        changed = [buffer for buffer in note.buffers if state.settle(buffer, happened)]
+        for buffer in note.buffers:
+            state.waits.pop(-buffer, None)
+            self._answered("put", buffer)
+        if changed:
+            self._tell_buffers(changed, note.blame)
+        return ""
+
+    def _tell_buffers(self, buffers: list[int], blame: Blame | None) -> None:
+        if self._retries.buffers:
+            buffers = self._retries.told(buffers, blame)
+        if buffers:
+            told = BuffersReady(tuple(buffers), blame)
+            self._out.append(told)
+            if blame is not None:
+                self._transfers.said.append(told)
+
+    def _taking(self, note: Taking, now: int) -> str:
+        if not self._answered("put", note.buffer):
+            return f"it takes buffer {note.buffer}, which was not put, or was taken before"
+        self._state.waits.pop(-note.buffer, None)
+        self._tell(PutWanted(self._retries.named(note.buffer), note.transfer, note.layout))
+        return ""
+
+    def _sending(self, note: Sending, now: int) -> str:
+        if not self._answered("get", note.request):
+            return f"it answers request {note.request}, which was not made, or was answered before"
+        self._tell(GetComing(self._retries.named_get(note.request), note.transfer, note.layout, note.rows))
+        return ""
+
+    def _refused(self, note: Refused, now: int) -> str:
+        if note.what in ("put", "get"):
+            self._answered(note.what, note.name)
+        if note.what == "put":
+            self._state.waits.pop(-note.name, None)
+            if self._state.settle(note.name, "spoilt"):
+                self._tell_buffers([note.name], note.blame)
+        self._refuse(note.what, note.name, note.blame)
+        return ""
+
+    def _refuse(self, what: str, name: int, blame: Blame) -> None:
+        """By the controller's name."""
+        if what == "put":
+            name = self._retries.named(name)
+        elif what in ("get", "sending"):
+            name = self._retries.named_get(name)
+        refused = CallRefused(what, name, blame)
+        if what == "sending":  # Received will tell the user, once
+            self._transfers.said.append(refused)
+        elif what != "get" or not self._retries.get_ended(name, blame):
+            self._tell(refused)
+
+    def _opened(self, note: Opened, now: int) -> str:
+        self._state.number = note.client
+        self._transfers.said.append(note)
+        return ""
+
+    def _waiting(self, note: Waiting, now: int) -> str:
+        self._awaits(note.run, note.reason, now - note.age)
+        if note.reason:
+            self._out.append(Tell(f"{_called(note.run)} waits: {note.reason}", passing=True))
+        return ""
+
+    def _stalled(self, note: Stalled, now: int) -> str:
+        where = f" on island {note.island!r}" if note.island else ""
+        missing = f"; hosts {spans.text(note.missing)} have not arrived" if note.missing else ""
+        what = f"program {note.program!r}, node {note.node!r}{where}"
+        hosts = f": hosts {spans.text(note.missing)}" if note.missing else ""
+        self._awaits(note.run, f"{what}: {note.reason}{hosts}", now - note.age)
+        self._out.append(Tell(f"{_called(note.run)} is late: {what}: {note.reason}{missing}", passing=True))
+        return ""
+
+    def _awaits(self, what: int, reason: str, since: int) -> None:
+        """`reason` "": it waits for nothing any more."""
+        state = self._state
+        if what in state.runs or state.buffers.get(-what) == "promised":
+            if reason:
+                state.waits[what] = reason, since
+            else:
+                state.waits.pop(what, None)
+
+    def _goodbye(self, note: Goodbye, now: int) -> str:
+        self._state.phase = SESSION[self._state.phase, "goodbye"]
+        self._out.append(Tell(f"the controller said goodbye: {note.reason}"))
+        self._end(Blame("client-lost", f"the session is over: {note.reason}"), now)
+        return ""
+
+    def _violated(self, wrong: str, now: int) -> None:
+        reason = f"the controller broke the protocol: {wrong}"
+        self._out.append(Close(CONTROLLER, reason))
+        self._state.phase = "closed"
+        self._end(Blame("protocol", reason), now)
+
+    # --- small things ---------------------------------------------------------------------------------------
+
+    def _answered(self, kind: str, name: int) -> bool:
+        """Whether this is the first answer to a put or get."""
+        self._batching.answered(kind, name)
+        if (kind, name) not in self._state.requests:
+            return False
+        del self._state.requests[kind, name]
+        return True
+
+    def _tell(self, effect: Effect) -> None:
+        """To the user, and to the transfers."""
+        self._out.append(effect)
+        self._transfers.said.append(effect)
+
+    def _unblock(self) -> None:
+        state, limits = self._state, self._state.limits
+        full = len(state.runs) >= limits.max_runs or len(state.requests) >= limits.max_requests
+        if not full and self._calls.room():
+            state.blocked = False
+            self._out.append(Unblocked())
+
+
+def _called(what: int) -> str:
+    return f"run {what}" if what >= 0 else f"the put of buffer {-what}"

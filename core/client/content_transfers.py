@@ -1,0 +1,178 @@
+"""The contents of a client's puts and gets, which travel directly between the client and the hosts.
+
+    PutWanted, GetComing --> transfer <--Grant, Chunk ...--> hosts
+
+The driver is told what to do with contents as a host's driver is told it: OpenSend (of the buffer that was put),
+OpenRecv (`buffer` is then the request), Fill, Sent, Received. Peers are numbered as in `peers`.
+
+Neighbours: `client_session` notes in `said` what the controller has said of contents, and `client` has it followed at
+the end of a turn; `retries` decides whether a get that broke off is asked again; `transfer` moves the chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..model import Hosts
+from ..protocol import (
+    Blame,
+    BuffersReady,
+    CallRefused,
+    Came,
+    Chunk,
+    Close,
+    Disconnected,
+    DropTransfer,
+    Effect,
+    GetAgain,
+    GetComing,
+    Grant,
+    Landed,
+    Offer,
+    Opened,
+    OpenRecv,
+    OpenSend,
+    PutWanted,
+    Received,
+    Send,
+    Sent,
+    Spoilt,
+    end_of,
+    peer_of,
+)
+from ..transfer import Transfer, from_client, hosts_of, to_client
+from .client_state import ClientState
+from .retries import Retries
+
+DATA: frozenset[type] = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
+
+
+class ContentTransfers:
+    """`hosts`: which devices each host of the cluster has. `pool`, `chunk`: see `transfer`."""
+
+    __slots__ = (
+        "_acts", "_chunk", "_gets", "_hosts", "_hosts_met", "_number", "_out", "_pool", "_puts", "_retries", "_state",
+        "_transfer", "said",
+    )  # fmt: skip
+
+    def __init__(self, state: ClientState, retries: Retries, hosts: Hosts, pool: int, chunk: int) -> None:
+        self._state, self._retries, self._hosts = state, retries, hosts
+        self._out = state.out
+        self._pool, self._chunk = pool, chunk
+        self._number = 0  # the client's, with which `_transfer` was made
+        self._transfer: Transfer | None = (
+            None  # made for the first contents; the controller has numbered us then
+        )
+        self._gets: dict[int, int] = {}  # transfer -> request, while its contents come
+        self._puts: dict[int, int] = {}  # transfer -> buffer, while its contents go
+        self._hosts_met: dict[int, None] = {}  # hosts that know us by that number
+        self.said: list[Any] = []  # in this turn, of contents
+        self._acts: dict[type, Callable[[Any, int], None]] = {
+            PutWanted: self._send, GetComing: self._receive, CallRefused: self._refused, BuffersReady: self._spoilt,
+            Opened: self._numbered, Disconnected: self._session_lost,
+        }  # fmt: skip
+
+    def came(self, event: Came, now: int) -> None:
+        """A host's word about contents."""
+        self._tell(Came(end_of(event.peer), event.message), now)
+
+    def host_lost(self, event: Disconnected, now: int) -> None:
+        self._tell(Disconnected(end_of(event.peer), event.reason, event.anew), now)
+
+    def follow(self, now: int) -> None:
+        """Do what follows from `said`."""
+        said, self.said = self.said, []
+        for each in said:
+            self._acts[type(each)](each, now)
+
+    # --- what follows -----------------------------------------------------------------------------------------
+
+    def _send(self, wanted: PutWanted, now: int) -> None:
+        self._begin()
+        layout = wanted.layout
+        pieces = tuple(
+            (host, piece, nbytes)
+            for host in hosts_of(layout.place, self._hosts)
+            for _, piece, nbytes in from_client(layout, self._number, host, self._hosts)
+        )
+        self._drop_puts((wanted.buffer,), Blame("restart", "it is put again"), now)
+        self._puts[wanted.transfer] = wanted.buffer
+        opening = OpenSend(wanted.transfer, wanted.buffer, pieces, None, (), layout)
+        self._out.append(opening)
+        self._tell(opening, now)
+
+    def _receive(self, coming: GetComing, now: int) -> None:
+        self._begin()
+        layout = coming.layout
+        pieces = tuple(
+            (host, piece, nbytes)
+            for host in hosts_of(layout.place, self._hosts)
+            for _, piece, nbytes in to_client(layout, self._number, host, self._hosts)
+        )
+        self._gets[coming.transfer] = coming.request
+        transfer = coming.transfer
+        opening = OpenRecv(transfer, transfer, coming.request, pieces, False, (), None, layout)
+        self._out.append(opening)
+        self._tell(opening, now)
+
+    def _refused(self, refused: CallRefused, now: int) -> None:
+        if refused.what == "put":
+            self._drop_puts((refused.name,), refused.blame, now)
+        elif refused.what in ("get", "sending"):
+            for transfer in [each for each, request in self._gets.items() if request == refused.name]:
+                self._tell(DropTransfer(transfer, refused.blame, ()), now)
+
+    def _spoilt(self, told: BuffersReady, now: int) -> None:
+        if told.blame is not None:
+            self._drop_puts(told.buffers, told.blame, now)
+
+    def _drop_puts(self, buffers: tuple[int, ...], blame: Blame, now: int) -> None:
+        """They have failed, or go anew, so no host wants the rest of what was on its way."""
+        for transfer in [transfer for transfer, buffer in self._puts.items() if buffer in buffers]:
+            self._tell(DropTransfer(transfer, blame, ()), now)
+
+    def _session_lost(self, event: Disconnected, now: int) -> None:
+        """Gets end with the session: nobody knows any more whether all hosts have been told to send."""
+        blame = Blame("client-lost", "the connection to the controller was lost meanwhile")
+        for transfer in list(self._gets):
+            self._tell(DropTransfer(transfer, blame, ()), now)
+
+    def _numbered(self, note: Opened, now: int) -> None:
+        """The controller has given this client a number. If it had another, the session is another one. Hosts would
+        take words on the old links for words of the old session, so these links end, and the next word begins others.
+        """
+        if self._number in (0, note.client):
+            return
+        if self._transfer is not None:
+            for effect in self._transfer.end():
+                self._do(effect)
+        self._out += [Close(host, "this client has another number now", "") for host in self._hosts_met]
+        self._transfer, self._number = None, 0
+        self._hosts_met, self._puts = {}, {}
+
+    # --- the transfer machine ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self._transfer is None:
+            self._number = self._state.number
+            self._transfer = Transfer(-self._number, self._pool, self._chunk)
+
+    def _tell(self, event: Effect, now: int) -> None:
+        if self._transfer is not None:
+            for effect in self._transfer.handle(event, now):
+                self._do(effect)
+
+    def _do(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            effect = Send(tuple(map(peer_of, effect.peers)), effect.message, effect.causes)
+            self._hosts_met.update(dict.fromkeys(effect.peers))
+        elif isinstance(effect, Sent):
+            self._puts.pop(effect.transfer, None)
+        elif isinstance(effect, Close):
+            effect = Close(peer_of(effect.peer), effect.reason)
+        elif isinstance(effect, Received) and effect.transfer in self._gets:
+            request, blame = self._gets.pop(effect.transfer), effect.blame
+            if self._retries.get_ended(request, blame) and blame is not None:
+                effect = GetAgain(request, effect.transfer, blame)
+        self._out.append(effect)

@@ -1,0 +1,95 @@
+"""Calls to the controller: each names what it makes, enters it in the client's tables, and leaves or gathers.
+
+Nothing is checked here, and names are those that the controller knows. Neighbours: `client` makes the user's calls,
+`retries` makes them again; `call_batching` decides when they leave.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model import Program, SliceSpec, Value
+from ..protocol import Call, Get, Put, Register, Release, Submit, Unregister
+from .call_batching import CallBatching
+from .client_limits import Submitted
+from .client_state import ClientState, RegisteredProgram, registered
+
+
+class OutgoingCalls:
+    __slots__ = ("_batching", "_state")
+
+    def __init__(self, state: ClientState, batching: CallBatching) -> None:
+        self._state, self._batching = state, batching
+
+    def call(self, call: Call, now: int) -> None:
+        if self._state.phase == "open":
+            self._batching.call(call, now)
+        else:
+            self._batching.gather(call)
+
+    def room(self) -> bool:
+        """For calls that no other limit bounds."""
+        return len(self._batching.gathered) < self._state.limits.max_runs
+
+    def submit(
+        self, program: int, known: RegisteredProgram, args: tuple[int | bytes, ...], keep: tuple[bool, ...],
+        dispatch: Any, deadline: int, waited: tuple[int, ...], think: int, now: int,
+    ) -> Submitted:  # fmt: skip
+        state = self._state
+        state.last_run = run = state.last_run + 1
+        for index in known.donates:
+            buffer = args[index]
+            if isinstance(buffer, int):
+                state.give_up(buffer, donated_to(run, known.ir))
+        results = known.no_names
+        if True in keep:
+            results = tuple([state.promise() if wanted else 0 for wanted in keep])
+        state.runs[run] = results
+        self.call(Submit(run, program, args, results, dispatch, deadline, waited, think), now)
+        return Submitted(run, results)
+
+    def register(self, program: Program, now: int) -> int:
+        state = self._state
+        state.last_program = name = state.last_program + 1
+        state.programs[name] = registered(program)
+        self.call(Register(name, program), now)
+        return name
+
+    def unregister(self, program: int, now: int) -> None:
+        self._state.forgotten[program] = self._state.programs.pop(program).ir
+        self.call(Unregister(program), now)
+        self.told_programs()
+
+    def put(self, value: Value, where: SliceSpec, now: int) -> int:
+        buffer = self._state.promise()
+        self._state.requests["put", buffer] = None
+        self.call(Put(buffer, value, where), now)
+        return buffer
+
+    def get(self, buffer: int, now: int) -> int:
+        state = self._state
+        state.last_request = request = state.last_request + 1
+        state.requests["get", request] = None
+        self.call(Get(request, buffer), now)
+        return request
+
+    def release(self, buffers: tuple[int, ...], now: int) -> None:
+        for buffer in buffers:
+            self._state.give_up(buffer, RELEASED)
+        if buffers:
+            self.call(Release(buffers), now)
+
+    def told_programs(self) -> dict[int, Program]:
+        """Programs that calls which have not left may name, the forgotten ones among them."""
+        state = self._state
+        waiting = {call.program for call in self._batching.gathered if isinstance(call, Unregister)}
+        state.forgotten = {name: ir for name, ir in state.forgotten.items() if name in waiting}
+        known = {name: program.ir for name, program in state.programs.items()}
+        return dict(sorted((known | state.forgotten).items()))
+
+
+RELEASED = "was released; keep it until its last use"
+
+
+def donated_to(run: int, program: Program) -> str:
+    return f"was donated to run {run} of {program.name!r}; donate a copy to keep it"

@@ -1,0 +1,152 @@
+"""A client's share of the data plane, where it meets its session."""
+
+from core.client.client import Client
+from core.client.client_limits import Limits
+from core.client.retries import FIRST
+from core.model.place import line
+from core.model.program import Arg, Program, SliceSpec, Value
+from core.protocol.dataplane import Spoilt
+from core.protocol.effects import (
+    Called,
+    Came,
+    Close,
+    Connected,
+    Disconnected,
+    DropTransfer,
+    Effect,
+    GetAgain,
+    OpenRecv,
+    OpenSend,
+    Received,
+    Send,
+    Sent,
+    Wakeup,
+)
+from core.protocol.messages import Blame, Ended, Get, Notes, Opened, Ready, Sending, Taking
+from core.protocol.peers import CONTROLLER
+
+from ..hostworld import SAME, Cluster, layout
+
+HERE = layout(line(0, 0, 4), sharding=SAME)
+SLICE = SliceSpec("s", 1)
+X = Value((4,), "float32")
+LOST = Blame("host-lost", "host 1 was lost", host=1)
+
+
+def of_contents(effect: Effect) -> bool:
+    """What a client does with contents, and does not say to its user."""
+    if isinstance(effect, Send):
+        return effect.peers != (CONTROLLER,)
+    return isinstance(effect, DropTransfer | OpenRecv | OpenSend | Received | Sent)
+
+
+def getting() -> tuple[Client, int]:
+    """A client whose get is on its way as transfer 9."""
+    client = Client("a", Cluster(), limits=Limits(get_retries=0))
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
+    assert isinstance(buffer, int)
+    client.handle(Came(CONTROLLER, Ready((buffer,))), 0)
+    request = client.get(buffer, 0)
+    assert isinstance(request, int)
+    client.handle(Called(), 0)
+    opened = client.handle(Came(CONTROLLER, Sending(request, 9, HERE)), 0)
+    assert OpenRecv(9, 9, request, ((0, 0, 32),), False, (), None, HERE) in opened
+    return client, request
+
+
+def ended(effects: list[Effect]) -> list[Effect]:
+    return [effect for effect in effects if isinstance(effect, Received)]
+
+
+def test_a_get_on_its_way_dies_with_the_session() -> None:
+    """A host that never heard of it, because the controller died, would never send."""
+    client, _ = getting()
+    lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
+    assert ended(client.handle(Disconnected(CONTROLLER), 0)) == [Received(9, lost)]
+    assert ended(client.handle(Disconnected(CONTROLLER), 0)) == []
+    again = client.handle(Connected(CONTROLLER), 0)
+    assert any(isinstance(effect, Send) for effect in again)
+    assert ended(again) == []
+
+
+def test_the_loss_of_another_peer_is_no_loss_of_the_session() -> None:
+    client, _ = getting()
+    assert ended(client.handle(Disconnected(7, "gone"), 0)) == []
+    assert ended(client.handle(Disconnected(0, "gone"), 0)) == [
+        Received(9, Blame("host-lost", "gone", host=0))
+    ]
+
+
+def putting() -> tuple[Client, int]:
+    """A client whose put is on its way as transfer 9."""
+    client = Client("a", Cluster())
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
+    assert isinstance(buffer, int)
+    opened = client.handle(Came(CONTROLLER, Taking(buffer, 9, HERE)), 0)
+    assert any(isinstance(effect, OpenSend) for effect in opened)
+    return client, buffer
+
+
+def test_a_put_that_has_failed_is_sent_no_further() -> None:
+    client, buffer = putting()
+    lost = Blame("host-lost", "host 1 was lost", host=1)
+    said = client.handle(Came(CONTROLLER, Ready((buffer,), lost)), 0)
+    assert Sent(9) in said
+    spoilt = [each.message for each in said if isinstance(each, Send) and isinstance(each.message, Spoilt)]
+    assert [each.blame for each in spoilt] == [lost] * len(spoilt)
+    assert spoilt
+
+
+def test_hosts_that_know_a_client_by_another_number_are_told_the_new_one_by_another_link() -> None:
+    """A word of the new session on a link of the old one would be taken for that one's."""
+    client, _ = putting()
+    client.handle(Disconnected(CONTROLLER, "nothing heard"), 0)
+    client.handle(Connected(CONTROLLER), 0)
+    said = client.handle(Came(CONTROLLER, Opened(4, 0)), 0)
+    assert [(each.peer, each.breach) for each in said if isinstance(each, Close)] == [(0, ""), (1, "")]
+    assert Sent(9) in said
+    again = client.handle(Came(CONTROLLER, Opened(4, 0)), 0)
+    assert not any(isinstance(each, Close) for each in again)
+
+
+# --- again -----------------------------------------------------------------------------------------------------
+
+
+def test_contents_that_broke_off_on_their_way_come_as_another_transfer() -> None:
+    client = Client("a", Cluster())
+    where = layout(line(0, 0, 4), sharding=SAME)
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
+    assert isinstance(buffer, int)
+    client.handle(Came(CONTROLLER, Ready((buffer,))), 0)
+    request = client.get(buffer, 0)
+    assert isinstance(request, int)
+    client.handle(Came(CONTROLLER, Sending(request, 9, where)), 0)
+    told = client.handle(Disconnected(CONTROLLER), 0)
+    lost = Blame("client-lost", "the connection to the controller was lost meanwhile")
+    assert GetAgain(request, 9, lost) in told
+    assert not any(isinstance(each, Received) for each in told)
+    again = client.handle(Connected(CONTROLLER), 0)
+    assert Send((CONTROLLER,), Get(2, buffer)) in again
+    opened = client.handle(Came(CONTROLLER, Sending(2, 12, where)), 0)
+    assert OpenRecv(12, 12, request, ((0, 0, 32),), False, (), None, where) in opened
+
+
+def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
+    client = Client("a", Cluster())
+    where = layout(line(0, 0, 4), sharding=SAME)
+    client.handle(Connected(CONTROLLER), 0)
+    client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
+    client.register(Program("f", (SLICE,), (), (X,), (), (Arg(0),)), 0)
+    buffer = client.put(X, SLICE, 0, again=True)
+    assert isinstance(buffer, int)
+    client.submit(1, (buffer,), 0, retries=1)
+    client.handle(Came(CONTROLLER, Notes((Ready((buffer,), LOST), Ended(1, LOST)))), 0)
+    client.handle(Wakeup(), FIRST)
+    opened = client.handle(Came(CONTROLLER, Taking(3, 9, where)), FIRST)
+    assert [each.buffer for each in opened if isinstance(each, OpenSend)] == [buffer]

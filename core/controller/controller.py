@@ -123,7 +123,9 @@ class Controller:
         self._takes: dict[type, Callable[[int, Any, int], str | None]] = {
             Join: self._join,
             Open: self._open,
-            **dict.fromkeys((Reports, Seated, Leave), self._from_host),
+            Reports: self._reported,
+            Seated: self._seated,
+            Leave: self._leaves,
             **dict.fromkeys(self._calls, self._from_client),
             Calls: self._from_client,
         }
@@ -227,7 +229,7 @@ class Controller:
     # --- the machine ---------------------------------------------------------------------------------------------
 
     def handle(self, event: Effect, now: int) -> list[Effect]:
-        if isinstance(event, CameTogether) and not self._checks.may_take(event):
+        if type(event) is CameTogether and not self._checks.may_take(event):
             return [effect for each in self._checks.apart(event) for effect in self.handle(each, now)]
         act = self._events.get(type(event))
         if act is None:
@@ -319,18 +321,31 @@ class Controller:
     def _open(self, peer: int, message: Open, now: int) -> str | None:
         return "it is a host" if peer in self.state.host_peers else self.clients.opened(peer, message, now)
 
-    def _from_host(self, peer: int, message: Reports | Seated | Leave, now: int) -> str | None:
-        host = self.state.host_peers.get(peer)
-        if host is None:
-            return None if peer in self.state.dismissed else f"{type(message).__name__} before Join"
-        if isinstance(message, Leave):
+    def _host_at(self, peer: int, message: Reports | Seated | Leave) -> tuple[int, str | None]:
+        """The host that has this connection; -1 if none, and what is wrong with that."""
+        host = self.state.host_peers.get(peer, -1)
+        if host < 0 and peer not in self.state.dismissed:
+            return host, f"{type(message).__name__} before Join"
+        return host, None
+
+    def _leaves(self, peer: int, message: Leave, now: int) -> str | None:
+        host, wrong = self._host_at(peer, message)
+        if host >= 0:
             self.membership.leave(host, message.reason, now)
-            return None
-        if isinstance(message, Seated):
-            if message.host != host:
-                return f"host {host} speaks for host {message.host}"
+        return wrong
+
+    def _seated(self, peer: int, message: Seated, now: int) -> str | None:
+        host, wrong = self._host_at(peer, message)
+        if host >= 0 and message.host != host:
+            return f"host {host} speaks for host {message.host}"
+        if host >= 0:
             self.membership.seated(host, message.epoch, message.tree, message.last, now)
-            return None
+        return wrong
+
+    def _reported(self, peer: int, message: Reports, now: int) -> str | None:
+        host = self.state.host_peers.get(peer, -1)
+        if host < 0:
+            return self._host_at(peer, message)[1]
         island = self.state.islands[message.island] if 0 <= message.island < len(self.state.islands) else None
         if island is None or (message.epoch, message.tree) != (island.epoch, island.tree_number):
             return None  # by a path that has been fenced
@@ -352,8 +367,10 @@ class Controller:
         session = self.state.by_peer.get(peer)
         if session is None:
             return f"its first message is {type(message).__name__}, not Open"
-        if not isinstance(message, Calls):
-            return self._calls[type(message)](session, message, now)
+        take = self._calls.get(type(message))
+        if take is not None:
+            return take(session, message, now)
+        assert isinstance(message, Calls)
         for call in message.calls:
             wrong = self._calls[type(call)](session, call, now)
             if wrong:

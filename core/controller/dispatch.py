@@ -173,9 +173,11 @@ class Dispatch:
         rows = run.rows
         assert rows is not None
         step = rows.plan.steps[index]
-        if isinstance(step, Move):
+        if rows.steps[index].is_move:
+            assert isinstance(step, Move)
             self._enter_move(run, index, step, now)
         elif rows.ready_at == self._state.epochs or self._compilation.is_ready(rows):
+            assert isinstance(step, Gang)
             session = run.session
             ticket = run.offered[index] = Ticket(
                 run.id, index, session.number, rows.keys[index], step.cost, session.weight, session.priority,

@@ -9,6 +9,8 @@ Neighbours: `controller` asks before it lets the rooms act.
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from ..model import Spans, spans
@@ -38,9 +40,10 @@ class ReportChecks:
         self._state = state
         self._compilation = compilation
 
-    def lie(self, report: Report, book: IslandState, below: Spans) -> str:
+    def lie(self, report: Any, book: IslandState, below: Spans) -> str:
         """What roots with these hosts below them cannot truly say: things of others, or of another island."""
-        if isinstance(report, OF_ONE):
+        kind = type(report)
+        if kind is Lost or kind is Trouble:
             if not spans.contains(below, report.host):
                 return f"reports of host {report.host}, which is not below it"
             if isinstance(report, Trouble) and report.device >= 0:
@@ -50,9 +53,9 @@ class ReportChecks:
             hosts = report.hosts
             if not hosts or spans.normal(hosts) != hosts or not spans.within(hosts, below):
                 return f"reports for hosts {spans.text(hosts)}, not all of which are below it"
-        if isinstance(report, Done) and report.sizes and min(report.sizes) < 0:
+        if kind is Done and report.sizes and min(report.sizes) < 0:
             return f"reports sizes {report.sizes}"
-        seq: int = getattr(report, "seq", -1) if not isinstance(report, Counted) else report.transfer
+        seq: int = report.transfer if kind is Counted else getattr(report, "seq", -1)
         entry = self._state.in_flight.get(seq)
         if entry is not None and entry.island != book.island.index:
             return "reports on what is another island's"

@@ -244,7 +244,7 @@ class Runs:
             if not named.released:
                 kept.append((slot, run.session.number, named.name))
             source = run.sources[row.arg] if row.arg in held else first.setdefault(slot, named)
-            if isinstance(source, BufferName) and source is not named:
+            if source is not named and type(source) is BufferName:
                 if named.wanted or named.readers:
                     refs.alias(named, source)
             else:
@@ -449,7 +449,7 @@ class Runs:
         for index in sorted(run.held):
             self._refs.let_go(run, index)
         for source in run.sources:
-            if isinstance(source, BufferName):
+            if type(source) is BufferName:
                 source.readers.pop(run.id, None)
         if run.rows is not None:
             run.rows.users -= 1

@@ -66,11 +66,11 @@ class Ends:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._lock = threading.Lock()
-        self._said: list[e.Effect] = []
+        self._said: list[e.Event] = []
         self._gathering = Gathering()
         self._next = 0.0  # of the loop's clock: not before is the next of them told
 
-    def post(self, event: e.Effect) -> None:
+    def post(self, event: e.Event) -> None:
         """From any thread."""
         with self._lock:
             self._said.append(event)

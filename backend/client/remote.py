@@ -164,7 +164,7 @@ class Remote:
 
     def __init__(
         self, client: Client, lease: int, head: Head, *,
-        heard: Callable[[e.Effect], None], failed: Callable[[BaseException], None],
+        heard: Callable[[e.Command], None], failed: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self.client = client
         self._heard = heard
@@ -233,7 +233,7 @@ class Remote:
 
     # --- what the machine says, under the lock ----------------------------------------------------------------
 
-    def _perform(self, effect: e.Effect) -> None:
+    def _perform(self, effect: e.Command) -> None:
         match effect:
             case e.OpenSend(transfer=transfer, buffer=buffer, source=layout) if buffer in self._offered:
                 assert layout is not None
@@ -258,7 +258,7 @@ class Remote:
                 self._forget(effect)
         self._heard(effect)
 
-    def _forget(self, effect: e.Effect) -> None:
+    def _forget(self, effect: e.Command) -> None:
         """Offers that will not be asked for any more."""
         match effect:
             case e.CallRefused(what="put", name=buffer):

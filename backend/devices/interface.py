@@ -22,7 +22,7 @@ from core.protocol import effects as e
 
 from .gang_times import Stamps
 
-Post = Callable[[e.Effect], None]
+Post = Callable[[e.Event], None]
 Index = tuple[int, ...]  # of a shard: one number a dimension
 Array = np.ndarray[Any, Any]
 

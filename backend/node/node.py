@@ -148,11 +148,11 @@ class Node:
 
     # --- the machine ----------------------------------------------------------------------------------------
 
-    def post(self, event: e.Effect) -> None:
+    def post(self, event: e.Event) -> None:
         if not self.stopped:
             self.loop.call_soon_threadsafe(self.feed, event)
 
-    def feed(self, event: e.Effect) -> None:
+    def feed(self, event: e.Event) -> None:
         if self.stopped:
             return
         try:
@@ -161,7 +161,7 @@ class Node:
         except Exception as error:
             self._failed(error)
 
-    def _obey(self, effects: list[e.Effect]) -> None:
+    def _obey(self, effects: list[e.Command]) -> None:
         for effect in effects:
             match effect:
                 case Write():

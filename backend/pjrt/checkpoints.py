@@ -73,7 +73,7 @@ class Checkpoints:
     """`root`: the folder below which clients may write; None: nowhere. `memory`: bytes of each device; 0: not known."""
 
     def __init__(
-        self, world: Membership, line: Line, store: Store, completions: Completions, post: Callable[[e.Effect], None],
+        self, world: Membership, line: Line, store: Store, completions: Completions, post: Callable[[e.Event], None],
         *, root: Path | None, memory: int,
     ) -> None:  # fmt: skip
         self._world, self._line, self._store, self._completions = world, line, store, completions

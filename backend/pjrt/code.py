@@ -64,7 +64,7 @@ class Codes:
     """`memory`: bytes of each device; code that takes more is refused. `cache`: a folder."""
 
     def __init__(
-        self, world: Membership, post: Callable[[e.Effect], None], memory: int, cache: Path | None
+        self, world: Membership, post: Callable[[e.Event], None], memory: int, cache: Path | None
     ) -> None:
         self._world, self._post, self._memory = world, post, memory
         self._of: OrderedDict[tuple[int, int], Compiled] = OrderedDict()  # by (plan, code)

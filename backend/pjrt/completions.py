@@ -51,7 +51,7 @@ class Completions:
 
     def __init__(
         self,
-        post: Callable[[e.Effect], None],
+        post: Callable[[e.Event], None],
         pack: Callable[[Buffer, int], None] = lambda buffer, rows: None,
         stamps: Stamps | None = None,
     ) -> None:

@@ -70,7 +70,7 @@ class PjrtDevices:
         )  # fmt: skip
         self._launcher = Launcher(self._store, self._codes, self._completions, self._checkpoints, self._say)
 
-    def _say(self, event: e.Effect) -> None:
+    def _say(self, event: e.Event) -> None:
         self.post(event)
 
     def _fail(self, error: BaseException) -> None:

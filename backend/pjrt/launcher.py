@@ -29,7 +29,7 @@ class Launcher:
 
     def __init__(
         self, store: Store, codes: Codes, completions: Completions, checkpoints: Checkpoints,
-        post: Callable[[e.Effect], None],
+        post: Callable[[e.Event], None],
     ) -> None:  # fmt: skip
         self._store, self._codes, self._completions, self._post = store, codes, completions, post
         self._checkpoints = checkpoints

@@ -31,7 +31,7 @@ class Worlds:
 
     def __init__(
         self, children: Children, bind: str, collective: Callable[[int], bool],
-        announce: Callable[[str, str], None], post: Callable[[e.Effect], None],
+        announce: Callable[[str, str], None], post: Callable[[e.Event], None],
     ) -> None:  # fmt: skip
         self._children, self._bind, self._collective = children, bind, collective
         self._announce, self._post = announce, post

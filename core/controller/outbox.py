@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..model import Plan, Spans, spans
-from ..protocol import Effect, Note, Notes, Ordered, RunHeader, Send, Step
+from ..protocol import Command, Note, Notes, Ordered, RunHeader, Send, Step
 from .state import IslandState, State
 
 
@@ -27,15 +27,15 @@ class IslandTurn(msgspec.Struct, eq=False):
 class Outbox:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._effects: list[Effect] = []
-        self._closes: list[Effect] = []  # last of all: a peer that is closed has been told why
+        self._effects: list[Command] = []
+        self._closes: list[Command] = []  # last of all: a peer that is closed has been told why
         self._turns: dict[int, IslandTurn] = {}
         self._notes: dict[int, list[Note]] = {}
 
-    def effect(self, effect: Effect) -> None:
+    def effect(self, effect: Command) -> None:
         self._effects.append(effect)
 
-    def close(self, effect: Effect) -> None:
+    def close(self, effect: Command) -> None:
         self._closes.append(effect)
 
     def note(self, peer: int, note: Note) -> None:
@@ -83,7 +83,7 @@ class Outbox:
         if ways:
             self._effects.append(Send(ways, message))
 
-    def take(self) -> list[Effect]:
+    def take(self) -> list[Command]:
         """All of this turn: effects, then one message an island and one a client, then who is closed."""
         if self._turns:
             self._number()

@@ -246,7 +246,7 @@ class CohortIsland:
         self.parts = kept
         self._parts_by_host.clear()
 
-    def told_later(self, members: Spans, event: e.Effect, cause: e.Cause, when: Ints) -> None:
+    def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: Ints) -> None:
         """These hosts were one part when it began."""
         wanted = np.arange(self.island.hosts)[rows_of(members, self.island)]
         for part in self.parts:
@@ -423,7 +423,7 @@ class CohortIsland:
             lane.absorb(arrival[:-1], senders[:-1], take, number)
         message = m.Reports(self.island.index, self.epoch, self.tree_number, said)
         last = int(senders[-1])
-        event: e.Effect = (
+        event: e.Event = (
             e.Came(last, message) if route.number == 1 else e.CameTogether(route.root_spans, message)
         )
         sim.clock.at(int(arrival[-1]), lane.put, (last, number), take, event)

@@ -120,7 +120,7 @@ class Part:
 
     # --- what it is told, and what it says ------------------------------------------------------------------
 
-    def tell(self, event: e.Effect, cause: e.Cause, when: Ints | int) -> None:
+    def tell(self, event: e.Event, cause: e.Cause, when: Ints | int) -> None:
         """`cause` is this event's name; it comes to its hosts at these times."""
         self.causes.put(cause, when)
         for effect in self.executor.handle(event, self.island.sim.now):
@@ -158,7 +158,7 @@ class Part:
         copied, cause = e.Copied(effect.seq), ("done", effect.seq)
         sim.clock.at(max(sim.now, int(when.min())), self.island.told_later, self.members, copied, cause, when)
 
-    def _unable(self, effect: e.Effect) -> None:
+    def _unable(self, effect: e.Command) -> None:
         raise NotImplementedError(f"{effect}: an island in trouble is simulated host by host")
 
     # --- contents: parts of one host ------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Part:
         if self.number == 1:
             self.move(e.Disconnected(end_of(self.island.sim.to_hosts(peer)), reason))
 
-    def move(self, event: e.Effect) -> int:
+    def move(self, event: e.Event) -> int:
         """The transfer machine is told. Returns when the thread is free again: now."""
         island = self.island
         sim = island.sim

@@ -44,7 +44,7 @@ class SimClient(Process):
         self.index = index
         self.title = name
         self.weight = weight
-        self.on_effect: Callable[[e.Effect], None] = lambda effect: None
+        self.on_effect: Callable[[e.Command], None] = lambda effect: None
         self._free_at = 0  # its Python thread
         cores = sim.machines.of_client(name)
         sim.machines.named(self.name, name)
@@ -119,7 +119,7 @@ class SimClient(Process):
         if self.alive:
             self._lane.put((sender, 1 << 62), 0, e.Disconnected(sender, reason))
 
-    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+    def carry_out(self, effects: Sequence[e.Command], at: int) -> int:
         sim = self.sim
         for effect in effects:
             match effect:

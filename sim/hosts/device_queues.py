@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 
 from core.model import Cluster, Gang, Plan, device_spans, spans
-from core.protocol import Blame, Effect, Finished, Launch
+from core.protocol import Blame, Event, Finished, Launch
 from core.record import PLACEHOLDER, Trace
 
 from ..engine import Clock
@@ -67,7 +67,7 @@ class Fabric:
 
     def __init__(
         self, clock: Clock, cluster: Cluster, trace: Trace, price: Price, sizes: Sizes,
-        tell: Callable[[int, Effect], None], computing: Computing | None = None,
+        tell: Callable[[int, Event], None], computing: Computing | None = None,
     ) -> None:  # fmt: skip
         self._computing = computing  # None: devices have cores of their own
         self._clock, self._cluster, self._trace = clock, cluster, trace

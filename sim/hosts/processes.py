@@ -50,7 +50,7 @@ class Process:
         """Its connection with another is over for good."""
         raise NotImplementedError
 
-    def serve(self, event: e.Effect, now: int) -> int:
+    def serve(self, event: e.Event, now: int) -> int:
         """The machine is told; returns when all that it said has been carried out."""
         if not self.alive:
             return now
@@ -59,7 +59,7 @@ class Process:
         self.arm()
         return at
 
-    def serve_until(self, event: e.Effect, at: int) -> int:
+    def serve_until(self, event: e.Event, at: int) -> int:
         """As `serve`, in a turn that has had other things to do: what the machine answers begins then."""
         if not self.alive:
             return at
@@ -78,7 +78,7 @@ class Process:
         """One of those."""
         raise NotImplementedError
 
-    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+    def carry_out(self, effects: Sequence[e.Command], at: int) -> int:
         raise NotImplementedError
 
     def send(self, to: int, message: Any, at: int) -> int:
@@ -153,7 +153,7 @@ class ControllerProcess(Process):
             del self._gone[sender]
         return self.serve_until(event, at)
 
-    def serve(self, event: e.Effect, now: int) -> int:
+    def serve(self, event: e.Event, now: int) -> int:
         if self._gone and isinstance(event, e.Came):
             name = self.sim.process_of(event.peer)
             if self._gone.get(name) is event:
@@ -166,7 +166,7 @@ class ControllerProcess(Process):
             self._gone[sender] = None
             self.lane.put((rank(sender), 1 << 62), 0, e.Disconnected(self.sim.connection(sender), reason))
 
-    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+    def carry_out(self, effects: Sequence[e.Command], at: int) -> int:
         sim = self.sim
         for effect in effects:
             match effect:
@@ -243,13 +243,13 @@ class HostProcess(Process):
             cost = sim.taking(message) + steps * sim.profile.relay_step
             self._lane(m.Ordered, sender).put((sender, number), cost, event)
 
-    def take_report(self, order: Order, cost: int, event: e.Effect) -> None:
+    def take_report(self, order: Order, cost: int, event: e.Event) -> None:
         self.sim.clock.at(self.sim.now + cost, self.hear, event)
 
-    def hear(self, event: e.Effect) -> None:
+    def hear(self, event: e.Event) -> None:
         self.serve(event, self.sim.now)
 
-    def tell(self, event: e.Effect) -> None:
+    def tell(self, event: e.Event) -> None:
         """Its devices say something, and it has come over PCIe."""
         if not self.alive:
             return
@@ -279,7 +279,7 @@ class HostProcess(Process):
 
     # --- what its machine says ------------------------------------------------------------------------------
 
-    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+    def carry_out(self, effects: Sequence[e.Command], at: int) -> int:
         for effect in effects:
             if isinstance(effect, e.Send) and type(effect.message) in DATA:
                 for peer in effect.peers:

@@ -64,7 +64,7 @@ class CrowdedHost(HostProcess):
 
     # --- reports, contents, orders ------------------------------------------------------------------------
 
-    def take_report(self, order: Order, cost: int, event: e.Effect) -> None:
+    def take_report(self, order: Order, cost: int, event: e.Event) -> None:
         if cost:
             self._reports.work(order, cost, self.hear, event)
         else:
@@ -196,7 +196,7 @@ class CrowdedHost(HostProcess):
             at += len(message.steps) * self.sim.profile.relay_step
         return self.serve_until(e.Came(self.sim.to_hosts(sender), message), at)
 
-    def tell(self, event: e.Effect) -> None:
+    def tell(self, event: e.Event) -> None:
         if isinstance(event, e.Finished):
             self._over(event.seq)
         if not self._python or not isinstance(event, e.Finished):

@@ -14,7 +14,7 @@ class Worlds:
     """`tell(host, event)`: that it stands."""
 
     def __init__(
-        self, clock: Clock, cluster: Cluster, join: int, tell: Callable[[int, e.Effect], None]
+        self, clock: Clock, cluster: Cluster, join: int, tell: Callable[[int, e.Event], None]
     ) -> None:
         self._clock, self._cluster, self._join, self._tell = clock, cluster, join, tell
         self._come: dict[tuple[int, int], dict[int, int]] = {}  # (island, epoch) -> host -> when

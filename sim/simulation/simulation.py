@@ -265,12 +265,12 @@ class Simulation:
         for message in self._waiting.pop((client, host), []):
             self.send_contents(host, client, message, self.now)
 
-    def tell_host(self, host: int, event: e.Effect) -> None:
+    def tell_host(self, host: int, event: e.Event) -> None:
         """By PCIe, and whoever has taken this one's place by then is not told."""
         self.last_seen = self.now
         self.clock.at(self.now + self.times.pcie_latency, self.lone_hosts[host].tell, event)
 
-    def _tell_at_once(self, host: int, event: e.Effect) -> None:
+    def _tell_at_once(self, host: int, event: e.Event) -> None:
         self.lone_hosts[host].tell(event)
 
     def tell(self, text: str) -> None:

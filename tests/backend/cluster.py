@@ -29,7 +29,7 @@ class User:
 
     def __init__(self, server: Server, name: str, access: Access | None = None) -> None:
         self.failures: list[BaseException] = []
-        self.heard: list[e.Effect] = []
+        self.heard: list[e.Command] = []
         self.head = Head(server.address, access or server.access)
         self.remote = Remote(
             Client(name, server.cluster),
@@ -49,7 +49,7 @@ class User:
         found: Submitted = self.call(lambda client, now: client.submit(program, args, now))
         return found
 
-    async def until(self, over: Callable[[e.Effect], bool]) -> Any:
+    async def until(self, over: Callable[[e.Command], bool]) -> Any:
         return await until(lambda: next(filter(over, self.heard), None))
 
     async def ended(self, run: int) -> e.RunEnded:

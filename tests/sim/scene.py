@@ -114,7 +114,7 @@ class User:
         self.over = False
         self.known: list[int] = []
 
-    def hear(self, effect: e.Effect) -> None:
+    def hear(self, effect: e.Command) -> None:
         self.heard.append((self.sim.now, repr(effect)))
         if isinstance(effect, e.RunEnded):
             self.open.pop(effect.run, None)

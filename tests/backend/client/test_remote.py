@@ -48,7 +48,7 @@ def put(user: User, array: Any) -> tuple[int, Any]:
     return buffer, found[0]
 
 
-def ready(buffer: int) -> Callable[[e.Effect], bool]:
+def ready(buffer: int) -> Callable[[e.Command], bool]:
     return lambda effect: isinstance(effect, e.BuffersReady) and buffer in effect.buffers
 
 

@@ -78,9 +78,9 @@ class Heard:
 
     def __init__(self) -> None:
         self.loop, self.stopped = asyncio.get_running_loop(), False
-        self.heard: list[e.Effect] = []
+        self.heard: list[e.Event] = []
 
-    def feed(self, event: e.Effect) -> None:
+    def feed(self, event: e.Event) -> None:
         self.heard.append(event)
 
 

@@ -162,7 +162,7 @@ class _Stuck:
 
 
 def test_who_stands_behind_what_is_stuck_goes_on_when_it_is_abandoned() -> None:
-    told: list[e.Effect] = []
+    told: list[e.Event] = []
     waiting, stuck, also = completions.Completions(told.append), _Stuck(), _Stuck()
     done = jnp.int32(0)
     for seq, token in ((1, stuck), (2, also), (3, done)):
@@ -183,7 +183,7 @@ def test_who_stands_behind_what_is_stuck_goes_on_when_it_is_abandoned() -> None:
 
 
 def test_what_is_over_when_it_is_handed_over_is_told_at_once_but_never_ahead_of_others() -> None:
-    told: list[e.Effect] = []
+    told: list[e.Event] = []
     waiting, stuck, done = completions.Completions(told.append), _Stuck(), jnp.int32(0).block_until_ready()
     waiting.add(completions.Flight(1, done, (), multi=True, together=True, name="g"))
     assert (told, waiting.outstanding) == ([e.Finished(1)], 0)

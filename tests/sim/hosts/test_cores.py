@@ -152,7 +152,7 @@ def simulation(
 
 def time_of_runs(sim: Simulation, clients: int = 1, runs: int = 3) -> int:
     """When the last of them has ended, all clients calling at once."""
-    ended: list[e.Effect] = []
+    ended: list[e.Command] = []
 
     def live(client: SimClient) -> Any:
         yield from client.turn()

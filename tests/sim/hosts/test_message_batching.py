@@ -75,7 +75,7 @@ class Play:
             client.call(lambda c, now: c.submit(program, (bytes(4 * hosts),), now))  # type: ignore[arg-type]
         sim.run(until=lambda: len(self.ended) == calls)
 
-    def _heard(self, effect: e.Effect) -> None:
+    def _heard(self, effect: e.Command) -> None:
         if isinstance(effect, e.RunEnded):
             assert effect.blame is None
             self.ended.append(self.sim.now)

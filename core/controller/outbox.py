@@ -1,4 +1,4 @@
-"""What one turn of the controller has to say, gathered and sent together: one message an island, one a client.
+"""Gathers what one turn of the controller has to say, and sends it together: one message an island, one a client.
 
 Neighbours: every module of the controller puts in; `Controller.handle` empties it at the end of the turn.
 The functions that matter: `step`, `note`, `take`.
@@ -15,7 +15,7 @@ from .state import IslandState, State
 
 
 class IslandTurn(msgspec.Struct, eq=False):
-    """For one island: what its next `Ordered` will say, and to which hosts."""
+    """The next `Ordered` of one island, as it is gathered."""
 
     plans: list[Plan] = []
     runs: list[RunHeader] = []
@@ -39,7 +39,7 @@ class Outbox:
         self._closes.append(effect)
 
     def note(self, peer: int, note: Note) -> None:
-        """To a client; one that is gone (peer < 0) hears nothing."""
+        """Tell a client. One that is gone (peer < 0) hears nothing."""
         if peer >= 0:
             notes = self._notes.get(peer)
             if notes is None:
@@ -84,7 +84,7 @@ class Outbox:
             self._effects.append(Send(ways, message))
 
     def take(self) -> list[Command]:
-        """All of this turn: effects, then one message an island and one a client, then who is closed."""
+        """Return all of this turn: commands, then one message an island and one a client, then the peers to close."""
         if self._turns:
             self._number()
         effects, self._effects = self._effects, []

@@ -50,7 +50,7 @@ class Broken(sw.Policy):
 
 
 def small(**options: Any) -> sw.Session:
-    return sw.simulate("B", hosts=2, per_host=2, **options)
+    return sw.simulate("B", hosts=2, devices_per_host=2, **options)
 
 
 def inside(call: Callable[[sw.Session], object]) -> Callable[[], object]:
@@ -144,7 +144,7 @@ MISTAKES: list[Callable[[], object]] = [
     lambda: sw.simulate("A", profile="papier"),
     lambda: sw.simulate("A", hosts=0),
     lambda: sw.simulate({"island": [{"hosts": 2, "host": 3}]}),
-    lambda: sw.simulate({"island": [{"hosts": 2, "per_host": 2, "kind": "v5e", "torus": [3, 3]}]}),
+    lambda: sw.simulate({"island": [{"hosts": 2, "devices_per_host": 2, "kind": "v5e", "torus": [3, 3]}]}),
     lambda: sw.simulate("B", shared=[{"hosts": "0-3", "each": 2, "controller": True}]),
     lambda: sw.connect("http://head"),
     lambda: inside(lambda s: s.trace.gangs(window="10ms"))(),

@@ -279,7 +279,7 @@ def _up(made: Made, timeout: float) -> LocalDriver:
 def _cluster(made: Made) -> Topology:
     """As `presets.small` has it. Memory: as was said; on CPU devices, else, this machine's, shared alike."""
     island: dict[str, object] = {
-        "name": "i", "count": made.islands, "hosts": made.hosts, "per_host": made.devices
+        "name": "i", "count": made.islands, "hosts": made.hosts, "devices_per_host": made.devices
     }  # fmt: skip
     room = made.memory
     if made.platform == "cpu" and not room:

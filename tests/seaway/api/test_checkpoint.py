@@ -93,12 +93,12 @@ def write(folder: Path, layout: Layout, array: Any, hosts: list[list[int]]) -> C
 @settings(max_examples=60, deadline=None)
 @given(pairs(), st.integers(1, 4), st.sampled_from([16, 64, 1 << 20]))
 def test_any_sharding_is_restored_as_any_other(
-    ends: tuple[Layout, Layout], per_host: int, largest: int
+    ends: tuple[Layout, Layout], devices_per_host: int, largest: int
 ) -> None:
     source, target = ends
     array, folder = contents(source), Path(tempfile.mkdtemp())
     devices = list(range(source.place.size))
-    hosts = [devices[at : at + per_host] for at in range(0, len(devices), per_host)]
+    hosts = [devices[at : at + devices_per_host] for at in range(0, len(devices), devices_per_host)]
     with mock.patch.object(chunks, "LARGEST", largest), mock.patch.object(chunks, "SMALLEST", largest // 4):
         seen = write(folder, source, array, hosts)
         assert set(seen.values()) <= {1}  # each file by one host

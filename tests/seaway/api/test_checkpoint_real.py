@@ -190,7 +190,7 @@ def test_agents_of_a_cluster_write_below_their_folder_alone(tmp_path: Path) -> N
                     checkpoint.save(asked, x).block_until_ready()
 
     async def drive() -> None:
-        found = Real(tmp_path / "log", hosts=2, per_host=1, platform="cpu")
+        found = Real(tmp_path / "log", hosts=2, devices_per_host=1, platform="cpu")
         try:
             found.start_controller()
             for host in range(2):

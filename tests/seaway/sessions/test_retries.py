@@ -19,7 +19,7 @@ step = sw.synthetic("step", devices=ALL, duration="20ms")
 
 
 def simulated(faults: Any = CRASH, **options: Any) -> sw.Session:
-    return sw.simulate("B", hosts=4, per_host=4, faults=faults, **options)
+    return sw.simulate("B", hosts=4, devices_per_host=4, faults=faults, **options)
 
 
 @sw.jit(devices=ALL)

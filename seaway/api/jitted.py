@@ -242,7 +242,7 @@ def jit(
 
     devices: a slice, or a number of devices. Shardings: PartitionSpecs (or NamedShardings) over the slice's mesh, as
     trees like jax.jit's; without them, everything is replicated. Arguments may lie anywhere: they are brought.
-    cost: what one execution takes, where it is simulated: "330us", a `sw.tpu_costs(...)`, or a function of the
+    cost: what one execution takes, where it is simulated: "330us", a `sw.costs.tpu_costs(...)`, or a function of the
     arguments' shapes; without it, it is estimated. collective: whether devices wait for one another in it.
     irregular: how much it makes is known only when it has run: `fn` returns (arrays, count), the first `count` rows
     of each array are meant, and `max_shape` bounds them.

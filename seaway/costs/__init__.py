@@ -3,7 +3,6 @@
 from . import units
 from .choice import costs
 from .cost import Cost, Memory
-from .errors import CostError, NoCompiler, TooBig
 from .estimate import work_of
 from .roofline import roofline_costs
 from .synthetic import synthetic
@@ -12,10 +11,7 @@ from .units import duration
 
 __all__ = [
     "Cost",
-    "CostError",
     "Memory",
-    "NoCompiler",
-    "TooBig",
     "costs",
     "duration",
     "roofline_costs",

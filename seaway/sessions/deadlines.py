@@ -49,7 +49,7 @@ class deadline:  # noqa: N801 - used as a function is
                 "`with sw.deadline(...):` around the call of the program"
             )
         session = ambient.session("sw.deadline")
-        ambient.due(session, session.now_ns() + self._within)
+        ambient.due(session, session.driver.now() + self._within)
         return self
 
     def __exit__(

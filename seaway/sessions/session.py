@@ -217,9 +217,6 @@ class Session:
         """Seconds since the session began, as its clients' clocks have it."""
         return self.driver.now() / 1e9
 
-    def now_ns(self) -> int:
-        return self.driver.now()
-
     def sleep(self, time: float | str) -> None:
         """Host time: seconds, or "5ms"."""
         if self.closed:
@@ -286,7 +283,3 @@ def sleep(time: float | str) -> None:
 def now() -> float:
     """Seconds since the session began: host time, simulated where the session is."""
     return ambient.session("sw.now").now()
-
-
-def now_ns() -> int:
-    return ambient.session("sw.now_ns").now_ns()

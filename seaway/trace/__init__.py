@@ -4,11 +4,9 @@ from . import times
 from .hosts import joined
 from .machines import of_setup
 from .overlay import Overlay
-from .storage import NotATrace
 from .trace import Trace
 
 __all__ = [
-    "NotATrace",
     "Overlay",
     "Trace",
     "joined",

@@ -21,16 +21,13 @@ import pyarrow.parquet as pq
 from core.record import TracedPlace
 from core.record import trace as core_trace
 
+from ..errors import NotATrace
 from .hosts import HostRows
 from .machines import Island, Machines
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"
 # What may change: how a gang's arrivals are packed (core.record.tables.Lists) is part of version 1.
-
-
-class NotATrace(ValueError):
-    """What was to be loaded is no trace of ours, or not one that this version can read."""
 
 
 def save(

@@ -7,11 +7,11 @@ from backend.client import Head
 from backend.node import Wrong
 from backend.wire import Described
 
+from ...errors import Unreachable
 from ...wording import plural
 from ..arguments import checked_retries, checked_seconds
 from ..session import Dispatch, Session
 from .driver import RealDriver
-from .errors import Unreachable
 from .loop import Loop
 
 
@@ -24,7 +24,7 @@ def connect(
 
     address: of the controller. token: the cluster's, or a file that has it. ca, cert, key: PEM files, for mutual TLS.
     client: what the session's first client is called. timeout: seconds for the controller to answer. patience: seconds
-    for one that went away to come back; then all that is awaited ends with `sw.Unreachable`.
+    for one that went away to come back; then all that is awaited ends with `sw.errors.Unreachable`.
     retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
     """
     if token and token_file:

@@ -31,7 +31,7 @@ from core.model import Cluster as Topology
 from core.record import Trace as CoreTrace
 
 from ...costs import units
-from ...errors import nearest
+from ...errors import NotReady, nearest
 from ...specs import whole
 from ...wording import plural
 from ..arguments import checked_retries, checked_seconds
@@ -39,7 +39,6 @@ from ..replaced import said, warn
 from ..session import Dispatch, Session
 from ..simulated import Policies, checked_config, policy_of, struct_of
 from .driver import RealDriver
-from .errors import NotReady
 from .loop import Loop
 
 if TYPE_CHECKING:

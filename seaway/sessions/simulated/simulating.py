@@ -105,7 +105,7 @@ def _made_by(factory: Callable[[], Any]) -> Policy:
     made = factory()
     if not isinstance(made, Policy):
         raise TypeError(
-            f"policy={factory!r} made {made!r}, which is no Policy: subclass sw.Policy, or take one of "
+            f"policy={factory!r} made {made!r}, which is no Policy: subclass sw.policies.Policy, or take one of "
             f"{', '.join(policies.POLICIES)}"
         )
     return made

@@ -67,9 +67,9 @@ class Shelf:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (grpc.StatusCode.INVALID_ARGUMENT, sw.Impossible),  # too large to travel
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, sw.Impossible),  # or to be kept
-        (grpc.StatusCode.UNAVAILABLE, sw.Unreachable),
+        (grpc.StatusCode.INVALID_ARGUMENT, sw.errors.Impossible),  # too large to travel
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, sw.errors.Impossible),  # or to be kept
+        (grpc.StatusCode.UNAVAILABLE, sw.errors.Unreachable),
     ],
 )
 def test_code_that_the_controller_does_not_take_is_no_matter_of_reaching_it(
@@ -125,7 +125,9 @@ def test_an_agent_that_finds_no_controller_says_for_whom_it_looks(nobody: str) -
 def test_timed_devices_have_no_contents_and_say_what_has() -> None:
     with sw.local(platform="timed"):
         result = sw.jit(lambda x: x + 1, devices=1)(np.ones(3, np.float32))
-        with pytest.raises(sw.NoContents, match=r"only take the time.*platform='cpu'.*sw.simulate\(values="):
+        with pytest.raises(
+            sw.errors.NoContents, match=r"only take the time.*platform='cpu'.*sw.simulate\(values="
+        ):
             np.asarray(result)
         assert result.is_ready()
         assert "ready at" in repr(result)

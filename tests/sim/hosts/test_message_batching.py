@@ -282,7 +282,7 @@ def test_who_computes_what_is_given_up_goes_on() -> None:
     with sw.simulate(_table(8, hosts=2), profile=costs(), faults=faults, progress=False) as session:
         kernel = Kernel("sum", 50 * MS, (Collective("all-reduce", 4),), inline=True)
         step = sw.pmap(lambda x: x + 1, devices=sw.slice(devices=2), cost=kernel, name="sum")
-        with pytest.raises(sw.RunError):
+        with pytest.raises(sw.errors.RunError):
             step(np.zeros(2, np.float32)).block_until_ready()
         assert session.now() > 0.03
         step(np.zeros(2, np.float32)).block_until_ready()

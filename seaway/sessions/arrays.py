@@ -27,18 +27,18 @@ class Run:
     """One execution of one program."""
 
     __slots__ = (
-        "blame", "caller", "due_at", "ended_at", "looked_at", "makes", "number", "program", "takes", "tries",
+        "_caller", "_looked_at", "_makes", "_takes", "blame", "due_at", "ended_at", "number", "program", "tries",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, number: int, program: str, due_at: int = 0) -> None:
-        self.caller, self.number, self.program = caller, number, program
+        self._caller, self.number, self.program = caller, number, program
         self.due_at = due_at  # its deadline, in nanoseconds of the session's clock; 0: none
         self.ended_at = -1  # nanoseconds of the session's clock
         self.blame: Blame | None = None
-        self.looked_at = False  # somebody has been told of its failure
-        self.makes: list[Buffer] = []  # until it has ended
+        self._looked_at = False  # somebody has been told of its failure
+        self._makes: list[Buffer] = []  # until it has ended
         self.tries = 0  # how often it was submitted again
-        self.takes: dict[int, str] = {}  # of one that may be: what its arguments are called
+        self._takes: dict[int, str] = {}  # of one that may be: what its arguments are called
 
     @property
     def done(self) -> bool:
@@ -49,26 +49,26 @@ class Run:
         """It has missed its deadline: it ended after that, or that has passed and it has not ended."""
         if not self.due_at:
             return False
-        return (self.ended_at if self.done else self.caller.now()) > self.due_at
+        return (self.ended_at if self.done else self._caller.now()) > self.due_at
 
     def cancel(self) -> None:
         """Ask that it stop. What it has not made by then fails; whoever waits for that gets `Cancelled`."""
-        self.looked_at = True
-        self.caller.cancel(self)
+        self._looked_at = True
+        self._caller.cancel(self)
 
     def wait(self) -> Run:
         """Until it has ended; raises what it failed with."""
-        self.caller.wait_run(self)
+        self._caller.wait_run(self)
         if self.blame is not None:
-            self.looked_at = True
+            self._looked_at = True
             raise run_error(self.blame)
         return self
 
-    def final(self, blame: Blame | None, lacks: tuple[tuple[int, str], ...]) -> Blame | None:
+    def _final(self, blame: Blame | None, lacks: tuple[tuple[int, str], ...]) -> Blame | None:
         """How it has ended, with what there was not any more for another try."""
         if blame is None or not lacks:
             return blame
-        gone = ", ".join(f"{self.takes.get(name, f'buffer {name}')} is {what}" for name, what in lacks)
+        gone = ", ".join(f"{self._takes.get(name, f'buffer {name}')} is {what}" for name, what in lacks)
         return replace(blame, cause=f"{blame.cause}; it cannot run again, since {gone}")
 
     def __repr__(self) -> str:
@@ -115,7 +115,7 @@ class Buffer:
         """Raise what it was spoilt by."""
         if self.blame is not None:
             if self.run is not None:
-                self.run.looked_at = True
+                self.run._looked_at = True
             raise run_error(self.blame)
 
 

@@ -11,6 +11,7 @@ from ..errors import SessionClosed
 from ..specs import Slice, whole
 from ..wording import duration, plural
 from . import ambient
+from .arguments import checked_session
 from .caller import Caller
 from .deadlines import Time, host_time, within
 from .port import Driver
@@ -60,10 +61,7 @@ class Session:
     def __init__(
         self, driver: Driver, *, dispatch: Dispatch = "parallel", main: str = "main", retries: int = 0
     ) -> None:
-        if dispatch not in ("parallel", "sequential"):
-            raise ValueError(
-                f"dispatch={dispatch!r}: 'parallel' (host work ahead of the data) or 'sequential'"
-            )
+        checked_session("sw.Session", dispatch, retries)
         self.driver = driver
         self.dispatch = dispatch
         self.retries = retries  # of programs that say nothing else
@@ -130,8 +128,8 @@ class Session:
     def _unseen(self) -> None:
         """Failures that nobody has waited for."""
         all_failed = [run for caller in self._callers.values() for run in caller.failed]
-        seen = {run.blame for run in all_failed if run.looked_at}
-        failed = [run for run in all_failed if not run.looked_at and run.blame not in seen]
+        seen = {run.blame for run in all_failed if run._looked_at}
+        failed = [run for run in all_failed if not run._looked_at and run.blame not in seen]
         if failed:
             first = failed[0]
             warnings.warn(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, Literal
@@ -82,6 +82,11 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
     kind: of device ("tpu-v3"); island: by name; "" any. Slices share devices unless `exclusive`.
     name: seen in traces and errors; two slices of one name must be alike, and are one. Without: a name a session.
     """
+    for key, given, like in (("kind", kind, "tpu-v3"), ("island", island, "i0"), ("name", name, "workers")):
+        if not isinstance(given, str):
+            raise TypeError(f"sw.slice({key}={given!r}): {key} is a name, such as {like!r}")
+    if not isinstance(exclusive, bool):
+        raise TypeError(f"sw.slice(exclusive={exclusive!r}): True or False")
     sizes, names = _axes(mesh, devices)
     count = prod(sizes) if devices is None else devices
     if not whole(count):
@@ -108,6 +113,11 @@ def _axes(mesh: Mesh | None, devices: int | None) -> tuple[tuple[int, ...], tupl
         made: Any = mesh
         names = tuple(map(str, made.axis_names))
         sizes = tuple(made.shape[name] for name in made.axis_names)
+    elif not isinstance(mesh, Iterable):
+        raise TypeError(
+            f"sw.slice(mesh={mesh!r}): devices along each axis, like {{'data': 4, 'model': 2}} or (4, 2); "
+            f"for a number of devices, sw.slice(devices=8)"
+        )
     else:
         sizes = tuple(mesh)
         names = (

@@ -34,6 +34,11 @@ SIMULATE: list[tuple[dict[str, Any], str]] = [
     ({"config": {"window": "3"}}, "config: window='3': Expected `int`"),
     ({"config": {"window": 0}}, "config: window=0: at least 1"),
     ({"config": {"windw": 4}}, "did you mean 'window'"),
+    ({"values": []}, r"values=\[\]: 'shapes', 'compute'"),
+    ({"sizes": -1}, r"sizes\['\*'\]=-1: a number of rows is not negative"),
+    ({"dispatch": "both"}, r"sw\.simulate\(dispatch='both'\): 'parallel'"),
+    ({"retries": None}, r"sw\.simulate\(retries=None\): a number; 0 for none"),
+    ({"progress": "yes"}, "progress='yes': True, False, or None"),
     ({"faults": ["crash"]}, "a list of sim.simulation.Fault"),
 ]
 

@@ -119,7 +119,7 @@ def test_a_name_that_is_not_there_says_which_is() -> None:
         sw.syntetic  # noqa: B018
     with pytest.raises(AttributeError, match=r"did you mean sw\.policies\.Stride\?"):
         sw.Strid  # noqa: B018
-    with pytest.raises(AttributeError, match="it is sw.now, in seconds"):
+    with pytest.raises(AttributeError, match=r"it is sw\.now, in seconds"):
         sw.now_ns  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'$"):
         sw.xyzzy  # noqa: B018

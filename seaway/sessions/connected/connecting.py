@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from os import PathLike
+
 from backend.auth import Access, Refused, access
 from backend.client import Head
 from backend.node import Wrong
@@ -9,16 +11,16 @@ from backend.wire import Described
 
 from ...errors import Unreachable
 from ...wording import plural
-from ..arguments import checked_retries, checked_seconds
+from ..arguments import checked_seconds, checked_session
 from ..session import Dispatch, Session
 from .driver import RealDriver
 from .loop import Loop
 
 
 def connect(
-    address: str, *, token: str = "", token_file: str = "", ca: str = "", cert: str = "", key: str = "",
-    client: str = "main", dispatch: Dispatch = "parallel", timeout: float = 10.0, patience: float = 60.0,
-    retries: int = 0,
+    address: str, *, token: str = "", token_file: str | PathLike[str] = "", ca: str | PathLike[str] = "",
+    cert: str | PathLike[str] = "", key: str | PathLike[str] = "", client: str = "main",
+    dispatch: Dispatch = "parallel", timeout: float = 10.0, patience: float = 60.0, retries: int = 0,
 ) -> Session:  # fmt: skip
     """A session on a cluster: `with sw.connect("grpc://head:29000", token=...) as s:`.
 
@@ -27,16 +29,25 @@ def connect(
     for one that went away to come back; then all that is awaited ends with `sw.errors.Unreachable`.
     retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
     """
+    name: object = client
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"sw.connect(client={client!r}): a client's name is a text, like 'trainer'")
+    if not isinstance(token, str):
+        raise TypeError(f"sw.connect(token={type(token).__name__}): a token is a text")  # which is not shown
+    files = {"token_file": token_file, "ca": ca, "cert": cert, "key": key}
+    for option, file in files.items():
+        if not isinstance(file, str | PathLike):
+            raise TypeError(f"sw.connect({option}={file!r}): the path of a file, such as 'token'")
     if token and token_file:
         raise ValueError("sw.connect(token=..., token_file=...): give one of the two")
-    checked_retries("sw.connect", retries)
+    checked_session("sw.connect", dispatch, retries)
     checked_seconds("sw.connect", timeout=timeout, patience=patience)
     try:
         place = access.place_of(address)
     except Refused as refused:
         raise ValueError(f"sw.connect({address!r}): {refused}") from None
     try:
-        shown = access.read(token_file, ca, cert, key)
+        shown = access.read(*map(str, files.values()))
     except Refused as refused:
         raise ValueError(f"sw.connect: {refused}") from None
     if token:

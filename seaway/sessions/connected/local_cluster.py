@@ -34,7 +34,7 @@ from ...costs import units
 from ...errors import NotReady, nearest
 from ...specs import whole
 from ...wording import plural
-from ..arguments import checked_retries, checked_seconds
+from ..arguments import checked_seconds, checked_session
 from ..replaced import said, warn
 from ..session import Dispatch, Session
 from ..simulated import Policies, checked_config, policy_of, struct_of
@@ -89,7 +89,9 @@ def local(
             raise ValueError(f"sw.local({name}={number!r}): a whole number, at least 1")
     _check_platform(platform, hosts, islands)
     checked_seconds("sw.local", timeout=timeout)
-    checked_retries("sw.local", retries)
+    checked_session("sw.local", dispatch, retries)
+    if record is not None and not isinstance(record, str | Path):
+        raise TypeError(f"sw.local(record={record!r}): the path of a file, such as 'run.log'")
     room = units.nbytes(memory, "sw.local: memory")
     file = Path(record) if record is not None else None
     made = Made(hosts, devices_per_host, islands, platform, room, policy_of(policy), _config(config), file)

@@ -21,7 +21,7 @@ from sim.simulation import MIB, Fault, Simulation, fanout_of
 
 from ...costs import duration
 from ...errors import Impossible, nearest
-from ..arguments import checked_retries
+from ..arguments import checked_session
 from ..session import Dispatch, Session
 from .driver import SimDriver
 from .pricing import Costs
@@ -62,7 +62,7 @@ def simulate(
     retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
     progress: a line after two seconds; None where it can be seen.
     """
-    checked_retries("sw.simulate", retries)
+    checked_session("sw.simulate", dispatch, retries)
     setup = cluster if isinstance(cluster, Setup) else _setup(cluster, hardware_overrides)
     if isinstance(cluster, Setup) and hardware_overrides:
         raise ValueError(
@@ -74,6 +74,8 @@ def simulate(
         )
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ValueError(f"seed={seed!r}: a whole number")
+    if progress is not None and not isinstance(progress, bool):
+        raise TypeError(f"progress={progress!r}: True, False, or None for a line where it can be seen")
     costs_of_hosts = _profile(profile, setup)
     simulation = Simulation(
         setup, policy=policy_of(policy), profile=costs_of_hosts, seed=seed, fidelity=fidelity, noise=_noise(noise),

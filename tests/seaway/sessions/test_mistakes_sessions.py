@@ -34,6 +34,13 @@ WRONG: list[tuple[Call, type[Exception], str]] = [
     (lambda: local(devices=4), TypeError, "has no option 'devices'.*did you mean 'devices_per_host'"),
     (lambda: local(host=4), TypeError, "has no option 'host'.*did you mean 'hosts'"),
     (lambda: local(platform="gpu"), ValueError, r"'cuda', 'tpu' or 'timed' \(did you mean 'cuda'\?\)"),
+    (lambda: local(dispatch="both"), ValueError, r"sw\.local\(dispatch='both'\): 'parallel'"),
+    (lambda: local(retries=None), ValueError, r"sw\.local\(retries=None\): a number; 0 for none"),
+    (lambda: local(record=3), TypeError, r"sw\.local\(record=3\): the path of a file"),
+    (lambda: connect("head", dispatch=1), ValueError, r"sw\.connect\(dispatch=1\): 'parallel'"),
+    (lambda: connect("head", client=0), ValueError, r"sw\.connect\(client=0\): a client's name is a text"),
+    (lambda: connect("head", token=12), TypeError, r"sw\.connect\(token=int\): a token is a text"),
+    (lambda: connect("head", ca=0), TypeError, r"sw\.connect\(ca=0\): the path of a file"),
     (lambda: local(2, platform="cuda"), ValueError, "hosts=2.*one process has all cuda devices of a machine"),
     (lambda: local(platform="tpu", islands=2), ValueError, "islands=2.*start `seaway controller`"),
 ]

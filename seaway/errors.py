@@ -1,4 +1,16 @@
-"""What a user of Seaway is told when something cannot be: each error names what was asked and what to do instead."""
+"""The errors that Seaway raises. Each names what was asked, and what to do instead.
+
+`SeawayError` is the base of all. Where a Python exception says the same thing, it is a base too: `NoContents` is a
+ValueError. An argument of a wrong type or value raises TypeError or ValueError, as everywhere in Python.
+
+    >>> step = sw.synthetic("step", devices=64, duration="1ms")
+    >>> with sw.simulate("B", hosts=2):
+    ...     try:
+    ...         step(np.float32(0)).block_until_ready()
+    ...     except sw.errors.RunError as error:
+    ...         print(error.code)
+    refused
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Costs of computations: from the TPU compiler, from a roofline, recorded, or stated."""
+"""Costs of computations: from the TPU compiler, from a roofline, recorded, or stated. See docs/costs.md.
+
+>>> cost = sw.costs.synthetic(duration="330us")
+>>> step = sw.jit(lambda x: x * 2, devices=2, cost=cost)
+>>> with sw.simulate("B", hosts=2) as s:
+...     _ = step(np.float32(0)).block_until_ready()
+...     print(cost.duration)
+330000
+"""
 
 from . import units
 from .choice import costs

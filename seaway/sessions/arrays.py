@@ -24,7 +24,19 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """One execution of one program."""
+    """One execution of a program. `array.run` is the run that makes an array.
+
+    number, program   which run of this client it is, and the name of its program
+    done, ended_at    whether it has ended, and when, in nanoseconds of the session's clock (-1: not yet)
+    due_at, late      its deadline on that clock (0: none), and whether it has missed it
+    tries, blame      how often it was submitted again, and why it failed (None: it has not)
+
+        >>> step = sw.synthetic("step", devices=4, duration="1ms")
+        >>> with sw.simulate("B", hosts=2):
+        ...     run = step(np.float32(0)).run
+        ...     print(run.program, run.done, run.wait().done)
+        step False True
+    """
 
     __slots__ = (
         "_caller", "_looked_at", "_makes", "_takes", "blame", "due_at", "ended_at", "number", "program", "tries",
@@ -120,8 +132,17 @@ class Buffer:
 
 
 class Array(Operand):
-    """A logical array on a slice. Waits, reads and errors are as for a `jax.Array`; it computes only in computations,
-    except that a single number may be used in Python as one."""
+    """An array on a slice's devices. It is a future: shape and type are known at once, contents when they are computed.
+
+    Waiting, reading and errors are as for a `jax.Array`. Only computations compute with it, except that a single number
+    may be used in Python as one.
+
+        >>> double = sw.jit(lambda x: x * 2, devices=2)
+        >>> with sw.simulate("B", hosts=2, values="compute"):
+        ...     x = double(np.float32([1, 2]))
+        ...     print(x.shape, x.dtype, x.is_ready(), np.asarray(x))
+        (2,) float32 False [2. 4.]
+    """
 
     __slots__ = ("__weakref__", "_buffer")
     __hash__ = None  # type: ignore[assignment]  # as JAX's: `==` compares contents
@@ -303,7 +324,14 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def block_until_ready(tree: Any) -> Any:
-    """Wait for every array of a pytree, and return it."""
+    """Wait for all arrays of a pytree, and return the pytree. An error of the run that makes one is raised here.
+
+    >>> step = sw.synthetic("step", devices=4, duration="1ms")
+    >>> with sw.simulate("B", hosts=2):
+    ...     x, y = sw.block_until_ready([step(np.float32(0)), step(np.float32(0))])
+    ...     print(x.is_ready(), y.is_ready())
+    True True
+    """
     buffers = arrays_of(tree)
     for caller in dict.fromkeys(buffer.caller for buffer in buffers):
         caller.wait_ready([buffer for buffer in buffers if buffer.caller is caller])
@@ -313,7 +341,13 @@ def block_until_ready(tree: Any) -> Any:
 
 
 def get(tree: Any) -> Any:
-    """The contents of a pytree of arrays, as numpy arrays: all on their way together."""
+    """Return the contents of a pytree of arrays, as numpy arrays. All are fetched at the same time.
+
+    >>> double = sw.jit(lambda x: x * 2, devices=2)
+    >>> with sw.simulate("B", hosts=2, values="compute"):
+    ...     print(sw.get({"a": double(np.float32(1)), "b": double(np.float32(2))}))
+    {'a': array(2., dtype=float32), 'b': array(4., dtype=float32)}
+    """
     leaves, treedef = trees.flatten(tree)
     buffers = [buffer for buffer in arrays_of(leaves) if buffer.host is None]
     for caller in dict.fromkeys(buffer.caller for buffer in buffers):

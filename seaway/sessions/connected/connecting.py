@@ -22,12 +22,18 @@ def connect(
     cert: str | PathLike[str] = "", key: str | PathLike[str] = "", client: str = "main",
     dispatch: Dispatch = "parallel", timeout: float = 10.0, patience: float = 60.0, retries: int = 0,
 ) -> Session:  # fmt: skip
-    """A session on a cluster: `with sw.connect("grpc://head:29000", token=...) as s:`.
+    """Open a session on a cluster whose controller runs at this address.
 
-    address: of the controller. token: the cluster's, or a file that has it. ca, cert, key: PEM files, for mutual TLS.
-    client: what the session's first client is called. timeout: seconds for the controller to answer. patience: seconds
-    for one that went away to come back; then all that is awaited ends with `sw.errors.Unreachable`.
-    retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
+    token: the cluster's token; token_file: a file that has it. ca, cert, key: PEM files, for mutual TLS.
+    client: the name of the session's first client. dispatch: "parallel", or "sequential" for the baseline.
+    timeout: seconds for the controller to answer. patience: seconds for a controller that went away to come back; after
+    that, each wait raises `sw.errors.Unreachable`. retries: how often a run that the cluster failed is submitted again,
+    unless its program says otherwise.
+
+        >>> double = sw.jit(lambda x: x * 2, devices=2)
+        >>> with sw.connect("grpc://head:29000", token_file="token"):
+        ...     print(np.asarray(double(np.float32([1, 2]))))
+        [2. 4.]
     """
     name: object = client
     if not isinstance(name, str) or not name:

@@ -71,14 +71,19 @@ def local(
     record: str | Path | None = None,
     **unknown: Never,
 ) -> Session:
-    """A session on real devices of this machine. `with sw.local(hosts=2, devices_per_host=2) as s:`
+    """Open a session on real devices of this machine. Hosts are processes, which end with the session.
 
-    hosts: processes, each with so many devices; `islands`: so many times. policy: as for sw.simulate; any object will
-    do. platform: "cpu"; "cuda" or "tpu", one host with what this machine has; "timed": devices that only take the time
-    they are told. memory: of each device, that programs may use ("2GiB"; 0: as much as there is).
-    config: the controller's settings. timeout: seconds for all of it to stand. retries: how often a run that the
-    cluster failed (a host died) is submitted again, unless its program says otherwise. record: a file for all that
-    the controller is told, which `seaway replay` does again.
+    hosts, devices_per_host, islands: how many of each. policy: as for `sw.simulate`; any object will do.
+    platform: "cpu"; "cuda" or "tpu", one host with what this machine has; "timed", devices that only take the time that
+    they are told. memory: what programs may use of each device, such as "2GiB"; 0: all there is.
+    dispatch: "parallel", or "sequential" for the baseline. config: settings of the controller.
+    timeout: seconds for all of this to start. retries: how often a run that the cluster failed (a host died) is sent
+    again, unless its program says otherwise. record: a file for the controller's log, which `seaway replay` runs again.
+
+        >>> double = sw.jit(lambda x: x * 2, devices=2)
+        >>> with sw.local(hosts=1, devices_per_host=2):
+        ...     print(np.asarray(double(np.float32([1, 2]))))
+        [2. 4.]
     """
     for name in unknown:
         known = {"devices": "devices_per_host"}.get(name)

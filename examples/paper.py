@@ -28,7 +28,7 @@ def f(v: Any) -> Any:
 
 
 if __name__ == "__main__":
-    with sw.simulate("A", policy=sw.Stride()):  # 2048 simulated TPUs: shapes, and when they are ready
+    with sw.simulate("A", policy="stride"):  # 2048 simulated TPUs: shapes, and when they are ready
         print(f(np.array([1.0, 2.0])))
     with sw.simulate("A", values="compute"):  # the same, with the numbers, from this machine's CPU
         print(f(np.array([1.0, 2.0])))

@@ -45,7 +45,7 @@ def points(options: dict[str, Values]) -> list[Point]:
     most = int(options["most_devices"][0])
     found = [
         point for point in grid(options)
-        if point["hosts"] * point["islands"] * load(point["cluster"]).cluster.islands[0].per_host <= most
+        if point["hosts"] * point["islands"] * load(point["cluster"]).cluster.islands[0].devices_per_host <= most
     ]  # fmt: skip
     if not found:
         raise BadOption(f"scale: nothing has at most {most:,} devices; raise --most-devices")

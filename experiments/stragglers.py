@@ -86,7 +86,10 @@ def measure(point: Point) -> dict[str, Any]:
     )  # fmt: skip
     island = setup.cluster.islands[0]
     task = chain(
-        setup, plain(compute), point["nodes"], devices=island.devices - point["spares"] * island.per_host
+        setup,
+        plain(compute),
+        point["nodes"],
+        devices=island.devices - point["spares"] * island.devices_per_host,
     )
     client = Loop(sim, "client", task, ahead=2, chained=False)
     over = at + round(point["patience_s"] * 1e9)

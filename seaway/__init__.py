@@ -1,4 +1,22 @@
-"""Seaway: one controller for islands of accelerators, and a simulator of it that runs the same scheduler."""
+"""Seaway: one controller for islands of accelerators, and a simulator of it that runs the same scheduler.
+
+A program is Python that calls computations. It runs in a session: simulated, or on real devices.
+
+    >>> double = sw.jit(lambda x: x * 2, devices=2)
+    >>> with sw.simulate("B", hosts=2, values="compute") as s:
+    ...     print(double(np.array([1.0, 2.0])))
+    [2. 4.]
+
+open a session   `simulate`, `local`, `connect`
+declare          `slice`, `jit`, `pmap`, `program`, `synthetic`, `pipeline` and `stage`
+in a program     `put`, `route`, `checkpoint`
+read and wait    `get`, `block_until_ready`
+clients, time    `client`, `spawn`, `current_session`; `now`, `sleep`, `deadline`
+classes          `Array`, `Run`, `Session`, `Slice`
+modules          `errors`, `policies`, `costs`, `trace`
+
+`help(sw.NAME)` has an example of each.
+"""
 
 from . import _house
 
@@ -10,95 +28,102 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from core.model import Impossible, ProgramError
-    from core.schedule.policy import Deadline, Fifo, Policy, Priority, RoundRobin, Shortest, Stride
-    from sim.engine import Noise
-
-    from .api import Pipeline, Program, Stage, jit, pipeline, pmap, program, put, route, stage, synthetic
+    from . import costs, errors, policies, trace
+    from .api import jit, pipeline, pmap, program, put, route, stage, synthetic
     from .api.checkpoints import checkpoint
-    from .costs import Cost, roofline_costs, tpu_costs
-    from .errors import (
-        Cancelled,
-        NoContents,
-        NoSession,
-        NotNow,
-        RunError,
-        SeawayError,
-        SessionClosed,
-        Stalled,
-        TracedValueError,
-    )
     from .sessions import (
         Array,
         Run,
         Session,
-        Task,
         block_until_ready,
         client,
         current_session,
         deadline,
         get,
         now,
-        now_ns,
         sleep,
         spawn,
     )
-    from .sessions.connected import NotReady, Unreachable, connect, local
+    from .sessions.connected import connect, local
     from .sessions.simulated import simulate
     from .specs import Slice, slice  # noqa: A004 - as the paper's users say it
-    from .trace import Trace
 
-# Where it lives. Each is imported when it is first used: `import seaway` is fast.
+# The package of each name. It is imported when the name is first used, so that `import seaway` is fast.
 _PUBLIC = {
-    "api": (
-        "Pipeline", "Program", "Stage", "jit", "pipeline", "pmap", "program", "put", "route", "stage", "synthetic",
-    ),
+    "api": ("jit", "pipeline", "pmap", "program", "put", "route", "stage", "synthetic"),
     "api.checkpoints": ("checkpoint",),
     "sessions": (
-        "Array", "Run", "Session", "Task", "block_until_ready", "client", "current_session", "deadline", "get", "now",
-        "now_ns", "sleep", "spawn",
+        "Array", "Run", "Session", "block_until_ready", "client", "current_session", "deadline", "get", "now", "sleep",
+        "spawn",
     ),
     "sessions.simulated": ("simulate",),
-    "sessions.connected": ("NotReady", "Unreachable", "connect", "local"),
-    "costs": ("Cost", "roofline_costs", "tpu_costs"),
-    "errors": (
-        "Cancelled", "Impossible", "NoContents", "NoSession", "NotNow", "ProgramError", "RunError", "SeawayError",
-        "SessionClosed", "Stalled", "TracedValueError",
-    ),
+    "sessions.connected": ("connect", "local"),
     "specs": ("Slice", "slice"),
-    "trace": ("Trace",),
-    "core.schedule.policy": ("Deadline", "Fifo", "Policy", "Priority", "RoundRobin", "Shortest", "Stride"),
-    "sim.engine": ("Noise",),
 }  # fmt: skip
-_HOME = {name: room for room, names in _PUBLIC.items() for name in names}
+_HOME = {name: package for package, names in _PUBLIC.items() for name in names}
+_MODULES = ("costs", "errors", "policies", "trace")
 
-__all__ = [  # what a user sees
-    "Array", "Cancelled", "Cost", "Deadline", "Fifo", "Impossible", "NoContents", "NoSession", "Noise",
-    "NotNow", "NotReady", "Pipeline", "Policy", "Priority", "Program", "ProgramError", "RoundRobin", "Run", "RunError",
-    "SeawayError", "Session", "SessionClosed", "Shortest", "Slice", "Stage", "Stalled", "Stride", "Task", "Trace",
-    "TracedValueError", "Unreachable", "__version__", "block_until_ready", "checkpoint", "client", "connect",
-    "current_session", "deadline", "get", "jit", "local", "now", "now_ns", "pipeline", "pmap", "program", "put",
-    "roofline_costs", "route", "simulate", "sleep", "slice", "spawn", "stage", "synthetic", "tpu_costs",
+# Names that people look for here, and that are elsewhere.
+_ELSEWHERE = {
+    "errors": (
+        "Cancelled", "CostError", "Impossible", "NoCompiler", "NoContents", "NoSession", "NotATrace", "NotNow",
+        "NotReady", "ProgramError", "RunError", "SeawayError", "SessionClosed", "Stalled", "TooBig",
+        "TracedValueError", "Unreachable",
+    ),
+    "policies": (
+        "Deadline", "Fifo", "Policy", "Priority", "Ready", "RoundRobin", "Shortest", "Stride", "Ticket",
+    ),
+    "costs": ("Cost", "roofline_costs", "tpu_costs"),
+    "trace": ("Overlay", "Trace"),
+}  # fmt: skip
+_PLACE = {name: f"sw.{module}.{name}" for module, names in _ELSEWHERE.items() for name in names} | {
+    "Noise": "sim.engine.Noise",
+    "Fault": "sim.simulation.Fault",
+    "Pipeline": "seaway.api.Pipeline",
+    "Program": "seaway.api.Program",
+    "Stage": "seaway.api.Stage",
+    "Task": "seaway.sessions.Task",
+    "now_ns": "sw.now, in seconds",
+}
+
+__all__ = [
+    "Array", "Run", "Session", "Slice", "__version__", "block_until_ready", "checkpoint", "client", "connect", "costs",
+    "current_session", "deadline", "errors", "get", "jit", "local", "now", "pipeline", "pmap", "policies", "program",
+    "put", "route", "simulate", "sleep", "slice", "spawn", "stage", "synthetic", "trace",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    room = _HOME.get(name)
-    if room is None:
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, _HOME, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise AttributeError(f"module 'seaway' has no attribute {name!r}{hint}")
-    if room not in ("core.schedule.policy", "errors", "specs"):
-        _house.check("sim")  # which all the others need
-    if room == "sessions.connected":
-        _house.check("backend")
-    outside = room.startswith(("core.", "sim."))
-    found = getattr(import_module(room if outside else f".{room}", __name__), name)
-    globals()[name] = found
+    if name in _MODULES:
+        _check_drivers(name)
+        return import_module(f".{name}", __name__)
+    package = _HOME.get(name)
+    if package is None:
+        raise AttributeError(f"module 'seaway' has no attribute {name!r}{_hint(name)}")
+    _check_drivers(package)
+    found = globals()[name] = getattr(import_module(f".{package}", __name__), name)
     return found
 
 
+def _check_drivers(package: str) -> None:
+    """Make sure that the drivers which this package imports are ours."""
+    if package not in ("errors", "policies", "specs"):
+        _house.check("sim")
+    if package == "sessions.connected":
+        _house.check("backend")
+
+
+def _hint(name: str) -> str:
+    if name in _PLACE:
+        return f"; it is {_PLACE[name]}"
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, [*_HOME, *_MODULES], 1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    close = get_close_matches(name, _PLACE, 1)
+    return f"; did you mean {_PLACE[close[0]]}?" if close else ""
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, *_MODULES})

@@ -1,21 +1,29 @@
-"""What a user of Seaway is told when something cannot be: each error names what was asked and what to do instead."""
+"""The errors that Seaway raises. Each names what was asked, and what to do instead.
+
+`SeawayError` is the base of all. Where a Python exception says the same thing, it is a base too: `NoContents` is a
+ValueError. An argument of a wrong type or value raises TypeError or ValueError, as everywhere in Python.
+
+    >>> step = sw.synthetic("step", devices=64, duration="1ms")
+    >>> with sw.simulate("B", hosts=2):
+    ...     try:
+    ...         step(np.float32(0)).block_until_ready()
+    ...     except sw.errors.RunError as error:
+    ...         print(error.code)
+    refused
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from core.model import Impossible, ProgramError
+from core.model import Impossible, ProgramError, SeawayError
 from core.protocol import Blame
 
 __all__ = [
-    "Cancelled", "Impossible", "NoContents", "NoSession", "NotNow", "ProgramError", "RunError", "SeawayError",
-    "SessionClosed", "Stalled", "TracedValueError", "nearest",
+    "Cancelled", "CostError", "Impossible", "NoCompiler", "NoContents", "NoSession", "NotATrace", "NotNow", "NotReady",
+    "ProgramError", "RunError", "SeawayError", "SessionClosed", "Stalled", "TooBig", "TracedValueError", "Unreachable",
 ]  # fmt: skip
-
-
-class SeawayError(Exception):
-    """Base of all that this library raises by itself."""
 
 
 class NoSession(SeawayError, RuntimeError):
@@ -102,6 +110,30 @@ class RunError(SeawayError, RuntimeError):
 
 class Cancelled(RunError):
     """The run was cancelled by its client."""
+
+
+class Unreachable(SeawayError, ConnectionError):
+    """No controller answers at the address, or it is gone and has not come back."""
+
+
+class NotReady(SeawayError, TimeoutError):
+    """A cluster was not complete in time."""
+
+
+class CostError(SeawayError):
+    """The cost of a computation cannot be found this way. The text says why, and what would help."""
+
+
+class NoCompiler(CostError):
+    """The TPU compiler is not installed here."""
+
+
+class TooBig(CostError):
+    """The computation does not fit into a device's memory."""
+
+
+class NotATrace(SeawayError, ValueError):
+    """The folder has no saved trace that this version can read."""
 
 
 def run_error(blame: Blame) -> RunError:

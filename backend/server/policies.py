@@ -155,7 +155,7 @@ def _checked(found: Any, name: str, what: str) -> Make:
         ) from None
     if not isinstance(made, Policy):
         raise Impossible(
-            f"{what}: {name}() makes a {type(made).__name__}, which is no Policy: subclass sw.Policy"
+            f"{what}: {name}() makes a {type(made).__name__}, which is no Policy: subclass sw.policies.Policy"
         )
     make: Make = found
     return make

@@ -35,7 +35,7 @@ class Enrolment:
         self._cluster, self._connected, self._known = cluster, connected, known
         self._agents: dict[int, Enrol] = {}  # by host, the last that had the number
         for host, agent in (known.read() if known else {}).items():
-            if 0 <= host < cluster.hosts and agent.devices == cluster.island_of_host(host).per_host:
+            if 0 <= host < cluster.hosts and agent.devices == cluster.island_of_host(host).devices_per_host:
                 self._agents[host] = agent
         self._earlier = set(self._agents)  # of an earlier start, and not seen since
         self._warned: set[str] = set()  # islands of whose memory something has been said
@@ -107,11 +107,11 @@ class Enrolment:
         islands.sort(key=lambda island: _short(request, island))  # those for which it has the memory first
         for island in islands:
             for host in range(island.base_host, island.base_host + island.hosts):
-                if host not in self._agents and island.per_host == request.devices:
+                if host not in self._agents and island.devices_per_host == request.devices:
                     return host
         for island in islands:  # none that was never taken: one whose agent has gone
             for host in range(island.base_host, island.base_host + island.hosts):
-                if not self._taken(host, request) and island.per_host == request.devices:
+                if not self._taken(host, request) and island.devices_per_host == request.devices:
                     return host
         shape = "; ".join(self._cluster.describe().splitlines())
         where = f"island {request.island!r}" if request.island else "the cluster"
@@ -134,10 +134,10 @@ class Enrolment:
         return agent is not None and agent.start != request.start and self._connected(host)
 
     def _fits(self, request: Enrol, island: Island) -> None:
-        if request.devices != island.per_host:
+        if request.devices != island.devices_per_host:
             raise Wrong(
                 f"agent {request.name!r} has {request.devices} devices, and hosts of island {island.name!r} have "
-                f"{island.per_host}"
+                f"{island.devices_per_host}"
             )
         others = {
             agent.platform

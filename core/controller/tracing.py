@@ -107,10 +107,12 @@ class Tracing:
             key = _NOWHERE - self._own
         if key not in self._trace.places:
             island = self._state.cluster.island_of_device(devices[0][0])
-            self._trace.place(key, island.index, devices, island.per_host, island.base_device)
+            self._trace.place(key, island.index, devices, island.devices_per_host, island.base_device)
         return key
 
     def _place(self, key: int, place: Place) -> None:
         if key not in self._trace.places:
             island = self._state.cluster.islands[place.island]
-            self._trace.place(key, island.index, device_spans(place), island.per_host, island.base_device)
+            self._trace.place(
+                key, island.index, device_spans(place), island.devices_per_host, island.base_device
+            )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from . import place, plan, program, spans, topology
 from .atoms import Atoms
-from .errors import Illegal, Impossible, ProgramError
+from .errors import Illegal, Impossible, ProgramError, SeawayError
 from .place import Grid, Place, device_spans, line
 from .plan import Code, Gang, Layout, Move, Part, Plan, Slot
 from .presets import PRESETS, small
@@ -91,6 +91,7 @@ __all__ = [
     "Program",
     "ProgramError",
     "Ref",
+    "SeawayError",
     "Shape",
     "Sharding",
     "Shards",

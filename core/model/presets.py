@@ -15,19 +15,19 @@ from .topology import Cluster
 PRESETS: dict[str, dict[str, object]] = {
     "A": {
         "island": [
-            {"name": "a", "kind": "tpu-v3", "hosts": 512, "per_host": 4, "memory": "16GiB",
+            {"name": "a", "kind": "tpu-v3", "hosts": 512, "devices_per_host": 4, "memory": "16GiB",
              "torus": [32, 64], "block": [2, 2], "wraps": [True, True]},
         ],
     },
     "B": {
         "island": [
-            {"name": "b", "kind": "tpu-v3", "hosts": 64, "per_host": 8, "memory": "16GiB",
+            {"name": "b", "kind": "tpu-v3", "hosts": 64, "devices_per_host": 8, "memory": "16GiB",
              "torus": [16, 32], "block": [2, 4], "wraps": [False, False]},
         ],
     },
     "C": {
         "island": [
-            {"name": "c", "count": 4, "kind": "tpu-v3", "hosts": 4, "per_host": 8, "memory": "16GiB",
+            {"name": "c", "count": 4, "kind": "tpu-v3", "hosts": 4, "devices_per_host": 8, "memory": "16GiB",
              "torus": [4, 8], "block": [2, 4], "wraps": [False, False]},
         ],
     },
@@ -41,7 +41,7 @@ def preset(name: str) -> Cluster:
     return Cluster.from_table(PRESETS[name])
 
 
-def small(hosts: int = 2, per_host: int = 2, islands: int = 1) -> Cluster:
+def small(hosts: int = 2, devices_per_host: int = 2, islands: int = 1) -> Cluster:
     """Return a cluster of identical islands of CPU hosts, named i0, i1, ...: for tests and examples."""
-    island = {"name": "i", "count": islands, "hosts": hosts, "per_host": per_host}
+    island = {"name": "i", "count": islands, "hosts": hosts, "devices_per_host": devices_per_host}
     return Cluster.from_table({"island": [island]})

@@ -2,8 +2,8 @@
 
 `Cluster.from_table` makes a cluster from a parsed TOML file. A cluster never changes; `slices.resources` keeps
 which devices are in use. Hosts and devices have cluster-wide numbers: island i has the hosts
-`[base_host, base_host + hosts)`, and each of its hosts has exactly `per_host` consecutive devices. An island may
-be a torus. Each host is then a `block` of the torus, and a device's number and its coordinates follow from each
+`[base_host, base_host + hosts)`, and each of its hosts has exactly `devices_per_host` consecutive devices. An island
+may be a torus. Each host is then a `block` of the torus, and a device's number and its coordinates follow from each
 other (see `torus`). Bandwidths and latencies of links are for cost models only.
 """
 
@@ -33,7 +33,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     hosts: int
-    per_host: int  # devices of each host
+    devices_per_host: int  # devices of each host
     kind: str = "cpu"
     torus: Shape = ()  # () if the interconnect is not a torus
     wraps: tuple[bool, ...] = ()  # whether each axis of the torus wraps; () means that all do
@@ -51,7 +51,7 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _require(bool(self.name), "an island needs a name")
-        for field in ("hosts", "per_host"):
+        for field in ("hosts", "devices_per_host"):
             _require(getattr(self, field) >= 1, f"island {self.name!r} needs at least one of `{field}`")
         for field in ("memory", "host_memory", "spares", "ici_bandwidth", "ici_latency"):
             _require(getattr(self, field) >= 0, f"island {self.name!r}: `{field}` is negative")
@@ -68,26 +68,26 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
         _require(len(self.torus) <= 3 and min(self.torus) >= 1, f"{here}: one to three axes, each at least 1")
         _require(
             prod(self.torus) == self.devices,
-            f"{here} has {prod(self.torus)} devices, {self.hosts} hosts of {self.per_host} are {self.devices}",
+            f"{here} has {prod(self.torus)} devices, {self.hosts} hosts of {self.devices_per_host} are {self.devices}",
         )
         if not self.wraps:
             msgspec.structs.force_setattr(self, "wraps", (True,) * len(self.torus))
         if not self.block:
-            msgspec.structs.force_setattr(self, "block", _inner_block(self.torus, self.per_host))
+            msgspec.structs.force_setattr(self, "block", _inner_block(self.torus, self.devices_per_host))
         _require(
             len(self.wraps) == len(self.torus) == len(self.block),
             f"{here}: `wraps` and `block` need one entry for each axis",
         )
         _require(
             min(self.block) >= 1
-            and prod(self.block) == self.per_host
+            and prod(self.block) == self.devices_per_host
             and all(t % b == 0 for t, b in zip(self.torus, self.block, strict=True)),
-            f"{here} cannot be cut into hosts of {dims(self.block)} with {self.per_host} devices each",
+            f"{here} cannot be cut into hosts of {dims(self.block)} with {self.devices_per_host} devices each",
         )
 
     @property
     def devices(self) -> int:
-        return self.hosts * self.per_host
+        return self.hosts * self.devices_per_host
 
     @property
     def regular(self) -> int:
@@ -107,24 +107,26 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
         return line(self.index, self.base_device, self.devices)
 
     def host_of(self, device: int) -> int:
-        return self.base_host + (device - self.base_device) // self.per_host
+        return self.base_host + (device - self.base_device) // self.devices_per_host
 
     def devices_of(self, host: int) -> Spans:
-        first = self.base_device + (host - self.base_host) * self.per_host
-        return ((first, first + self.per_host),)
+        first = self.base_device + (host - self.base_host) * self.devices_per_host
+        return ((first, first + self.devices_per_host),)
 
     def hosts_of(self, place: Place) -> Spans:
-        return _hosts_of(place, self.base_device, self.per_host, self.base_host)
+        return _hosts_of(place, self.base_device, self.devices_per_host, self.base_host)
 
     def coords(self, device: int) -> Shape:
-        host, inner = divmod(device - self.base_device, self.per_host)
+        host, inner = divmod(device - self.base_device, self.devices_per_host)
         grid = zip(unravel(host, self._host_grid), self.block, unravel(inner, self.block), strict=True)
         return tuple(at * size + rest for at, size, rest in grid)
 
     def device_at(self, coords: Shape) -> int:
         pairs = [divmod(at, size) for at, size in zip(coords, self.block, strict=True)]
         host = ravel([host for host, _ in pairs], self._host_grid)
-        return self.base_device + host * self.per_host + ravel([rest for _, rest in pairs], self.block)
+        return (
+            self.base_device + host * self.devices_per_host + ravel([rest for _, rest in pairs], self.block)
+        )
 
     @property
     def _host_grid(self) -> Shape:
@@ -133,7 +135,9 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
     def describe(self) -> str:
         torus = f", torus {dims(self.torus)}" if self.torus else ""
         spares = f", {self.spares} of the hosts spare" if self.spares else ""
-        return f"island {self.name!r}: {self.hosts} hosts x {self.per_host} {self.kind}{torus}{spares}"
+        return (
+            f"island {self.name!r}: {self.hosts} hosts x {self.devices_per_host} {self.kind}{torus}{spares}"
+        )
 
 
 class Cluster(msgspec.Struct, frozen=True, dict=True):
@@ -222,7 +226,7 @@ class Cluster(msgspec.Struct, frozen=True, dict=True):
 
 CLUSTER_KEYS = ("dcn_bandwidth", "dcn_latency")
 SIMULATED_KEYS = ("name", "note", "machine", "dcn", "chip", "shared", "profile")  # see docs/clusters.md
-ISLAND_KEYS = ("name", "kind", "count", "hosts", "per_host", "spares", "torus", "wraps", "block", "memory",
+ISLAND_KEYS = ("name", "kind", "count", "hosts", "devices_per_host", "spares", "torus", "wraps", "block", "memory",
                "host_memory", "ici_bandwidth", "ici_latency")  # fmt: skip
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -285,18 +289,19 @@ def _require(holds: bool, text: str) -> None:
         raise Impossible(text)
 
 
-def _inner_block(torus: Shape, per_host: int) -> Shape:
+def _inner_block(torus: Shape, devices_per_host: int) -> Shape:
     """Return the default block of a host: as much as fits of the innermost axis, then of the next."""
     block: list[int] = []
     for size in reversed(torus):
-        block.append(gcd(size, per_host))
-        per_host //= block[-1]
+        block.append(gcd(size, devices_per_host))
+        devices_per_host //= block[-1]
     return tuple(reversed(block))
 
 
 @lru_cache(maxsize=4096)
-def _hosts_of(place: Place, base_device: int, per_host: int, base_host: int) -> Spans:
-    shift = base_host * per_host - base_device
+def _hosts_of(place: Place, base_device: int, devices_per_host: int, base_host: int) -> Spans:
+    shift = base_host * devices_per_host - base_device
     return spans.normal(
-        ((low + shift) // per_host, (high - 1 + shift) // per_host + 1) for low, high in device_spans(place)
+        ((low + shift) // devices_per_host, (high - 1 + shift) // devices_per_host + 1)
+        for low, high in device_spans(place)
     )

@@ -52,7 +52,7 @@ class TracedPlace(msgspec.Struct, frozen=True):
 
     island: int
     devices: Spans
-    per_host: int  # devices of each host
+    devices_per_host: int  # devices of each host
     first: int  # the island's first device
 
 
@@ -101,9 +101,9 @@ class Trace:
     def client_gone(self, client: int, now: int) -> None:
         self._set("clients", client, over=True, closed=now)
 
-    def place(self, key: int, island: int, devices: Spans, per_host: int = 1, first: int = 0) -> None:
+    def place(self, key: int, island: int, devices: Spans, devices_per_host: int = 1, first: int = 0) -> None:
         """Add a place. Gangs and levels name it by its key."""
-        self.places[key] = TracedPlace(island, devices, per_host, first)
+        self.places[key] = TracedPlace(island, devices, devices_per_host, first)
 
     def submitted(self, run: int, client: int, call: int, program: str, now: int, deadline: int = 0) -> None:
         """Add a run. `run` is the controller's number of it, `call` the client's own. `deadline` 0 means none."""
@@ -224,7 +224,7 @@ class Trace:
             hosts: dict[int, int] = {}  # host, counted in the island -> its position among the gang's hosts
             for device in spans.items(place.devices):
                 if after:
-                    host = hosts.setdefault((device - place.first) // place.per_host, len(hosts))
+                    host = hosts.setdefault((device - place.first) // place.devices_per_host, len(hosts))
                     since = gang["enqueued"] + after[host]
                     until = gang["ended"] - last + ends[host] if ends else until
                 yield device, gang["seq"], since, until

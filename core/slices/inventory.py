@@ -113,16 +113,16 @@ class Inventory:
 
     def _hosts_to_replace(self) -> int:
         """Return the number of regular hosts that have joined and are now lost, draining, or without a device."""
-        per_host = self.island.per_host
+        devices_per_host = self.island.devices_per_host
         return sum(
             state in ("lost", "draining")
-            or (state == "up" and not all(self.alive[at * per_host : (at + 1) * per_host]))
+            or (state == "up" and not all(self.alive[at * devices_per_host : (at + 1) * devices_per_host]))
             for at, state in enumerate(self.states[: self.island.regular])
         )
 
     def _loaded(self, host: int) -> bool:
-        at = (host - self.island.base_host) * self.island.per_host
-        return any(self.load[at : at + self.island.per_host])
+        at = (host - self.island.base_host) * self.island.devices_per_host
+        return any(self.load[at : at + self.island.devices_per_host])
 
     def _mark(self, array: bytearray, devices: Spans, value: int) -> None:
         base = self.island.base_device

@@ -66,7 +66,7 @@ def fits(island: Island, spec: SliceSpec) -> bool:
     """Whether the slice would fit on this island if all regular hosts were up and had no slices."""
     if spec.island not in ("", island.name) or spec.kind not in ("", island.kind):
         return False
-    if spec.devices > island.regular * island.per_host:
+    if spec.devices > island.regular * island.devices_per_host:
         return False
     if not wants_block(island, spec):
         return True
@@ -87,14 +87,14 @@ def _on_island(
 ) -> Choice | None:
     if wants_block(island, spec):
         return _block(spec, island, usable, costs, barred)
-    per_host = island.per_host
+    devices_per_host = island.devices_per_host
     offers: list[Offer] = [
-        sorted((costs[at], at) for at in range(low, low + per_host) if usable[at])
-        for low in range(0, len(costs), per_host)
+        sorted((costs[at], at) for at in range(low, low + devices_per_host) if usable[at])
+        for low in range(0, len(costs), devices_per_host)
     ]
     taken = (_spread if spec.layout == "spread" else _packed)(spec.devices, offers)
     devices = sorted(island.base_device + at for _, at in taken)
-    hosts = len({at // per_host for _, at in taken})
+    hosts = len({at // devices_per_host for _, at in taken})
     return Choice(Place(island.index, compact(devices)), hosts, sum(cost for cost, _ in taken))
 
 

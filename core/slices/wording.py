@@ -74,7 +74,7 @@ def nearest(cluster: Cluster, spec: SliceSpec) -> SliceSpec:
     spec = _somewhere(cluster, spec)
     replace = msgspec.structs.replace
     islands = [i for i in cluster.islands if spec.island in ("", i.name) and spec.kind in ("", i.kind)]
-    room = max(island.regular * island.per_host for island in islands)
+    room = max(island.regular * island.devices_per_host for island in islands)
     meshes = _meshes(islands, spec, room) if spec.mesh else iter(())
     for mesh in islice(meshes, 1000):
         found = replace(spec, devices=prod(mesh), mesh=mesh)

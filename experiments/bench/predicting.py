@@ -142,4 +142,4 @@ def gang_ms(hosts: int, costs: Profile, nodes: int, calls: int = 4) -> float:
 
 
 def _cluster(hosts: int) -> dict[str, object]:
-    return {"island": [{"name": "i", "kind": "cpu", "hosts": hosts, "per_host": 1}]}
+    return {"island": [{"name": "i", "kind": "cpu", "hosts": hosts, "devices_per_host": 1}]}

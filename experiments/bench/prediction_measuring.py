@@ -1,8 +1,8 @@
 """Runs one case of `prediction` in whatever session it is given, and measures it: real or simulated, by this code.
 
 `measured(case, session, alone, spell)` yields, spell after spell, what came of it, each quantity by name, and
-`from_trace` adds what its trace says. Times are the session's own (`session.now_ns`), so nothing here knows which kind
-of session it is. Neighbours: `prediction_programs` has what is called, `prediction_playing` the sessions.
+`from_trace` adds what its trace says. Times are the session's own (`session.driver.now`), so nothing here knows
+which kind of session it is. Neighbours: `prediction_programs` has what is called, `prediction_playing` the sessions.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def calling(session: Any, call: Call, first: Any, until: int, ahead: int, feeds:
         begun, made = under_way.popleft()
         made.block_until_ready()
         spell.begun.append(begun)
-        spell.ended.append(session.now_ns())
+        spell.ended.append(session.driver.now())
 
-    while len(spell.ended) + len(under_way) < LEAST or session.now_ns() < until:
-        begun = session.now_ns()
+    while len(spell.ended) + len(under_way) < LEAST or session.driver.now() < until:
+        begun = session.driver.now()
         made = call(x)
         under_way.append((begun, made))
         x = made if feeds else first
@@ -110,10 +110,10 @@ def _alone(case: Case, session: Any, alone: Alone, spell: float) -> Iterator[Val
         made = call(x).block_until_ready()
         start = made if feeds else x
     while True:
-        begun = session.now_ns()
+        begun = session.driver.now()
         busy = calling(session, call, start, begun + round(spell * SECOND), case.ahead, feeds)
-        lasted = session.now_ns() - begun
-        waited = calling(session, call, start, session.now_ns() + round(spell * SECOND), 1, feeds)
+        lasted = session.driver.now() - begun
+        waited = calling(session, call, start, session.driver.now() + round(spell * SECOND), 1, feeds)
         yield {
             "throughput": len(busy.ended) * gangs * SECOND / lasted,
             **percentiles(latencies(waited)),
@@ -136,7 +136,7 @@ def _transfer(case: Case, session: Any, spell: float) -> Iterator[Values]:
     for _ in range(WARM):
         hops(x).block_until_ready()
     while True:
-        found = calling(session, hops, x, session.now_ns() + round(spell * SECOND), 1, feeds=False)
+        found = calling(session, hops, x, session.driver.now() + round(spell * SECOND), 1, feeds=False)
         yield {"hop": float(np.median(latencies(found))) / case.chain / SECOND}
 
 
@@ -159,7 +159,7 @@ def _clients(case: Case, session: Any, alone: Alone, spell: float) -> Iterator[V
 
         def client(which: int) -> Spell:
             start = calls[which](contents[which]).block_until_ready()  # its own, and its programs are known
-            until = session.now_ns() + round(spell * (1 + SETTLE) * SECOND)
+            until = session.driver.now() + round(spell * (1 + SETTLE) * SECOND)
             return calling(session, calls[which], start, until, case.ahead, feeds=True)
 
         tasks = [

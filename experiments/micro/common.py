@@ -70,6 +70,6 @@ def other(
     return run(system, setup, Work(kernel, mode, nodes), profile_of(profile), calls=calls).per_second
 
 
-def chain_of_hosts(cluster: str, count: int, per_host: int) -> Setup:
-    """An island of at least `count` hosts of `per_host` cores: a stage each."""
-    return load(cluster, hosts=count, per_host=per_host)
+def chain_of_hosts(cluster: str, count: int, devices_per_host: int) -> Setup:
+    """An island of at least `count` hosts of `devices_per_host` cores: a stage each."""
+    return load(cluster, hosts=count, devices_per_host=devices_per_host)

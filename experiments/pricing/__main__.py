@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from seaway.costs import CostError
+from seaway.errors import CostError
 
 from . import book, jobs
 from .jobs import Job

@@ -238,14 +238,21 @@ def jit(
     max_shape: Any = None,
     name: str | None = None,
 ) -> JitComputation:
-    """A JAX function, to run on a slice: jax.jit for devices that the client does not have.
+    """Make a JAX function a computation that runs on a slice: jax.jit for devices that the client does not have.
 
-    devices: a slice, or a number of devices. Shardings: PartitionSpecs (or NamedShardings) over the slice's mesh, as
-    trees like jax.jit's; without them, everything is replicated. Arguments may lie anywhere: they are brought.
-    cost: what one execution takes, where it is simulated: "330us", a `sw.tpu_costs(...)`, or a function of the
-    arguments' shapes; without it, it is estimated. collective: whether devices wait for one another in it.
-    irregular: how much it makes is known only when it has run: `fn` returns (arrays, count), the first `count` rows
-    of each array are meant, and `max_shape` bounds them.
+    devices: a slice, or a number of devices. in_shardings, out_shardings: PartitionSpecs (or NamedShardings) over the
+    slice's mesh, as trees like jax.jit's. Without them, everything is replicated. Arguments may be anywhere: they move.
+    cost: what an execution takes in a simulation: "330us", a `sw.costs.tpu_costs(...)`, or a function of the arguments'
+    shapes. Without it, it is estimated. collective: whether its devices wait for one another.
+    irregular: how many rows it makes is known only when it has run. `fn` returns (arrays, count), of which the first
+    `count` rows are meant, and `max_shape` bounds them. The other options are those of jax.jit.
+
+        >>> @sw.jit(devices=2)
+        ... def double(x):
+        ...     return x * 2
+        >>> with sw.simulate("B", hosts=2, values="compute"):
+        ...     print(np.asarray(double(np.float32([1, 2]))))
+        [2. 4.]
     """
     if fn is None:
         options = {key: value for key, value in locals().items() if key != "fn"}
@@ -276,10 +283,16 @@ def pmap(
     cost: Cost | None = None,
     name: str | None = None,
 ) -> JitComputation:
-    """One copy of `fn` on each device of a slice: the mapped axis is as long as the slice has devices.
+    """Make a function a computation with one copy on each device of a slice, as jax.pmap does.
 
-    As jax.pmap: `axis_name` for collectives (jax.lax.psum): with it devices wait for one another, whatever `cost` says;
-    without it they do not. `in_axes=None` for what all copies share.
+    The mapped axis is as long as the slice has devices. axis_name: for collectives such as jax.lax.psum. With it, the
+    devices wait for one another, whatever `cost` says; without it they do not. `in_axes=None`: all copies share it.
+
+        >>> import jax
+        >>> total = sw.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i", devices=4)
+        >>> with sw.simulate("B", hosts=2, values="compute"):
+        ...     print(np.asarray(total(np.float32([1, 2, 3, 4]))))
+        [10. 10. 10. 10.]
     """
     if fn is None:
         options = {key: value for key, value in locals().items() if key != "fn"}

@@ -42,8 +42,15 @@ def stage(
     data: Any = None,
     name: str | None = None,
 ) -> Stage:
-    """A stage of a pipeline: `fn` on a slice. parameters: PartitionSpecs of its parameters (a tree like theirs, or one
-    for all); data: of what flows in and out, whose first dimension is the micro-batch. Without them: replicated."""
+    """Make a stage of a pipeline: `fn` on a slice.
+
+    parameters: PartitionSpecs of its parameters, as a tree like theirs, or one for all. data: that of what flows in and
+    out, whose first dimension is the micro-batch. Without them, everything is replicated.
+
+        >>> first = sw.stage(lambda w, x: x * w, sw.slice(devices=2), name="first")
+        >>> first.name
+        'first'
+    """
     called = name or str(getattr(fn, "__name__", type(fn).__name__))
     return Stage(fn, as_slice(devices, f"sw.stage({called})"), parameters, data, called)
 
@@ -210,10 +217,19 @@ def pipeline(
     stages: Sequence[Stage | tuple[Callable[..., Any], Slice]], *, microbatches: int, schedule: str = "1f1b",
     name: str = "pipeline",
 ) -> Pipeline:  # fmt: skip
-    """One training step of a model that is cut into stages: `loss, gradients = step(parameters, inputs, *targets)`.
+    """Make one training step of a model in stages: `loss, gradients = step(parameters, inputs, *targets)`.
 
-    stages: of `sw.stage(fn, slice)`, or pairs of those two. microbatches: parts into which inputs and targets are cut,
-    along their first dimension. schedule: "1f1b" keeps few micro-batches at a time, "gpipe" runs all forward first.
+    stages: a list of `sw.stage(fn, slice)`, or of pairs of those two. microbatches: parts into which inputs and targets
+    are cut along their first dimension.
+    schedule: "1f1b" keeps few micro-batches at a time; "gpipe" runs all forward first.
+
+        >>> first = sw.stage(lambda w, x: x * w, sw.slice(devices=2))
+        >>> last = sw.stage(lambda w, x, y: ((x * w - y) ** 2).mean(), sw.slice(devices=2))
+        >>> step = sw.pipeline([first, last], microbatches=2)
+        >>> with sw.simulate("B", hosts=2, values="compute"):
+        ...     loss, gradients = step((np.float32(2), np.float32(3)), np.ones(4, np.float32), np.ones(4, np.float32))
+        ...     print(float(loss), len(gradients))
+        25.0 2
     """
     made = [each if isinstance(each, Stage) else stage(*each) for each in stages]
     if not made:

@@ -79,12 +79,21 @@ def program(
     fn: Callable[..., Any] | None = None, *, name: str | None = None, donate_argnums: int | Sequence[int] = (),
     static_argnums: int | Sequence[int] = (), retries: int | None = None,
 ) -> Program:  # fmt: skip
-    """Traces a function that calls computations (`sw.jit`, `sw.synthetic`, ...) into one program.
+    """Trace a function that calls computations (`sw.jit`, `sw.synthetic`, ...) into one program.
 
-    Calls inside are written down, not made; data flow between slices, wherever those are. Any pytree goes in and
-    comes out. Use it bare, or with options: `@sw.program(donate_argnums=0)`.
-    retries: how often a run is submitted again if the cluster failed it (a host died, the controller was restarted);
-    never for an error of its own. None: as often as its session says.
+    Calls inside are recorded, not made. Data flow between slices, wherever these are. Any pytree goes in and comes out.
+    Use it bare or with options: `@sw.program(donate_argnums=0)`.
+    retries: how often a run is submitted again if the cluster failed it (a host died, the controller restarted). Runs that
+    failed by their own error are not. None: as often as its session says.
+
+        >>> double = sw.jit(lambda x: x * 2, devices=2)
+        >>> plus_one = sw.jit(lambda x: x + 1, devices=4)
+        >>> @sw.program
+        ... def both(x):
+        ...     return plus_one(double(x))
+        >>> with sw.simulate("B", hosts=2, values="compute"):
+        ...     print(np.asarray(both(np.float32([1, 2]))))
+        [3. 5.]
     """
     checked_retries("sw.program", retries)
     if fn is None:

@@ -16,10 +16,15 @@ _moves: dict[tuple[Slice, Aval, Sharding], Signature] = {}
 
 
 def put(tree: Any, devices: Slice | int | None = None, sharding: Any = None) -> Any:
-    """Arrays of a pytree onto a slice. `sharding`: a PartitionSpec (or NamedSharding) for all, or a tree of them.
+    """Put the arrays of a pytree on a slice. sharding: a PartitionSpec (or NamedSharding) for all, or a tree of them.
 
-    What is on the client goes straight to the hosts; what is on another slice moves there. In a simulation a
-    `jax.ShapeDtypeStruct` stands for contents that nobody has. Inside @sw.program it moves a value.
+    What the client has goes straight to the hosts. What is on another slice moves. In a simulation, a
+    `jax.ShapeDtypeStruct` stands for contents that nobody has. Inside @sw.program, `put` moves a value.
+
+        >>> with sw.simulate("B", hosts=2):
+        ...     x = sw.put(np.zeros((8, 4), np.float32), devices=sw.slice(devices=4))
+        ...     print(x.shape, x.slice.devices)
+        (8, 4) 4
     """
     where = "sw.put"
     home = as_slice(devices, where)

@@ -34,12 +34,19 @@ def route(
     capacity: int | None = None,
     name: str = "route",
 ) -> tuple[Any, Any]:
-    """Row i of `x` goes to shard `dest[i]` of the slice `devices` (by default x's own); a negative one goes nowhere.
+    """Send row i of `x` to shard `dest[i]` of the slice `devices` (x's own, without one). A negative one is not sent.
 
-    x: (rows, ...), split over all devices of its slice along rows; or a tree of such arrays, whose rows travel
-    together. dest: (rows,), whole numbers.
-    Returns (y, source): y looks like x, with `capacity` rows a shard (by default, as many as could come), first those
-    that came, in the order of their source; source[j] is the row of `x` that y[j] was, or -1 where nothing came.
+    x: (rows, ...), split along rows over all devices of its slice; or a tree of such arrays, whose rows stay together.
+    dest: (rows,), whole numbers. capacity: rows that y has a shard; without it, as many as could come.
+    Returns (y, source). y is like x, with `capacity` rows a shard: first those that came, in the order of their source.
+    source[j] is the row of `x` that y[j] was, or -1 where nothing came.
+
+        >>> two = sw.slice(devices=2)
+        >>> with sw.simulate("B", hosts=2, values="compute"):
+        ...     x = sw.put(np.float32([10, 20, 30, 40]), two, two.sharding("x"))
+        ...     y, source = sw.route(x, np.int32([1, 0, 1, 0]), capacity=2)
+        ...     print(np.asarray(y), np.asarray(source))
+        [20. 40. 10. 30.] [1 3 0 2]
     """
     leaves, tree = trees.flatten(x)
     rows = tuple(leaf_aval(leaf, "sw.route: x") for leaf in leaves)

@@ -99,12 +99,17 @@ def synthetic(
     irregular: bool = False,
     collective: bool | None = None,
 ) -> SyntheticComputation:
-    """A computation that takes `duration` on each device, and whatever its collectives take where it runs.
+    """Make a computation that takes `duration` on each device, and what its collectives take where it runs.
 
-    duration: "330us", or nanoseconds. allreduce and the like: bytes on each device ("4B", "64MiB"); a list for
-    several. temp: scratch memory on each device. It is called like any other, with any pytree; what it makes looks
-    like what it is given, unless `out` says otherwise: abstract values, or a function of them. kernel: all of the
-    cost at once (`sim.hardware.Kernel`). collective: whether devices wait for one another (more than one do).
+    duration: "330us", or nanoseconds. allreduce and the like: bytes on each device ("4B", "64MiB"); a list for several.
+    temp: scratch memory on each device. kernel: the whole cost at once (`sim.hardware.Kernel`).
+    out: what it returns, as abstract values or a function of the arguments. Without it, what it returns is like its
+    arguments. collective: whether its devices wait for one another; if there are several, they do.
+
+        >>> step = sw.synthetic("step", devices=8, duration="330us", allreduce="4B")
+        >>> with sw.simulate("B", hosts=2):
+        ...     print(step(np.zeros(4, np.float32)).block_until_ready().shape)
+        (4,)
     """
     who = f"sw.synthetic({name!r})"
     if not isinstance(name, str):

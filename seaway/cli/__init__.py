@@ -6,8 +6,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from core.model import Impossible
-
 from .. import __version__
 from ..errors import SeawayError
 from . import calibrating, cluster, parity, replaying, simulate, status, whatif
@@ -28,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given.own = given_arguments[at + 1 :]  # of a program that a command runs
     try:
         return int(given.run(given))
-    except (Impossible, SeawayError, ValueError) as error:
+    except (SeawayError, ValueError) as error:
         print(f"seaway: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -118,7 +118,7 @@ class Up:
         self._supervisor.keep(controller, self._start_controller)
         for island in cluster.islands:
             for host in range(island.base_host, island.base_host + island.hosts):
-                start = partial(self._start_agent, host, island.per_host)
+                start = partial(self._start_agent, host, island.devices_per_host)
                 self._supervisor.keep(start(), start)
         self._await_ready()
 

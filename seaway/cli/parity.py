@@ -48,10 +48,10 @@ def add(commands: Any) -> None:
 def run(given: argparse.Namespace) -> int:
     from ..tools.parity import running
 
-    names = {"hosts": given.hosts, "per_host": given.devices_per_host, "islands": given.islands}
+    names = {"hosts": given.hosts, "devices_per_host": given.devices_per_host, "islands": given.islands}
     for name, number in names.items():
         if number is not None and number < 1:
-            raise ValueError(f"--{name.replace('per_host', 'devices-per-host')} {number}: at least 1")
+            raise ValueError(f"--{name.replace('_', '-')} {number}: at least 1")
     setup = running.setup_of(
         given.cluster, **{key: value for key, value in names.items() if value is not None}
     )

@@ -186,7 +186,7 @@ def _run_all(session: Session, copies: list[Copy]) -> None:
 
 def _report(session: Session, interrupted: bool) -> None:
     print(f"\n{session.driver.title}")
-    took = f"simulated {duration(session.now_ns())}"
+    took = f"simulated {duration(session.driver.now())}"
     print(f"interrupted: what was simulated until then, {took}" if interrupted else took)
     print(session.trace.summary())
 

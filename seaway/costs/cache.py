@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
+from ..errors import CostError
 from .cost import FORMAT, Cost
-from .errors import CostError
 
 READER = 3  # raise it when the same compiled text gives other figures
 MADE_BY = ("jax", "jaxlib", "libtpu")

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..errors import CostError, NoCompiler
 from .cost import Cost
-from .errors import CostError, NoCompiler
 from .roofline import roofline_costs
 from .topologies import NAME
 from .tpu import require_compiler, tpu_costs

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from .errors import CostError
+from ..errors import CostError
 from .lowering import Lowered
 
 CHILD = Path(__file__).with_name("child.py")

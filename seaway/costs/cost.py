@@ -9,7 +9,7 @@ import msgspec
 
 from sim.hardware import Collective, Kernel
 
-from .errors import CostError
+from ..errors import CostError
 from .hlo import Exchange
 from .units import show_bytes, show_time
 

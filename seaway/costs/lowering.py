@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from .errors import CostError
+from ..errors import CostError
 from .meshes import abstract_mesh, described, jax_, shardings
 from .quiet import quiet_start
 

@@ -6,8 +6,8 @@ import importlib.metadata
 
 from sim.hardware import Chip
 
+from ..errors import CostError
 from .cost import Memory
-from .errors import CostError
 from .hlo import HloError, Rates, Tally, parse, tally
 
 MADE_BY = ("jax", "jaxlib", "libtpu", "seaway")

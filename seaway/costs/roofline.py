@@ -16,10 +16,10 @@ import msgspec
 from core.model import Impossible
 from sim.hardware import Chip, setups
 
+from ..errors import CostError
 from . import cache
 from .compiling import Compiled, Failed, compile_in_child
 from .cost import Cost, disagreement
-from .errors import CostError
 from .hlo import Rates
 from .lowering import Lowered, lower
 from .reports import doubts, figures, memory, read, versions

@@ -8,8 +8,8 @@ import msgspec
 
 from sim.hardware import Kernel
 
+from ..errors import CostError
 from .cost import Cost, Memory
-from .errors import CostError
 from .hlo import Exchange, Kind
 from .units import duration as duration_of
 from .units import nbytes

@@ -10,7 +10,7 @@ import msgspec
 
 from sim.hardware import Chip, chips
 
-from .errors import CostError
+from ..errors import CostError
 from .hlo import Rates
 
 NAME = re.compile(r"([a-z0-9]+):(\d+(?:x\d+){0,2})", re.IGNORECASE)

@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..errors import CostError, NoCompiler, TooBig
 from . import cache
 from .compiling import Compiled, Failed, compile_in_child
 from .cost import Cost, disagreement
-from .errors import CostError, NoCompiler, TooBig
 from .hlo import Tally
 from .lowering import Lowered, lower
 from .reports import doubts, figures, memory, read, versions

@@ -13,7 +13,7 @@ from ..specs import Aval
 
 @runtime_checkable
 class Priced(Protocol):
-    """Whatever brings a kernel: what `sw.tpu_costs` gives does."""
+    """Whatever brings a kernel: what `sw.costs.tpu_costs` gives does."""
 
     @property
     def kernel(self) -> Kernel: ...

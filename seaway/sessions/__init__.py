@@ -15,7 +15,7 @@ from .arrays import Array, Run, block_until_ready, get
 from .caller import Caller
 from .deadlines import deadline
 from .replaced import text_of
-from .session import Dispatch, Session, Task, client, current_session, now, now_ns, sleep, spawn
+from .session import Dispatch, Session, Task, client, current_session, now, sleep, spawn
 
 __all__ = [
     "Array",
@@ -32,7 +32,6 @@ __all__ = [
     "deadline",
     "get",
     "now",
-    "now_ns",
     "sleep",
     "spawn",
     "text_of",

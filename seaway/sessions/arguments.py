@@ -99,6 +99,17 @@ def _own(caller: Caller, array: Array) -> Buffer:
     return buffer
 
 
+def checked_session(who: str, dispatch: object, retries: object) -> None:
+    """What all kinds of sessions are given."""
+    if dispatch not in ("parallel", "sequential"):
+        raise ValueError(
+            f"{who}(dispatch={dispatch!r}): 'parallel' (host work ahead of the data) or 'sequential'"
+        )
+    if retries is None:
+        raise ValueError(f"{who}(retries=None): a number; 0 for none")
+    checked_retries(who, retries)
+
+
 def checked_retries(who: str, retries: object) -> None:
     if retries is None or (
         isinstance(retries, int) and not isinstance(retries, bool) and 0 <= retries <= RETRIES

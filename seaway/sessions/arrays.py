@@ -24,21 +24,33 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """One execution of one program."""
+    """One execution of a program. `array.run` is the run that makes an array.
+
+    number, program   which run of this client it is, and the name of its program
+    done, ended_at    whether it has ended, and when, in nanoseconds of the session's clock (-1: not yet)
+    due_at, late      its deadline on that clock (0: none), and whether it has missed it
+    tries, blame      how often it was submitted again, and why it failed (None: it has not)
+
+        >>> step = sw.synthetic("step", devices=4, duration="1ms")
+        >>> with sw.simulate("B", hosts=2):
+        ...     run = step(np.float32(0)).run
+        ...     print(run.program, run.done, run.wait().done)
+        step False True
+    """
 
     __slots__ = (
-        "blame", "caller", "due_at", "ended_at", "looked_at", "makes", "number", "program", "takes", "tries",
+        "_caller", "_looked_at", "_makes", "_takes", "blame", "due_at", "ended_at", "number", "program", "tries",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, number: int, program: str, due_at: int = 0) -> None:
-        self.caller, self.number, self.program = caller, number, program
+        self._caller, self.number, self.program = caller, number, program
         self.due_at = due_at  # its deadline, in nanoseconds of the session's clock; 0: none
         self.ended_at = -1  # nanoseconds of the session's clock
         self.blame: Blame | None = None
-        self.looked_at = False  # somebody has been told of its failure
-        self.makes: list[Buffer] = []  # until it has ended
+        self._looked_at = False  # somebody has been told of its failure
+        self._makes: list[Buffer] = []  # until it has ended
         self.tries = 0  # how often it was submitted again
-        self.takes: dict[int, str] = {}  # of one that may be: what its arguments are called
+        self._takes: dict[int, str] = {}  # of one that may be: what its arguments are called
 
     @property
     def done(self) -> bool:
@@ -49,26 +61,26 @@ class Run:
         """It has missed its deadline: it ended after that, or that has passed and it has not ended."""
         if not self.due_at:
             return False
-        return (self.ended_at if self.done else self.caller.now()) > self.due_at
+        return (self.ended_at if self.done else self._caller.now()) > self.due_at
 
     def cancel(self) -> None:
         """Ask that it stop. What it has not made by then fails; whoever waits for that gets `Cancelled`."""
-        self.looked_at = True
-        self.caller.cancel(self)
+        self._looked_at = True
+        self._caller.cancel(self)
 
     def wait(self) -> Run:
         """Until it has ended; raises what it failed with."""
-        self.caller.wait_run(self)
+        self._caller.wait_run(self)
         if self.blame is not None:
-            self.looked_at = True
+            self._looked_at = True
             raise run_error(self.blame)
         return self
 
-    def final(self, blame: Blame | None, lacks: tuple[tuple[int, str], ...]) -> Blame | None:
+    def _final(self, blame: Blame | None, lacks: tuple[tuple[int, str], ...]) -> Blame | None:
         """How it has ended, with what there was not any more for another try."""
         if blame is None or not lacks:
             return blame
-        gone = ", ".join(f"{self.takes.get(name, f'buffer {name}')} is {what}" for name, what in lacks)
+        gone = ", ".join(f"{self._takes.get(name, f'buffer {name}')} is {what}" for name, what in lacks)
         return replace(blame, cause=f"{blame.cause}; it cannot run again, since {gone}")
 
     def __repr__(self) -> str:
@@ -115,13 +127,22 @@ class Buffer:
         """Raise what it was spoilt by."""
         if self.blame is not None:
             if self.run is not None:
-                self.run.looked_at = True
+                self.run._looked_at = True
             raise run_error(self.blame)
 
 
 class Array(Operand):
-    """A logical array on a slice. Waits, reads and errors are as for a `jax.Array`; it computes only in computations,
-    except that a single number may be used in Python as one."""
+    """An array on a slice's devices. It is a future: shape and type are known at once, contents when they are computed.
+
+    Waiting, reading and errors are as for a `jax.Array`. Only computations compute with it, except that a single number
+    may be used in Python as one.
+
+        >>> double = sw.jit(lambda x: x * 2, devices=2)
+        >>> with sw.simulate("B", hosts=2, values="compute"):
+        ...     x = double(np.float32([1, 2]))
+        ...     print(x.shape, x.dtype, x.is_ready(), np.asarray(x))
+        (2,) float32 False [2. 4.]
+    """
 
     __slots__ = ("__weakref__", "_buffer")
     __hash__ = None  # type: ignore[assignment]  # as JAX's: `==` compares contents
@@ -303,7 +324,14 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def block_until_ready(tree: Any) -> Any:
-    """Wait for every array of a pytree, and return it."""
+    """Wait for all arrays of a pytree, and return the pytree. An error of the run that makes one is raised here.
+
+    >>> step = sw.synthetic("step", devices=4, duration="1ms")
+    >>> with sw.simulate("B", hosts=2):
+    ...     x, y = sw.block_until_ready([step(np.float32(0)), step(np.float32(0))])
+    ...     print(x.is_ready(), y.is_ready())
+    True True
+    """
     buffers = arrays_of(tree)
     for caller in dict.fromkeys(buffer.caller for buffer in buffers):
         caller.wait_ready([buffer for buffer in buffers if buffer.caller is caller])
@@ -313,7 +341,13 @@ def block_until_ready(tree: Any) -> Any:
 
 
 def get(tree: Any) -> Any:
-    """The contents of a pytree of arrays, as numpy arrays: all on their way together."""
+    """Return the contents of a pytree of arrays, as numpy arrays. All are fetched at the same time.
+
+    >>> double = sw.jit(lambda x: x * 2, devices=2)
+    >>> with sw.simulate("B", hosts=2, values="compute"):
+    ...     print(sw.get({"a": double(np.float32(1)), "b": double(np.float32(2))}))
+    {'a': array(2., dtype=float32), 'b': array(4., dtype=float32)}
+    """
     leaves, treedef = trees.flatten(tree)
     buffers = [buffer for buffer in arrays_of(leaves) if buffer.host is None]
     for caller in dict.fromkeys(buffer.caller for buffer in buffers):

@@ -139,7 +139,7 @@ class Caller:
         due = self._due()
         run, arrays = self._port.call(lambda client, now: self._submit(client, now, bound, args, due, again))
         if again:
-            run.takes = {each.name: each.label for each in contents if isinstance(each, Buffer)}
+            run._takes = {each.name: each.label for each in contents if isinstance(each, Buffer)}
         self._port.submitted(graph, contents, [array._buffer for array in arrays])
         for index in graph.donate_args:
             self._given_up(leaves[index], graph, index)
@@ -190,7 +190,7 @@ class Caller:
             path = next(names, "")
             label = f"result {path!r} of {graph.name!r}" if path else f"the result of {graph.name!r}"
             buffer = self._buffers[name] = Buffer(self, name, aval, home, sharding, run, label)
-            run.makes.append(buffer)
+            run._makes.append(buffer)
             arrays.append(Array(buffer))
         return run, arrays
 
@@ -388,7 +388,7 @@ class Caller:
         match effect:
             case RunEnded(run=number, blame=blame, lacks=lacks):
                 run = self._runs.pop(number)
-                self._run_ended(run, run.final(blame, lacks))
+                self._run_ended(run, run._final(blame, lacks))
             case RunAgain(run=number, blame=blame, number=tries):
                 self._runs[number].tries = tries
                 log.warning("client %r: %r failed, and runs again: %s", self.name, self._runs[number], blame)
@@ -427,10 +427,10 @@ class Caller:
         run.ended_at, run.blame = self._port.now(), blame
         if blame is not None:
             self.failed.append(run)
-        for buffer in run.makes:
+        for buffer in run._makes:
             if buffer.ready_at < 0 and buffer.blame is None:
                 buffer.settle(run.ended_at, blame)
-        run.makes.clear()
+        run._makes.clear()
 
     def _fetched(self, request: int, blame: Blame | None) -> None:
         fetch = self._fetches.pop(request, None)

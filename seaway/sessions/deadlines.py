@@ -35,8 +35,18 @@ def within(who: str, time: Time | None) -> int:
 
 
 class deadline:  # noqa: N801 - used as a function is
-    """`with sw.deadline("50ms"):` all runs that are called inside are due 50 ms after its beginning: one request, of as
-    many calls as it takes. Of nested ones the earliest counts, and so it is with a client's own."""
+    """Set when the runs that are called inside `with` are due: this long after the beginning of the block.
+
+    The block is one request, of as many calls as it takes. If blocks are nested, or the client has its own deadline,
+    the earliest counts. A run that is late goes on: `run.late` and traces say so, and `policy="deadline"` avoids it.
+
+        >>> step = sw.synthetic("step", devices=4, duration="1ms")
+        >>> with sw.simulate("B", hosts=2, policy="deadline"):
+        ...     with sw.deadline("50ms"):
+        ...         x = step(np.float32(0))
+        ...     print(x.run.wait().late)
+        False
+    """
 
     def __init__(self, time: Time) -> None:
         self._within = within("sw.deadline", time)
@@ -49,7 +59,7 @@ class deadline:  # noqa: N801 - used as a function is
                 "`with sw.deadline(...):` around the call of the program"
             )
         session = ambient.session("sw.deadline")
-        ambient.due(session, session.now_ns() + self._within)
+        ambient.due(session, session.driver.now() + self._within)
         return self
 
     def __exit__(

@@ -11,6 +11,7 @@ from ..errors import SessionClosed
 from ..specs import Slice, whole
 from ..wording import duration, plural
 from . import ambient
+from .arguments import checked_session
 from .caller import Caller
 from .deadlines import Time, host_time, within
 from .port import Driver
@@ -55,15 +56,20 @@ class Task:
 
 
 class Session:
-    """Use it with `with`: inside, computations and programs run here. Leaving waits for all that is under way."""
+    """What `sw.simulate`, `sw.local` and `sw.connect` open. Programs run in it inside `with`; leaving waits for them.
+
+    >>> step = sw.synthetic("step", devices=4, duration="1ms")
+    >>> with sw.simulate("B", hosts=2) as s:
+    ...     with s.client("ann", weight=2):
+    ...         x = step(np.float32(0))
+    ...     print(len(s.trace.runs()), s.costs()["computation"].tolist())
+    1 ['step']
+    """
 
     def __init__(
         self, driver: Driver, *, dispatch: Dispatch = "parallel", main: str = "main", retries: int = 0
     ) -> None:
-        if dispatch not in ("parallel", "sequential"):
-            raise ValueError(
-                f"dispatch={dispatch!r}: 'parallel' (host work ahead of the data) or 'sequential'"
-            )
+        checked_session("sw.Session", dispatch, retries)
         self.driver = driver
         self.dispatch = dispatch
         self.retries = retries  # of programs that say nothing else
@@ -130,8 +136,8 @@ class Session:
     def _unseen(self) -> None:
         """Failures that nobody has waited for."""
         all_failed = [run for caller in self._callers.values() for run in caller.failed]
-        seen = {run.blame for run in all_failed if run.looked_at}
-        failed = [run for run in all_failed if not run.looked_at and run.blame not in seen]
+        seen = {run.blame for run in all_failed if run._looked_at}
+        failed = [run for run in all_failed if not run._looked_at and run.blame not in seen]
         if failed:
             first = failed[0]
             warnings.warn(
@@ -217,9 +223,6 @@ class Session:
         """Seconds since the session began, as its clients' clocks have it."""
         return self.driver.now() / 1e9
 
-    def now_ns(self) -> int:
-        return self.driver.now()
-
     def sleep(self, time: float | str) -> None:
         """Host time: seconds, or "5ms"."""
         if self.closed:
@@ -264,29 +267,67 @@ class Session:
 
 
 def current_session() -> Session:
-    """The one in which a call made here would run: for programs that are run in a session that others opened."""
+    """Return the session in which a call made here would run: for programs that run in a session that others opened.
+
+    >>> with sw.simulate("B", hosts=2) as s:
+    ...     print(sw.current_session() is s)
+    True
+    """
     return ambient.session("sw.current_session")
 
 
 def client(name: str, weight: int = 1, priority: int = 0, deadline: Time | None = None) -> Caller:
-    """As `session.client`, of the current session."""
+    """Return the current session's client of this name, made when it is first asked for. Calls inside `with` are its.
+
+    weight: its share under `policy="stride"`. priority: a higher one goes first under `policy="priority"`.
+    deadline: each of its runs is due so long after its call (see `sw.deadline`).
+
+        >>> step = sw.synthetic("step", devices=4, duration="1ms")
+        >>> with sw.simulate("B", hosts=2, policy="stride") as s:
+        ...     with sw.client("ann", weight=2):
+        ...         x = step(np.float32(0))
+        ...     print(s.trace.clients()["client"].tolist())
+        ['ann']
+    """
     return current_session().client(name, weight, priority, deadline)
 
 
 def spawn(fn: Callable[..., Any], *args: Any, **options: Any) -> Task:
-    """As `session.spawn`, of the current session."""
+    """Run a function beside this thread, as a client of its own. Return a task; `task.result()` waits for the function.
+
+    Options besides the function's arguments: `name`, `weight`, `priority` and `deadline` of the client.
+
+        >>> step = sw.synthetic("step", devices=4, duration="1ms")
+        >>> def train(steps):
+        ...     for _ in range(steps):
+        ...         step(np.float32(0)).block_until_ready()
+        ...     return steps
+        >>> with sw.simulate("B", hosts=2):
+        ...     tasks = [sw.spawn(train, 3, name=name) for name in ("ann", "bob")]
+        ...     print([task.result() for task in tasks])
+        [3, 3]
+    """
     return current_session().spawn(fn, *args, **options)
 
 
 def sleep(time: float | str) -> None:
-    """Let host time pass in the session: seconds, or "5ms". Simulated where the session is."""
+    """Let the host do nothing for a time: seconds, or a text like "5ms". In a simulation this takes simulated time.
+
+    >>> with sw.simulate("B", hosts=2):
+    ...     sw.sleep("5ms")
+    ...     print(sw.now())
+    0.005
+    """
     ambient.session("sw.sleep").sleep(time)
 
 
 def now() -> float:
-    """Seconds since the session began: host time, simulated where the session is."""
+    """Return the seconds since the session began. In a simulation this is simulated time.
+
+    >>> with sw.simulate("B", hosts=2):
+    ...     begin = sw.now()
+    ...     sw.sleep(0.25)
+    ...     print(sw.now() - begin)
+    0.25
+    """
     return ambient.session("sw.now").now()
-
-
-def now_ns() -> int:
-    return ambient.session("sw.now_ns").now_ns()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, Literal
@@ -14,7 +14,13 @@ Mesh = Mapping[str, int] | Sequence[int] | Any
 
 
 class Slice:
-    """So many virtual devices as a mesh with named axes. Made by `sw.slice`; compared by identity."""
+    """Virtual devices as a mesh with named axes. `sw.slice` makes one. Slices are compared by identity.
+
+    >>> workers = sw.slice(mesh=(4, 2))
+    >>> workers.devices, workers.shape, workers.axis_names
+    (8, (4, 2), ('x', 'y'))
+    >>> rows = workers.sharding("x", None)  # for in_shardings=, sw.put, ...
+    """
 
     def __init__(self, spec: SliceSpec, axis_names: tuple[str, ...]) -> None:
         self._spec = spec
@@ -76,12 +82,23 @@ def slice(  # noqa: A001 - the public name, as the paper's users say it
     layout: Literal["packed", "spread"] = "packed",
     exclusive: bool = False,
 ) -> Slice:
-    """Asks for devices: a number of them, or a mesh.
+    """Ask for devices: a number of them, or a mesh. A slice is a declaration; each session gives it devices of its own.
 
-    mesh: {"data": 4, "model": 2}, or (4, 2) with axes named x, y, z, or a jax Mesh or AbstractMesh.
-    kind: of device ("tpu-v3"); island: by name; "" any. Slices share devices unless `exclusive`.
-    name: seen in traces and errors; two slices of one name must be alike, and are one. Without: a name a session.
+    devices: how many. mesh: devices along each axis, as {"data": 4, "model": 2}, or as (4, 2) with axes named x, y,
+    z, or as a jax Mesh or AbstractMesh.
+    kind: of device, such as "tpu-v3". island: the name of one, such as "i0". Without these, any will do.
+    name: shown in traces and errors. Two slices with the same name must be alike, and are the same slice.
+    layout: "packed" (devices side by side) or "spread" (over hosts). exclusive: no other slice uses these devices.
+
+        >>> grid = sw.slice(mesh={"data": 4, "model": 2}, name="grid")
+        >>> grid.devices, grid.axis_names
+        (8, ('data', 'model'))
     """
+    for key, given, like in (("kind", kind, "tpu-v3"), ("island", island, "i0"), ("name", name, "workers")):
+        if not isinstance(given, str):
+            raise TypeError(f"sw.slice({key}={given!r}): {key} is a name, such as {like!r}")
+    if not isinstance(exclusive, bool):
+        raise TypeError(f"sw.slice(exclusive={exclusive!r}): True or False")
     sizes, names = _axes(mesh, devices)
     count = prod(sizes) if devices is None else devices
     if not whole(count):
@@ -108,6 +125,11 @@ def _axes(mesh: Mesh | None, devices: int | None) -> tuple[tuple[int, ...], tupl
         made: Any = mesh
         names = tuple(map(str, made.axis_names))
         sizes = tuple(made.shape[name] for name in made.axis_names)
+    elif not isinstance(mesh, Iterable):
+        raise TypeError(
+            f"sw.slice(mesh={mesh!r}): devices along each axis, like {{'data': 4, 'model': 2}} or (4, 2); "
+            f"for a number of devices, sw.slice(devices=8)"
+        )
     else:
         sizes = tuple(mesh)
         names = (

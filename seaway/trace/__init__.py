@@ -1,14 +1,21 @@
-"""What a run looked like: tables, pictures and files of a trace, the same for a simulated run and a real one."""
+"""What happened in a session: tables, pictures and files, the same for a simulated run and a real one.
+
+>>> step = sw.synthetic("step", devices=4, duration="1ms")
+>>> with sw.simulate("B", hosts=2) as s:
+...     _ = step(np.float32(0)).block_until_ready()
+...     folder = s.trace.save("run")
+>>> trace = sw.trace.Trace.load(folder)
+>>> trace.runs()["program"].tolist()
+['step']
+"""
 
 from . import times
 from .hosts import joined
 from .machines import of_setup
 from .overlay import Overlay
-from .storage import NotATrace
 from .trace import Trace
 
 __all__ = [
-    "NotATrace",
     "Overlay",
     "Trace",
     "joined",

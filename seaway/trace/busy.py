@@ -62,7 +62,7 @@ class Chosen(NamedTuple):
     group: Group
     devices: Ints
     host_rows: Ints
-    per_host: Ints
+    devices_per_host: Ints
 
 
 def chosen(facts: Facts, devices: Ints | None) -> list[Chosen]:
@@ -101,17 +101,19 @@ def by_code(facts: Facts, pick: Chosen, edges: Ints, codes: Ints, count: int) ->
     busy = covered(facts.start[together], facts.end[together], edges, codes[together], count) * number
     skew = np.zeros_like(busy)
     inputs = np.zeros_like(busy)
-    hosts = np.flatnonzero(pick.per_host)
+    hosts = np.flatnonzero(pick.devices_per_host)
     for at in hosts.tolist() if len(group.lone) else ():
         mine = codes[group.rows[group.lone]]
-        busy += covered(group.begins[:, at], group.ends[:, at], edges, mine, count) * int(pick.per_host[at])
+        busy += covered(group.begins[:, at], group.ends[:, at], edges, mine, count) * int(
+            pick.devices_per_host[at]
+        )
     for part in facts.parts(group):
         rows, taken, last = _waits(facts, group, part, edges)
         if not len(rows):
             continue
         inputs += covered(last, facts.start[rows], edges, codes[rows], count) * number
-        for devices in np.unique(pick.per_host[hosts]).tolist():  # one number, as a rule
-            these = taken[:, hosts[pick.per_host[hosts] == devices]]
+        for devices in np.unique(pick.devices_per_host[hosts]).tolist():  # one number, as a rule
+            these = taken[:, hosts[pick.devices_per_host[hosts] == devices]]
             width = these.shape[1]
             keys = np.repeat(codes[rows], width)
             skew += covered(these.ravel(), np.repeat(last, width), edges, keys, count) * devices
@@ -174,7 +176,9 @@ def _sum(many: Sequence[Spent], shape: tuple[int, int]) -> Spent:
 
 
 def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.DataFrame:
-    numbers = [pick.devices if by == "device" else pick.group.hosts[pick.per_host > 0] for pick in picks]
+    numbers = [
+        pick.devices if by == "device" else pick.group.hosts[pick.devices_per_host > 0] for pick in picks
+    ]
     keys, where = np.unique(np.concatenate(numbers or [np.empty(0, np.int64)]), return_inverse=True)
     bins = len(edges) - 1
     if len(keys) * bins > MAX_ROWS:
@@ -189,8 +193,8 @@ def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.D
         rows = where[at : at + len(mine)]
         at += len(mine)
         spent = by_host(facts, pick.group, edges)
-        hosts = pick.host_rows if by == "device" else np.flatnonzero(pick.per_host)
-        times = np.ones(len(mine), dtype=np.int64) if by == "device" else pick.per_host[hosts]
+        hosts = pick.host_rows if by == "device" else np.flatnonzero(pick.devices_per_host)
+        times = np.ones(len(mine), dtype=np.int64) if by == "device" else pick.devices_per_host[hosts]
         count[rows] += times
         for sum_, one in zip(total, spent, strict=True):
             sum_[rows] += one[hosts] * times[:, None]

@@ -59,7 +59,7 @@ class Group:
         self.devices = devices
         self.size = spans.count(devices)
         numbers = np.concatenate([np.arange(low, high, dtype=np.int64) for low, high in devices])
-        self.hosts, self.per_host = np.unique(facts.machines.hosts_of(numbers), return_counts=True)
+        self.hosts, self.devices_per_host = np.unique(facts.machines.hosts_of(numbers), return_counts=True)
         self.numbers = numbers
         self.rows: Ints = np.empty(0, dtype=np.int64)
         self.free: Ints = self.rows  # by row: when the gang before it had left the devices; but for lone ones
@@ -376,6 +376,8 @@ class Facts:
         if self.lone.any():
             found[self.lone] = 0
             for group in self.groups:
-                each = (np.minimum(group.ends, high) - np.maximum(group.begins, low)).clip(0) @ group.per_host
+                each = (np.minimum(group.ends, high) - np.maximum(group.begins, low)).clip(
+                    0
+                ) @ group.devices_per_host
                 found[group.rows[group.lone]] += each
         return np.where(self.end >= 0, found, 0)

@@ -22,14 +22,14 @@ class Island(msgspec.Struct, frozen=True):
     index: int
     name: str
     hosts: int
-    per_host: int
+    devices_per_host: int
     base_host: int
     base_device: int
     kind: str = ""
 
     @property
     def devices(self) -> int:
-        return self.hosts * self.per_host
+        return self.hosts * self.devices_per_host
 
 
 class Machines:
@@ -40,7 +40,9 @@ class Machines:
         self.known = known
         self._first_devices = np.array([island.base_device for island in self.islands], dtype=np.int64)
         self._first_hosts = np.array([island.base_host for island in self.islands], dtype=np.int64)
-        self._per_host = np.array([island.per_host for island in self.islands], dtype=np.int64)
+        self._devices_per_host = np.array(
+            [island.devices_per_host for island in self.islands], dtype=np.int64
+        )
         self._numbers = np.array([island.index for island in self.islands], dtype=np.int64)
 
     @property
@@ -58,7 +60,7 @@ class Machines:
     def hosts_of(self, devices: Ints) -> Ints:
         """By device: its host's number."""
         rows = self.island_rows(devices)
-        return self._first_hosts[rows] + (devices - self._first_devices[rows]) // self._per_host[rows]
+        return self._first_hosts[rows] + (devices - self._first_devices[rows]) // self._devices_per_host[rows]
 
     def island_rows_of_hosts(self, hosts: Ints) -> Ints:
         return np.searchsorted(self._first_hosts, hosts, "right") - 1
@@ -88,7 +90,13 @@ def of_setup(setup: Any) -> Machines:
     return Machines(
         (
             Island(
-                each.index, each.name, each.hosts, each.per_host, each.base_host, each.base_device, each.kind
+                each.index,
+                each.name,
+                each.hosts,
+                each.devices_per_host,
+                each.base_host,
+                each.base_device,
+                each.kind,
             )
             for each in islands
         ),
@@ -101,11 +109,15 @@ def of_places(places: Mapping[int, TracedPlace]) -> Machines:
     found: dict[int, list[int]] = {}  # island -> first device, devices a host, one past the last device
     for place in places.values():
         end = max((high for _, high in place.devices), default=place.first + 1)
-        first, per_host, last = found.get(place.island, (place.first, place.per_host, end))
-        found[place.island] = [min(first, place.first), max(per_host, place.per_host), max(last, end)]
+        first, devices_per_host, last = found.get(place.island, (place.first, place.devices_per_host, end))
+        found[place.island] = [
+            min(first, place.first),
+            max(devices_per_host, place.devices_per_host),
+            max(last, end),
+        ]
     islands, base_host = [], 0
-    for index, (first, per_host, last) in sorted(found.items(), key=lambda item: item[1]):
-        hosts = -(-(last - first) // per_host)
-        islands.append(Island(index, f"island {index}", hosts, per_host, base_host, first))
+    for index, (first, devices_per_host, last) in sorted(found.items(), key=lambda item: item[1]):
+        hosts = -(-(last - first) // devices_per_host)
+        islands.append(Island(index, f"island {index}", hosts, devices_per_host, base_host, first))
         base_host += hosts
     return Machines(islands, known=False)

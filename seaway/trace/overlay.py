@@ -36,6 +36,8 @@ MOMENTS = (
 
 
 class Overlay:
+    """Several traces in one table and one picture, by the names that you give them."""
+
     def __init__(self, traces: Mapping[str, Trace], zero: Callable[[Trace], Time] | None = None) -> None:
         """`traces`: by the names that tables and pictures call them, in that order. `zero`: when time 0 is, by a
         trace's own times, as in `zero=lambda trace: trace.span[0]`."""

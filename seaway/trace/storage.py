@@ -21,16 +21,13 @@ import pyarrow.parquet as pq
 from core.record import TracedPlace
 from core.record import trace as core_trace
 
+from ..errors import NotATrace
 from .hosts import HostRows
 from .machines import Island, Machines
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"
 # What may change: how a gang's arrivals are packed (core.record.tables.Lists) is part of version 1.
-
-
-class NotATrace(ValueError):
-    """What was to be loaded is no trace of ours, or not one that this version can read."""
 
 
 def save(
@@ -131,14 +128,14 @@ def _of_places(trace: core_trace.Trace) -> dict[str, Any]:
         "key": pa.array([key for key, _ in items], pa.int64()),
         "island": pa.array([place.island for _, place in items], pa.int64()),
         "devices": pa.array([[list(pair) for pair in place.devices] for _, place in items], span),
-        "per_host": pa.array([place.per_host for _, place in items], pa.int64()),
+        "devices_per_host": pa.array([place.devices_per_host for _, place in items], pa.int64()),
         "first": pa.array([place.first for _, place in items], pa.int64()),
     }
 
 
 def _place(row: dict[str, Any]) -> TracedPlace:
     devices = tuple((low, high) for low, high in row["devices"])
-    return TracedPlace(row["island"], devices, row["per_host"], row["first"])
+    return TracedPlace(row["island"], devices, row["devices_per_host"], row["first"])
 
 
 def _write(folder: Path, name: str, columns: dict[str, Any]) -> None:

@@ -37,6 +37,8 @@ Devices = Iterable[int] | int | None
 
 
 class Trace:
+    """What happened in a session: `session.trace`, or `Trace.load(folder)`. Its tables are pandas frames."""
+
     def __init__(
         self,
         core: core_trace.Trace,

@@ -115,8 +115,8 @@ class Model:
         self.hosts, self.devices = island.hosts, island.devices
         self.latency, self.pcie = setup.dcn.latency, chip.pcie_latency
         self.took = kernel_time(work.launched, line(0, 0, island.devices), island, chip)
-        self.host_bytes = work.nbytes * island.per_host
-        self.pcie_bandwidth = chip.pcie_bandwidth * island.per_host
+        self.host_bytes = work.nbytes * island.devices_per_host
+        self.pcie_bandwidth = chip.pcie_bandwidth * island.devices_per_host
         self._free = 0
         self.ends: list[int] = []
 

@@ -32,7 +32,7 @@ class Where:
         self.devices, self.hosts = devices, hosts
         self.rows = rows_of(self.hosts, island)
         self.number = spans.count(self.hosts)
-        self.whole = spans.count(self.devices) == self.number * island.per_host
+        self.whole = spans.count(self.devices) == self.number * island.devices_per_host
         self.columns: list[
             NDArray[np.intp]
         ] = []  # not whole: by device within a host, which of `rows` have it
@@ -40,8 +40,8 @@ class Where:
             grid = np.zeros(island.devices, dtype=bool)
             for low, high in self.devices:
                 grid[low - island.base_device : high - island.base_device] = True
-            table = grid.reshape(island.hosts, island.per_host)[self.rows]
-            self.columns = [np.flatnonzero(table[:, column]) for column in range(island.per_host)]
+            table = grid.reshape(island.hosts, island.devices_per_host)[self.rows]
+            self.columns = [np.flatnonzero(table[:, column]) for column in range(island.devices_per_host)]
 
 
 class Alone:
@@ -110,7 +110,7 @@ class Gangs:
 
     def _seen(self, where: Where) -> Where:
         if not where.whole and self._each is None:
-            self._each = np.repeat(self._free[np.newaxis, :], self._island.per_host, axis=0)
+            self._each = np.repeat(self._free[np.newaxis, :], self._island.devices_per_host, axis=0)
         return where
 
     def enter(self, seq: int, plan: Plan, gang: Gang) -> Job:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from core.model import SeawayError
 
-class Stuck(Exception):
+
+class Stuck(SeawayError):
     """What is waited for cannot happen any more: nothing is under way but timers."""
 
 
-class Unannounced(Exception):
+class Unannounced(SeawayError):
     """Trouble on an island that is simulated as a cohort."""

@@ -298,7 +298,7 @@ def _scattered(place: Place, group: Group, island: Island, chip: Chip) -> tuple[
 
 def _switched(place: Place, group: Group, island: Island, chip: Chip) -> tuple[Axis, ...]:
     numbers = _devices(place)[group.members()] - island.base_device
-    hosts = np.unique(numbers // island.per_host).size
+    hosts = np.unique(numbers // island.devices_per_host).size
     between = Axis("switch", hosts, *network(island, chip))
     within = Axis("switch", -(-group.size // hosts), *link(island, chip))
     return tuple(axis for axis in (between, within) if axis.size > 1)

@@ -35,7 +35,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
     network_latency: int = 0
     pcie_bandwidth: int  # bytes a second and device
     pcie_latency: int
-    per_host: int = 1  # devices of a machine as it is sold
+    devices_per_host: int = 1  # devices of a machine as it is sold
     pod: int = 0  # devices of the largest island there is; 0: no bound
     sources: dict[str, str] = {}
 
@@ -59,12 +59,12 @@ CHIP_UNITS = {
     "peak_flops": "flops", "hbm_bytes": "bytes", "hbm_bandwidth": "rate", "clock_hz": "frequency",
     "torus_dims": "number", "devices_per_chip": "number", "core_bandwidth": "rate", "core_latency": "time",
     "ici_bandwidth": "rate", "ici_latency": "time", "wrap_min": "number", "network_bandwidth": "rate",
-    "network_latency": "time", "pcie_bandwidth": "rate", "pcie_latency": "time", "per_host": "number",
+    "network_latency": "time", "pcie_bandwidth": "rate", "pcie_latency": "time", "devices_per_host": "number",
     "pod": "number",
 }  # fmt: skip
 MACHINE_UNITS = {"cores": "number", "host_memory": "bytes", "nic_bandwidth": "rate"}
 POSITIVE = ("peak_flops", "hbm_bytes", "hbm_bandwidth", "clock_hz", "devices_per_chip", "ici_bandwidth",
-            "pcie_bandwidth", "per_host", "cores", "host_memory", "nic_bandwidth")  # fmt: skip
+            "pcie_bandwidth", "devices_per_host", "cores", "host_memory", "nic_bandwidth")  # fmt: skip
 
 
 class Generation(msgspec.Struct, frozen=True):

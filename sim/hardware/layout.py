@@ -16,7 +16,7 @@ from .toml_tables import Table, quantity, whole
 
 Shape = tuple[int, ...]
 
-OVERRIDES = ("hosts", "per_host", "torus", "wraps", "block", "memory", "host_memory", "spares", "kind",
+OVERRIDES = ("hosts", "devices_per_host", "torus", "wraps", "block", "memory", "host_memory", "spares", "kind",
              "ici_bandwidth", "ici_latency")  # fmt: skip
 UNITS = {"memory": "bytes", "host_memory": "bytes", "ici_bandwidth": "rate", "ici_latency": "time"}
 GEOMETRY = ("torus", "wraps", "block")
@@ -26,15 +26,18 @@ def fill(who: str, entry: Table, changed: Table, of: Generation) -> dict[str, ob
     """An island's table as core reads it, with what is changed in it and what follows from its chip."""
     found: dict[str, object] = {"name": "i", "memory": of.chip.hbm_bytes, **entry, **changed}
     found.setdefault("host_memory", of.machine.host_memory)
-    found |= {"kind": of.chip.name, "per_host": found.get("per_host", of.chip.per_host)}
+    found |= {
+        "kind": of.chip.name,
+        "devices_per_host": found.get("devices_per_host", of.chip.devices_per_host),
+    }
     if "hosts" not in found:
         raise Impossible(f"{who} does not say how many `hosts` it has")
-    for key in ("hosts", "per_host"):
+    for key in ("hosts", "devices_per_host"):
         found[key] = whole(who, key, found[key])
     for key, unit in UNITS.items():
         if key in found:
             found[key] = quantity(who, key, found[key], unit)
-    if {"hosts", "per_host", "kind", "torus"} & changed.keys():  # another size has another shape
+    if {"hosts", "devices_per_host", "kind", "torus"} & changed.keys():  # another size has another shape
         found = {key: value for key, value in found.items() if key not in GEOMETRY or key in changed}
     if of.chip.torus_dims:
         found |= _torus(who, found, of.chip)
@@ -42,18 +45,23 @@ def fill(who: str, entry: Table, changed: Table, of: Generation) -> dict[str, ob
 
 
 def _torus(who: str, found: Table, chip: Chip) -> dict[str, object]:
-    hosts, per_host = whole(who, "hosts", found["hosts"]), whole(who, "per_host", found["per_host"])
+    hosts, devices_per_host = (
+        whole(who, "hosts", found["hosts"]),
+        whole(who, "devices_per_host", found["devices_per_host"]),
+    )
     share = chip.devices_per_chip
-    if per_host % share:
-        raise Impossible(f"{who}: `per_host` is {per_host}, but {share} devices share a {chip.name} chip")
+    if devices_per_host % share:
+        raise Impossible(
+            f"{who}: `devices_per_host` is {devices_per_host}, but {share} devices share a {chip.name} chip"
+        )
     geometry = {key: found[key] for key in GEOMETRY if key in found}
     if "torus" not in found:
-        block = host_block(per_host // share, chip.torus_dims)
+        block = host_block(devices_per_host // share, chip.torus_dims)
         shape = nearest_cube(hosts, block)
         geometry = {"torus": in_devices(shape, share), "block": in_devices(block, share), **geometry}
     torus = geometry["torus"]
     if isinstance(torus, list) and torus and all(type(size) is int and size > 0 for size in torus):
-        if prod(torus) == hosts * per_host and torus[-1] % share:
+        if prod(torus) == hosts * devices_per_host and torus[-1] % share:
             raise Impossible(
                 f"{who}: the last axis of `torus` is {torus[-1]}; {share} devices share a chip there"
             )

@@ -42,11 +42,11 @@ def _slice(what: str, count: int, one: chips.Generation, number: int) -> dict[st
         raise Impossible(
             f"no cluster {what!r}: a {chip.name} chip counts {counted}, so the number is a multiple of it"
         )
-    per_host = min(devices, chip.per_host)
-    if devices % per_host:
-        raise Impossible(f"no cluster {what!r}: {devices} devices are not whole hosts of {per_host}")
+    devices_per_host = min(devices, chip.devices_per_host)
+    if devices % devices_per_host:
+        raise Impossible(f"no cluster {what!r}: {devices} devices are not whole hosts of {devices_per_host}")
     island: dict[str, object] = {
-        "name": "i", "kind": chip.name, "hosts": devices // per_host, "per_host": per_host,
+        "name": "i", "kind": chip.name, "hosts": devices // devices_per_host, "devices_per_host": devices_per_host,
     }  # fmt: skip
     if count > 1:
         island["count"] = count

@@ -80,7 +80,7 @@ DCN_UNITS = {"latency": "time", "bandwidth": "rate", "jitter": "time"}
 
 def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
     """A set-up by name, from a TOML file or from a table. Overrides hold for each of its islands (`hosts`,
-    `per_host`, `torus`, ...); `islands` says how many alike ones there are, `shared` who shares a machine."""
+    `devices_per_host`, `torus`, ...); `islands` says how many alike ones there are, `shared` who shares a machine."""
     who, table = _table(what)
     known_keys(who, table, KEYS)
     for key in overrides:

@@ -146,7 +146,7 @@ class Simulation:
 
     def _roads(self) -> Roads:
         dcn, chip, island = self.setup.dcn, self.setup.chips[0], self.cluster.islands[0]
-        ici = chip.ici_bandwidth * island.per_host if island.torus else 0
+        ici = chip.ici_bandwidth * island.devices_per_host if island.torus else 0
         return Roads(
             dcn.bandwidth, dcn.latency, chip.pcie_bandwidth, chip.pcie_latency, ici, chip.ici_latency,
             dcn.oversubscription,

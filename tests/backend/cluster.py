@@ -79,7 +79,7 @@ class Cluster:
         self.over: dict[int, str] = {}  # hosts that have ended by themselves, and why
 
     async def agent(self, host: int = -1, **options: Any) -> Agent:
-        devices = TimedDevices(options.pop("devices", self.server.cluster.islands[0].per_host))
+        devices = TimedDevices(options.pop("devices", self.server.cluster.islands[0].devices_per_host))
         ended: list[str] = []
         agent = Agent(
             self.server.address, devices, name=options.pop("name", f"host-{host}"), host=host,
@@ -107,9 +107,14 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    folder: Path, hosts: int = 2, per_host: int = 2, islands: int = 1, agents: bool = True, **options: Any
+    folder: Path,
+    hosts: int = 2,
+    devices_per_host: int = 2,
+    islands: int = 1,
+    agents: bool = True,
+    **options: Any,
 ) -> AsyncIterator[Cluster]:
-    server = Server(small(hosts, per_host, islands), folder=folder, **options)
+    server = Server(small(hosts, devices_per_host, islands), folder=folder, **options)
     await server.start()
     found = Cluster(server)
     try:

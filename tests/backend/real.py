@@ -74,13 +74,20 @@ class Real:
     """`lease`: seconds. `options`: more words for the controller."""
 
     def __init__(
-        self, folder: Path, hosts: int = 2, per_host: int = 2, islands: int = 1, *, lease: float = 2.0,
+        self, folder: Path, hosts: int = 2, devices_per_host: int = 2, islands: int = 1, *, lease: float = 2.0,
         platform: str = "timed", options: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        self.folder, self.cluster, self.access = folder, small(hosts, per_host, islands), Access()
+        self.folder, self.cluster, self.access = folder, small(hosts, devices_per_host, islands), Access()
         self.lease = round(lease * 1e9)
         self._platform, self._options = platform, options
-        self._shape = ["--hosts", str(hosts), "--devices-per-host", str(per_host), "--islands", str(islands)]
+        self._shape = [
+            "--hosts",
+            str(hosts),
+            "--devices-per-host",
+            str(devices_per_host),
+            "--islands",
+            str(islands),
+        ]
         self.address = "127.0.0.1:0"
         self.agents: dict[int, Program] = {}
         self.users: list[User] = []
@@ -103,7 +110,7 @@ class Real:
     def agent(self, host: int, *words: str) -> Program:
         self.agents[host] = self.program(
             f"agent-{host}", "agent", "--controller", self.address, "--host", str(host), "--name", f"host-{host}",
-            "--platform", self._platform, "--devices", str(self.cluster.islands[0].per_host), *words,
+            "--platform", self._platform, "--devices", str(self.cluster.islands[0].devices_per_host), *words,
         )  # fmt: skip
         return self.agents[host]
 
@@ -148,8 +155,10 @@ class Real:
 
 
 @asynccontextmanager
-async def real(folder: Path, hosts: int = 2, per_host: int = 2, **options: Any) -> AsyncIterator[Real]:
-    found = Real(folder, hosts, per_host, **options)
+async def real(
+    folder: Path, hosts: int = 2, devices_per_host: int = 2, **options: Any
+) -> AsyncIterator[Real]:
+    found = Real(folder, hosts, devices_per_host, **options)
     try:
         found.start_controller()
         for host in range(found.cluster.hosts):

@@ -426,7 +426,7 @@ def test_a_coordination_process_that_is_killed_is_replaced_and_nothing_is_lost(t
         await asyncio.to_thread(program)
         assert "its coordination process has died" in found.controller.said()
 
-    driven(tmp_path, work, per_host=1, platform="cpu", lease=5.0)
+    driven(tmp_path, work, devices_per_host=1, platform="cpu", lease=5.0)
 
 
 @pytest.mark.full
@@ -446,7 +446,7 @@ def test_an_agent_whose_cache_cannot_be_written_works_without_and_says_so_once(t
         await asyncio.to_thread(program)
         assert found.agents[0].said().count("compiled code is not kept") == 1
 
-    driven(tmp_path, work, hosts=1, per_host=1, platform="cpu", lease=5.0)
+    driven(tmp_path, work, hosts=1, devices_per_host=1, platform="cpu", lease=5.0)
 
 
 @pytest.mark.full
@@ -470,7 +470,7 @@ def test_real_devices_keep_what_lies_on_them_while_their_controller_is_started_a
         await asyncio.to_thread(program)
         assert [agent.process.poll() for agent in found.agents.values()] == [None, None]
 
-    driven(tmp_path, work, per_host=1, platform="cpu", lease=30.0)
+    driven(tmp_path, work, devices_per_host=1, platform="cpu", lease=30.0)
 
 
 def test_code_that_a_controller_has_lost_is_left_with_it_again(tmp_path: Path) -> None:
@@ -491,4 +491,4 @@ def test_code_that_a_controller_has_lost_is_left_with_it_again(tmp_path: Path) -
 
         await asyncio.to_thread(program)
 
-    driven(tmp_path, work, hosts=1, per_host=1, platform="cpu", lease=2.0)
+    driven(tmp_path, work, hosts=1, devices_per_host=1, platform="cpu", lease=2.0)

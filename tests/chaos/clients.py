@@ -205,7 +205,7 @@ class Client:
         except Exception as error:
             code = str(getattr(error, "code", ""))
             self.journal.end(
-                "error", kind=type(error).__name__, ours=isinstance(error, sw.SeawayError), code=code,
+                "error", kind=type(error).__name__, ours=isinstance(error, sw.errors.SeawayError), code=code,
                 text=str(error)[:600],
             )  # fmt: skip
             time.sleep(LOOK)

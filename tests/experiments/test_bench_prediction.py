@@ -355,7 +355,7 @@ def test_calibrations_that_will_not_do_are_refused(
 ) -> None:
     away, broken, bare = tmp_path / "away.toml", tmp_path / "broken.toml", tmp_path / "bare.toml"
     broken.write_text("[")
-    bare.write_text('[[island]]\nname = "i"\nkind = "cpu"\nhosts = 1\nper_host = 1\n')
+    bare.write_text('[[island]]\nname = "i"\nkind = "cpu"\nhosts = 1\ndevices_per_host = 1\n')
     assert f"--calibration {away} cannot be read" in refused(["--calibration", str(away)], capsys)
     assert f"--calibration {broken} is no TOML" in refused(["--calibration", str(broken)], capsys)
     assert f"--calibration {bare} has no [profile]" in refused(["--calibration", str(bare)], capsys)
@@ -481,7 +481,7 @@ name = "by hand"
 name = "local"
 kind = "cpu"
 hosts = 2
-per_host = 1
+devices_per_host = 1
 [dcn]
 latency = "60 us"
 bandwidth = "1 GB/s"

@@ -28,7 +28,7 @@ class Person(msgspec.Struct, frozen=True):
 class Setup(msgspec.Struct, frozen=True):
     """The settings of a case."""
 
-    islands: tuple[dict[str, int], ...]  # hosts, per_host, memory, host_memory, spares
+    islands: tuple[dict[str, int], ...]  # hosts, devices_per_host, memory, host_memory, spares
     people: tuple[Person, ...]
     policy: str = "fifo"
     window: int = 8

@@ -118,7 +118,7 @@ class Drawing:
             host_memory = rng.choice((0, 4 * KIB, 1 << 30)) if tight else 1 << 30
             self.islands.append(
                 {
-                    "hosts": hosts, "per_host": rng.choice((1, 1, 2, 2, 4)), "memory": memory,
+                    "hosts": hosts, "devices_per_host": rng.choice((1, 1, 2, 2, 4)), "memory": memory,
                     "host_memory": host_memory, "spares": spares,
                 }
             )  # fmt: skip
@@ -143,7 +143,7 @@ class Drawing:
     def _slices(self, client: int) -> list[SliceSpec]:
         """Draw the slices of one session. Each fits on its own."""
         rng, found = self.rng, []
-        sizes = [i["per_host"] * (i["hosts"] - i["spares"]) for i in self.islands]
+        sizes = [i["devices_per_host"] * (i["hosts"] - i["spares"]) for i in self.islands]
         for number in range(rng.randint(1, 4) if self.has["moves"] else 1):
             island = rng.randrange(len(sizes))
             devices = rng.choice([n for n in (1, 2, 2, 3, 4, 4, 6, 8, 16) if n <= sizes[island]])
@@ -294,7 +294,7 @@ class Drawing:
         if has["leave"]:
             self._add_trouble(LeaveHost, host=rng.randrange(hosts))
         if has["lose device"]:
-            devices = sum(island["hosts"] * island["per_host"] for island in self.islands)
+            devices = sum(island["hosts"] * island["devices_per_host"] for island in self.islands)
             self._add_trouble(LoseDevice, device=rng.randrange(devices))
         for _ in range(rng.choice((1, 2)) if has["slow"] else 0):
             lag = rng.choice((0, 10 * US, 500 * US))

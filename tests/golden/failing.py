@@ -86,7 +86,7 @@ def a_lost_host_ends_the_epoch() -> World:
 
 def a_spare_takes_over() -> World:
     """The slice of a lost host is bound anew on the spare; a run that had not started is lowered again for it."""
-    cluster = Cluster((Island(name="i0", hosts=3, per_host=1, spares=1),))
+    cluster = Cluster((Island(name="i0", hosts=3, devices_per_host=1, spares=1),))
     w = World(cluster, seed=7, diary=True)
     program = chain(1, devices=2)
     a = w.client("a")
@@ -123,7 +123,7 @@ def a_host_leaves_when_its_work_is_done() -> World:
 
 def a_lost_device_takes_its_slices_along() -> World:
     """The host stays, the device does not: the epoch ends, slices move."""
-    w = _world(hosts=1, per_host=2)
+    w = _world(hosts=1, devices_per_host=2)
     program = chain(1, devices=1)
     a = w.client("a")
     first = a.submit(program, *_zeros(program))

@@ -15,13 +15,15 @@ from tests.world.world import World
 KIB = 1024
 
 
-def _world(hosts: int = 2, per_host: int = 1, islands: int = 1, **options: object) -> World:
-    return World(small(hosts, per_host, islands), seed=7, diary=True, **options)  # type: ignore[arg-type]
+def _world(hosts: int = 2, devices_per_host: int = 1, islands: int = 1, **options: object) -> World:
+    return World(small(hosts, devices_per_host, islands), seed=7, diary=True, **options)  # type: ignore[arg-type]
 
 
 def _tight(memory: int, host_memory: int = 1024 * KIB, **options: object) -> World:
     """One host with one device of little memory."""
-    cluster = Cluster((Island(name="i0", hosts=1, per_host=1, memory=memory, host_memory=host_memory),))
+    cluster = Cluster(
+        (Island(name="i0", hosts=1, devices_per_host=1, memory=memory, host_memory=host_memory),)
+    )
     return World(cluster, seed=7, diary=True, **options)  # type: ignore[arg-type]
 
 

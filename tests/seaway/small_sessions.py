@@ -7,7 +7,13 @@ from typing import Any
 import seaway as sw
 
 
-def small(hosts: int = 2, per_host: int = 2, islands: int = 1, **options: Any) -> sw.Session:
+def small(hosts: int = 2, devices_per_host: int = 2, islands: int = 1, **options: Any) -> sw.Session:
     """Alike islands of TPU v3 hosts, small enough to read their traces."""
-    kind = {"name": "i", "count": islands, "kind": "tpu-v3", "hosts": hosts, "per_host": per_host}
+    kind = {
+        "name": "i",
+        "count": islands,
+        "kind": "tpu-v3",
+        "hosts": hosts,
+        "devices_per_host": devices_per_host,
+    }
     return sw.simulate({"name": "small", "island": [kind]}, progress=False, **options)

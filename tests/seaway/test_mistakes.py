@@ -17,7 +17,7 @@ two = sw.slice(devices=2, name="two")
 step = sw.synthetic("step", devices=two, duration="1ms")
 large = sw.synthetic("large", devices=sw.slice(devices=64, name="large"), duration="1ms")
 ZERO = np.float32(0)
-ERRORS = (sw.SeawayError, sw.Impossible, TypeError, ValueError)
+ERRORS = (sw.errors.SeawayError, TypeError, ValueError)
 
 SIMULATE: list[tuple[dict[str, Any], str]] = [
     ({"cluster": "Z"}, "no cluster 'Z'; there is: 'A'"),
@@ -26,7 +26,7 @@ SIMULATE: list[tuple[dict[str, Any], str]] = [
     ({"polcy": "stride"}, r"no option 'polcy' \(did you mean 'policy'\?\)"),
     ({"host": 2}, r"no option 'host' \(did you mean 'hosts'\?\)"),
     ({"policy": "strid"}, "did you mean 'stride'"),
-    ({"policy": dict}, "which is no Policy: subclass sw.Policy"),
+    ({"policy": dict}, "which is no Policy: subclass sw.policies.Policy"),
     ({"policy": lambda: 3}, "made 3, which is no Policy"),
     ({"profile": 3}, "profile=3: 'paper', 'seaway'"),
     ({"noise": 3}, "noise=3: a dict of settings"),
@@ -34,6 +34,11 @@ SIMULATE: list[tuple[dict[str, Any], str]] = [
     ({"config": {"window": "3"}}, "config: window='3': Expected `int`"),
     ({"config": {"window": 0}}, "config: window=0: at least 1"),
     ({"config": {"windw": 4}}, "did you mean 'window'"),
+    ({"values": []}, r"values=\[\]: 'shapes', 'compute'"),
+    ({"sizes": -1}, r"sizes\['\*'\]=-1: a number of rows is not negative"),
+    ({"dispatch": "both"}, r"sw\.simulate\(dispatch='both'\): 'parallel'"),
+    ({"retries": None}, r"sw\.simulate\(retries=None\): a number; 0 for none"),
+    ({"progress": "yes"}, "progress='yes': True, False, or None"),
     ({"faults": ["crash"]}, "a list of sim.simulation.Fault"),
 ]
 
@@ -75,21 +80,21 @@ IN_A_SESSION: list[tuple[Callable[[], Any], str]] = [
 
 @pytest.mark.parametrize(("call", "said"), IN_A_SESSION)
 def test_calls_in_a_session(call: Callable[[], Any], said: str) -> None:
-    with small(), pytest.raises((*ERRORS, sw.RunError), match=said):
+    with small(), pytest.raises((*ERRORS, sw.errors.RunError), match=said):
         call()
 
 
 def test_arrays_stay_in_their_session() -> None:
-    with pytest.raises(sw.NotNow, match="lies in another session, and arrays do not leave theirs"):
+    with pytest.raises(sw.errors.NotNow, match="lies in another session, and arrays do not leave theirs"):
         in_another()
-    with pytest.raises(sw.NotNow, match="another session that is closed"):
+    with pytest.raises(sw.errors.NotNow, match="another session that is closed"):
         of_a_closed_one()
 
 
 @pytest.mark.parametrize("call", [lambda s: s.sleep(1), lambda s: s.client("a"), lambda s: s.open()])
 def test_a_closed_session_says_so(call: Callable[[sw.Session], Any]) -> None:
     s = closed()
-    with pytest.raises(sw.SessionClosed, match=r"closed.*open another one"):
+    with pytest.raises(sw.errors.SessionClosed, match=r"closed.*open another one"):
         call(s)
 
 

@@ -24,7 +24,7 @@ import seaway as sw
 
 P: Any = PartitionSpec
 ROOT = Path(__file__).parent.parent.parent
-ERRORS = (sw.SeawayError, sw.Impossible, TypeError, ValueError)
+ERRORS = (sw.errors.SeawayError, sw.errors.Impossible, TypeError, ValueError)
 Call = Callable[[], Any]
 
 west = sw.slice(devices=1, island="west")
@@ -70,7 +70,7 @@ def test_what_no_session_can_be_made_of(ask: Call, said: str) -> None:
 
 
 def test_too_little_time_to_start_in_is_named_and_nothing_stays() -> None:
-    with pytest.raises(sw.NotReady, match=r"did not stand within 0.01 s"):
+    with pytest.raises(sw.errors.NotReady, match=r"did not stand within 0.01 s"):
         sw.local(timeout=0.01)
 
 
@@ -80,7 +80,7 @@ def test_a_program_that_listens_there_and_is_no_controller() -> None:
         silent.listen()
         place = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(
-            sw.Unreachable, match=f"no controller answers at {place} .*waited 0.5 s.*sw.local"
+            sw.errors.Unreachable, match=f"no controller answers at {place} .*waited 0.5 s.*sw.local"
         ):
             sw.connect(f"grpc://{place}", timeout=0.5)
 
@@ -118,13 +118,15 @@ def test_a_session_that_was_made_and_not_entered() -> None:
     forgotten = sw.local(platform="timed")
     try:
         with pytest.raises(
-            sw.NoSession,
+            sw.errors.NoSession,
             match=r"There is <sw.Session, local cluster: 1 host, 1 device \(timed\)>, which was made",
         ):
             double(1.0)
     finally:
         forgotten.close()
-    with pytest.raises(sw.NoSession, match=r"no devices to run it on\. Open one around it: `with sw\.local"):
+    with pytest.raises(
+        sw.errors.NoSession, match=r"no devices to run it on\. Open one around it: `with sw\.local"
+    ):
         double(1.0)
 
 
@@ -201,11 +203,11 @@ def test_arrays_that_are_gone_say_where_to(shared: sw.Session) -> None:
     y = donor(x)
     for use in (lambda: np.asarray(x), lambda: double(x)):
         with pytest.raises(
-            sw.NotNow, match="was donated to 'donor'; do not donate it, or use what the call returned"
+            sw.errors.NotNow, match="was donated to 'donor'; do not donate it, or use what the call returned"
         ):
             use()
     y.delete()
-    with pytest.raises(sw.NotNow, match="it was deleted"):
+    with pytest.raises(sw.errors.NotNow, match="it was deleted"):
         double(y)
 
 
@@ -218,15 +220,15 @@ def test_a_session_in_a_session_and_arrays_of_either() -> None:
         with sw.local() as inner:
             assert sw.current_session() is inner
             with pytest.raises(
-                sw.NotNow, match="lies in another session, and arrays do not leave theirs: read it"
+                sw.errors.NotNow, match="lies in another session, and arrays do not leave theirs: read it"
             ):
                 sw.jit(lambda x: x, devices=one)(x)
         assert sw.current_session() is outer
         assert float(double(x)) == 4
         y = double(x)
-    with pytest.raises(sw.SessionClosed, match="closed"):
+    with pytest.raises(sw.errors.SessionClosed, match="closed"):
         float(y)
-    with pytest.raises(sw.SessionClosed, match="open another one"):
+    with pytest.raises(sw.errors.SessionClosed, match="open another one"):
         outer.open()
 
 

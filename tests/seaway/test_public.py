@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
@@ -12,14 +13,86 @@ import seaway as sw
 HEAVY = ("jax", "numpy", "pandas", "matplotlib", "simpy", "pyarrow", "grpc", "tqdm")
 
 
-def test_every_public_name_is_there() -> None:
-    for name in sw.__all__:
+FACE = [
+    "simulate",
+    "local",
+    "connect",
+    "slice",
+    "jit",
+    "pmap",
+    "program",
+    "synthetic",
+    "pipeline",
+    "stage",
+    "put",
+    "route",
+    "checkpoint",
+    "get",
+    "block_until_ready",
+    "client",
+    "spawn",
+    "current_session",
+    "now",
+    "sleep",
+    "deadline",
+    "Array",
+    "Run",
+    "Session",
+    "Slice",
+    "costs",
+    "errors",
+    "policies",
+    "trace",
+    "__version__",
+]
+MODULES = {
+    "errors": """
+        SeawayError Impossible ProgramError TracedValueError NoContents NoSession SessionClosed NotNow Stalled RunError
+        Cancelled Unreachable NotReady CostError NoCompiler TooBig NotATrace
+    """,
+    "policies": "Policy Ready Ticket Fifo Stride RoundRobin Priority Shortest Deadline named",
+    "costs": "Cost Memory costs duration roofline_costs synthetic tpu_costs units work_of",
+    "trace": "Overlay Trace joined of_setup times",
+}
+
+
+def test_these_are_the_public_names() -> None:
+    assert sorted(sw.__all__) == sorted(FACE)
+    assert sorted(FACE) == sorted([*sw._HOME, *sw._MODULES, "__version__"])
+    for name in FACE:
         assert getattr(sw, name) is not None
         assert name in dir(sw)
 
 
-def test_the_table_of_homes_is_the_list_of_names() -> None:
-    assert sorted(sw.__all__) == sorted([*sw._HOME, "__version__"])
+@pytest.mark.parametrize("module", MODULES)
+def test_these_are_the_names_of_a_public_module(module: str) -> None:
+    found = getattr(sw, module)
+    assert sorted(found.__all__) == sorted(MODULES[module].split())
+    for name in found.__all__:
+        assert getattr(found, name) is not None
+
+
+def test_every_error_is_a_seaway_error() -> None:
+    for name in sw.errors.__all__:
+        assert issubclass(getattr(sw.errors, name), sw.errors.SeawayError)
+
+
+def test_no_two_names_differ_by_case_alone() -> None:
+    lower = [name.lower() for name in sw.__all__]
+    assert {name for name in lower if lower.count(name) > 1} == {"slice"}  # sw.slice makes a sw.Slice
+
+
+ELSEWHERE = [(name, f"sw.{module}.{name}") for module, names in sw._ELSEWHERE.items() for name in names]
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [*ELSEWHERE, *((name, sw._PLACE[name]) for name in ("Noise", "Program"))]
+)
+def test_a_name_that_is_elsewhere_says_where(name: str, place: str) -> None:
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}'; it is {place}$"):
+        getattr(sw, name)
+    home, _, last = place.replace("sw.", "seaway.", 1).rpartition(".")
+    assert hasattr(import_module(home), last)
 
 
 def test_importing_it_imports_nothing_heavy() -> None:
@@ -44,6 +117,10 @@ def _said(code: str) -> str:
 def test_a_name_that_is_not_there_says_which_is() -> None:
     with pytest.raises(AttributeError, match="did you mean 'synthetic'"):
         sw.syntetic  # noqa: B018
+    with pytest.raises(AttributeError, match=r"did you mean sw\.policies\.Stride\?"):
+        sw.Strid  # noqa: B018
+    with pytest.raises(AttributeError, match=r"it is sw\.now, in seconds"):
+        sw.now_ns  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'$"):
         sw.xyzzy  # noqa: B018
 
@@ -53,4 +130,4 @@ def test_names_are_not_hidden_by_modules() -> None:
     import pkgutil
 
     modules = {module.name for module in pkgutil.iter_modules(sw.__path__)}
-    assert not modules & set(sw.__all__)
+    assert modules & set(sw.__all__) == set(sw._MODULES)

@@ -36,7 +36,7 @@ POLICIES: tuple[Callable[[], Policy], ...] = (Fifo, Stride, Priority, Shortest, 
 class Scene(msgspec.Struct):
     seed: int
     hosts: int
-    per_host: int
+    devices_per_host: int
     islands: int
     policy: int
     fanout: int
@@ -52,8 +52,8 @@ class Scene(msgspec.Struct):
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
     rng = Random(seed)
     islands = rng.choice((1, 1, 2))
-    hosts, per_host = rng.randint(2, 9), rng.choice((2, 4, 8))
-    devices = hosts * per_host
+    hosts, devices_per_host = rng.randint(2, 9), rng.choice((2, 4, 8))
+    devices = hosts * devices_per_host
     slices = [
         SliceSpec(f"s{n}", rng.choice((devices, devices, rng.randint(1, devices))))
         for n in range(rng.randint(1, 4))
@@ -82,7 +82,7 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
     befall += back  # somebody may need them
     fanout = rng.choice((1, 2, 3, 100))
     return Scene(
-        seed, hosts, per_host, islands, rng.randrange(len(POLICIES)), fanout, noise, slices, made,
+        seed, hosts, devices_per_host, islands, rng.randrange(len(POLICIES)), fanout, noise, slices, made,
         rng.randint(1, 4), rng.randint(3, 12), befall,
     )  # fmt: skip
 
@@ -186,7 +186,13 @@ def _whole(value: Any) -> Any:
 
 
 def setup(scene: Scene) -> Setup:
-    return load("B", hosts=scene.hosts, per_host=scene.per_host, islands=scene.islands, shared=scene.shared)
+    return load(
+        "B",
+        hosts=scene.hosts,
+        devices_per_host=scene.devices_per_host,
+        islands=scene.islands,
+        shared=scene.shared,
+    )
 
 
 def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | None = None) -> dict[str, Any]:

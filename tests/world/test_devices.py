@@ -33,7 +33,7 @@ def lay(place: Place, axes: str, size: int = 8) -> Layout:
 
 def bench(memory: int = 1000) -> tuple[Clock, Fabric, list[tuple[int, Effect]], list[str]]:
     clock, told, faults = Clock(), list[tuple[int, Effect]](), list[str]()
-    cluster = Cluster((Island(name="i", hosts=2, per_host=2, memory=memory),))
+    cluster = Cluster((Island(name="i", hosts=2, devices_per_host=2, memory=memory),))
     fabric = Fabric(cluster, clock, lambda host, event: told.append((host, event)), None, faults.append)
     fabric.boot(0)
     fabric.boot(1)
@@ -152,7 +152,7 @@ def test_a_placeholder_spoils_what_its_gang_computes() -> None:
     assert not faults
 
 
-TWO = Cluster((Island(name="i", hosts=2, per_host=2),))
+TWO = Cluster((Island(name="i", hosts=2, devices_per_host=2),))
 SOURCE, TARGET = lay(line(0, 0, 2), "0"), lay(line(0, 2, 2), "")
 HOSTS = ClusterHosts(TWO.host_of, [range(2), range(2, 4)].__getitem__)
 PIECES = ((0, 0, 16), (0, 1, 16))

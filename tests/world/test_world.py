@@ -13,8 +13,10 @@ from tests.core.build import sharding as split
 from .timing import MS, S, Timing
 from .world import World
 
-TWO = Cluster((Island(name="i", hosts=2, per_host=2),))
-ISLANDS = Cluster((Island(name="i", hosts=3, per_host=4), Island(name="j", hosts=3, per_host=4)))
+TWO = Cluster((Island(name="i", hosts=2, devices_per_host=2),))
+ISLANDS = Cluster(
+    (Island(name="i", hosts=3, devices_per_host=4), Island(name="j", hosts=3, devices_per_host=4))
+)
 
 
 def on_islands(program: Program, *names: str) -> Program:
@@ -187,7 +189,7 @@ def test_a_host_that_crashes_takes_its_runs_along_and_no_others() -> None:
 
 
 def test_a_get_of_what_is_on_its_way_back_is_answered_when_its_host_dies() -> None:
-    world = World(Cluster((Island(name="i", hosts=2, per_host=1, memory=1000),)))
+    world = World(Cluster((Island(name="i", hosts=2, devices_per_host=1, memory=1000),)))
     a = world.client("a")
 
     def make(name: str) -> Program:
@@ -210,7 +212,7 @@ def test_a_get_of_what_is_on_its_way_back_is_answered_when_its_host_dies() -> No
 
 
 def test_a_literal_takes_the_memory_of_what_is_freed_in_the_same_turn() -> None:
-    world = World(Cluster((Island(name="i", hosts=1, per_host=1, memory=1000),)))
+    world = World(Cluster((Island(name="i", hosts=1, devices_per_host=1, memory=1000),)))
     a = world.client("a")
     b = Build("read", s=1)
     program = b.program(b.call("sum", "s", [b.arg("s", 600, dtype="int8")], [b.value("s", 1, dtype="int8")]))

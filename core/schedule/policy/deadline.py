@@ -12,6 +12,8 @@ NONE = 1 << 62  # nanoseconds; later than any real deadline
 
 
 class Deadline(Policy):
+    """The run that is due first goes first. Runs without a deadline go last."""
+
     takes_the_only_one = True
 
     def rank(self, ticket: Ticket) -> int:

@@ -10,6 +10,8 @@ from .base import Policy, Ready, Ticket
 
 
 class Fifo(Policy):
+    """The run that came first goes first."""
+
     takes_the_only_one = True
 
     def pick(self, ready: Ready, now: int) -> Ticket:

@@ -12,6 +12,8 @@ from .base import Policy, Ready, Ticket
 
 
 class Priority(Policy):
+    """The highest priority goes first. Each `age` nanoseconds of waiting count as one level; 0: waiting does not."""
+
     takes_the_only_one = True
 
     def __init__(self, age: int = 1_000_000_000) -> None:

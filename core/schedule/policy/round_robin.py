@@ -11,5 +11,7 @@ from .fair import Fair
 
 
 class RoundRobin(Fair):
+    """Clients take turns, one gang each."""
+
     def charge(self, ticket: Ticket) -> int:
         return 1

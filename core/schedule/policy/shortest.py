@@ -11,6 +11,8 @@ from .base import Policy, Ready, Ticket
 
 
 class Shortest(Policy):
+    """The cheapest gang goes first. `stretch` bounds how far behind it others fall."""
+
     takes_the_only_one = True
 
     def __init__(self, stretch: int = 100) -> None:

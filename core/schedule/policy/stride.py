@@ -16,5 +16,7 @@ SCALE = 1 << 16  # keeps the rounding error of dividing by a weight small
 
 
 class Stride(Fair):
+    """The client that has had the least device time for its weight goes first."""
+
     def charge(self, ticket: Ticket) -> int:
         return ticket.cost * ticket.devices * SCALE // max(1, ticket.weight) + 1

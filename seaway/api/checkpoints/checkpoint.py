@@ -1,7 +1,14 @@
 """`sw.checkpoint`: save(path, tree, step=...), restore(path, like), latest(path).
 
-The arrays go straight from the hosts that have them into files, zarr v3, one array a leaf of the tree, and from there
-straight to the hosts that shall have them, however they were split. Every call returns at once, but for `latest`.
+Hosts write the arrays that they have straight into files (zarr v3, one array for each leaf of the tree), and read what
+they shall have straight from there, however it was split. Each call but `latest` returns at once.
+
+    >>> two = sw.slice(devices=2)
+    >>> with sw.simulate("B", hosts=2):
+    ...     x = sw.put(np.zeros((8, 4), np.float32), two)
+    ...     _ = sw.checkpoint.save("checkpoints", {"x": x}, step=1).block_until_ready()
+    ...     print(sw.checkpoint.latest("checkpoints"), sw.checkpoint.restore("checkpoints", {"x": x})["x"].shape)
+    1 (8, 4)
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ driver, port, loop         a session's connections, and what core needs of them
 code, pricing              computations exported for devices that are elsewhere, and what they are taken to cost
 hosttimes, interrupts      when hosts ran gangs, by their clocks; waits that Ctrl-C ends
 
-Each name is imported when it is first used: who connects needs no controller, and an error needs no connection.
+Each name is imported when it is first used: connecting needs no controller.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .connecting import connect
     from .driver import RealDriver
-    from .errors import NotReady, Unreachable
     from .local_cluster import (
         AGENT,
         CONFIG,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 _MODULES = {
     "connecting": ("connect",),
     "driver": ("RealDriver",),
-    "errors": ("NotReady", "Unreachable"),
     "local_cluster": (
         "AGENT", "CONFIG", "PLATFORMS", "LocalCluster", "LocalDriver", "Made", "environment_of", "local",
     ),
@@ -50,10 +48,8 @@ __all__ = [
     "LocalDriver",
     "Loop",
     "Made",
-    "NotReady",
     "Pricing",
     "RealDriver",
-    "Unreachable",
     "connect",
     "environment_of",
     "local",

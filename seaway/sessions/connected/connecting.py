@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
+from os import PathLike
+
 from backend.auth import Access, Refused, access
 from backend.client import Head
 from backend.node import Wrong
 from backend.wire import Described
 
+from ...errors import Unreachable
 from ...wording import plural
-from ..arguments import checked_retries, checked_seconds
+from ..arguments import checked_seconds, checked_session
 from ..session import Dispatch, Session
 from .driver import RealDriver
-from .errors import Unreachable
 from .loop import Loop
 
 
 def connect(
-    address: str, *, token: str = "", token_file: str = "", ca: str = "", cert: str = "", key: str = "",
-    client: str = "main", dispatch: Dispatch = "parallel", timeout: float = 10.0, patience: float = 60.0,
-    retries: int = 0,
+    address: str, *, token: str = "", token_file: str | PathLike[str] = "", ca: str | PathLike[str] = "",
+    cert: str | PathLike[str] = "", key: str | PathLike[str] = "", client: str = "main",
+    dispatch: Dispatch = "parallel", timeout: float = 10.0, patience: float = 60.0, retries: int = 0,
 ) -> Session:  # fmt: skip
-    """A session on a cluster: `with sw.connect("grpc://head:29000", token=...) as s:`.
+    """Open a session on a cluster whose controller runs at this address.
 
-    address: of the controller. token: the cluster's, or a file that has it. ca, cert, key: PEM files, for mutual TLS.
-    client: what the session's first client is called. timeout: seconds for the controller to answer. patience: seconds
-    for one that went away to come back; then all that is awaited ends with `sw.Unreachable`.
-    retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
+    token: the cluster's token; token_file: a file that has it. ca, cert, key: PEM files, for mutual TLS.
+    client: the name of the session's first client. dispatch: "parallel", or "sequential" for the baseline.
+    timeout: seconds for the controller to answer. patience: seconds for a controller that went away to come back; after
+    that, each wait raises `sw.errors.Unreachable`. retries: how often a run that the cluster failed is submitted again,
+    unless its program says otherwise.
+
+        >>> double = sw.jit(lambda x: x * 2, devices=2)
+        >>> with sw.connect("grpc://head:29000", token_file="token"):
+        ...     print(np.asarray(double(np.float32([1, 2]))))
+        [2. 4.]
     """
+    name: object = client
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"sw.connect(client={client!r}): a client's name is a text, like 'trainer'")
+    if not isinstance(token, str):
+        raise TypeError(f"sw.connect(token={type(token).__name__}): a token is a text")  # which is not shown
+    files = {"token_file": token_file, "ca": ca, "cert": cert, "key": key}
+    for option, file in files.items():
+        if not isinstance(file, str | PathLike):
+            raise TypeError(f"sw.connect({option}={file!r}): the path of a file, such as 'token'")
     if token and token_file:
         raise ValueError("sw.connect(token=..., token_file=...): give one of the two")
-    checked_retries("sw.connect", retries)
+    checked_session("sw.connect", dispatch, retries)
     checked_seconds("sw.connect", timeout=timeout, patience=patience)
     try:
         place = access.place_of(address)
     except Refused as refused:
         raise ValueError(f"sw.connect({address!r}): {refused}") from None
     try:
-        shown = access.read(token_file, ca, cert, key)
+        shown = access.read(*map(str, files.values()))
     except Refused as refused:
         raise ValueError(f"sw.connect: {refused}") from None
     if token:

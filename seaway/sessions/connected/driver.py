@@ -20,10 +20,9 @@ from core.client import Client
 from core.model import Computation, Impossible
 from core.record import Trace as CoreTrace
 
-from ...errors import SessionClosed
+from ...errors import SessionClosed, Unreachable
 from ...graph import Signature
 from .code import Code
-from .errors import Unreachable
 from .hosttimes import asked
 from .interrupts import SHIELD
 from .loop import Loop

@@ -66,8 +66,8 @@ def hosts_of(core: Trace, cluster: Cluster, clients: set[int]) -> set[int]:
             first, last = (device - island.base_device for device in (low, high - 1))
             found.update(
                 range(
-                    island.base_host + first // island.per_host,
-                    island.base_host + last // island.per_host + 1,
+                    island.base_host + first // island.devices_per_host,
+                    island.base_host + last // island.devices_per_host + 1,
                 )
             )
     return found

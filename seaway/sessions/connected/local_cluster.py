@@ -31,15 +31,14 @@ from core.model import Cluster as Topology
 from core.record import Trace as CoreTrace
 
 from ...costs import units
-from ...errors import nearest
+from ...errors import NotReady, nearest
 from ...specs import whole
 from ...wording import plural
-from ..arguments import checked_retries, checked_seconds
+from ..arguments import checked_seconds, checked_session
 from ..replaced import said, warn
 from ..session import Dispatch, Session
 from ..simulated import Policies, checked_config, policy_of, struct_of
 from .driver import RealDriver
-from .errors import NotReady
 from .loop import Loop
 
 if TYPE_CHECKING:
@@ -72,14 +71,19 @@ def local(
     record: str | Path | None = None,
     **unknown: Never,
 ) -> Session:
-    """A session on real devices of this machine. `with sw.local(hosts=2, devices_per_host=2) as s:`
+    """Open a session on real devices of this machine. Hosts are processes, which end with the session.
 
-    hosts: processes, each with so many devices; `islands`: so many times. policy: as for sw.simulate; any object will
-    do. platform: "cpu"; "cuda" or "tpu", one host with what this machine has; "timed": devices that only take the time
-    they are told. memory: of each device, that programs may use ("2GiB"; 0: as much as there is).
-    config: the controller's settings. timeout: seconds for all of it to stand. retries: how often a run that the
-    cluster failed (a host died) is submitted again, unless its program says otherwise. record: a file for all that
-    the controller is told, which `seaway replay` does again.
+    hosts, devices_per_host, islands: how many of each. policy: as for `sw.simulate`; any object will do.
+    platform: "cpu"; "cuda" or "tpu", one host with what this machine has; "timed", devices that only take the time that
+    they are told. memory: what programs may use of each device, such as "2GiB"; 0: all there is.
+    dispatch: "parallel", or "sequential" for the baseline. config: settings of the controller.
+    timeout: seconds for all of this to start. retries: how often a run that the cluster failed (a host died) is sent
+    again, unless its program says otherwise. record: a file for the controller's log, which `seaway replay` runs again.
+
+        >>> double = sw.jit(lambda x: x * 2, devices=2)
+        >>> with sw.local(hosts=1, devices_per_host=2):
+        ...     print(np.asarray(double(np.float32([1, 2]))))
+        [2. 4.]
     """
     for name in unknown:
         known = {"devices": "devices_per_host"}.get(name)
@@ -90,7 +94,9 @@ def local(
             raise ValueError(f"sw.local({name}={number!r}): a whole number, at least 1")
     _check_platform(platform, hosts, islands)
     checked_seconds("sw.local", timeout=timeout)
-    checked_retries("sw.local", retries)
+    checked_session("sw.local", dispatch, retries)
+    if record is not None and not isinstance(record, str | Path):
+        raise TypeError(f"sw.local(record={record!r}): the path of a file, such as 'run.log'")
     room = units.nbytes(memory, "sw.local: memory")
     file = Path(record) if record is not None else None
     made = Made(hosts, devices_per_host, islands, platform, room, policy_of(policy), _config(config), file)
@@ -279,7 +285,7 @@ def _up(made: Made, timeout: float) -> LocalDriver:
 def _cluster(made: Made) -> Topology:
     """As `presets.small` has it. Memory: as was said; on CPU devices, else, this machine's, shared alike."""
     island: dict[str, object] = {
-        "name": "i", "count": made.islands, "hosts": made.hosts, "per_host": made.devices
+        "name": "i", "count": made.islands, "hosts": made.hosts, "devices_per_host": made.devices
     }  # fmt: skip
     room = made.memory
     if made.platform == "cpu" and not room:

@@ -21,7 +21,7 @@ from sim.simulation import MIB, Fault, Simulation, fanout_of
 
 from ...costs import duration
 from ...errors import Impossible, nearest
-from ..arguments import checked_retries
+from ..arguments import checked_session
 from ..session import Dispatch, Session
 from .driver import SimDriver
 from .pricing import Costs
@@ -47,22 +47,28 @@ def simulate(
     progress: bool | None = None,
     **hardware_overrides: Any,
 ) -> Session:
-    """A session on a simulated cluster. `with sw.simulate("A", policy="stride") as s:` 2048 TPUs, on this machine.
+    """Open a session on a simulated cluster. It runs the same scheduler as a real one, in simulated time.
 
-    cluster: "A", "B", "C" (the paper's), "v4-512", a TOML file, a table; with `hosts=`, `islands=`, ... to change it.
-    policy: "fifo", "stride:lead=3", ...; a Policy, its class, or a function that makes one. profile: host costs,
-    "paper", "seaway", a TOML file; None: those in the cluster's file (`seaway calibrate` writes them), else "paper".
-    values: "shapes" (no contents), "compute" (on this machine's CPU), or stand-ins by name. sizes: rows that irregular
-    computations make: a number, a fraction, a list, a function of (rng, bound), or a dict of these by name.
-    costs: of computations that bring none: "estimate" (their flops and bytes), "roofline" (compiled, with
-    collectives), a time, a dict by name, a function of the signature.
-    seed: same seed, same trace, to the byte. noise: `Noise` or its fields. faults: `sim.simulation.Fault`s, or `drawn`
-    ones: crashes, cuts, slow hosts, pre-emption notices, announced so that their islands are not cohorts.
-    dispatch: "parallel", or "sequential" for the baseline. config: the controller's settings.
-    retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
-    progress: a line after two seconds; None where it can be seen.
+    cluster: "A", "B", "C" (the paper's), "v4-512", a TOML file, or a table; `hosts=`, `islands=`, ... change it.
+    policy: "fifo", "stride:lead=3", ...; a policy, its class, or a function that makes one (see `sw.policies`).
+    profile: what hosts take: "paper", "seaway" or a TOML file. None: what the cluster's file says, else "paper".
+    values: "shapes" (no contents), "compute" (on this machine's CPU), or a dict of stand-ins by name.
+    sizes: rows that irregular computations make: a number, a fraction, a list, a function of (rng, bound), or a dict.
+    costs: what computations without a cost take: "estimate" (by their flops and bytes), "roofline" (compiled, with
+    collectives), a time, a dict by name, or a function of the signature.
+    seed: the same seed gives the same trace. noise: a `sim.engine.Noise`, or a dict of its fields.
+    faults: a list of `sim.simulation.Fault`: crashes, cuts, slow hosts, pre-emption notices.
+    fidelity: "cohort", or "exact" for the reference. dispatch: "parallel", or "sequential" for the baseline.
+    config: settings of the controller. retries: how often a run that the cluster failed is submitted again, unless its
+    program says otherwise. progress: a line on the terminal after two seconds; None: if somebody can see it.
+
+        >>> step = sw.synthetic("step", devices=512, duration="1ms", allreduce="4B")
+        >>> with sw.simulate("B", policy="stride") as s:
+        ...     x = step(np.float32(0)).block_until_ready()
+        ...     print(s)
+        <sw.Session, simulated cluster B: 64 hosts, 512 devices; profile paper (fitted)>
     """
-    checked_retries("sw.simulate", retries)
+    checked_session("sw.simulate", dispatch, retries)
     setup = cluster if isinstance(cluster, Setup) else _setup(cluster, hardware_overrides)
     if isinstance(cluster, Setup) and hardware_overrides:
         raise ValueError(
@@ -74,6 +80,8 @@ def simulate(
         )
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise ValueError(f"seed={seed!r}: a whole number")
+    if progress is not None and not isinstance(progress, bool):
+        raise TypeError(f"progress={progress!r}: True, False, or None for a line where it can be seen")
     costs_of_hosts = _profile(profile, setup)
     simulation = Simulation(
         setup, policy=policy_of(policy), profile=costs_of_hosts, seed=seed, fidelity=fidelity, noise=_noise(noise),
@@ -105,7 +113,7 @@ def _made_by(factory: Callable[[], Any]) -> Policy:
     made = factory()
     if not isinstance(made, Policy):
         raise TypeError(
-            f"policy={factory!r} made {made!r}, which is no Policy: subclass sw.Policy, or take one of "
+            f"policy={factory!r} made {made!r}, which is no Policy: subclass sw.policies.Policy, or take one of "
             f"{', '.join(policies.POLICIES)}"
         )
     return made

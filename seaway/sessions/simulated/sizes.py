@@ -97,11 +97,13 @@ def _check(name: str, size: Any) -> None:
     if (
         isinstance(size, bool)
         or not (callable(size) or isinstance(size, int | float | Sequence))
-        or isinstance(size, str)
+        or isinstance(size, str | bytes)
     ):
         raise ValueError(
             f"sizes[{name!r}]={size!r}: rows, a fraction, a list of rows, or a function of (rng, bound)"
         )
+    if isinstance(size, int) and size < 0:
+        raise ValueError(f"sizes[{name!r}]={size!r}: a number of rows is not negative")
     if isinstance(size, float) and not 0 <= size <= 1:
         raise ValueError(f"sizes[{name!r}]={size!r}: a fraction is from 0.0 to 1.0; rows are whole numbers")
     if isinstance(size, Sequence) and not size:

@@ -87,7 +87,7 @@ class Compute(Values):
             if results and results[0].run and isinstance(node, Call) and node.signature.irregular:
                 run = results[0].run
                 rows = tuple(len(each) if hasattr(each, "__len__") else 0 for each in made[-1])
-                self._sizes[run.caller.name, run.number, number] = rows
+                self._sizes[run._caller.name, run.number, number] = rows
         for ref, buffer in zip(graph.made, results, strict=False):
             buffer.content = made[ref.node][ref.output]
 
@@ -205,7 +205,7 @@ def values_of(what: Any) -> Values:
     if isinstance(what, Mapping):
         return StandIns(what)
     kinds: dict[str, Callable[[], Values]] = {"shapes": Shapes, "compute": Compute}
-    if what not in kinds:
+    if not isinstance(what, str) or what not in kinds:
         raise ValueError(
             f"values={what!r}: 'shapes', 'compute', or a dict of stand-ins{nearest(str(what), kinds)}"
         )

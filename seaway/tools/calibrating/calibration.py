@@ -117,7 +117,9 @@ def _lines(made: Calibration, name: str) -> Iterator[str]:
     yield f"note = {string(made.note)}"
     yield ""
     yield "[[island]]"
-    yield from _pairs({"name": "local", "kind": kind, "hosts": made.hosts, "per_host": made.devices_per_host})
+    yield from _pairs(
+        {"name": "local", "kind": kind, "hosts": made.hosts, "devices_per_host": made.devices_per_host}
+    )
     yield ""
     yield "[machine]"
     yield from _figures(made.at("machine"))

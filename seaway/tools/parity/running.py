@@ -74,7 +74,9 @@ def setup_of(cluster: str, **changes: int) -> Setup:
         "count": changes.get("islands", 1),
         "hosts": changes.get("hosts", 2),
     }
-    return setups.load({"name": "parity", "island": [{**island, "per_host": changes.get("per_host", 2)}]})
+    return setups.load(
+        {"name": "parity", "island": [{**island, "devices_per_host": changes.get("devices_per_host", 2)}]}
+    )
 
 
 def nobody(code: object) -> None:
@@ -126,8 +128,8 @@ class RecordedCluster(LocalCluster):
         self._shape, self._kept = shape, folder
         island = shape.cluster.islands[0]
         made = Made(
-            hosts=island.hosts, devices=island.per_host, islands=len(shape.cluster.islands), platform=shape.platform,
-            memory=0, policy=shape.policy, config=shape.config, record=log_of(folder),
+            hosts=island.hosts, devices=island.devices_per_host, islands=len(shape.cluster.islands),
+            platform=shape.platform, memory=0, policy=shape.policy, config=shape.config, record=log_of(folder),
         )  # fmt: skip
         super().__init__(made, loop)
 
@@ -171,7 +173,7 @@ def log_of(folder: Path) -> Path:
 
 def real(shape: Shape, program: Program, folder: Path) -> None:
     """Leaves the controller's log in the folder, and what the hosts' devices were told."""
-    if len(numbers := sorted({island.per_host for island in shape.cluster.islands})) > 1:
+    if len(numbers := sorted({island.devices_per_host for island in shape.cluster.islands})) > 1:
         raise Impossible(
             f"hosts with {', '.join(map(str, numbers))} devices: on one machine all must have as many"
         )

@@ -16,8 +16,8 @@ from sim.simulation import fanout_of
 
 from .workload import Workload, anywhere
 
-SHAPE = ("name", "hosts", "per_host", "torus", "wraps", "block", "memory", "host_memory", "spares", "ici_bandwidth",
-         "ici_latency")  # fmt: skip
+SHAPE = ("name", "hosts", "devices_per_host", "torus", "wraps", "block", "memory", "host_memory", "spares",
+         "ici_bandwidth", "ici_latency")  # fmt: skip
 
 
 class Settings(NamedTuple):
@@ -46,7 +46,9 @@ def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
     """Its islands as they are, of the chips that they name; of chips that nobody knows, what holds for CPUs. `known`
     says more of the same cluster: its network, which processes share cores."""
     if known is not None:
-        shapes = [[(each.hosts, each.per_host) for each in one.islands] for one in (cluster, known.cluster)]
+        shapes = [
+            [(each.hosts, each.devices_per_host) for each in one.islands] for one in (cluster, known.cluster)
+        ]
         if shapes[0] != shapes[1]:
             raise Impossible(
                 f"cluster {known.name!r} has islands of (hosts, devices a host) {shapes[1]}, and the recorded one "
@@ -75,7 +77,9 @@ def changed_setup(
     entries: list[dict[str, Any]] = _table(cluster, kinds=True)["island"]
     overrides: dict[str, object] = {} if hosts is None else {"hosts": hosts}
     if islands is not None:
-        alike = {(island.hosts, island.per_host, island.kind, island.memory) for island in cluster.islands}
+        alike = {
+            (island.hosts, island.devices_per_host, island.kind, island.memory) for island in cluster.islands
+        }
         if len(alike) > 1:
             raise Impossible(
                 f"--islands {islands}: the recorded cluster has islands that differ; write a cluster file"

@@ -58,10 +58,10 @@ def check(layout: Layout, array: Any, host: int, hosts: Alike, got: Mapping[Any,
 
 @given(pairs(), st.integers(1, 4), st.sampled_from(DTYPES), st.integers(1, 40))
 def test_a_move_gives_the_array(
-    pair: tuple[Layout, Layout], per_host: int, dtype: str, chunk_size: int
+    pair: tuple[Layout, Layout], devices_per_host: int, dtype: str, chunk_size: int
 ) -> None:
     source, target = (Layout(each.shape, dtype, each.place, each.mesh, each.sharding) for each in pair)
-    hosts, array = Alike(per_host), array_of(source)
+    hosts, array = Alike(devices_per_host), array_of(source)
     senders = {
         host: Source(
             e.OpenSend(1, 2, sends_by_host(source, target, host, hosts), None, (), source, target),
@@ -80,11 +80,11 @@ def test_a_move_gives_the_array(
 
 @given(pairs(), st.integers(1, 4), st.sampled_from(DTYPES), st.integers(1, 40))
 def test_a_put_and_a_get_bring_it_there_and_back(
-    pair: tuple[Layout, Layout], per_host: int, dtype: str, chunk_size: int
+    pair: tuple[Layout, Layout], devices_per_host: int, dtype: str, chunk_size: int
 ) -> None:
     given_ = pair[0]
     layout = Layout(given_.shape, dtype, given_.place, given_.mesh, given_.sharding)
-    hosts, array = Alike(per_host), array_of(layout)
+    hosts, array = Alike(devices_per_host), array_of(layout)
     offered, wanted = ArraySource(array), ArraySink(layout)
     offered.lies(layout)
     for host in hosts_of(layout.place, hosts):

@@ -96,18 +96,18 @@ class Work:
 
 
 class Rig:
-    def __init__(self, per_host: int, *, join: bool = True, **options: Any) -> None:
+    def __init__(self, devices_per_host: int, *, join: bool = True, **options: Any) -> None:
         self.events: queue.Queue[Any] = queue.Queue()
         self.seen: list[Any] = []
         self.devices = PjrtDevices(**options)
         self.devices.post = self.events.put
-        self.hosts: Hosts = Alike(per_host)
+        self.hosts: Hosts = Alike(devices_per_host)
         self.devices.hosts = self.hosts
         self.devices.failed = lambda error: self.events.put(error)
-        self.place = line(0, 0, per_host)
+        self.place = line(0, 0, devices_per_host)
         self._seq, self._buffer = 0, 1000
         if join:
-            world = World(0, "", [0], 0, {0: range(per_host)})
+            world = World(0, "", [0], 0, {0: range(devices_per_host)})
             self.devices.reform(e.Reform(0, ((0, 1),), ()), world)
             self.wait(e.Reformed)
 

@@ -51,7 +51,7 @@ def test_code_that_is_refused_ends_its_program_by_name_and_the_session_goes_on(t
         with sw.connect(f"grpc://{address}"):
             assert np.asarray(doubled(ones)).tolist() == [2.0] * 4
             compiled = sorted(each.name for each in cache.iterdir() if each.is_file())
-            with pytest.raises(sw.RunError) as caught:
+            with pytest.raises(sw.errors.RunError) as caught:
                 borrowed(ones).block_until_ready()
             assert "the code of computation 'borrowed' is refused" in str(caught.value)
             assert "--allow-custom-call tf.call_tf_function" in str(caught.value)

@@ -116,7 +116,7 @@ note = "measured here"
 name = "local"
 kind = "cpu"
 hosts = 2
-per_host = 2
+devices_per_host = 2
 
 [machine]
 cores = { value = 2, source = "this machine" }
@@ -146,7 +146,7 @@ def test_a_simulator_s_file_serves_and_what_it_leaves_out_is_said_once(
     path = tmp_path / "mine.toml"
     path.write_text(MEASURED)
     assert cluster_of(path) == Cluster.from_table(
-        {"island": [{"name": "local", "kind": "cpu", "hosts": 2, "per_host": 2}]}
+        {"island": [{"name": "local", "kind": "cpu", "hosts": 2, "devices_per_host": 2}]}
     )
     assert said(caplog) == [
         f"{path}: only the simulator reads name, note, machine, dcn, shared, profile; a real cluster leaves that out"
@@ -159,7 +159,7 @@ def test_a_simulator_s_file_serves_and_what_it_leaves_out_is_said_once(
         (b"machin = 3", "the cluster has no key 'machin'; nearest: 'machine'"),
         (
             b"[[island]]\nname = 'a'\nhosts = 2",
-            "island 1 of the table: Object missing required field `per_host`",
+            "island 1 of the table: Object missing required field `devices_per_host`",
         ),
         (b"[[island", "is no TOML"),
         (b"name = '\xff'", "is no TOML"),
@@ -181,7 +181,8 @@ def test_what_is_wrong_with_a_file_names_it(tmp_path: Path, text: bytes, says: s
 def islands(*stated: str | None) -> Enrolment:
     """One host of two devices each; None: nobody says what memory they have."""
     table = [
-        {"name": f"i{number}", "hosts": 1, "per_host": 2} | ({} if memory is None else {"memory": memory})
+        {"name": f"i{number}", "hosts": 1, "devices_per_host": 2}
+        | ({} if memory is None else {"memory": memory})
         for number, memory in enumerate(stated)
     ]
     return Enrolment(Cluster.from_table({"island": table}), lambda host: False)

@@ -175,7 +175,7 @@ def test_a_policy_is_made_again_with_its_settings(policy: Any) -> None:
 PROGRAM = """
 import numpy as np, seaway as sw
 
-class Mine(sw.Policy):
+class Mine(sw.policies.Policy):
     def pick(self, ready, now):
         return ready.best()
 

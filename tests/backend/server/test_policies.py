@@ -112,7 +112,7 @@ def test_files_of_one_name_keep_apart(here: Path) -> None:
         ("broken_here.py:Mine", "broken_here.py raises SystemExit: not today"),
         ("needy_here:Mine", "module 'needy_here' raises ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
         ("needy_here.py:Mine", "needy_here.py raises ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
-        ("mine_here:nothing", "nothing() makes a int, which is no Policy: subclass sw.Policy"),
+        ("mine_here:nothing", "nothing() makes a int, which is no Policy: subclass sw.policies.Policy"),
         ("mine_here.py:number", "number is of type int; a class is wanted, or a function that makes a policy"),
         ("mine_here.py:Picky", "Picky() raises TypeError: "),
         ("mine_here.py:Picky", "it is called without arguments: write a function that gives them"),

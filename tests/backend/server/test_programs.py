@@ -136,7 +136,7 @@ def test_the_installed_command_finds_a_policy_in_the_folder_that_it_is_started_i
 ) -> None:
     """`-P`: as an installed command, Python does not look there by itself."""
     (tmp_path / "mine.py").write_text(
-        "import seaway as sw\n\n\nclass Mine(sw.Policy):\n    def pick(self, ready, now):\n"
+        "import seaway as sw\n\n\nclass Mine(sw.policies.Policy):\n    def pick(self, ready, now):\n"
         "        return ready.best()\n"
     )
     root = str(Path(__file__).parents[3])

@@ -108,7 +108,7 @@ def test_a_program_of_another_version_is_told_so_when_it_connects(
         async with asyncio.timeout(60), real(tmp_path, hosts=1) as found:
             ours = mine()
             monkeypatch.setattr(versions, "mine", lambda: OTHERS)
-            with pytest.raises(sw.Unreachable) as refused:
+            with pytest.raises(sw.errors.Unreachable) as refused:
                 await asyncio.to_thread(sw.connect, f"grpc://{found.address}")
             assert str(refused.value) == (
                 f"the controller at {found.address} will not have us: Seaway {ours} answers there, and Seaway {OTHERS} "

@@ -20,8 +20,8 @@ from tests.core.build import chain, hop, moe
 
 CLUSTER = Cluster(
     (
-        Island(name="i", hosts=2, per_host=2, memory=200),
-        Island(name="j", hosts=2, per_host=2, memory=200),
+        Island(name="i", hosts=2, devices_per_host=2, memory=200),
+        Island(name="j", hosts=2, devices_per_host=2, memory=200),
     )
 )
 CLIENTS = (100, 101)

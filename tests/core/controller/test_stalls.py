@@ -54,7 +54,7 @@ class Rig:
     """Hosts that take their seats at once, and compile and run what they are told to when the test says so."""
 
     def __init__(self, hosts: int, joined: int, islands: int = 1, memory: int = 1 << 30) -> None:
-        island = {"name": "i", "count": islands, "hosts": hosts, "per_host": 1, "memory": memory}
+        island = {"name": "i", "count": islands, "hosts": hosts, "devices_per_host": 1, "memory": memory}
         self.controller = Controller(Cluster.from_table({"island": [island]}))
         self.now = 0
         self.notes: list[Any] = []  # that the client has heard since they were looked at

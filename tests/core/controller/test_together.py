@@ -158,7 +158,7 @@ def compare(seed: int, chance: float) -> int:
 
 
 def running(fanout: int = 8) -> tuple[World, Controller]:
-    cluster = Cluster.from_table({"island": [{"name": "i", "hosts": 6, "per_host": 1}]})
+    cluster = Cluster.from_table({"island": [{"name": "i", "hosts": 6, "devices_per_host": 1}]})
     world = World(cluster, config=Config(fanout=fanout), check=False)
     world.run()
     machine = world.controller.endpoint.machine.machine  # type: ignore[attr-defined]

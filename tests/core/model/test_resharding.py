@@ -29,14 +29,14 @@ Box = tuple[slice, ...]
 class Alike:
     """Hosts with equally many devices."""
 
-    def __init__(self, per_host: int) -> None:
-        self.per_host = per_host
+    def __init__(self, devices_per_host: int) -> None:
+        self.devices_per_host = devices_per_host
 
     def host_of(self, device: int) -> int:
-        return device // self.per_host
+        return device // self.devices_per_host
 
     def devices_of(self, host: int) -> range:
-        return range(host * self.per_host, (host + 1) * self.per_host)
+        return range(host * self.devices_per_host, (host + 1) * self.devices_per_host)
 
 
 # --- the oracle: element by element, sharing no arithmetic with core --------------------------------------
@@ -125,11 +125,11 @@ def pairs(draw: st.DrawFn) -> tuple[Layout, Layout]:
 @given(pairs(), st.sampled_from([1, 2, 4]))
 @settings(max_examples=300)
 def test_each_element_comes_once_to_each_shard_that_holds_it(
-    pair: tuple[Layout, Layout], per_host: int
+    pair: tuple[Layout, Layout], devices_per_host: int
 ) -> None:
     source, target = pair
-    hosts = Alike(per_host)
-    every = range(32 // per_host)
+    hosts = Alike(devices_per_host)
+    every = range(32 // devices_per_host)
     sent = [piece for host in every for piece in sends(source, target, host, hosts)]
     got = [piece for host in every for piece in receives(source, target, host, hosts)]
 
@@ -156,12 +156,12 @@ def test_each_element_comes_once_to_each_shard_that_holds_it(
 @given(pairs(), st.sampled_from([1, 2, 4]))
 @settings(max_examples=200)
 def test_an_element_crosses_once_to_a_host_and_not_at_all_where_it_is(
-    pair: tuple[Layout, Layout], per_host: int
+    pair: tuple[Layout, Layout], devices_per_host: int
 ) -> None:
     source, target = pair
-    hosts = Alike(per_host)
+    hosts = Alike(devices_per_host)
     held = boxes(source)
-    for host in range(32 // per_host):
+    for host in range(32 // devices_per_host):
         crossed = np.zeros(source.shape, int)
         for piece in receives(source, target, host, hosts):
             if piece.sender != host:

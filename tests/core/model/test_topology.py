@@ -26,8 +26,8 @@ def tori(draw: st.DrawFn) -> Island:
     block = tuple(draw(st.integers(1, 3)) for _ in range(rank))
     hosts = tuple(draw(st.integers(1, 3)) for _ in range(rank))
     torus = tuple(b * h for b, h in zip(block, hosts, strict=True))
-    first = Island(name="first", hosts=2, per_host=3)
-    island = Island(name="t", hosts=prod(hosts), per_host=prod(block), torus=torus, block=block)
+    first = Island(name="first", hosts=2, devices_per_host=3)
+    island = Island(name="t", hosts=prod(hosts), devices_per_host=prod(block), torus=torus, block=block)
     return Cluster((first, island)).islands[1]
 
 
@@ -35,7 +35,9 @@ def tori(draw: st.DrawFn) -> Island:
 
 
 def test_hosts_and_devices_are_numbered_through_the_cluster() -> None:
-    cluster = Cluster((Island(name="a", hosts=2, per_host=4), Island(name="b", hosts=3, per_host=2)))
+    cluster = Cluster(
+        (Island(name="a", hosts=2, devices_per_host=4), Island(name="b", hosts=3, devices_per_host=2))
+    )
     a, b = cluster.islands
     assert (cluster.hosts, cluster.devices) == (5, 14)
     assert (a.index, a.base_host, a.base_device) == (0, 0, 0)
@@ -51,7 +53,7 @@ def test_hosts_and_devices_are_numbered_through_the_cluster() -> None:
 
 @pytest.mark.parametrize("number", [-1, 14])
 def test_a_number_that_nothing_has(number: int) -> None:
-    cluster = small(hosts=7, per_host=2)
+    cluster = small(hosts=7, devices_per_host=2)
     with pytest.raises(Impossible, match=rf"no device {number}; devices are 0-13"):
         cluster.island_of_device(number)
     with pytest.raises(Impossible, match=r"no host 7; hosts are 0-6"):
@@ -60,12 +62,15 @@ def test_a_number_that_nothing_has(number: int) -> None:
 
 @given(st.integers(1, 4), st.integers(1, 4), st.lists(st.integers(0, 7), unique=True, min_size=1))
 @settings(max_examples=60)
-def test_hosts_of_a_place(per_host: int, skip: int, picks: list[int]) -> None:
+def test_hosts_of_a_place(devices_per_host: int, skip: int, picks: list[int]) -> None:
     cluster = Cluster(
-        (Island(name="o", hosts=skip, per_host=3), Island(name="i", hosts=8, per_host=per_host))
+        (
+            Island(name="o", hosts=skip, devices_per_host=3),
+            Island(name="i", hosts=8, devices_per_host=devices_per_host),
+        )
     )
     base = cluster.islands[1].base_device
-    devices = sorted(base + pick for pick in picks if pick < 8 * per_host)
+    devices = sorted(base + pick for pick in picks if pick < 8 * devices_per_host)
     place = Place(1, grids.compact(devices))
     expected = sorted({cluster.host_of(device) for device in devices})
     assert list(spans.items(cluster.hosts_of(place))) == expected
@@ -100,7 +105,7 @@ dcn_latency = 50_000
 name = "pod"
 kind = "tpu-v5e"
 hosts = 4
-per_host = 4
+devices_per_host = 4
 torus = [4, 4]
 block = [2, 2]
 wraps = [false, true]
@@ -111,7 +116,7 @@ name = "gpu"
 count = 2
 kind = "h100"
 hosts = 2
-per_host = 8
+devices_per_host = 8
 """
 
 
@@ -151,17 +156,17 @@ like = "seaway"
 
 
 def test_a_torus_wraps_and_is_cut_from_the_inside_unless_told_otherwise() -> None:
-    island = Island(name="t", hosts=4, per_host=8, torus=(8, 4))
+    island = Island(name="t", hosts=4, devices_per_host=8, torus=(8, 4))
     assert (island.wraps, island.block) == ((True, True), (2, 4))
 
 
-ISLAND = {"name": "a", "hosts": 4, "per_host": 4}
+ISLAND = {"name": "a", "hosts": 4, "devices_per_host": 4}
 
 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"per_hosts": 4}, "island 1 of the table has no key 'per_hosts'; nearest: 'per_host'"),
+        ({"per_host": 4}, "island 1 of the table has no key 'per_host'; nearest: 'devices_per_host'"),
         ({"base_host": 4}, "no key 'base_host'"),
         ({"assumed": False}, "no key 'assumed'"),
         ({"hosts": "4"}, "island 1 of the table: Expected `int`, got `str` - at `$.hosts`"),
@@ -195,7 +200,7 @@ def test_a_table_that_contradicts_itself(changes: dict[str, object], text: str) 
         ({"island": ISLAND}, "`island` is a list of tables; write [[island]]"),
         ({"island": [ISLAND, ISLAND]}, "two islands have the name 'a'"),
         ({"island": [3]}, "island 1 of the table is not a table"),
-        ({"island": [{"name": "a", "hosts": 4}]}, "missing required field `per_host`"),
+        ({"island": [{"name": "a", "hosts": 4}]}, "missing required field `devices_per_host`"),
         ({"island": [ISLAND], "dcn_latency": 0.5}, "the cluster's `dcn_latency`: Expected `int`"),
     ],
 )

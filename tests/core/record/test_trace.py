@@ -13,7 +13,7 @@ from core.record.trace import ENDED, FAILED, STARTED, Trace
 def traced() -> Trace:
     """One client, one run of two gangs on two hosts of two devices, and a transfer between them."""
     trace = Trace()
-    trace.place(0, island=0, devices=((0, 4),), per_host=2)
+    trace.place(0, island=0, devices=((0, 4),), devices_per_host=2)
     trace.client(1, "ann", weight=2, priority=0, now=5)
     trace.submitted(7, client=1, call=1, program="train", now=10)
     trace.admitted(7, 11)
@@ -81,7 +81,7 @@ def test_rows_expand_to_devices_from_their_hosts_arrival() -> None:
 def test_a_place_that_starts_inside_an_island_finds_its_hosts() -> None:
     trace = Trace()
     # The place has the last device of one host and the first of the next.
-    trace.place(3, island=1, devices=((12, 14),), per_host=2, first=11)
+    trace.place(3, island=1, devices=((12, 14),), devices_per_host=2, first=11)
     trace.gang(1, -1, "a", 1, 3, entered=0)
     trace.hosts(1, [5, 8])
     trace.update(1, started=9, ended=10)
@@ -97,7 +97,7 @@ def test_a_gang_that_has_not_ended_has_no_interval() -> None:
 
 def test_a_gang_of_2048_devices_takes_about_a_byte_a_device() -> None:
     trace = Trace()
-    trace.place(0, 0, ((0, 2048),), per_host=4)
+    trace.place(0, 0, ((0, 2048),), devices_per_host=4)
     for seq in range(1000):
         trace.gang(seq, -1, "step", 0, 0, ready=seq, entered=seq)
         trace.hosts(seq, range(seq, seq + 512))
@@ -201,7 +201,7 @@ def test_what_a_merge_ended_is_over() -> None:
 
 def test_hosts_of_a_gang_that_is_no_collective_end_it_by_themselves() -> None:
     trace = Trace()
-    trace.place(0, 0, ((0, 4),), per_host=2)
+    trace.place(0, 0, ((0, 4),), devices_per_host=2)
     trace.gang(1, -1, "a", 0, 0, entered=0)
     trace.hosts(1, [10, 14])
     trace.update(1, started=10)
@@ -284,7 +284,7 @@ def test_a_host_that_is_a_minute_late_is_a_minute_late() -> None:
 @pytest.mark.parametrize("jitter", [8_000, 60_000])
 def test_arrivals_with_jitter_take_half_a_byte_a_device(jitter: int) -> None:
     trace = Trace()
-    trace.place(0, 0, ((0, 2048),), per_host=4)
+    trace.place(0, 0, ((0, 2048),), devices_per_host=4)
     dice = np.random.default_rng(1)
     for seq in range(200):
         trace.gang(seq, -1, "step", 0, 0, entered=seq)

@@ -22,7 +22,7 @@ LAYOUTS: list[Literal["packed", "spread"]] = ["packed", "spread"]
 
 def island_of(**fields: object) -> Island:
     """Return an island that comes after another one, so that a number counted from the wrong base shows."""
-    other = Island(name="other", kind="other", hosts=1, per_host=3)
+    other = Island(name="other", kind="other", hosts=1, devices_per_host=3)
     return Cluster((other, Island(name="t", **fields))).islands[1]  # type: ignore[arg-type]
 
 
@@ -36,13 +36,13 @@ def tori(draw: st.DrawFn, cells: int = 24) -> Island:
     wraps = tuple(draw(st.booleans()) for _ in range(rank))
     spares = draw(st.integers(0, prod(hosts) - 1)) if draw(st.booleans()) else 0
     return island_of(
-        hosts=prod(hosts), per_host=prod(block), torus=torus, block=block, wraps=wraps, spares=spares
+        hosts=prod(hosts), devices_per_host=prod(block), torus=torus, block=block, wraps=wraps, spares=spares
     )
 
 
 @st.composite
 def tiny(draw: st.DrawFn) -> Island:
-    return island_of(hosts=draw(st.integers(1, 4)), per_host=draw(st.integers(1, 3)))
+    return island_of(hosts=draw(st.integers(1, 4)), devices_per_host=draw(st.integers(1, 3)))
 
 
 def meshes(rank: int) -> st.SearchStrategy[tuple[int, ...]]:
@@ -149,7 +149,7 @@ def test_neighbours_in_the_mesh_are_neighbours_on_the_torus(data: st.DataObject,
 
 def test_a_mesh_of_more_axes_than_the_torus_is_laid_end_to_end() -> None:
     """It is still one block: the last two axes of the mesh share one axis of the torus."""
-    island = island_of(hosts=4, per_host=4, torus=(4, 4), block=(2, 2))
+    island = island_of(hosts=4, devices_per_host=4, torus=(4, 4), block=(2, 2))
     place = choose(SliceSpec("s", 8, (2, 2, 2)), [(island, [1] * 16, [0] * 16)])
     assert place is not None
     assert [island.coords(device) for device in place.devices()] == [
@@ -158,13 +158,13 @@ def test_a_mesh_of_more_axes_than_the_torus_is_laid_end_to_end() -> None:
 
 
 def test_an_axis_of_one_is_no_axis_to_lie_along() -> None:
-    island = island_of(hosts=4, per_host=2, torus=(1, 8))
+    island = island_of(hosts=4, devices_per_host=2, torus=(1, 8))
     place = choose(SliceSpec("s", 8, (2, 4)), [(island, [1] * 8, [0] * 8)])
     assert place == island.whole
 
 
 def test_a_block_on_more_hosts_if_the_few_are_taken() -> None:
-    island = island_of(hosts=3, per_host=2, torus=(1, 6), wraps=(False, False))
+    island = island_of(hosts=3, devices_per_host=2, torus=(1, 6), wraps=(False, False))
     place = choose(SliceSpec("s", 2, (1, 2)), [(island, [1, 0, 0, 1, 1, 0], [0] * 6)])
     assert place is not None
     assert [island.coords(device)[1] for device in place.devices()] == [3, 4]
@@ -181,7 +181,7 @@ def test_hosts_that_a_stretch_of_an_axis_touches(block: int, hosts: int, data: s
 def test_a_block_wraps_only_where_the_torus_does() -> None:
     usable = [1, 0, 1, 1] * 2  # the second column of a 2x4 torus is missing
     for wraps, expected in ((True, True), (False, False)):
-        island = island_of(hosts=8, per_host=1, torus=(2, 4), wraps=(False, wraps))
+        island = island_of(hosts=8, devices_per_host=1, torus=(2, 4), wraps=(False, wraps))
         place = choose(SliceSpec("s", 6, (2, 3)), [(island, usable, [0] * 8)])
         assert (place is not None) == expected
         if place:
@@ -218,7 +218,11 @@ def test_packed_takes_the_fewest_hosts_then_the_lowest_peak(data: st.DataObject,
 @settings(max_examples=150)
 def test_packed_takes_the_least_loaded(data: st.DataObject, island: Island) -> None:
     """The choice has the least load if the slice is a part of a host or consists of whole hosts."""
-    sizes = [n for n in range(1, island.devices + 1) if n % island.per_host == 0 or n < island.per_host]
+    sizes = [
+        n
+        for n in range(1, island.devices + 1)
+        if n % island.devices_per_host == 0 or n < island.devices_per_host
+    ]
     count = data.draw(st.sampled_from(sizes))
     usable, load = data.draw(used(island, gaps=False))
     place = choose(SliceSpec("s", count), [(island, usable, load)])
@@ -228,7 +232,7 @@ def test_packed_takes_the_least_loaded(data: st.DataObject, island: Island) -> N
 
 
 def test_packed_prefers_more_crowded_hosts_to_a_higher_peak() -> None:
-    island = island_of(hosts=3, per_host=3)
+    island = island_of(hosts=3, devices_per_host=3)
     place = choose(SliceSpec("s", 4), [(island, [1] * 9, [1, 1, 1, 0, 0, 5, 0, 0, 5])])
     assert place is not None
     assert [device - island.base_device for device in place.devices()] == [3, 4, 6, 7]
@@ -257,7 +261,7 @@ def test_spread_takes_as_many_hosts_as_it_can_and_alike_of_each(data: st.DataObj
 
 
 def test_of_several_islands_the_least_loaded_then_the_first() -> None:
-    islands = Cluster(tuple(Island(name=n, hosts=2, per_host=2) for n in "abc")).islands
+    islands = Cluster(tuple(Island(name=n, hosts=2, devices_per_host=2) for n in "abc")).islands
     empty = [1] * 4
     loads = [[1] * 4, [0, 0, 1, 1], [0] * 4]
     free = [(island, empty, load) for island, load in zip(islands, loads, strict=True)]
@@ -269,7 +273,7 @@ def test_of_several_islands_the_least_loaded_then_the_first() -> None:
 
 def test_of_several_islands_the_least_loaded_though_another_has_larger_hosts() -> None:
     wide, narrow = Cluster(
-        (Island(name="wide", hosts=1, per_host=4), Island(name="narrow", hosts=4, per_host=1))
+        (Island(name="wide", hosts=1, devices_per_host=4), Island(name="narrow", hosts=4, devices_per_host=1))
     ).islands
     free = [(wide, [1] * 4, [1] * 4), (narrow, [1] * 4, [0] * 4)]
     place = choose(SliceSpec("s", 4), free)
@@ -279,7 +283,7 @@ def test_of_several_islands_the_least_loaded_though_another_has_larger_hosts() -
 
 def test_of_several_islands_a_spread_slice_takes_the_one_with_most_hosts() -> None:
     wide, narrow = Cluster(
-        (Island(name="wide", hosts=1, per_host=4), Island(name="narrow", hosts=4, per_host=1))
+        (Island(name="wide", hosts=1, devices_per_host=4), Island(name="narrow", hosts=4, devices_per_host=1))
     ).islands
     free = [(wide, [1] * 4, [0] * 4), (narrow, [1] * 4, [1] * 4)]
     assert choose(SliceSpec("s", 4, layout="spread"), free) == narrow.whole
@@ -290,7 +294,7 @@ def test_of_several_islands_a_spread_slice_takes_the_one_with_most_hosts() -> No
 
 def test_a_place_does_not_grow_with_its_slice() -> None:
     for side in (8, 32, 320):  # 64 devices; 102,400 devices
-        island = island_of(hosts=side * side // 4, per_host=4, torus=(side, side), block=(2, 2))
+        island = island_of(hosts=side * side // 4, devices_per_host=4, torus=(side, side), block=(2, 2))
         free = [(island, [1] * island.devices, [0] * island.devices)]
         for spec in (
             SliceSpec("s", side * side),
@@ -313,7 +317,7 @@ def test_a_place_does_not_grow_with_its_slice() -> None:
 def test_a_mesh_fits_if_a_block_avoids_the_spares(data: st.DataObject, island: Island) -> None:
     mesh = data.draw(meshes(len(island.torus)))
     assume(sum(extent > 1 for extent in mesh) <= max(1, sum(size > 1 for size in island.torus)))
-    reach = island.base_device + island.regular * island.per_host
+    reach = island.base_device + island.regular * island.devices_per_host
     able = any(max(devices) < reach for devices in blocks(island, mesh))
     assert fits(island, mesh_spec(mesh)) == able
 
@@ -337,7 +341,7 @@ def specs(draw: st.DrawFn) -> SliceSpec:
 @given(st.one_of(tori(), tiny()), specs())
 @settings(max_examples=200)
 def test_the_nearest_that_would_fit_fits(island: Island, spec: SliceSpec) -> None:
-    cluster = Cluster((Island(name="other", kind="other", hosts=1, per_host=3), island))
+    cluster = Cluster((Island(name="other", kind="other", hosts=1, devices_per_host=3), island))
     near = nearest(cluster, spec)
     assert sound(near)
     assert any(fits(each, near) for each in cluster.islands)
@@ -347,10 +351,12 @@ def test_the_nearest_that_would_fit_fits(island: Island, spec: SliceSpec) -> Non
 
 @given(st.data(), st.integers(1, 4), st.integers(1, 4))
 @settings(max_examples=60)
-def test_slices_of_one_shape_balance_the_load(data: st.DataObject, hosts: int, per_host: int) -> None:
+def test_slices_of_one_shape_balance_the_load(data: st.DataObject, hosts: int, devices_per_host: int) -> None:
     """The load is balanced if the slices are a part of a host or consist of whole hosts."""
-    island = island_of(hosts=hosts, per_host=per_host)
-    sizes = [n for n in range(1, island.devices + 1) if n % per_host == 0 or per_host % n == 0]
+    island = island_of(hosts=hosts, devices_per_host=devices_per_host)
+    sizes = [
+        n for n in range(1, island.devices + 1) if n % devices_per_host == 0 or devices_per_host % n == 0
+    ]
     layout = data.draw(st.sampled_from(LAYOUTS))
     assert_balanced(island, SliceSpec("s", data.draw(st.sampled_from(sizes)), layout=layout))
 
@@ -380,7 +386,7 @@ def assert_balanced(island: Island, spec: SliceSpec) -> None:
 
 
 def test_the_order_of_a_count_is_the_order_of_devices() -> None:
-    island = island_of(hosts=3, per_host=2)
+    island = island_of(hosts=3, devices_per_host=2)
     place = choose(SliceSpec("s", 4), [(island, [1] * 6, [1, 0, 0, 0, 0, 1])])
     assert place is not None
     devices = list(place.devices())

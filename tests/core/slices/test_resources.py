@@ -41,7 +41,7 @@ def alone(devices: int, name: str = "s", **more: object) -> SliceSpec:
 
 
 def test_slices_share_devices_and_the_least_loaded_come_first() -> None:
-    r = all_up(small(hosts=2, per_host=2))
+    r = all_up(small(hosts=2, devices_per_host=2))
     assert bound(r.bind(1, take(2))) == [0, 1]
     assert bound(r.bind(2, take(2))) == [2, 3]
     assert bound(r.bind(3, take(4))) == [0, 1, 2, 3]
@@ -51,12 +51,12 @@ def test_slices_share_devices_and_the_least_loaded_come_first() -> None:
 
 
 def test_slices_of_one_session_share_like_others() -> None:
-    r = all_up(small(hosts=2, per_host=1))
+    r = all_up(small(hosts=2, devices_per_host=1))
     assert [bound(r.bind(1, take(1, name))) for name in "abc"] == [[0], [1], [0]]
 
 
 def test_a_slice_is_bound_at_first_use_and_then_the_same() -> None:
-    r = all_up(small(hosts=2, per_host=2))
+    r = all_up(small(hosts=2, devices_per_host=2))
     first = r.bind(1, take(2))
     assert r.bind(2, take(2)) != first
     assert r.bind(1, take(2)) == first
@@ -66,7 +66,7 @@ def test_a_slice_is_bound_at_first_use_and_then_the_same() -> None:
 
 
 def test_one_name_is_one_slice() -> None:
-    r = all_up(small(hosts=2, per_host=2))
+    r = all_up(small(hosts=2, devices_per_host=2))
     r.bind(1, take(2))
     with pytest.raises(
         Impossible, match=r"slice 's' is bound as 2 devices; now it asks for 3 devices: release"
@@ -78,8 +78,8 @@ def test_one_name_is_one_slice() -> None:
 
 
 def test_kind_and_island_are_kept_to() -> None:
-    gpu = Island(name="gpu", hosts=1, per_host=4, kind="h100")
-    r = all_up(Cluster((Island(name="cpu", hosts=2, per_host=2), gpu)))
+    gpu = Island(name="gpu", hosts=1, devices_per_host=4, kind="h100")
+    r = all_up(Cluster((Island(name="cpu", hosts=2, devices_per_host=2), gpu)))
     assert bound(r.bind(1, take(2, "a", kind="h100"))) == [4, 5]
     assert bound(r.bind(1, take(2, "b", island="gpu"))) == [6, 7]
     assert bound(r.bind(1, take(2, "c", kind="cpu"))) == [0, 1]
@@ -87,7 +87,7 @@ def test_kind_and_island_are_kept_to() -> None:
 
 
 def test_spread_takes_a_device_of_every_host() -> None:
-    r = all_up(small(hosts=4, per_host=4))
+    r = all_up(small(hosts=4, devices_per_host=4))
     assert bound(r.bind(1, take(4, layout="spread"))) == [0, 4, 8, 12]
     assert bound(r.bind(2, take(6, layout="spread"))) == [1, 2, 5, 6, 9, 13]
 
@@ -105,7 +105,7 @@ def test_a_mesh_lies_on_the_torus_in_order() -> None:
 
 
 def test_release_gives_back_exactly_what_was_bound() -> None:
-    r = all_up(small(hosts=2, per_host=2))
+    r = all_up(small(hosts=2, devices_per_host=2))
     r.bind(1, take(3, "a"))
     before = [r.load(device) for device in range(4)]
     r.bind(1, take(4, "b"))
@@ -122,7 +122,7 @@ def test_release_gives_back_exactly_what_was_bound() -> None:
 
 
 def test_an_exclusive_slice_has_its_devices_alone() -> None:
-    r = all_up(small(hosts=2, per_host=2))
+    r = all_up(small(hosts=2, devices_per_host=2))
     assert bound(r.bind(1, alone(2))) == [0, 1]
     assert bound(r.bind(2, take(2))) == [2, 3]
     assert (
@@ -141,7 +141,7 @@ def test_an_exclusive_slice_has_its_devices_alone() -> None:
 
 
 def test_a_waiting_slice_is_not_starved_by_later_ones() -> None:
-    r = all_up(small(hosts=2, per_host=1))
+    r = all_up(small(hosts=2, devices_per_host=1))
     r.bind(1, take(1))
     r.bind(2, take(1))
     waits(r.bind(3, alone(1)))  # claims device 0
@@ -154,7 +154,7 @@ def test_a_waiting_slice_is_not_starved_by_later_ones() -> None:
 
 
 def test_waiting_slices_that_can_share_do_not_wait_for_each_other() -> None:
-    r = all_up(small(hosts=2, per_host=1))
+    r = all_up(small(hosts=2, devices_per_host=1))
     r.bind(1, alone(1))
     waits(r.bind(2, take(2)))
     assert bound(r.bind(3, take(1))) == [1]
@@ -165,7 +165,7 @@ def test_waiting_slices_that_can_share_do_not_wait_for_each_other() -> None:
 
 
 def test_a_slice_that_lacks_hosts_keeps_no_devices_from_others() -> None:
-    r = all_up(small(hosts=2, per_host=1))
+    r = all_up(small(hosts=2, devices_per_host=1))
     r.host_lost(1)
     assert waits(r.bind(1, alone(2))) == "waits for hosts 1 of island 'i0' (lost)"
     assert bound(r.bind(2, alone(1))) == [0]
@@ -175,7 +175,7 @@ def test_a_slice_that_lacks_hosts_keeps_no_devices_from_others() -> None:
 
 
 def test_a_released_waiter_is_out_of_the_line() -> None:
-    r = all_up(small(hosts=1, per_host=2))
+    r = all_up(small(hosts=1, devices_per_host=2))
     r.bind(1, take(2))
     waits(r.bind(2, alone(2)))
     waits(r.bind(3, take(1)))
@@ -202,8 +202,8 @@ def test_a_released_waiter_is_out_of_the_line() -> None:
     ],
 )
 def test_an_impossible_slice_is_told_what_would_fit(spec: SliceSpec, text: str) -> None:
-    pod = Island(name="pod", hosts=2, per_host=4, kind="v3", torus=(2, 4), wraps=(False, False))
-    r = Resources(Cluster((pod, Island(name="few", hosts=1, per_host=2))))
+    pod = Island(name="pod", hosts=2, devices_per_host=4, kind="v3", torus=(2, 4), wraps=(False, False))
+    r = Resources(Cluster((pod, Island(name="few", hosts=1, devices_per_host=2))))
     with pytest.raises(Impossible) as refused:
         r.bind(1, spec)
     there = "there is island 'pod': 2 hosts x 4 v3, torus 2x4; island 'few': 1 hosts x 2 cpu. "
@@ -213,7 +213,7 @@ def test_an_impossible_slice_is_told_what_would_fit(spec: SliceSpec, text: str) 
 
 
 def test_a_slice_that_waits_for_hosts_names_them() -> None:
-    r = Resources(small(hosts=4, per_host=1))
+    r = Resources(small(hosts=4, devices_per_host=1))
     assert waits(r.bind(1, take(3))) == "waits for hosts 0-3 of island 'i0' (absent)"
     for host in (0, 1, 3):
         r.host_joined(host)
@@ -226,7 +226,7 @@ def test_a_slice_that_waits_for_hosts_names_them() -> None:
 
 
 def test_hosts_come_and_go_by_the_table() -> None:
-    r = Resources(small(hosts=2, per_host=2))
+    r = Resources(small(hosts=2, devices_per_host=2))
     for wrong in (r.host_draining, r.host_lost, r.device_lost):
         with pytest.raises(Illegal, match="is absent: it cannot be"):
             wrong(0)
@@ -248,7 +248,7 @@ def test_hosts_come_and_go_by_the_table() -> None:
 
 
 def test_only_slices_that_lost_a_device_move() -> None:
-    r = all_up(small(hosts=3, per_host=2))
+    r = all_up(small(hosts=3, devices_per_host=2))
     for session in (1, 2, 3):
         r.bind(session, take(2))
     assert r.remap(0) == []
@@ -264,7 +264,7 @@ def test_only_slices_that_lost_a_device_move() -> None:
 
 
 def test_a_slice_moves_to_another_island_only_if_it_named_none_and_its_own_has_no_room() -> None:
-    r = all_up(small(hosts=2, per_host=2, islands=2))
+    r = all_up(small(hosts=2, devices_per_host=2, islands=2))
     r.bind(1, take(4, island="i0"))
     r.bind(2, take(4))  # on i1, which has no slices
     r.bind(3, take(4, island="i1"))
@@ -278,7 +278,7 @@ def test_a_slice_moves_to_another_island_only_if_it_named_none_and_its_own_has_n
 
 
 def test_a_slice_that_must_move_stays_on_its_island_though_others_carry_less() -> None:
-    r = all_up(small(hosts=2, per_host=1, islands=2))
+    r = all_up(small(hosts=2, devices_per_host=1, islands=2))
     r.bind(1, take(1))
     r.bind(2, take(1, island="i0"))
     r.host_lost(0)
@@ -286,7 +286,7 @@ def test_a_slice_that_must_move_stays_on_its_island_though_others_carry_less() -
 
 
 def test_a_slice_that_had_to_move_is_bound_before_later_ones() -> None:
-    r = all_up(small(hosts=2, per_host=1))
+    r = all_up(small(hosts=2, devices_per_host=1))
     r.bind(1, alone(1))
     r.bind(2, alone(1))
     waits(r.bind(3, alone(1)))
@@ -298,7 +298,7 @@ def test_a_slice_that_had_to_move_is_bound_before_later_ones() -> None:
 
 
 def test_spares_stay_out_until_a_host_fails() -> None:
-    r = all_up(Cluster((Island(name="i", hosts=3, per_host=2, spares=1),)))
+    r = all_up(Cluster((Island(name="i", hosts=3, devices_per_host=2, spares=1),)))
     with pytest.raises(Impossible, match=r"1 of the hosts spare.*nearest that would fit: 4 devices"):
         r.bind(1, take(6))
     for session in (1, 2):
@@ -314,7 +314,7 @@ def test_spares_stay_out_until_a_host_fails() -> None:
 
 
 def test_the_spare_that_carries_slices_is_the_one_that_stands_in() -> None:
-    r = all_up(Cluster((Island(name="i", hosts=4, per_host=1, spares=2),)))
+    r = all_up(Cluster((Island(name="i", hosts=4, devices_per_host=1, spares=2),)))
     r.bind(1, take(2))
     r.host_lost(2)
     r.host_lost(0)
@@ -324,7 +324,7 @@ def test_the_spare_that_carries_slices_is_the_one_that_stands_in() -> None:
 
 
 def test_one_spare_stands_in_for_one_host() -> None:
-    r = all_up(Cluster((Island(name="i", hosts=4, per_host=1, spares=2),)))
+    r = all_up(Cluster((Island(name="i", hosts=4, devices_per_host=1, spares=2),)))
     r.host_lost(0)
     assert bound(r.bind(1, alone(2))) == [1, 2]
     assert waits(r.bind(2, take(1))).startswith("waits for devices 1 of island 'i', bound by slice 's'")
@@ -333,7 +333,7 @@ def test_one_spare_stands_in_for_one_host() -> None:
 
 
 def test_a_block_of_the_torus_moves_onto_spares() -> None:
-    island = Island(name="i", hosts=6, per_host=1, torus=(3, 2), block=(1, 1), spares=2)
+    island = Island(name="i", hosts=6, devices_per_host=1, torus=(3, 2), block=(1, 1), spares=2)
     r = all_up(Cluster((island,)))
     assert bound(r.bind(1, take(4, mesh=(2, 2)))) == [0, 1, 2, 3]
     r.host_lost(0)
@@ -342,7 +342,7 @@ def test_a_block_of_the_torus_moves_onto_spares() -> None:
 
 
 def test_a_claim_is_kept_while_its_devices_are_there() -> None:
-    r = all_up(small(hosts=3, per_host=1))
+    r = all_up(small(hosts=3, devices_per_host=1))
     r.bind(1, take(3))
     waits(r.bind(2, alone(1)))
     assert r.waiting()[0].claim == line(0, 0, 1)
@@ -357,7 +357,7 @@ def test_a_claim_is_kept_while_its_devices_are_there() -> None:
 
 
 def test_a_claim_on_a_spare_ends_when_the_spare_rests() -> None:
-    r = all_up(Cluster((Island(name="i", hosts=3, per_host=1, spares=1),)))
+    r = all_up(Cluster((Island(name="i", hosts=3, devices_per_host=1, spares=1),)))
     r.host_lost(0)
     r.bind(1, take(2))
     waits(r.bind(2, alone(2)))

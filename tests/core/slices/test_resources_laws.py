@@ -33,14 +33,14 @@ def clusters(draw: st.DrawFn) -> Cluster:
         if draw(st.booleans()):
             wraps = (draw(st.booleans()), draw(st.booleans()))
             islands.append(
-                Island(name=f"i{index}", hosts=4, per_host=2, torus=(4, 2), block=(1, 2), wraps=wraps,
+                Island(name=f"i{index}", hosts=4, devices_per_host=2, torus=(4, 2), block=(1, 2), wraps=wraps,
                        spares=draw(st.integers(0, 1)), kind="v3")
             )  # fmt: skip
         else:
             hosts = draw(st.integers(1, 4))
             spares = draw(st.integers(0, hosts - 1))
             islands.append(
-                Island(name=f"i{index}", hosts=hosts, per_host=draw(st.integers(1, 3)), spares=spares)
+                Island(name=f"i{index}", hosts=hosts, devices_per_host=draw(st.integers(1, 3)), spares=spares)
             )
     return Cluster(tuple(islands))
 
@@ -159,7 +159,7 @@ def room(island: Island, spec: SliceSpec) -> bool:
     """Whether the mesh fits on a two-axis torus of `clusters`, by trying every orientation at every cell."""
     if spec.island not in ("", island.name) or spec.kind not in ("", island.kind):
         return False
-    good = set(range(island.base_device, island.base_device + island.regular * island.per_host))
+    good = set(range(island.base_device, island.base_device + island.regular * island.devices_per_host))
     if not island.torus or not spec.mesh or spec.layout == "spread":
         return spec.devices <= len(good)
     tall, wide = island.torus
@@ -178,7 +178,7 @@ def test_an_exclusive_slice_is_served_however_many_come_after_it(
     others: list[tuple[int, bool]],
 ) -> None:
     """The slices that were there before are released one by one. It does not wait for any slice that comes later."""
-    r = all_up(small(hosts=2, per_host=2))
+    r = all_up(small(hosts=2, devices_per_host=2))
     for session, (devices, exclusive) in enumerate(others):
         r.bind(session, SliceSpec("s", devices, exclusive=exclusive))
     r.bind(100, SliceSpec("s", 3, exclusive=True))

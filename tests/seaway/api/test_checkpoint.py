@@ -93,12 +93,12 @@ def write(folder: Path, layout: Layout, array: Any, hosts: list[list[int]]) -> C
 @settings(max_examples=60, deadline=None)
 @given(pairs(), st.integers(1, 4), st.sampled_from([16, 64, 1 << 20]))
 def test_any_sharding_is_restored_as_any_other(
-    ends: tuple[Layout, Layout], per_host: int, largest: int
+    ends: tuple[Layout, Layout], devices_per_host: int, largest: int
 ) -> None:
     source, target = ends
     array, folder = contents(source), Path(tempfile.mkdtemp())
     devices = list(range(source.place.size))
-    hosts = [devices[at : at + per_host] for at in range(0, len(devices), per_host)]
+    hosts = [devices[at : at + devices_per_host] for at in range(0, len(devices), devices_per_host)]
     with mock.patch.object(chunks, "LARGEST", largest), mock.patch.object(chunks, "SMALLEST", largest // 4):
         seen = write(folder, source, array, hosts)
         assert set(seen.values()) <= {1}  # each file by one host
@@ -272,7 +272,7 @@ def test_a_simulation_of_times_prices_it_and_knows_what_it_saved(tmp_path: Path)
         like = shape_of((4096, 4096), np.float32)
         again = checkpoint.restore(tmp_path, like, devices=other)
         assert again.sharding.spec == P()
-        with pytest.raises(sw.NoContents):
+        with pytest.raises(sw.errors.NoContents):
             np.asarray(again)
         whole = 4096 * 4096 * 4 * 1_000_000_000 // graphs.BANDWIDTH  # each device reads all of it
         assert again.ready_at - saved.ready_at > whole
@@ -315,7 +315,7 @@ def test_old_steps_go_when_a_new_one_is_whole(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_told_where_they_are_made(tmp_path: Path) -> None:
-    with pytest.raises(sw.NoSession, match=r"sw\.checkpoint\.save"):
+    with pytest.raises(sw.errors.NoSession, match=r"sw\.checkpoint\.save"):
         checkpoint.save(tmp_path, {})
     with small(values="compute"):
         x = sw.put(TABLE, devices=square)
@@ -327,12 +327,12 @@ def test_mistakes_are_told_where_they_are_made(tmp_path: Path) -> None:
             checkpoint.restore(tmp_path, x)
         with pytest.raises(ValueError, match="lies on no slice; say where"):
             checkpoint.restore(tmp_path, TABLE, step=0)
-        with pytest.raises(sw.RunError, match="there is no step 3; no step is complete there"):
+        with pytest.raises(sw.errors.RunError, match="there is no step 3; no step is complete there"):
             np.asarray(checkpoint.restore(tmp_path, x, step=3))
         checkpoint.save(tmp_path, {"x": x}).block_until_ready()
-        with pytest.raises(sw.RunError, match=r"it has no array 'y'; it has x"):
+        with pytest.raises(sw.errors.RunError, match=r"it has no array 'y'; it has x"):
             sw.get(checkpoint.restore(tmp_path, {"y": x}))
-        with pytest.raises(sw.RunError, match="step 0 is there already"):
+        with pytest.raises(sw.errors.RunError, match="step 0 is there already"):
             int(checkpoint.save(tmp_path, {"x": x}))
         assert int(checkpoint.save(tmp_path, {"x": x}, overwrite=True)) == 0
 
@@ -341,7 +341,7 @@ def test_mistakes_are_told_where_they_are_made(tmp_path: Path) -> None:
             checkpoint.save(tmp_path, y)
             return y
 
-        with pytest.raises(sw.NotNow, match=r"sw\.checkpoint\.save inside @sw\.program 'inside'"):
+        with pytest.raises(sw.errors.NotNow, match=r"sw\.checkpoint\.save inside @sw\.program 'inside'"):
             inside(x)
 
 
@@ -351,5 +351,5 @@ def test_without_tensorstore_the_error_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "tensorstore", None)
     with small(values="compute"):
         x = sw.put(TABLE, devices=square)
-        with pytest.raises(sw.RunError, match=r"pip install 'seaway\[checkpoint\]'"):
+        with pytest.raises(sw.errors.RunError, match=r"pip install 'seaway\[checkpoint\]'"):
             int(checkpoint.save(tmp_path, x))

@@ -107,7 +107,7 @@ def test_a_host_that_cannot_write_is_named_and_nothing_is_whole(shared: sw.Sessi
     x = sw.block_until_ready(sw.put(LARGE, devices=A, sharding=P("data", "model")))
     before = resource.prlimit(agent, resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
     try:
-        with pytest.raises(sw.RunError, match="File too large") as error:
+        with pytest.raises(sw.errors.RunError, match="File too large") as error:
             checkpoint.save(tmp_path, x, step=3).block_until_ready()
     finally:
         resource.prlimit(agent, resource.RLIMIT_FSIZE, before)
@@ -115,7 +115,7 @@ def test_a_host_that_cannot_write_is_named_and_nothing_is_whole(shared: sw.Sessi
     assert (blame.code, blame.host, blame.node) == ("checkpoint", 1, "checkpoint.save")
     assert str(tmp_path) in blame.cause
     assert checkpoint.latest(tmp_path) is None
-    with pytest.raises(sw.RunError, match=r"there is no step 3|step 3 is not complete"):
+    with pytest.raises(sw.errors.RunError, match=r"there is no step 3|step 3 is not complete"):
         checkpoint.restore(tmp_path, x, step=3).block_until_ready()
     assert int(checkpoint.save(tmp_path, x, step=3)) == 3  # the session goes on
 
@@ -125,7 +125,7 @@ def test_what_a_failed_step_made_is_not_saved(shared: sw.Session, tmp_path: Path
     x = sw.put(TABLE, devices=A)
     checkpoint.save(tmp_path, solve(x), step=1).block_until_ready()
     many = sw.jit(lambda x: (x, 100), devices=A, irregular=True, max_shape=(8, 48))
-    with pytest.raises(sw.RunError):
+    with pytest.raises(sw.errors.RunError):
         checkpoint.save(tmp_path, many(x), step=2).block_until_ready()
     assert checkpoint.latest(tmp_path) == 1
 
@@ -164,10 +164,10 @@ def test_what_was_killed_in_between_is_not_taken_for_whole(tmp_path: Path) -> No
             assert time.monotonic() < until
             time.sleep(0.02)
         os.kill(driver.agents[1].process.pid, signal.SIGKILL)
-        with pytest.raises(sw.RunError) as error:
+        with pytest.raises(sw.errors.RunError) as error:
             saved.block_until_ready()
         assert error.value.code == "host-lost"
-        with pytest.raises(sw.RunError, match="step 2 is not complete"):
+        with pytest.raises(sw.errors.RunError, match="step 2 is not complete"):
             checkpoint.restore(tmp_path, LARGE, step=2, devices=one).block_until_ready()
         found = checkpoint.restore(tmp_path, LARGE, devices=one)
         np.testing.assert_array_equal(np.asarray(found), LARGE)
@@ -186,11 +186,11 @@ def test_agents_of_a_cluster_write_below_their_folder_alone(tmp_path: Path) -> N
             assert checkpoint.latest("run") == 2
             np.testing.assert_array_equal(np.asarray(checkpoint.restore("run", x)), TABLE)
             for asked in (tmp_path / "elsewhere", "../elsewhere"):
-                with pytest.raises(sw.RunError, match=r"agents write below|without '..'"):
+                with pytest.raises(sw.errors.RunError, match=r"agents write below|without '..'"):
                     checkpoint.save(asked, x).block_until_ready()
 
     async def drive() -> None:
-        found = Real(tmp_path / "log", hosts=2, per_host=1, platform="cpu")
+        found = Real(tmp_path / "log", hosts=2, devices_per_host=1, platform="cpu")
         try:
             found.start_controller()
             for host in range(2):

@@ -186,7 +186,7 @@ def test_too_many_rows_for_a_shard_are_an_error() -> None:
     with small(values="compute"):
         y, _ = sw.route(sw.put(X, devices=two, sharding=ROWS), DEST, devices=four, capacity=2)
         with pytest.raises(
-            sw.RunError, match="3 rows go to shard 0, and its capacity is 2; raise `capacity`"
+            sw.errors.RunError, match="3 rows go to shard 0, and its capacity is 2; raise `capacity`"
         ):
             np.asarray(y)
 
@@ -194,13 +194,13 @@ def test_too_many_rows_for_a_shard_are_an_error() -> None:
 def test_a_shard_that_is_not_there_is_an_error() -> None:
     with small(values="compute"):
         y, _ = sw.route(sw.put(X, devices=two, sharding=ROWS), DEST + 1, devices=four)
-        with pytest.raises(sw.RunError, match="dest names shard 4"):
+        with pytest.raises(sw.errors.RunError, match="dest names shard 4"):
             np.asarray(y)
 
 
 def test_what_cannot_be_routed_is_refused() -> None:
     with small():
-        with pytest.raises(sw.NotNow, match=r"lies on no slice yet; sw\.put it"):
+        with pytest.raises(sw.errors.NotNow, match=r"lies on no slice yet; sw\.put it"):
             sw.route(X, DEST, devices=four)
         placed = sw.put(X, devices=two)
         with pytest.raises(ValueError, match="one whole number a row"):

@@ -271,5 +271,5 @@ def test_a_synthetic_computation_makes_what_it_is_told() -> None:
     ],
 )
 def test_a_cost_that_is_none_is_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises((ValueError, sw.Impossible), match=said):
+    with pytest.raises((ValueError, sw.errors.Impossible), match=said):
         sw.synthetic("step", devices=two, **wrong)

@@ -84,7 +84,7 @@ def test_a_policy_is_ones_own(
     policy: str, program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (program.parent / "mine_cli.py").write_text(
-        "import seaway as sw\n\n\nclass Mine(sw.Policy):\n    def pick(self, ready, now):\n"
+        "import seaway as sw\n\n\nclass Mine(sw.policies.Policy):\n    def pick(self, ready, now):\n"
         "        print('asked')\n        return ready.best()\n"
     )
     monkeypatch.chdir(program.parent)
@@ -98,7 +98,7 @@ def test_a_policy_is_ones_own(
 def test_a_policy_that_fails_is_heard_of(program: Path) -> None:
     mine = program.parent / "mine.py"
     mine.write_text(
-        "import seaway as sw\n\n\nclass Mine(sw.Policy):\n    def pick(self, ready, now):\n        1 / 0\n"
+        "import seaway as sw\n\n\nclass Mine(sw.policies.Policy):\n    def pick(self, ready, now):\n        1 / 0\n"
     )
     with pytest.warns(
         RuntimeWarning, match="policy Mine was replaced by fifo: on island 'b' it raised ZeroDivisionE"
@@ -127,7 +127,7 @@ def test_a_program_that_runs_something_is_not(program: Path, capsys: pytest.Capt
 
 
 def test_what_happened_is_kept(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from seaway import Trace
+    from seaway.trace import Trace
 
     kept = [tmp_path / "trace", tmp_path / "plot.svg", tmp_path / "perfetto.json"]
     assert simulate(program, "--save", str(kept[0]), "--plot", str(kept[1]), "--perfetto", str(kept[2])) == 0

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from seaway.costs import CostError, NoCompiler, choice, compiling, costs, roofline_costs, tpu, tpu_costs
+from seaway.costs import choice, compiling, costs, roofline_costs, tpu, tpu_costs
 from seaway.costs.lowering import lower
 from seaway.costs.topologies import example, find
+from seaway.errors import CostError, NoCompiler
 
 P: Any = PartitionSpec
 S: Any = jax.ShapeDtypeStruct

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from seaway.costs import Cost, CostError, Memory, synthetic
+from seaway.costs import Cost, Memory, synthetic
 from seaway.costs import cache as costs_cache
 from seaway.costs.cost import disagreement
 from seaway.costs.hlo import Exchange
+from seaway.errors import CostError
 from sim.hardware.ici import kernel_time
 from sim.hardware.kernels import Collective, Kernel
 from sim.hardware.setups import load

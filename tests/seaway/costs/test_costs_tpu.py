@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from seaway.costs import Cost, TooBig, costs, roofline_costs, tpu_costs
+from seaway.costs import Cost, costs, roofline_costs, tpu_costs
+from seaway.errors import TooBig
 
 from .test_costs_compiled import ARGS, BATCH, FLOPS, HIDDEN, LAYERS, OPTIONS, WIDTH, P, S, step
 

@@ -132,7 +132,7 @@ def test_python_that_needs_contents_gets_one_error_that_names_the_choices(ask: C
         ask(double(v))
         return v
 
-    with pytest.raises(sw.TracedValueError) as caught:
+    with pytest.raises(sw.errors.TracedValueError) as caught:
         sw.program(routed).trace(VECTOR)
     text = str(caught.value)
     for choice in ("jax.lax.cond", "np.asarray", "irregular=True", "sw.route", "'routed'"):
@@ -140,9 +140,9 @@ def test_python_that_needs_contents_gets_one_error_that_names_the_choices(ask: C
 
 
 def test_operators_are_no_computations() -> None:
-    with pytest.raises(sw.NotNow, match=r"sw\.jit\(lambda x, \.\.\.: x \+"):
+    with pytest.raises(sw.errors.NotNow, match=r"sw\.jit\(lambda x, \.\.\.: x \+"):
         sw.program(lambda v: double(v) + 1).trace(VECTOR)
-    with pytest.raises(sw.NotNow, match="indexing"):
+    with pytest.raises(sw.errors.NotNow, match="indexing"):
         sw.program(lambda v: double(v)[0]).trace(VECTOR)
 
 
@@ -154,7 +154,9 @@ def test_a_traced_value_may_not_escape() -> None:
         return double(v)
 
     sw.program(keep, name="first").trace(VECTOR)
-    with pytest.raises(sw.NotNow, match=r"escaped from the trace of 'first', which has ended, into 'second'"):
+    with pytest.raises(
+        sw.errors.NotNow, match=r"escaped from the trace of 'first', which has ended, into 'second'"
+    ):
         sw.program(lambda v: double(kept[0]), name="second").trace(VECTOR)
 
 
@@ -174,7 +176,7 @@ def test_what_is_taken_over_is_not_read_again() -> None:
         x = double(v)
         return take(x), double(x)
 
-    with pytest.raises(sw.NotNow, match=r"is read by 'double' after 'take' took over its memory"):
+    with pytest.raises(sw.errors.NotNow, match=r"is read by 'double' after 'take' took over its memory"):
         sw.program(twice).trace(VECTOR)
 
 
@@ -186,5 +188,5 @@ def test_an_argument_is_taken_over_only_if_the_caller_gives_it_up() -> None:
 
 
 def test_what_is_given_up_is_not_returned() -> None:
-    with pytest.raises(sw.NotNow, match="returns argument leaf 0, which it donates"):
+    with pytest.raises(sw.errors.NotNow, match="returns argument leaf 0, which it donates"):
         sw.program(lambda v: v, donate_argnums=0, name="f").trace(VECTOR)

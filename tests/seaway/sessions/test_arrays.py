@@ -27,9 +27,9 @@ VECTOR = np.arange(4.0, dtype=np.float32)
 
 def test_a_call_returns_at_once() -> None:
     with small() as s:
-        before = s.now_ns()
+        before = s.driver.now()
         x = step(VECTOR)
-        assert s.now_ns() == before + s.simulation.profile.client_call
+        assert s.driver.now() == before + s.simulation.profile.client_call
         assert (x.shape, x.dtype, x.ndim, x.size, len(x), x.nbytes) == ((4,), np.float32, 1, 4, 4, 16)
 
 
@@ -37,7 +37,7 @@ def test_waiting_takes_simulated_time() -> None:
     with small() as s:
         x = step(VECTOR)
         x.block_until_ready()
-        assert s.now_ns() == x.ready_at > 330_000
+        assert s.driver.now() == x.ready_at > 330_000
 
 
 def test_outputs_feed_the_next_call_without_a_round_trip() -> None:
@@ -45,9 +45,9 @@ def test_outputs_feed_the_next_call_without_a_round_trip() -> None:
         x: Any = VECTOR
         for _ in range(10):
             x = step(x)
-        assert s.now_ns() == 10 * s.simulation.profile.client_call
+        assert s.driver.now() == 10 * s.simulation.profile.client_call
         x.block_until_ready()
-        assert s.now_ns() >= 10 * 330_000
+        assert s.driver.now() >= 10 * 330_000
 
 
 def test_it_has_jaxs_words() -> None:
@@ -69,7 +69,7 @@ def test_asking_takes_time_so_that_a_loop_that_asks_comes_to_an_end() -> None:
         while not x.is_ready():
             asked += 1
         assert asked > 100
-        assert s.now_ns() >= x.ready_at
+        assert s.driver.now() >= x.ready_at
 
 
 def test_it_prints_as_what_it_is_and_when() -> None:
@@ -176,9 +176,9 @@ def test_what_was_deleted_or_donated_cannot_be_used() -> None:
         take(y)
         assert x.is_deleted()
         assert y.is_deleted()
-        with pytest.raises(sw.NotNow, match="was deleted"):
+        with pytest.raises(sw.errors.NotNow, match="was deleted"):
             step(x)
-        with pytest.raises(sw.NotNow, match=r"the result of 'step': it was donated to 'take'"):
+        with pytest.raises(sw.errors.NotNow, match=r"the result of 'step': it was donated to 'take'"):
             step(y)
         assert repr(y).startswith("Array(float32[4] on slice 'two', was donated to 'take'; do not donate it")
 
@@ -241,3 +241,11 @@ def test_shapes_stand_for_contents_that_nobody_has() -> None:
         assert x.nbytes == 2 << 30
         assert s.now() > 2 * 2**30 / 12.5e9
         step(aval((4,), "float32").abstract()).block_until_ready()
+
+
+def test_a_run_shows_what_a_user_may_use() -> None:
+    with small():
+        run = step(np.float32(0)).run
+        assert {name for name in dir(run) if not name.startswith("_")} == {
+            "blame", "cancel", "done", "due_at", "ended_at", "late", "number", "program", "tries", "wait",
+        }  # fmt: skip

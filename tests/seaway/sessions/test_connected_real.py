@@ -136,7 +136,7 @@ def test_a_donated_array_is_gone(shared: sw.Session) -> None:
     step = sw.jit(lambda x: x + 1, devices=A, donate_argnums=0)
     first = sw.put(np.zeros(3, np.float32), A)
     second = step(first)
-    with pytest.raises(sw.NotNow, match="was donated to '<lambda>'"):
+    with pytest.raises(sw.errors.NotNow, match="was donated to '<lambda>'"):
         np.asarray(first)
     assert np.asarray(second).tolist() == [1, 1, 1]
 
@@ -246,7 +246,7 @@ def test_what_fails_on_the_devices_is_raised_where_its_user_waits(shared: sw.Ses
     made = few(np.arange(8, dtype=np.float32))
     behind = add_sum(made)
     for array in (made, behind):
-        with pytest.raises(sw.RunError, match="'few' made 5 rows, and its bound is 4") as caught:
+        with pytest.raises(sw.errors.RunError, match="'few' made 5 rows, and its bound is 4") as caught:
             array.block_until_ready()
         assert (caught.value.code, caught.value.blame.program, caught.value.blame.node) == (
             "user",
@@ -271,9 +271,11 @@ def test_of_an_irregular_result_the_rows_that_were_made_come_back(shared: sw.Ses
 def test_what_does_not_fit_is_refused_by_name() -> None:
     with sw.local(hosts=2, devices_per_host=2, memory="64MiB"):
         large = sw.jit(lambda x: jnp.zeros(1 << 26) + x, devices=4, name="large")(1.0)
-        with pytest.raises(sw.RunError, match=r"\[no-memory\].*program 'large'"):
+        with pytest.raises(sw.errors.RunError, match=r"\[no-memory\].*program 'large'"):
             large.block_until_ready()
-        with pytest.raises(sw.RunError, match=r"\[no-memory\] it needs 256.0 MiB on each of devices 0-3"):
+        with pytest.raises(
+            sw.errors.RunError, match=r"\[no-memory\] it needs 256.0 MiB on each of devices 0-3"
+        ):
             sw.put(np.zeros(1 << 26, np.float32), 4).block_until_ready()
         assert float(sw.jit(lambda x: x + 1, devices=4)(1.0)) == 2
 
@@ -287,14 +289,14 @@ def test_a_host_that_dies_is_started_anew_and_its_loss_is_named() -> None:
     with sw.local(hosts=2, devices_per_host=2) as session:
         before = add_sum(np.ones(4, np.float32)).block_until_ready()
         os.kill(session.driver.agents[1].pid, signal.SIGKILL)  # type: ignore[attr-defined]
-        with pytest.raises(sw.RunError, match=r"\[host-lost\] host 1 of island 'i0' was lost"):
+        with pytest.raises(sw.errors.RunError, match=r"\[host-lost\] host 1 of island 'i0' was lost"):
             until_it_is_noticed(before)
         until = time.monotonic() + 20
         while True:
             try:
                 assert np.asarray(add_sum(np.ones(4, np.float32))).tolist() == [5] * 4
                 break
-            except sw.RunError:
+            except sw.errors.RunError:
                 assert time.monotonic() < until
 
 

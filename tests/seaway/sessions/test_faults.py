@@ -13,8 +13,8 @@ MS = 1_000_000
 def test_a_host_that_crashes_fails_the_run_by_name_and_its_return_lets_the_next_one_run() -> None:
     step = sw.synthetic("step", devices=sw.slice(devices=16), duration="20ms")
     faults = [Fault(10 * MS, "crash_host", 2), Fault(40 * MS, "return_host", 2)]
-    with sw.simulate("B", hosts=4, per_host=4, faults=faults) as session:
-        with pytest.raises(sw.RunError, match="host 2"):
+    with sw.simulate("B", hosts=4, devices_per_host=4, faults=faults) as session:
+        with pytest.raises(sw.errors.RunError, match="host 2"):
             step().block_until_ready()
         again = step()
         again.block_until_ready()

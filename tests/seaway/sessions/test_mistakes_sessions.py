@@ -34,6 +34,13 @@ WRONG: list[tuple[Call, type[Exception], str]] = [
     (lambda: local(devices=4), TypeError, "has no option 'devices'.*did you mean 'devices_per_host'"),
     (lambda: local(host=4), TypeError, "has no option 'host'.*did you mean 'hosts'"),
     (lambda: local(platform="gpu"), ValueError, r"'cuda', 'tpu' or 'timed' \(did you mean 'cuda'\?\)"),
+    (lambda: local(dispatch="both"), ValueError, r"sw\.local\(dispatch='both'\): 'parallel'"),
+    (lambda: local(retries=None), ValueError, r"sw\.local\(retries=None\): a number; 0 for none"),
+    (lambda: local(record=3), TypeError, r"sw\.local\(record=3\): the path of a file"),
+    (lambda: connect("head", dispatch=1), ValueError, r"sw\.connect\(dispatch=1\): 'parallel'"),
+    (lambda: connect("head", client=0), ValueError, r"sw\.connect\(client=0\): a client's name is a text"),
+    (lambda: connect("head", token=12), TypeError, r"sw\.connect\(token=int\): a token is a text"),
+    (lambda: connect("head", ca=0), TypeError, r"sw\.connect\(ca=0\): the path of a file"),
     (lambda: local(2, platform="cuda"), ValueError, "hosts=2.*one process has all cuda devices of a machine"),
     (lambda: local(platform="tpu", islands=2), ValueError, "islands=2.*start `seaway controller`"),
 ]
@@ -67,9 +74,9 @@ class Shelf:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (grpc.StatusCode.INVALID_ARGUMENT, sw.Impossible),  # too large to travel
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, sw.Impossible),  # or to be kept
-        (grpc.StatusCode.UNAVAILABLE, sw.Unreachable),
+        (grpc.StatusCode.INVALID_ARGUMENT, sw.errors.Impossible),  # too large to travel
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, sw.errors.Impossible),  # or to be kept
+        (grpc.StatusCode.UNAVAILABLE, sw.errors.Unreachable),
     ],
 )
 def test_code_that_the_controller_does_not_take_is_no_matter_of_reaching_it(
@@ -125,7 +132,9 @@ def test_an_agent_that_finds_no_controller_says_for_whom_it_looks(nobody: str) -
 def test_timed_devices_have_no_contents_and_say_what_has() -> None:
     with sw.local(platform="timed"):
         result = sw.jit(lambda x: x + 1, devices=1)(np.ones(3, np.float32))
-        with pytest.raises(sw.NoContents, match=r"only take the time.*platform='cpu'.*sw.simulate\(values="):
+        with pytest.raises(
+            sw.errors.NoContents, match=r"only take the time.*platform='cpu'.*sw.simulate\(values="
+        ):
             np.asarray(result)
         assert result.is_ready()
         assert "ready at" in repr(result)

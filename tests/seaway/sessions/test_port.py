@@ -278,12 +278,12 @@ def test_errors_are_the_users_own_words() -> None:
     with s:
         x = step(ZERO)
         driver.ports["main"].refuse = "it divided by zero"
-        with pytest.raises(sw.RunError, match="it divided by zero") as caught:
+        with pytest.raises(sw.errors.RunError, match="it divided by zero") as caught:
             x.block_until_ready()
         assert caught.value.code == "user"
         driver.ports["main"].refuse = ""
         y = step(ZERO)
-        with pytest.raises(sw.RunError, match="no data plane"):
+        with pytest.raises(sw.errors.RunError, match="no data plane"):
             np.asarray(y)
 
 

@@ -19,17 +19,17 @@ step = sw.synthetic("step", devices=sw.slice(devices=2, name="two"), duration="1
 ZERO = np.float32(0)
 
 
-class Broken(sw.Policy):
+class Broken(sw.policies.Policy):
     def pick(self, ready: Any, now: int) -> Any:
         raise KeyError("nobody")
 
 
-class Nothing(sw.Policy):
+class Nothing(sw.policies.Policy):
     def pick(self, ready: Any, now: int) -> Any:
         return None
 
 
-class Late(sw.Policy):
+class Late(sw.policies.Policy):
     """Well, at first."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ def calls(policy: Any) -> None:
             step(ZERO).block_until_ready()
 
 
-WRONG: list[tuple[type[sw.Policy], str]] = [
+WRONG: list[tuple[type[sw.policies.Policy], str]] = [
     (Broken, "policy Broken was replaced by fifo: on island 'i0' it raised KeyError: 'nobody' when asked to pick, "),
     (Nothing, "policy Nothing was replaced by fifo: on island 'i0' it picked what is not ready when asked to pick, "),
     (Late, r"it raised ValueError: three are too many when told what has entered, at [\d.]+ ms; what entered from "),

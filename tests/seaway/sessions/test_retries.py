@@ -19,7 +19,7 @@ step = sw.synthetic("step", devices=ALL, duration="20ms")
 
 
 def simulated(faults: Any = CRASH, **options: Any) -> sw.Session:
-    return sw.simulate("B", hosts=4, per_host=4, faults=faults, **options)
+    return sw.simulate("B", hosts=4, devices_per_host=4, faults=faults, **options)
 
 
 @sw.jit(devices=ALL)
@@ -62,7 +62,9 @@ def test_what_has_ended_before_the_crash_is_not_made_again() -> None:
         first = double(LARGE)
         second = double(first)
         third = double(second)
-        with pytest.raises(sw.RunError, match=r"cannot run again, since the result of 'double' is lost"):
+        with pytest.raises(
+            sw.errors.RunError, match=r"cannot run again, since the result of 'double' is lost"
+        ):
             third.block_until_ready()
 
 
@@ -84,11 +86,12 @@ def test_an_argument_that_was_lost_with_the_host_is_named() -> None:
         x.block_until_ready()
         result = double(x)
         with pytest.raises(
-            sw.RunError, match=r"host 2.*cannot run again, since what was put on slice 'slice0' is lost"
+            sw.errors.RunError,
+            match=r"host 2.*cannot run again, since what was put on slice 'slice0' is lost",
         ) as caught:
             result.block_until_ready()
         assert caught.value.code == "host-lost"
-        with pytest.raises(sw.RunError, match="is lost"):
+        with pytest.raises(sw.errors.RunError, match="is lost"):
             x.block_until_ready()
 
 
@@ -97,14 +100,16 @@ def test_what_was_donated_cannot_be_given_again() -> None:
     with simulated(retries=3, costs={"double": "2ms", "take": "20ms"}):
         x = double(LARGE)
         x.block_until_ready()
-        with pytest.raises(sw.RunError, match=r"cannot run again, since the result of 'double' is donated"):
+        with pytest.raises(
+            sw.errors.RunError, match=r"cannot run again, since the result of 'double' is donated"
+        ):
             take(x).block_until_ready()
 
 
 def test_an_error_of_the_users_own_is_no_reason_to_run_again() -> None:
     with simulated([Fault(0, "fail_gang", 2, name="step")], retries=3) as s:
         result = step()
-        with pytest.raises(sw.RunError) as caught:
+        with pytest.raises(sw.errors.RunError) as caught:
             result.block_until_ready()
         assert caught.value.code == "user"
         assert result.run is not None
@@ -117,12 +122,12 @@ def test_a_program_may_say_otherwise_than_its_session() -> None:
     def once() -> Any:
         return step()
 
-    with simulated(retries=3), pytest.raises(sw.RunError, match="host 2"):
+    with simulated(retries=3), pytest.raises(sw.errors.RunError, match="host 2"):
         once().block_until_ready()
 
 
 def test_without_being_asked_for_nothing_runs_again() -> None:
-    with simulated(), pytest.raises(sw.RunError, match="host 2"):
+    with simulated(), pytest.raises(sw.errors.RunError, match="host 2"):
         step().block_until_ready()
 
 

@@ -75,7 +75,7 @@ def driven(folder: Path, work: Callable[[Real, Any], None], **options: Any) -> N
     async def drive() -> None:
         async with (
             asyncio.timeout(120),
-            real(folder, per_host=1, platform="cpu", lease=30.0, **options) as found,
+            real(folder, devices_per_host=1, platform="cpu", lease=30.0, **options) as found,
         ):
             ask = asyncio.get_running_loop()
 

@@ -45,6 +45,21 @@ def test_what_is_no_slice_is_refused(wrong: dict[str, Any], said: str) -> None:
         sw.slice(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"island": 0}, r"sw\.slice\(island=0\): island is a name, such as 'i0'"),
+        ({"kind": 4}, r"sw\.slice\(kind=4\): kind is a name, such as 'tpu-v3'"),
+        ({"name": None}, r"sw\.slice\(name=None\): name is a name, such as"),
+        ({"exclusive": "no"}, r"sw\.slice\(exclusive='no'\): True or False"),
+        ({"mesh": 4}, r"sw\.slice\(mesh=4\): devices along each axis"),
+    ],
+)
+def test_a_word_of_another_type_is_refused_where_it_is_written(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        sw.slice(**{"devices": 2, **wrong})
+
+
 def test_shardings_are_partition_specs_over_the_slices_axes() -> None:
     grid = sw.slice(mesh={"data": 4, "model": 2})
     array = aval((8, 6), "float32")

@@ -64,7 +64,7 @@ SESSIONS: dict[str, Callable[[], sw.Session]] = {
     "real CPU devices": lambda: sw.local(**SHAPE),
     "real timed devices": lambda: sw.local(**SHAPE, platform="timed"),
     "simulated": lambda: sw.simulate(
-        {"island": [{"hosts": 2, "per_host": 2}]}, policy="stride", progress=False
+        {"island": [{"hosts": 2, "devices_per_host": 2}]}, policy="stride", progress=False
     ),
 }
 

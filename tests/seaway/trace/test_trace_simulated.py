@@ -34,7 +34,7 @@ def across(x: Any) -> Any:
 def trace(request: pytest.FixtureRequest) -> Trace:
     """4 MiB put, three runs of which one starts when another has ended, one result read."""
     stand_in = {"across": np.zeros(MIB, np.float32)}
-    with small(hosts=2, per_host=4, islands=2, values=stand_in, fidelity=request.param) as s:
+    with small(hosts=2, devices_per_host=4, islands=2, values=stand_in, fidelity=request.param) as s:
         x = sw.put(np.zeros(MIB, np.float32), devices=here, sharding=here.sharding("d"))
         across(x).block_until_ready()
         across(x)

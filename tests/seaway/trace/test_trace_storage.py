@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.record.trace import Trace as CoreTrace
-from seaway.trace import NotATrace, Trace
+from seaway.errors import NotATrace
+from seaway.trace import Trace
 
 from . import traces
 

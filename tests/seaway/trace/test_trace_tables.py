@@ -199,7 +199,7 @@ def test_memory_is_bytes_on_each_device() -> None:
 def test_skew_is_waiting_for_peers_and_never_busy() -> None:
     """Host 1 is 40 late; then inputs come 60 later."""
     core = CoreTrace()
-    core.place(0, 0, ((0, 4),), per_host=2)
+    core.place(0, 0, ((0, 4),), devices_per_host=2)
     core.gang(1, -1, "a", 0, 0, entered=0)
     core.hosts(1, [100, 140])
     core.update(1, started=200, ended=300)
@@ -213,7 +213,7 @@ def test_skew_is_waiting_for_peers_and_never_busy() -> None:
 
 def test_a_gang_that_was_there_early_takes_its_devices_when_the_one_before_leaves_them() -> None:
     core = CoreTrace()
-    core.place(0, 0, ((0, 2),), per_host=1)
+    core.place(0, 0, ((0, 2),), devices_per_host=1)
     for seq, (enqueued, start) in enumerate([([10, 10], 10), ([20, 130], 130)]):
         core.gang(seq, -1, "a", 0, 0, entered=0)
         core.hosts(seq, enqueued)
@@ -225,7 +225,7 @@ def test_a_gang_that_was_there_early_takes_its_devices_when_the_one_before_leave
 
 def test_where_nobody_saw_the_hosts_skew_is_unknown_and_not_zero() -> None:
     core = CoreTrace()
-    core.place(0, 0, ((0, 4),), per_host=2)
+    core.place(0, 0, ((0, 4),), devices_per_host=2)
     core.gang(1, -1, "a", 0, 0, started=10, ended=20, skew=4, flags=PLACEHOLDER)
     trace = Trace(core)
     assert trace.utilization("total")["busy_fraction"].tolist() == [1.0]
@@ -237,7 +237,7 @@ def test_where_nobody_saw_the_hosts_skew_is_unknown_and_not_zero() -> None:
 
 def test_an_arrival_that_is_missing_is_somebodys_error() -> None:
     core = CoreTrace()
-    core.place(0, 0, ((0, 4),), per_host=2)
+    core.place(0, 0, ((0, 4),), devices_per_host=2)
     core.gang(1, -1, "a", 0, 0)
     core.hosts(1, [100, 140, 150])
     core.update(1, started=200, ended=300)
@@ -263,7 +263,7 @@ def test_lists_of_arrivals_are_read_as_core_reads_them(many: list[list[int]], st
 def test_clocks_that_disagree_make_no_negative_waits() -> None:
     """A host says that it had the gang after the gang had started."""
     core = CoreTrace()
-    core.place(0, 0, ((0, 4),), per_host=2)
+    core.place(0, 0, ((0, 4),), devices_per_host=2)
     core.gang(1, -1, "a", 0, 0)
     core.hosts(1, [100, 140])
     core.update(1, started=120, ended=200)
@@ -274,7 +274,7 @@ def test_clocks_that_disagree_make_no_negative_waits() -> None:
 
 def test_hosts_of_a_gang_that_is_no_collective_wait_for_nobody() -> None:
     core = CoreTrace()
-    core.place(0, 0, ((0, 4),), per_host=2)
+    core.place(0, 0, ((0, 4),), devices_per_host=2)
     core.gang(1, -1, "a", 0, 0, started=140)  # its driver says when the last began
     core.hosts(1, [100, 140])
     core.ends(1, [150, 200])

@@ -18,7 +18,7 @@ US, MS = 1_000, 1_000_000
 
 
 def shared(
-    weights: dict[str, int] | None = None, gangs: int = 300, hosts: int = 16, per_host: int = 4,
+    weights: dict[str, int] | None = None, gangs: int = 300, hosts: int = 16, devices_per_host: int = 4,
     durations: tuple[int, ...] = (330 * US,), late: float = 0.04, seed: int = 1,
 ) -> Trace:  # fmt: skip
     """Clients share all devices of one island by weight, a gang a run; now and then a host is late."""
@@ -26,7 +26,7 @@ def shared(
     dice = Random(seed)
     jitter = np.random.default_rng(seed)
     trace = Trace()
-    trace.place(0, 0, ((0, hosts * per_host),), per_host)
+    trace.place(0, 0, ((0, hosts * devices_per_host),), devices_per_host)
     for number, (name, weight) in enumerate(weights.items(), 1):
         trace.client(number, name, weight, 0, 0)
     pass_, entered, free = dict.fromkeys(range(1, len(weights) + 1), 0.0), 0, 0
@@ -59,7 +59,9 @@ def pipeline(islands: int = 4, microbatches: int = 8, steps: int = 2) -> tuple[T
     cluster = preset("C") if islands == 4 else small(4, 8, islands)
     trace = Trace()
     for island in cluster.islands:
-        trace.place(island.index, island.index, island.device_span, island.per_host, island.base_device)
+        trace.place(
+            island.index, island.index, island.device_span, island.devices_per_host, island.base_device
+        )
     trace.client(1, "trainer", 1, 0, 0)
     free = [0] * islands
     seq, now = 0, 0
@@ -106,13 +108,18 @@ def drawn(seed: int) -> tuple[Trace, Cluster, Moments]:
     gangs that are no collectives, gangs of nobody. Times are short, so that a loop can go through them."""
     dice = Random(seed)
     cluster = Cluster.from_table(
-        {"island": [{"name": "a", "hosts": 3, "per_host": 2}, {"name": "b", "hosts": 2, "per_host": 3}]}
+        {
+            "island": [
+                {"name": "a", "hosts": 3, "devices_per_host": 2},
+                {"name": "b", "hosts": 2, "devices_per_host": 3},
+            ]
+        }
     )
     places = [(0, ((0, 4),)), (0, ((1, 3), (4, 5))), (0, ((2, 6),)), (1, ((6, 12),)), (1, ((7, 8), (10, 11)))]
     trace = Trace()
     for key, (index, there) in enumerate(places):
         island = cluster.islands[index]
-        trace.place(key, index, there, island.per_host, island.base_device)
+        trace.place(key, index, there, island.devices_per_host, island.base_device)
     for number in (1, 2):
         trace.client(number, f"c{number}", number, 0, 0)
         trace.submitted(number, number, 0, f"p{number}", 0)

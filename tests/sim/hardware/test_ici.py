@@ -41,7 +41,7 @@ def torus(*dims: int, wraps: bool | tuple[bool, ...] = True, block: tuple[int, .
     block = block or (1,) * len(dims)
     each = wraps if isinstance(wraps, tuple) else (wraps,) * len(dims)
     hosts = prod(dims) // prod(block)
-    return Island(name="t", hosts=hosts, per_host=prod(block), torus=dims, wraps=each, block=block)
+    return Island(name="t", hosts=hosts, devices_per_host=prod(block), torus=dims, wraps=each, block=block)
 
 
 def take(
@@ -357,7 +357,7 @@ def slices(draw: st.DrawFn) -> tuple[Island, Place]:
     block = tuple(draw(st.integers(1, 2)) for _ in range(rank))
     dims = tuple(size * draw(st.integers(1, 4)) for size in block)
     island = torus(*dims, wraps=tuple(draw(st.booleans()) for _ in range(rank)), block=block)
-    island = Cluster((Island(name="other", hosts=3, per_host=3), island)).islands[1]
+    island = Cluster((Island(name="other", hosts=3, devices_per_host=3), island)).islands[1]
     order = draw(st.permutations(range(rank)))
     steps: list[list[int]] = []
     for axis in order:
@@ -469,7 +469,9 @@ def test_a_slice_in_many_pieces_is_looked_at() -> None:
     assert how(island, place=place, levels=((5, 1),)) == "line of 5"
 
 
-@pytest.mark.parametrize("what", [{"hosts": 25_000}, {"hosts": 250_000}, {"per_host": 8, "hosts": 12_500}])
+@pytest.mark.parametrize(
+    "what", [{"hosts": 25_000}, {"hosts": 250_000}, {"devices_per_host": 8, "hosts": 12_500}]
+)
 def test_a_price_does_not_look_at_every_device(what: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     def looked(*_: object) -> None:
         raise AssertionError("looked at every device")
@@ -478,7 +480,9 @@ def test_a_price_does_not_look_at_every_device(what: dict[str, int], monkeypatch
     monkeypatch.setattr(axes, "_devices", looked)
     setup = load("A", **what)
     island = setup.cluster.islands[0]
-    for kind, levels in product(KINDS, [(), ((island.per_host, 1),), ((island.hosts, island.per_host),)]):
+    for kind, levels in product(
+        KINDS, [(), ((island.devices_per_host, 1),), ((island.hosts, island.devices_per_host),)]
+    ):
         assert collective_time(Collective(kind, 2**20, levels), island.whole, island, setup.chips[0]) > 0
 
 

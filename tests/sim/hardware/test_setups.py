@@ -101,7 +101,7 @@ def test_the_table_in_the_docs_is_what_the_files_say() -> None:
         figures: list[str | float] = [
             one.devices_per_chip, one.peak_flops / 1e12, one.hbm_bytes / GIB, one.hbm_bandwidth / 1e9,
             f"{one.torus_dims}D" if one.torus_dims else "-", one.ici_bandwidth / 1e9, one.wrap_min or "-",
-            one.pcie_bandwidth / 1e9, one.per_host, machine.nic_bandwidth * 8 / 1e9,
+            one.pcie_bandwidth / 1e9, one.devices_per_host, machine.nic_bandwidth * 8 / 1e9,
         ]  # fmt: skip
         shown = [f if isinstance(f, str) else f"{round(f, 1):g}" for f in figures]
         assert rows[name] == shown
@@ -113,12 +113,12 @@ def test_the_table_in_the_docs_is_what_the_files_say() -> None:
 def test_the_paper_s_set_ups() -> None:
     a, b, c = load("A"), load("B"), load("C")
     assert (a.cluster.hosts, a.cluster.devices) == (512, 2048)
-    assert (a.cluster.islands[0].per_host, chips_of(a), a.cluster.islands[0].wraps) == (
+    assert (a.cluster.islands[0].devices_per_host, chips_of(a), a.cluster.islands[0].wraps) == (
         4,
         (32, 32),
         (True, True),
     )
-    assert (b.cluster.hosts, b.cluster.devices, b.cluster.islands[0].per_host) == (64, 512, 8)
+    assert (b.cluster.hosts, b.cluster.devices, b.cluster.islands[0].devices_per_host) == (64, 512, 8)
     assert [(i.hosts, i.devices) for i in c.cluster.islands] == [(4, 32)] * 4
     assert c.chips == (chips.chip("v3"),) * 4
     assert not any(b.cluster.islands[0].wraps + c.cluster.islands[0].wraps)
@@ -195,7 +195,7 @@ def test_another_size_has_another_torus() -> None:
     assert chips_of(load("A", hosts=64)) == (8, 16)
     assert load("A", hosts=64).cluster.islands[0].wraps == (False, False)  # no axis of 32 is left
     assert load("A", hosts=512).cluster == load("A").cluster
-    assert chips_of(load("A", per_host=8)) == (32, 64)
+    assert chips_of(load("A", devices_per_host=8)) == (32, 64)
     big = load("A", hosts=25_000)
     assert (big.cluster.devices, chips_of(big)) == (100_000, (200, 250))
     assert load("A", hosts=250_000).cluster.devices == 1_000_000
@@ -231,7 +231,7 @@ def test_figures_can_be_changed() -> None:
         ({"hosts": 0}, "`hosts` cannot be 0"),
         ({"hosts": 2.5}, "`hosts` cannot be 2.5"),
         ({"islands": -1}, "`islands` cannot be -1"),
-        ({"per_host": 3}, "`per_host` is 3, but 2 devices share a tpu-v3 chip"),
+        ({"devices_per_host": 3}, "`devices_per_host` is 3, but 2 devices share a tpu-v3 chip"),
         ({"torus": [3, 3]}, "has 9 devices, 512 hosts of 4 are 2048"),
         ({"torus": [2048, 1]}, "the last axis of `torus` is 1; 2 devices share a chip there"),
         ({"wraps": [True]}, "`wraps` and `block` need one entry for each axis"),
@@ -261,7 +261,7 @@ def test_the_example_of_the_docs() -> None:
     big, flat, soon = setup.cluster.islands
     assert load(str(EXAMPLE)) == setup
     assert setup.name == "two-and-a-half"
-    assert (big.torus, big.wraps, big.regular, big.per_host) == ((4, 8, 8), (True,) * 3, 62, 4)
+    assert (big.torus, big.wraps, big.regular, big.devices_per_host) == ((4, 8, 8), (True,) * 3, 62, 4)
     assert (flat.torus, flat.wraps) == ((2, 4, 8), (False, False, True))
     assert (soon.kind, soon.memory) == ("v9", 256 * GIB)
     v9 = setup.chips[2]
@@ -308,7 +308,9 @@ def test_islands_of_one_s_own_are_not_counted_by_an_option() -> None:
 
 
 def test_a_table_as_core_reads_it_is_a_set_up_too() -> None:
-    setup = load({"island": [{"name": "i", "count": 2, "hosts": 3, "per_host": 2}], "dcn_latency": 7000})
+    setup = load(
+        {"island": [{"name": "i", "count": 2, "hosts": 3, "devices_per_host": 2}], "dcn_latency": 7000}
+    )
     assert (setup.cluster.devices, setup.chips[0].name, setup.cluster.dcn_latency) == (12, "cpu", 7000)
     assert setup.cluster.islands[0].torus == ()
 

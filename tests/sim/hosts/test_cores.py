@@ -146,7 +146,7 @@ def simulation(
     *shared: dict[str, object], islands: int = 1, faults: tuple[Fault, ...] = (), **how: Any
 ) -> Simulation:
     cores = {"machine": {"cores": how.pop("cores")}} if "cores" in how else {}
-    setup = load("B", hosts=4, per_host=4, islands=islands, shared=list(shared), **cores)
+    setup = load("B", hosts=4, devices_per_host=4, islands=islands, shared=list(shared), **cores)
     return Simulation(setup, policy=Fifo, profile=profile("seaway"), faults=faults, times=QUICK, **how)
 
 
@@ -270,7 +270,7 @@ def test_the_controller_hears_of_heartbeats_at_the_same_time() -> None:
     heard: dict[Any, set[tuple[int, int]]] = {"exact": set(), "cohort": set()}
     for fidelity, beats in heard.items():
         sim = Simulation(
-            load("B", hosts=4, per_host=2, islands=2), profile=profile("paper"), fidelity=fidelity
+            load("B", hosts=4, devices_per_host=2, islands=2), profile=profile("paper"), fidelity=fidelity
         )
         machine: Any = sim.controller_process.machine
 

@@ -46,7 +46,7 @@ def simulation(
     hosts: int = 2, how: Profile | None = None, times: Times | None = None, **shared: object
 ) -> Simulation:
     setup = load(
-        {"name": "mine", "island": [{"name": "i", "kind": "cpu", "hosts": hosts, "per_host": 1}]},
+        {"name": "mine", "island": [{"name": "i", "kind": "cpu", "hosts": hosts, "devices_per_host": 1}]},
         shared=[{**ONE, **shared}],
     )
     return Simulation(setup, policy=Fifo, profile=how or costs(), times=times)
@@ -240,7 +240,7 @@ def test_who_computes_what_it_enqueues_enqueues_nothing_meanwhile(inline: bool, 
     """Two devices of one host, with a computation of 50 ms each, and cores enough for both; `devices`: they compute on
     these, and not by themselves."""
     table = _table(8)
-    table["island"][0]["per_host"] = 2
+    table["island"][0]["devices_per_host"] = 2
     table["shared"][0]["devices"] = devices
     with sw.simulate(table, profile=costs(), progress=False) as session:
         cost = Kernel("long", 50 * MS, inline=inline)
@@ -282,7 +282,7 @@ def test_who_computes_what_is_given_up_goes_on() -> None:
     with sw.simulate(_table(8, hosts=2), profile=costs(), faults=faults, progress=False) as session:
         kernel = Kernel("sum", 50 * MS, (Collective("all-reduce", 4),), inline=True)
         step = sw.pmap(lambda x: x + 1, devices=sw.slice(devices=2), cost=kernel, name="sum")
-        with pytest.raises(sw.RunError):
+        with pytest.raises(sw.errors.RunError):
             step(np.zeros(2, np.float32)).block_until_ready()
         assert session.now() > 0.03
         step(np.zeros(2, np.float32)).block_until_ready()
@@ -300,7 +300,7 @@ def test_a_device_does_not_hold_a_host_s_threads_up_for_longer_than_a_slice() ->
 
 
 def _table(cores: int, hosts: int = 1, **more: object) -> dict[str, Any]:
-    island = {"name": "i", "kind": "cpu", "hosts": hosts, "per_host": 1}
+    island = {"name": "i", "kind": "cpu", "hosts": hosts, "devices_per_host": 1}
     shared = {**ONE, "cores": cores, "devices": True, "one_process": [["controller", "clients"], ["hosts"]]}
     return {"name": "mine", "island": [island], "shared": [shared], **more}
 

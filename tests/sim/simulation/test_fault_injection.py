@@ -20,7 +20,7 @@ QUICK = Times(lease=3 * MS, form=MS, join=MS, restart=MS)
 
 
 def simulation(*faults: Fault, islands: int = 1) -> Simulation:
-    setup = load("B", hosts=4, per_host=4, islands=islands)
+    setup = load("B", hosts=4, devices_per_host=4, islands=islands)
     return Simulation(setup, policy=Fifo, profile=profile("seaway"), faults=faults, times=QUICK)
 
 

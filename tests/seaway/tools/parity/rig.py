@@ -48,7 +48,7 @@ class Scene(msgspec.Struct):
     runs: int = 4
     islands: int = 1
     hosts: int = 2
-    per_host: int = 2
+    devices_per_host: int = 2
     one_by_one: bool = False
     window: int = 1
 
@@ -69,7 +69,7 @@ def arguments(program: Program) -> tuple[bytes, ...]:
 def gate(scene: Scene) -> Program:
     """A gang on all devices of each island."""
     names = [f"all{island}" for island in range(scene.islands)]
-    b = Build(GATE, **dict.fromkeys(names, scene.hosts * scene.per_host))
+    b = Build(GATE, **dict.fromkeys(names, scene.hosts * scene.devices_per_host))
     b.slices = [msgspec.structs.replace(each, island=f"i{island}") for island, each in enumerate(b.slices)]
     made = [
         b.call(GATE, name, [b.arg(name, 4)], cost=S, collective=False, node=f"{GATE} {name}")
@@ -91,10 +91,10 @@ def simulated(scene: Scene) -> Seen:
         "kind": "cpu",
         "count": scene.islands,
         "hosts": scene.hosts,
-        "per_host": scene.per_host,
+        "devices_per_host": scene.devices_per_host,
     }
     setup = setups.load({"name": "parity", "island": [island]})
-    setup = msgspec.structs.replace(setup, cluster=small(scene.hosts, scene.per_host, scene.islands))
+    setup = msgspec.structs.replace(setup, cluster=small(scene.hosts, scene.devices_per_host, scene.islands))
     sim = Simulation(setup, policy=scene.policy, profile=profile("seaway"), config=scene.config)
     watched = Watched(sim.controller)
     sim.controller_process.machine = watched
@@ -155,7 +155,7 @@ Plant = Callable[[Agent], None]
 
 
 async def start(scene: Scene, found: Cluster, folder: Path, host: int, kind: type[Agent] = Agent) -> Agent:
-    agent = kind(found.server.address, GatedDevices(scene.per_host), name=f"host-{host}", host=host)
+    agent = kind(found.server.address, GatedDevices(scene.devices_per_host), name=f"host-{host}", host=host)
     Witness(folder).attach(agent)
     await agent.start()
     found.agents[host] = agent
@@ -169,8 +169,8 @@ async def real(
     """What it leaves in the folder is for `judged`. `kinds`, `plants`: what is wrong with some hosts, by number: their
     class, or what is done to them once they have started."""
     server = Server(
-        small(scene.hosts, scene.per_host, scene.islands), folder=folder, policy=scene.policy, config=scene.config,
-        record=folder / "controller.log", beat=BEAT, **options,
+        small(scene.hosts, scene.devices_per_host, scene.islands), folder=folder, policy=scene.policy,
+        config=scene.config, record=folder / "controller.log", beat=BEAT, **options,
     )  # fmt: skip
     await server.start()
     found = Cluster(server)

@@ -117,7 +117,7 @@ def test_a_program_that_does_something_else_on_real_devices_is_not(
 
 def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, uneven = program(tmp_path, OTHERWISE), tmp_path / "uneven.toml"
-    island = '[[island]]\nname = "{}"\nkind = "cpu"\nhosts = 1\nper_host = {}\n'
+    island = '[[island]]\nname = "{}"\nkind = "cpu"\nhosts = 1\ndevices_per_host = {}\n'
     uneven.write_text(island.format("few", 2) + island.format("many", 4))
     for words, reason in (
         (["--hosts", "0"], "--hosts 0: at least 1"),

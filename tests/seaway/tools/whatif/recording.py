@@ -32,11 +32,16 @@ class Recorded:
     """`tests` add people, `run`, and `save` its log."""
 
     def __init__(
-        self, patch: pytest.MonkeyPatch, *, policy: Callable[[], Policy] = Fifo, hosts: int = 2, per_host: int = 2,
-        islands: int = 1, config: Config | None = None, compiles: int = 0,
+        self, patch: pytest.MonkeyPatch, *, policy: Callable[[], Policy] = Fifo, hosts: int = 2,
+        devices_per_host: int = 2, islands: int = 1, config: Config | None = None, compiles: int = 0,
     ) -> None:  # fmt: skip
         self.setup: Setup = load(
-            {"name": "t", "island": [{"name": "i", "count": islands, "hosts": hosts, "per_host": per_host}]}
+            {
+                "name": "t",
+                "island": [
+                    {"name": "i", "count": islands, "hosts": hosts, "devices_per_host": devices_per_host}
+                ],
+            }
         )
         self.config = config or Config(fanout=4)
         about = eventlogs.about(self.setup.cluster, self.config, policy, 0)

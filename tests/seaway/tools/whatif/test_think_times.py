@@ -67,7 +67,7 @@ def test_what_was_there_long_before_it_was_asked_for_held_up_nobody(calls: list[
         x.block_until_ready()
         sw.sleep("5ms")
         work(ZERO)
-        ended.append((x.run.ended_at, sw.now_ns()))
+        ended.append((x.run.ended_at, sw.current_session().driver.now()))
 
     waited, think = thought(use, calls)
     assert waited == (1,)

@@ -215,7 +215,7 @@ def test_weights_get_what_stride_promises(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_twice_the_devices_serve_two_clients_side_by_side(patch: pytest.MonkeyPatch) -> None:
-    recorded = Recorded(patch, hosts=1, per_host=2)
+    recorded = Recorded(patch, hosts=1, devices_per_host=2)
     for name in ("ann", "bob"):
         recorded.person(name, chain(4, 2, cost=5 * MS), runs=10, waits=False)
     found = workload(recorded.run())
@@ -310,7 +310,7 @@ def test_the_command_lays_worlds_side_by_side(
     )
     assert broken.count("was replaced") == 1, "not under the record's settings"
     mine = tmp_path / "mine.toml"
-    shape = '[[island]]\nname = "i"\nhosts = {}\nper_host = 2\n'
+    shape = '[[island]]\nname = "i"\nhosts = {}\ndevices_per_host = 2\n'
     mine.write_text(
         shape.format(2) + '[profile]\nlike = "seaway"\nstatus = "measured"\ncosts = {receive = "9 ms"}\n'
     )

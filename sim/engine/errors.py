@@ -1,11 +1,11 @@
-"""What a simulation raises to whoever drives it."""
+"""The exceptions that a simulation raises to its caller."""
 
 from __future__ import annotations
 
 
 class Stuck(Exception):
-    """What is waited for cannot happen any more: nothing is under way but timers."""
+    """The condition that `run` waits for cannot become true: only timers are still scheduled."""
 
 
 class Unannounced(Exception):
-    """Trouble on an island that is simulated as a cohort."""
+    """A fault was injected into an island that is simulated as a cohort, and had not been announced at the start."""

@@ -351,7 +351,7 @@ def test_clients_that_are_named_nowhere_else(tmp_path: Path) -> None:
     ("shared", "text"),
     [
         ([{"host": [1]}], r"\[\[shared\]\] 0 has no key 'host'; nearest: 'hosts'"),
-        ([{"cores": 4}], r"\[\[shared\]\] 0 has nobody on it; write `hosts`, `controller = true` or `clients`"),
+        ([{"cores": 4}], r"\[\[shared\]\] 0 places no process on it; write `hosts`, `controller = true` or `clients`"),
         ([{"hosts": [16]}], "there is no host 16; hosts are 0 to 15"),
         ([{"hosts": "3-1"}], "`hosts` cannot be '3-1'; write numbers, or '0-3' for several"),
         ([{"hosts": [True]}], "`hosts` cannot be True"),

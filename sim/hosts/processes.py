@@ -133,8 +133,8 @@ class ControllerProcess(Process):
         share = None if cores is None else cores.share(self, READ)
         self.lane = Lane(sim.clock, self.serve, share)
         self._wire = Lane(sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share)
-        # Peers whose connection is lost. Messages to them are dropped, until the machine has been told of the first message
-        # of their next connection, which is kept here.
+        # Peers whose connection is lost. Messages to them are dropped, until the machine has been told of the first
+        # message of their next connection, which is kept here.
         self._gone: dict[int, e.Effect | None] = {}
 
     def come(self, sender: int, number: int, message: Any) -> None:

@@ -168,7 +168,7 @@ def test_rates_leave_out_the_beginning() -> None:
         (lambda: run("jaxx", load("A"), Work(STEP), PAPER), "no baseline 'jaxx'; nearest: 'jax'"),
         (lambda: run("jax", load("A"), Work(STEP, "chained"), PAPER), "JAX has no programs of several"),
         (lambda: run("jax", load("C"), Work(STEP), PAPER), "one island; .* has 4"),
-        (lambda: run("tf1", load("A"), Work(STEP), PAPER, calls=2), "2 calls have no steady rate"),
+        (lambda: run("tf1", load("A"), Work(STEP), PAPER, calls=2), "2 calls are too few for a steady rate"),
         (lambda: Work(STEP, "fussed"), "mode 'fussed' is unknown; nearest: 'fused'"),  # type: ignore[arg-type]
         (lambda: Work(STEP, nodes=0), "`nodes` is at least 1"),
     ],

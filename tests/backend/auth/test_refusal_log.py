@@ -267,7 +267,7 @@ def test_an_agent_says_whom_it_refuses_and_why_a_stream_was_closed(
                 await stream(channel, WHO, NONSENSE)
             await until(lambda: lines_of(caplog, "malformed"))
             assert "'who/7777" in lines_of(caplog, "malformed")[0]
-            assert "only the controller says a Address" in lines_of(caplog, "malformed")[0]
+            assert "only the controller sends a Address" in lines_of(caplog, "malformed")[0]
             user = found.user()
             await until(lambda: user.remote.client.number)
             found.server.node.feed(_lie(found, user.remote.client.number))

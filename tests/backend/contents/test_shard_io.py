@@ -131,7 +131,7 @@ def test_shards_are_fetched_once_and_not_before_they_are_asked_for() -> None:
 @pytest.mark.parametrize(("piece", "offset", "nbytes"), [(1, 0, 4), (0, 40, 9), (0, -4, 4)])
 def test_bytes_that_a_source_has_not_are_refused(piece: int, offset: int, nbytes: int) -> None:
     source = halves(lambda: held(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))
-    with pytest.raises(Misfit, match="is not of what transfer 1 sends"):
+    with pytest.raises(Misfit, match="is not part of transfer 1, which sends"):
         source.bytes_of(Chunk(1, 0, -CLIENT, piece, offset, nbytes))
 
 

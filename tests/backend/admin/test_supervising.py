@@ -106,7 +106,7 @@ def test_what_never_comes_up_is_given_up_and_its_last_words_are_told(tmp_path: P
     assert re.fullmatch(
         r"agent-0 \(pid \d+\) ended with status 1 \(at all\); it is started again", watched.told[0]
     )
-    assert f"it did so {VAINLY} times in a row before it had come up, and is given up" in watched.told[-1]
+    assert f"it ended {VAINLY} times in a row before it had come up, and is given up" in watched.told[-1]
     assert watched.told[-1].endswith("agent-0.log, ends: no luck\nat all"), "of the last process alone"
     assert [child.name for child in watched.supervisor.given_up()] == ["agent-0"]
     watched.end()
@@ -203,7 +203,7 @@ def test_up_ends_when_all_agents_are_given_up_and_says_why(
         assert process.wait(PATIENCE) == 1
     said = (tmp_path / "err").read_text()
     assert "ended with status 7 (this installation is broken); it is started again in " in said
-    assert f"it did so {VAINLY} times in a row before it had come up, and is given up" in said
+    assert f"it ended {VAINLY} times in a row before it had come up, and is given up" in said
     assert "seaway: the cluster cannot go on: agent-0 never came up again" in said
     assert said.count("hosts 0 at") == 0, "an earlier process's words are not its own"
 

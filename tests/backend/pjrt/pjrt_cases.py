@@ -211,7 +211,7 @@ def test_an_irregular_gang_that_makes_more_than_its_bound_is_blamed(rig: Rig) ->
     plan = rig.ready(work, Out(0), ident=63)
     rig.run(plan, rig.literal(layout(vector), np.ones(8, np.float32)))
     blame = rig.wait(e.Finished).blame
-    assert (blame.code, "'all' made 3 rows, and its bound is 2" in blame.cause) == ("user", True)
+    assert (blame.code, "'all' made 3 rows, but its bound is 2" in blame.cause) == ("user", True)
 
 
 # --- donation and freedom ----------------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ def test_a_second_save_of_a_step_is_refused_unless_it_may_overwrite(rig: Rig) ->
     plan, array = saving(rig, ROWS), rig.received(layout(ROWS), -ARRAY)
     seq, _ = rig.launch(plan, 0, [request(rig, 40, nonce=1), array])
     blame = blamed(rig, seq)
-    assert (blame.code, "step 40 is there already" in blame.cause) == ("checkpoint", True)
+    assert (blame.code, "step 40 exists already" in blame.cause) == ("checkpoint", True)
     asked = request(rig, 40, nonce=2, overwrite=True)
     seq, tokens = rig.launch(plan, 0, [asked, array])
     assert ended(rig, seq).blame is None
@@ -333,8 +333,8 @@ def test_a_restore_says_what_is_not_there(rig: Rig, folder: Path) -> None:
     other = value((4, 4), ("x", ""))
     for look, step, said in (
         (ROWS, 83, "there is no step 83; complete:"),
-        (ROWS, 82, "step 82 is not complete: whoever saved it has not come to the end (82.partial-"),
-        (other, 81, "array 'x' was saved as float32[8,4], and is asked for as float32[4,4]"),
+        (ROWS, 82, "step 82 is not complete: its save has not finished (82.partial-"),
+        (other, 81, "array 'x' was saved as float32[8,4], but is requested as float32[4,4]"),
     ):
         seq, _ = rig.launch(restoring(rig, look), 0, [request(rig, step)])
         blame = blamed(rig, seq)
@@ -344,7 +344,7 @@ def test_a_restore_says_what_is_not_there(rig: Rig, folder: Path) -> None:
 
 def test_documents_that_do_not_fit_the_plan_are_refused(rig: Rig) -> None:
     for exported, said in (
-        (Document("save", MESH, (entry(WHOLE),)), "does not lie as the document says"),
+        (Document("save", MESH, (entry(WHOLE),)), "has another sharding than the document says"),
         (Document("save", MESH, ()), "'save' of 0 arrays does not take"),
         (Document("save", MESH, (entry(ROWS, "../x"),)), "cannot be the name of an array"),
         (Document("load", MESH, (entry(ROWS),)), "'load' of 1 arrays does not take"),

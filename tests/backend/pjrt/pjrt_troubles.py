@@ -106,7 +106,7 @@ class _Failing:
     [
         (None, b"", "has a duration and no code"),
         (None, b"no blob at all", "the code of computation 'bad' cannot be read"),
-        (lambda x: (x, x), b"", "computation 'bad' makes 2 arrays, and the plan counts 1"),
+        (lambda x: (x, x), b"", "computation 'bad' makes 2 arrays, but the plan has 1"),
     ],
     ids=["synthetic", "garbage", "other results"],
 )
@@ -129,7 +129,7 @@ def test_code_that_takes_other_arrays_than_the_plan_says_is_refused(rig: Rig) ->
     work.nodes[0] = type(node)(node.name, 0, 0, node.inputs, (ROWS,), (ROWS,))
     (said,) = rig.compile(work.plan(HERE, Out(0), ident=86), work.blobs)
     assert said.blame is not None
-    assert "takes float32[8, 8], and the plan gives it float32[8, 4]" in said.blame.cause
+    assert "takes float32[8, 8], but the plan gives it float32[8, 4]" in said.blame.cause
 
 
 def test_code_that_takes_more_memory_than_there_is_is_refused() -> None:
@@ -246,7 +246,7 @@ def test_a_row_for_a_shard_that_is_not_there_is_blamed(rig: Rig) -> None:
     buffer = rig.literal(source, np.full((8, 3), 4, np.int32))
     rig.devices.count(e.CountRows(6, buffer, source, (), source))
     blame = rig.wait(e.RowsCounted, transfer=6).blame
-    assert blame == Blame("user", "dest names shard 4, and there are 4")
+    assert blame == Blame("user", "dest names shard 4, but there are only 4")
 
 
 def test_a_host_that_is_alone_keeps_arrays_and_code_over_epochs(rig: Rig) -> None:

@@ -151,8 +151,8 @@ def test_callbacks_into_python_are_refused_whatever_is_allowed(gate: Gate) -> No
 
 def test_code_for_other_devices_is_refused(gate: Gate, good: bytes) -> None:
     elsewhere = calling("Sharding", ("tpu",))
-    assert "it is for tpu, and runs on cpu here" in refusal(gate, elsewhere)
-    assert "it is for 4 devices, and the plan has it on 2" in refusal(gate, plain(jnp.sin, 4), devices=2)
+    assert "it is for tpu, but runs on cpu here" in refusal(gate, elsewhere)
+    assert "it is for 4 devices, but the plan runs it on 2" in refusal(gate, plain(jnp.sin, 4), devices=2)
     check(gate, plain(jnp.sin, 4), devices=4)
     check(gate, good, base=5)  # not on our devices, but as many
 
@@ -161,14 +161,14 @@ def test_code_that_is_too_large_is_refused(gate: Gate) -> None:
     table = np.random.default_rng(0).random((1 << 18) + 1)
     said = refusal(gate, plain(lambda x: x + jnp.asarray(table, jnp.float32)[:8].sum()), "table")
     assert said.startswith("the code of computation 'table' is refused: it has 1")
-    assert said.endswith("and 1048576 are allowed")
+    assert said.endswith("but at most 1048576 are allowed")
 
 
 def test_code_for_accelerators_is_traced_for_them_though_none_is_here() -> None:
     tpu = Gate(Rules(), "tpu", None)
     try:
         check(tpu, plain(lambda x: jnp.tanh(x) * jnp.linalg.norm(x)))
-        assert "is refused: it is for cpu, and runs on tpu here" in refusal(tpu, calling("Sharding"))
+        assert "is refused: it is for cpu, but runs on tpu here" in refusal(tpu, calling("Sharding"))
         assert tpu.checked == 2
     finally:
         tpu.close()
@@ -265,7 +265,7 @@ def test_a_child_that_does_not_answer_is_ended_and_the_computation_named(good: b
     try:
         said = refusal(hasty, good, "endless")
         assert said.startswith("the code of computation 'endless' was not ")
-        assert "within 0.001 s, which is what a client's may take here (--check-seconds of the agent)" in said
+        assert "within 0.001 s, which is the limit for clients' code here (--check-seconds of the agent)" in said
         assert hasty.pid == 0
     finally:
         hasty.close()

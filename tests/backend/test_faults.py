@@ -188,7 +188,7 @@ def test_a_host_that_stands_still_for_longer_is_given_up_and_comes_back_as_a_new
         assert (ended.blame.code, ended.blame.host, ended.blame.program) == ("host-lost", 1, "chain")
         found.agents[1].signal(signal.SIGCONT)
         await found.ready(epoch=1)
-        assert "beginning anew" in found.agents[1].said()
+        assert "restarting" in found.agents[1].said()
         await runs(user, register(user, 3))
 
     driven(tmp_path, work, lease=2.5)
@@ -210,7 +210,7 @@ def test_a_host_that_is_told_to_end_is_drained_first(tmp_path: Path) -> None:
     driven(tmp_path, work)
 
 
-NO_DRAIN = "it was told to end, and has no controller that would drain it: it ends now"
+NO_DRAIN = "it was told to end, and no controller is connected that could drain it: it ends now"
 
 
 def test_hosts_that_have_lost_their_controller_end_when_they_are_told_to(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_an_agent_that_has_never_found_a_controller_ends_when_it_is_told_to(
 
 
 NO_PLACE = [
-    (("--devices", "3", "--host", "0"), "agent 'x' has 3 devices, and hosts of island 'i0' have 2"),
+    (("--devices", "3", "--host", "0"), "agent 'x' has 3 devices, but hosts of island 'i0' have 2"),
     (("--devices", "3"), "the cluster has no free host with 3 devices"),
     (("--island", "i9"), "no island is called 'i9'"),
     (("--island", "i1", "--host", "0"), "host 0 is one of island 'i0', not of 'i1'"),

@@ -265,7 +265,9 @@ def test_a_child_that_does_not_answer_is_ended_and_the_computation_named(good: b
     try:
         said = refusal(hasty, good, "endless")
         assert said.startswith("the code of computation 'endless' was not ")
-        assert "within 0.001 s, which is the limit for clients' code here (--check-seconds of the agent)" in said
+        assert (
+            "within 0.001 s, which is the limit for clients' code here (--check-seconds of the agent)" in said
+        )
         assert hasty.pid == 0
     finally:
         hasty.close()

@@ -146,7 +146,7 @@ def test_of_one_that_was_killed_what_there_is_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = recorded(tmp_path, whole=False)
-    with pytest.raises(LogError, match="cut short: whoever wrote it was killed"):
+    with pytest.raises(LogError, match="cut short: its writer was killed"):
         eventlogs.read(path)
     assert main(["replay", str(path), "--partial"]) == 0
     said = capsys.readouterr().out
@@ -204,14 +204,14 @@ def test_a_session_with_a_policy_of_its_program_is_replayed(
     assert "the same commands, to the byte" in capsys.readouterr().out
     (tmp_path / "program.py").write_text(PROGRAM.replace("best()", "heads()[0]"))
     assert main(["replay", str(tmp_path / "run.log"), "--policy", mine]) == 1
-    assert "whose source was another one then" in capsys.readouterr().err
+    assert "whose source has changed since" in capsys.readouterr().err
 
 
 def test_a_policy_that_is_another_now_or_cannot_be_made_is_named() -> None:
     about = eventlogs.about(small(2, 2, 1), Config(), Oldest, 0)
     changed = argparse.Namespace(**{name: getattr(about, name) for name in about.__struct_fields__})
     changed.policy_source = "0" * 16
-    with pytest.raises(LogError, match="whose source was another one then"):
+    with pytest.raises(LogError, match="whose source has changed since"):
         eventlogs.machine_of(changed)  # type: ignore[arg-type]
     picky = eventlogs.about(small(2, 2, 1), Config(), lambda: Picky([1]), 0)
     with pytest.raises(LogError, match=r"add --policy FILE\.py:NAME"):
@@ -256,7 +256,7 @@ def test_a_log_that_cannot_be_written_any_more_is_told_of_everywhere_and_the_ser
             await runs(user, program)
         lost = status["record"]["lost"]
         assert lost == (
-            f"the event log {path} could not be written any more (File too large), and nothing is recorded since: "
+            f"the event log {path} could not be written any more (File too large), and nothing has been recorded since: "
             f"what there is of it can be read with --partial"
         )
         await runs(user, program)

@@ -86,7 +86,7 @@ def test_agents_and_clients_do_not_go_on_with_a_controller_of_another_version(tm
             for agent in found.agents.values():
                 assert await agent.ended() == 2
                 assert agent.said().splitlines()[-1] == f"seaway agent: {there}"
-                assert agent.said().count("beginning anew") == 1
+                assert agent.said().count("restarting") == 1
                 assert "Traceback" not in agent.said()
             await until(lambda: user.failures)
             (failure,) = [str(each) for each in user.failures[:1]]

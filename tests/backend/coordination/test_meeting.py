@@ -1,4 +1,4 @@
-"""Members of a world come together at its coordination process, and can be got away from there."""
+"""Members of a world meet at its coordination process, and can leave the wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/deploy starts is what our programs take, and an agent finds its place in a TPU slice."""
+"""The command lines in docs/deploy are valid for our programs, and an agent finds its place in a TPU slice."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_what_is_wrong_with_a_file_names_it(tmp_path: Path, text: bytes, says: s
 
 
 def islands(*stated: str | None) -> Enrolment:
-    """One host of two devices each; None: nobody says what memory they have."""
+    """Islands of one host with two devices each; None: their memory is not stated."""
     table = [
         {"name": f"i{number}", "hosts": 1, "per_host": 2} | ({} if memory is None else {"memory": memory})
         for number, memory in enumerate(stated)

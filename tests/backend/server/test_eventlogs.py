@@ -256,8 +256,8 @@ def test_a_log_that_cannot_be_written_any_more_is_told_of_everywhere_and_the_ser
             await runs(user, program)
         lost = status["record"]["lost"]
         assert lost == (
-            f"the event log {path} could not be written any more (File too large), and nothing has been recorded since: "
-            f"the part that was written can be read with --partial"
+            f"the event log {path} could not be written any more (File too large), and nothing has been recorded "
+            f"since: the part that was written can be read with --partial"
         )
         await runs(user, program)
         assert figure(await asyncio.to_thread(_get, place[0]), "seaway_record_lost") == 1

@@ -1,4 +1,5 @@
-"""`--policy`, wherever it is written: ours by name, or one's own, of a module or of a file; else one line why."""
+"""`--policy` on any command line: one of Seaway's by name, the user's own from a module or a file, or one line why
+not."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ number = 3
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with policies in it, which is the current one and is not where Python looks."""
+    """A folder with policies, which is the current one and is not on Python's path."""
     (tmp_path / "mine_here.py").write_text(MINE)
     (tmp_path / "helpers.py").write_text("DEPTH = 4\n")
     (tmp_path / "broken_here.py").write_text("raise SystemExit('not today')\n")

@@ -1,4 +1,5 @@
-"""What a controller was told, kept in a file and told again: the same commands to the byte, or a word why not."""
+"""A controller's events, recorded in a file and replayed: the same commands to the byte, or an error that says
+why."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from .test_programs import seaway
 
 
 class Oldest(Policy):
-    """Of a program of one's own."""
+    """A policy of a user's own program."""
 
     def pick(self, ready: Ready, now: int) -> Ticket:
         return ready.best()
@@ -45,7 +46,7 @@ class Picky(Oldest):
 
 
 def recorded(folder: Path, policy: Any = Stride, runs: int = 5, whole: bool = True) -> Path:
-    """A real controller with two hosts and two clients; one of the hosts dies."""
+    """The log of a real controller with two hosts and two clients; one of the hosts dies."""
     path = folder / "run.log"
 
     async def drive() -> None:
@@ -83,7 +84,7 @@ def test_a_controller_does_again_what_it_did_to_the_byte(log: Path) -> None:
 
 
 def test_what_one_policy_did_another_does_not(log: Path) -> None:
-    """The check can fail: a controller that differs in its window is found out."""
+    """The check can fail: it finds a controller that differs in its window."""
     found = eventlogs.read(log)
 
     def other(about: Any) -> Any:
@@ -235,7 +236,7 @@ def test_a_difference_is_shown_with_what_came_before_it(log: Path) -> None:
 
 # --- a disk that is full --------------------------------------------------------------------------------------
 
-ROOM = 1 << 15  # bytes that a file may have; the kernel refuses more, as a full disk does
+ROOM = 1 << 15  # bytes that a file may have; the kernel refuses more, as with a full disk
 
 
 def test_a_log_that_cannot_be_written_any_more_is_told_of_everywhere_and_the_service_goes_on(

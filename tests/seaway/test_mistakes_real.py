@@ -70,7 +70,7 @@ def test_what_no_session_can_be_made_of(ask: Call, said: str) -> None:
 
 
 def test_too_little_time_to_start_in_is_named_and_nothing_stays() -> None:
-    with pytest.raises(sw.NotReady, match=r"did not stand within 0.01 s"):
+    with pytest.raises(sw.NotReady, match=r"did not start within 0.01 s"):
         sw.local(timeout=0.01)
 
 

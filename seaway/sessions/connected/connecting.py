@@ -22,9 +22,9 @@ def connect(
 ) -> Session:  # fmt: skip
     """A session on a cluster: `with sw.connect("grpc://head:29000", token=...) as s:`.
 
-    address: of the controller. token: the cluster's, or a file that has it. ca, cert, key: PEM files, for mutual TLS.
-    client: what the session's first client is called. timeout: seconds for the controller to answer. patience: seconds
-    for one that went away to come back; then all that is awaited ends with `sw.Unreachable`.
+    address: the controller's. token: the cluster's; token_file: a file that contains it. ca, cert, key: PEM files, for
+    mutual TLS. client: the name of the session's first client. timeout: seconds to wait for the controller's answer.
+    patience: seconds to wait for a lost controller to come back; then all waits end with `sw.Unreachable`.
     retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
     """
     if token and token_file:
@@ -67,13 +67,14 @@ async def _about(place: str, shown: Access, timeout: float) -> Described:
     except Wrong as wrong:
         if wrong.code == grpc.StatusCode.UNAUTHENTICATED:
             raise Unreachable(
-                f"the controller at {place} does not know us: {wrong}. Give sw.connect(..., token=...), the cluster's"
+                f"the controller at {place} refused our credentials: {wrong}. Give sw.connect(..., token=...), the "
+                f"cluster's token"
             ) from None
         if wrong.code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
             raise Unreachable(
                 f"no controller answers at {place} (waited {timeout:g} s). Is `python -m seaway controller` running "
                 f"there, and is its port open to this machine? On one machine, sw.local() needs none"
             ) from None
-        raise Unreachable(f"the controller at {place} will not have us: {wrong}") from None
+        raise Unreachable(f"the controller at {place} refused the connection: {wrong}") from None
     finally:
         await head.close()

@@ -1,4 +1,4 @@
-"""What a user of a real session is told when its controller cannot be had."""
+"""Errors of real sessions whose controller or cluster cannot be reached."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from ...errors import SeawayError
 
 
 class Unreachable(SeawayError, ConnectionError):
-    """There is no controller where one was to be, or it is gone and has not come back."""
+    """No controller answers at the address, or it was lost and has not come back in time."""
 
 
 class NotReady(SeawayError, TimeoutError):
-    """A cluster did not stand in time."""
+    """A local cluster did not start in time."""

@@ -1,4 +1,4 @@
-"""`sw.simulate`: a session on modelled hardware, driven by the same core as a real one."""
+"""`sw.simulate`: opens a session on simulated hardware. It runs the same core as a real session."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def simulate(
     progress: bool | None = None,
     **hardware_overrides: Any,
 ) -> Session:
-    """A session on a simulated cluster. `with sw.simulate("A", policy="stride") as s:` 2048 TPUs, on this machine.
+    """A session on a simulated cluster. `with sw.simulate("A", policy="stride") as s:` simulates 2048 TPUs.
 
-    cluster: "A", "B", "C" (the paper's), "v4-512", a TOML file, a table; with `hosts=`, `islands=`, ... to change it.
+    cluster: "A", "B", "C" (the paper's), "v4-512", a TOML file or a table; `hosts=`, `islands=`, ... change it.
     policy: "fifo", "stride:lead=3", ...; a Policy, its class, or a function that makes one. profile: host costs,
-    "paper", "seaway", a TOML file; None: those in the cluster's file (`seaway calibrate` writes them), else "paper".
+    "paper", "seaway" or a TOML file; None: those in the cluster's file (`seaway calibrate` writes them), else "paper".
     values: "shapes" (no contents), "compute" (on this machine's CPU), or stand-ins by name. sizes: rows that irregular
     computations make: a number, a fraction, a list, a function of (rng, bound), or a dict of these by name.
-    costs: of computations that bring none: "estimate" (their flops and bytes), "roofline" (compiled, with
-    collectives), a time, a dict by name, a function of the signature.
-    seed: same seed, same trace, to the byte. noise: `Noise` or its fields. faults: `sim.simulation.Fault`s, or `drawn`
-    ones: crashes, cuts, slow hosts, pre-emption notices, announced so that their islands are not cohorts.
-    dispatch: "parallel", or "sequential" for the baseline. config: the controller's settings.
-    retries: how often a run that the cluster failed is submitted again, unless its program says otherwise.
-    progress: a line after two seconds; None where it can be seen.
+    costs: for computations without a cost: "estimate" (from flops and bytes), "roofline" (compiled, with collectives),
+    a time, a dict by name, or a function of the signature.
+    seed: the same seed gives the same trace, to the byte. noise: `Noise` or its fields. faults: `sim.simulation.Fault`s
+    or `drawn` ones: crashes, cuts, slow hosts, pre-emption notices. They are given in advance, since islands with
+    faults are not simulated as cohorts. dispatch: "parallel", or "sequential" for the baseline. config: the
+    controller's settings. retries: how often a run that the cluster failed is submitted again, unless its program says
+    otherwise. progress: whether to show a line after two seconds; None: only in a terminal or a notebook.
     """
     checked_retries("sw.simulate", retries)
     setup = cluster if isinstance(cluster, Setup) else _setup(cluster, hardware_overrides)
@@ -85,11 +85,11 @@ def simulate(
 
 
 def policy_of(policy: Policies) -> Callable[[], Policy]:
-    """One for each island: what makes them."""
+    """A function that makes one policy, called for each island."""
     if policy is None:
         return Fifo
     if isinstance(policy, str):
-        policies.named(policy)  # says now what is wrong with it
+        policies.named(policy)  # raises now if the name is wrong
         return lambda: policies.named(policy)
     if isinstance(policy, Policy):
         pristine = copy.deepcopy(policy)
@@ -97,7 +97,7 @@ def policy_of(policy: Policies) -> Callable[[], Policy]:
     if callable(policy):
         return lambda: _made_by(policy)
     raise TypeError(
-        f"policy={policy!r}: a name ({', '.join(policies.POLICIES)}), a Policy, or what makes one"
+        f"policy={policy!r}: a name ({', '.join(policies.POLICIES)}), a Policy, or a function that makes one"
     )
 
 
@@ -134,7 +134,7 @@ def _faults(given: Any) -> list[Fault]:
 
 
 def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
-    """A table of settings, where it is one; what it leaves out is as in `base`."""
+    """Settings as a struct of this kind, from a table or from the struct itself. Missing ones come from `base`."""
     if given is None or isinstance(given, kind):
         return given if given is not None else base
     if not isinstance(given, Mapping):
@@ -153,7 +153,7 @@ def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
 
 
 def _noise(given: Noise | Mapping[str, Any] | None) -> Noise | None:
-    """`latency` may be text, with a unit."""
+    """Noise from a table, in which `latency` may be a text with a unit."""
     if isinstance(given, Mapping) and isinstance(given.get("latency"), str):
         given = {**given, "latency": duration(given["latency"], "noise: latency")}
     return struct_of(Noise, given, "noise")  # type: ignore[no-any-return]
@@ -168,8 +168,10 @@ def _profile(given: Any, setup: Setup) -> Profile:
 
 
 def _config(given: Config | Mapping[str, Any] | None, setup: Setup, profile: Profile) -> Config | None:
-    """How wide the tree of hosts is, the profile says, unless it is given: a `Config` says all, a table need not. A
-    cluster that was measured has the settings with which the real one runs."""
+    """The controller's settings. A `Config` is taken as it is; a table leaves the rest to defaults.
+
+    The default fan-out of the tree of hosts comes from the profile. A calibrated cluster has a real one's defaults.
+    """
     base = None if setup.profile is None else ON_DEVICES
     if isinstance(given, Mapping) or (given is None and base is not None):
         given = {"fanout": fanout_of(profile, setup.cluster), **(given or {})}

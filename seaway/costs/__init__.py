@@ -1,4 +1,7 @@
-"""Costs of computations: from the TPU compiler, from a roofline, recorded, or stated."""
+"""Costs of computations: a JAX function, a recorded time or a stated time goes in, a `Cost` comes out.
+
+The TPU compiler gives the best costs and needs no TPU. A roofline needs only the CPU compiler.
+"""
 
 from . import units
 from .choice import costs

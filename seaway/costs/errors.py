@@ -1,10 +1,10 @@
-"""What can go wrong in finding a cost; every text names what to do about it."""
+"""Errors of finding a cost. Every text says what to do about it."""
 
 from __future__ import annotations
 
 
 class CostError(Exception):
-    """The cost cannot be had this way; the text says why, and what would help."""
+    """The cost cannot be found this way. The text says why, and what would help."""
 
 
 class NoCompiler(CostError):

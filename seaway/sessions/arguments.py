@@ -1,7 +1,7 @@
 """Turns the arguments of a call into what core takes: names of buffers, or bytes that travel in the call.
 
-Up to 4 KiB of host contents travel in the call itself. If there is more, the largest arguments are put on devices first:
-for this call only, or once for all calls if they are constants that the program captured.
+Up to 4 KiB of host contents travel in the call itself. Beyond that, the largest arguments are put on devices first: for
+this call only, or once for all calls if they are constants that the program captured.
 """
 
 from __future__ import annotations

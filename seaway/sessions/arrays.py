@@ -81,8 +81,8 @@ class Run:
 class Buffer:
     """The client's record of one logical array.
 
-    `name`: chosen by the client; 0 once the buffer is released, and then `gone` says why. `ready_at`: below 0 while it is
-    not ready. `content`: whatever the port stores with it. `host`: its contents as a numpy array, once they were read.
+    `name`: chosen by the client; 0 once the buffer is released, and then `gone` says why. `ready_at`: below 0 until it
+    is ready. `content`: whatever the port stores with it. `host`: its contents as a numpy array, once they were read.
     """
 
     __slots__ = (

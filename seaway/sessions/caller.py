@@ -350,7 +350,7 @@ class Caller:
     # --- giving back --------------------------------------------------------------------------------------
 
     def drop(self, buffer: Buffer) -> None:
-        """Queue an unreferenced buffer for release. `__del__` calls this at any moment, so it must call nothing else."""
+        """Queue an unreferenced buffer for release. `__del__` may run at any moment, so this calls nothing itself."""
         self._dropped.append(buffer)
         self._dropped_bytes += buffer.aval.nbytes
 
@@ -431,7 +431,7 @@ class Caller:
                 pass
 
     def _run_ended(self, run: Run, blame: Blame | None) -> None:
-        """Settle the results that no earlier `BuffersReady` has settled: with its end, all of a run's results are known."""
+        """Settle the results that no earlier `BuffersReady` has settled: a run's end decides all of its results."""
         run.ended_at, run.blame = self._port.now(), blame
         if blame is not None:
             self.failed.append(run)

@@ -1,4 +1,7 @@
-"""What a run looked like: tables, pictures and files of a trace, the same for a simulated run and a real one."""
+"""Traces for users: core's record of what happened goes in; tables, pictures and files come out.
+
+Simulated and real runs are treated alike.
+"""
 
 from . import times
 from .hosts import joined

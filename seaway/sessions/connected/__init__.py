@@ -5,8 +5,8 @@ driver, port, loop         a session's connections, and the interface to core's 
 code, pricing              computations exported for devices in other processes, and their assumed cost
 hosttimes, interrupts      when hosts ran gangs, by their own clocks; Ctrl-C during calls and waits
 
-Each name is imported when it is first used, so that `sw.connect` does not import the controller, and an error class does
-not import gRPC.
+Each name is imported when it is first used, so that `sw.connect` does not import the controller, and an error class
+does not import gRPC.
 """
 
 from __future__ import annotations

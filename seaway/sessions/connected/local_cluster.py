@@ -75,10 +75,10 @@ def local(
 ) -> Session:
     """A session on real devices of this machine. `with sw.local(hosts=2, devices_per_host=2) as s:`
 
-    hosts: of each island, one process a host (one for all hosts of "timed" devices). devices_per_host: devices of each.
-    islands: how many alike. policy: as for sw.simulate, and any policy object will do.
-    platform: "cpu"; "cuda" or "tpu" for one host with this machine's devices; "timed" for devices that only wait for the
-    time they are told. memory: of each device, for programs to use ("2GiB"; 0: as much as there is).
+    hosts: of each island, one process a host (one for all hosts of "timed" devices). devices_per_host: devices of
+    each. islands: how many alike. policy: as for sw.simulate, and any policy object will do.
+    platform: "cpu"; "cuda" or "tpu" for one host with this machine's devices; "timed" for devices that only wait for
+    the time they are told. memory: of each device, for programs to use ("2GiB"; 0: as much as there is).
     config: the controller's settings. timeout: seconds for the cluster to start. retries: how often a run that the
     cluster failed (a host died) is submitted again, unless its program says otherwise. record: a file for every event
     that the controller receives; `seaway replay` runs them again.

@@ -1,7 +1,7 @@
 """One client of a real session: makes user calls on core's client, and lets user threads wait for its replies.
 
-Each waiting thread sleeps on a lock of its own, which `ring` opens. So Ctrl-C ends the wait at once and leaves only that
-lock behind.
+Each waiting thread sleeps on a lock of its own, which `ring` opens. So Ctrl-C ends the wait at once and leaves only
+that lock behind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prices a computation for a real session: a `Signature` goes in, core's `Computation` with code hash and cost comes out.
+"""Prices a computation for a real session: a `Signature` becomes core's `Computation`, with a code hash and a cost.
 
 Policies and the bounds of waits use the cost. It is the first of these that is known: the user's (`cost=`); the median
 of recorded executions; an estimate from the function's flops and bytes, with round figures for the platform.

@@ -30,7 +30,7 @@ class Pricing:
     """`costs` is one of: "estimate" or "roofline"; a time, for every computation without a cost; a dict by computation
     name (others are estimated); a function of the `Signature` that may return None for "estimate this".
 
-    A computation's own `cost=` goes before "estimate", "roofline" or a time. A dict's or function's cost goes before it.
+    A computation's own `cost=` overrides "estimate", "roofline" or a time. A dict's or function's cost overrides it.
     """
 
     def __init__(self, costs: Costs, simulation: Simulation) -> None:

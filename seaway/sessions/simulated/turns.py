@@ -37,7 +37,7 @@ PATIENCE = 20.0  # seconds before a message that a thread waits for its turn in 
 
 
 class Party:
-    """A user's thread. `ready`: it has the turn or is in line for it; otherwise it waits, for a time or for `over()`."""
+    """A user's thread. `ready`: it has the turn or is in line for it; if not, it waits, for a time or for `over()`."""
 
     __slots__ = ("baton", "ended", "number", "over", "ready", "thread", "what")
 

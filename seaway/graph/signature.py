@@ -22,9 +22,9 @@ class Signature:
     """One computation for arguments of certain shapes and types. Compared by identity.
 
     kernel: the cost, if it is known; if not, `work()` may estimate it. evaluate: computes contents on this machine;
-    None if there is nothing to compute. key: equal for equal code and options. function: the JAX function of the leaves, to
-    be compiled; for an irregular computation it returns the padded arrays and their row count. document: in place of a
-    function, instructions for hosts to read or write files (see `checkpoint`).
+    None if there is nothing to compute. key: equal for equal code and options. function: the JAX function of the
+    leaves, to be compiled; for an irregular computation it returns the padded arrays and their row count. document: in
+    place of a function, instructions for hosts to read or write files (see `checkpoint`).
     """
 
     __slots__ = (
@@ -56,7 +56,8 @@ def leaf_aval(leaf: Any, where: str) -> Aval:
         raise NotNow(
             f"{where} is traced by JAX (jax.jit, jax.grad, jax.vmap or a function of sw.jit), and a computation on "
             f"other devices cannot be part of that. Transform inside the computation, as sw.jit(jax.grad(f), "
-            f"devices=...); from a function of sw.jit, call the plain function; put computations together in @sw.program"
+            f"devices=...); from a function of sw.jit, call the plain function; put computations together in "
+            f"@sw.program"
         )
     found = avals.of(leaf)
     if found is None:

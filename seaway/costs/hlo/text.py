@@ -1,4 +1,4 @@
-"""Parses HLO text into a `Module` of computations, with operations in the order in which the compiler scheduled them."""
+"""Parses HLO text into a `Module` of computations, with operations in the order of the compiler's schedule."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def missed_by(matrix: Array, spent: Array, costs: Array) -> float:
 
 
 def solved(matrix: Array, spent: Array, even: float) -> Array:
-    """The costs, none negative, that explain the rows best. Of solutions that differ by less than `even`, the evenest."""
+    """The costs, none negative, that explain the rows best. Of solutions within `even` of each other, the evenest."""
     weights = np.minimum(
         1, np.maximum(spent, LEAST) ** -2.0
     )  # rows above their usual time are more often disturbed

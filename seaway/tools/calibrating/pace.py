@@ -49,7 +49,7 @@ class Pace:
         self._read = 0
 
     def between(self, begun: int, ended: int) -> float:
-        """The mean time of the reference between two monotonic times. If they are too close, of the runs around them."""
+        """The mean time of the reference between two monotonic times; if they are too close, around them."""
         beats = self._until(ended)
         first, last = bisect_left(beats, begun, key=when), bisect_right(beats, ended, key=when)
         if last - first < FEW:

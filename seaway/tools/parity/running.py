@@ -120,7 +120,7 @@ class Priced:
 
 
 class RecordedCluster(LocalCluster):
-    """Like the cluster of `sw.local`, but of any shape, with an event log of the controller and device logs of hosts."""
+    """Like the cluster of `sw.local`, but of any shape, with the controller's event log and hosts' device logs."""
 
     def __init__(self, shape: Shape, loop: Loop, folder: Path) -> None:
         self._shape, self._kept = shape, folder

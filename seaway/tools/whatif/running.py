@@ -5,9 +5,9 @@ of them), and makes its next call after the recorded think time. Open loop: each
 
     submit --think--> submit, waited for runs 3, 4 --(3 and 4 have ended here)--think--> submit ...
 
-Think time includes the client's own cost of the call, so that it is charged once. Older logs, and calls such as puts and
-releases, have no recorded think time. For these it is the time between the awaited end and the call, as the controller
-saw both, less the model's time for the message to the client and the call back.
+Think time includes the client's own cost of the call, so that it is charged once. Older logs, and calls such as puts
+and releases, have no recorded think time. For these it is the time between the awaited end and the call, as the
+controller saw both, less the model's time for the message to the client and the call back.
 """
 
 from __future__ import annotations

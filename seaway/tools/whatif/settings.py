@@ -69,7 +69,7 @@ def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
 def changed_setup(
     cluster: Cluster, hosts: int | None, islands: int | None, known: Setup | None = None
 ) -> Setup:
-    """The recorded cluster with another number of hosts on each island, or of islands. Host costs of `known` are kept."""
+    """The recorded cluster with another number of hosts an island, or of islands. Host costs of `known` are kept."""
     if islands is None and hosts is None:
         return setup_of(cluster, known)
     entries: list[dict[str, Any]] = _table(cluster, kinds=True)["island"]
@@ -118,7 +118,7 @@ def config_of(
 
 
 def check(recorded: Workload, settings: Settings) -> None:
-    """Raise Impossible if the workload needs islands, kinds or devices that the cluster lacks, or weights do not fit."""
+    """Raise Impossible if the cluster lacks islands, kinds or devices that are needed, or the weights do not fit."""
     _check_weights(recorded, settings.weights)
     islands = settings.setup.cluster.islands
     names = [island.name for island in islands]

@@ -1,9 +1,9 @@
 """Reads a workload from a controller's event log: each client's calls in order, and the runs each call waited for.
 
-Names of programs, runs and buffers are the clients' own, as in their calls. Only a `Submit` says which runs were waited
-for and how long the user thought. Other calls have only a time. If one came after a run had ended that the next `Submit`
-waited for, it is assumed to have waited for that run too. (Except a get, which is made at once: a client that waits for
-a run whose contents it fetches waits for the contents.)
+Names of programs, runs and buffers are the clients' own, as in their calls. Only a `Submit` says which runs were
+waited for and how long the user thought. Other calls have only a time. If one came after the end of a run that the next
+`Submit` waited for, it is assumed to have waited for that run too. (Except a get, which is made at once: a client that
+waits for a run whose contents it fetches waits for the contents.)
 
 `running` makes simulated clients repeat the calls; `durations` has the computations' times.
 """

@@ -1,1 +1,1 @@
-"""Experiments: benchmarks now; the paper's figures, policy studies and sweeps once the drivers land."""
+"""Experiments on Seaway: the paper's figures and tables, policy studies, sweeps and benchmarks."""

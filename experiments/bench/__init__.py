@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m experiments.bench` prints their figures."""
+"""Benchmarks: `python -m experiments.bench` runs them and prints their figures."""

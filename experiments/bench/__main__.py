@@ -1,8 +1,8 @@
-"""`python -m experiments.bench [NAME ...] [OPTIONS]`: print figures, each against a named baseline in the same run.
+"""`python -m experiments.bench [NAME ...] [OPTIONS]`: run benchmarks and print figures, each beside a named baseline.
 
-No names: all of them. One name: the options behind it are that benchmark's (`python -m experiments.bench order
---help`). `--full` goes to all that have it. Machines are shared and noisy, so figures are medians
-of CPU time, and ratios.
+Without names all benchmarks run. After one name, options are that benchmark's (`python -m experiments.bench order
+--help`). `--full` is given to all benchmarks that have it. Baselines run in the same run. Machines are shared and
+noisy, so figures are medians of CPU time, and ratios.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ BENCHES = {
     "recording": "what a controller's event log costs, in CPU and bytes",
     "real": "fig 5 on real CPU devices: steps a second against multi-controller JAX and Ray, and CPU time by thread",
     "stages": "fig 7 on real hosts: parallel against sequential dispatch, over 1 to 8 stages",
-    "sharing": "figs 8, 9 and 11 over real gRPC: clients that share an island, and one that compiles meanwhile",
-    "order": "what gang scheduling is for: collectives without one order, and 10,000 gangs of 4 clients with one",
+    "sharing": "figs 8, 9 and 11 over real gRPC: clients that share an island, while another one compiles",
+    "order": "why gangs need one order: collectives without it, and 10,000 gangs of 4 clients with it",
     "transfers": "an array from host to host and back, against a raw gRPC stream and a copy in memory",
-    "pages": "memory that agents keep, against giving it back: computations on CPU devices, contents between hosts",
-    "prediction": "what the simulator, once calibrated, predicts of real runs that it has not seen",
-    "whatif": "what a what-if of one recorded session says, against real runs under those settings",
+    "pages": "agents that keep freed memory, against giving it back: computations, and contents between hosts",
+    "prediction": "the calibrated simulator's predictions, against real runs that it has not seen",
+    "whatif": "the what-if of one recorded session, against real runs under the changed settings",
     "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone",
-    "hops": "through how many hands a call passes: calls, files, allocations and CPU time of each machine's part",
+    "hops": "the path of one call: Python calls, files, allocations and CPU time in each machine",
     "agents": "an agent's memory, its start, and how soon sw.local() is ready",
     "fuzzing": "fuzz seeds per minute",
 }
@@ -49,7 +49,7 @@ def main(words: Sequence[str]) -> int:
         return _refused(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHES)}")
     if options and options != ["--full"] and len(names) != 1:
         return _refused(
-            f"{options[0]}: whose option is that? Name one benchmark; all of them know only --full"
+            f"{options[0]}: name one benchmark to use its options; only --full can be given to several"
         )
     for name in names or BENCHES:
         if code := _run(name, options, alone=len(names) == 1):
@@ -63,7 +63,7 @@ def _run(name: str, options: list[str], alone: bool) -> int:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.split(".")[0] != "tests":
             raise
-        return _refused("it runs what is in tests/, which is not installed: run it in a checkout")
+        return _refused(f"benchmark {name!r} needs tests/, which is not installed: run it in a checkout")
     given = [word for word in options if alone or takes(bench, word)]
     if given and not takes(bench, given[0]):
         return _refused(f"{given[0]}: benchmark {name!r} has no options")
@@ -77,7 +77,7 @@ def _run(name: str, options: list[str], alone: bool) -> int:
 
 
 def takes(bench: ModuleType, word: str) -> bool:
-    """Whether it reads options; and of `--full`, whether it knows that one."""
+    """Whether a benchmark takes this option. Any benchmark with options may; `--full` only if it has FULL."""
     reads = bool(inspect.signature(bench.main).parameters)
     return reads and (word != "--full" or hasattr(bench, "FULL"))
 

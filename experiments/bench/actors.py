@@ -1,10 +1,10 @@
-"""Fig 5's steps by Ray: a single controller whose actors form one `jax.distributed` world and run the same function.
+"""Measures fig 5's steps with Ray: one driver whose actors form a `jax.distributed` world and run the same function.
 
-`python -m experiments.bench.actors HOSTS DEVICES REPEATS FEWER FOLDER` in a process of its own, so that Ray's settings
-stay there: loopback only, no dashboard, no usage statistics, and shut down however it ends. OpByOp: one remote call a
-step and actor, not waited for, as many outstanding as the others have. Chained: as OpByOp, but each call takes the
-reference that the one before returned, and the driver waits for the last of 128 only. Fused: one call runs 128 steps.
-Neighbours: `real`, whose rows these are; the package is the extra `bench`.
+`python -m experiments.bench.actors HOSTS DEVICES REPEATS FEWER FOLDER` is a process of its own, so that Ray's settings
+stay there: loopback only, no dashboard, no usage statistics, and a shutdown however it ends. OpByOp: one remote call a
+step and actor, not waited for, with as many outstanding as in the other systems. Chained: like OpByOp, but each call
+takes the reference that the previous one returned, and the driver waits only for the last of 128. Fused: one call runs
+128 steps. `real` prints the rows. Ray is in the extra `bench`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def installed() -> bool:
 
 
 def rates(hosts: int, devices: int, repeats: int, fewer: int = 1) -> Rates:
-    """Steps a second, by kind. fewer: so many times fewer steps than `STEPS`."""
+    """Steps a second, by kind. fewer: divides the numbers of steps in `STEPS`."""
     with TemporaryDirectory() as place:
         folder = Path(place)
         children = Children(folder)
@@ -70,7 +70,7 @@ def rates(hosts: int, devices: int, repeats: int, fewer: int = 1) -> Rates:
 
 
 def end_those_in(folder: Path) -> None:
-    """Ray's own processes have its folder on their command lines; none may be left."""
+    """Kill Ray's own processes that are left. Their command lines contain the folder."""
     for each in Path("/proc").iterdir():
         try:
             if each.name.isdigit() and str(folder).encode() in (each / "cmdline").read_bytes():
@@ -83,7 +83,7 @@ def end_those_in(folder: Path) -> None:
 
 
 class Member:
-    """An actor: a process of the world. A step's value stays here, as it does on an agent."""
+    """An actor: one process of the world. A step's value stays here, as on an agent."""
 
     def __init__(self, rank: int, count: int, address: str) -> None:
         import jax
@@ -108,7 +108,7 @@ class Member:
         self._works = {"one": compiled(step), "fused": compiled(fused)}
 
     def call(self, work: str, after: object = None) -> None:
-        """Enqueued when this returns. `after`: what the call before returned."""
+        """Enqueue one computation. `after`: the result of the previous call."""
         self._value = self._works[work](self._value)
         if len(self._under_way) == self._under_way.maxlen:
             self._under_way.popleft().block_until_ready()

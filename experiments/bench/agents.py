@@ -1,8 +1,8 @@
-"""An agent's memory and start, and how soon `sw.local()` is ready; against a bare process that starts JAX's devices.
+"""Measures an agent's memory and start, and how soon `sw.local()` is ready, against a process that only starts JAX.
 
-`python -m experiments.bench agents`. Memory as the system counts it: resident (RSS), and proportional (PSS), where
-pages that several processes share are divided among them. The start of an agent is from its start as a process until
-its island runs; that of `sw.local()` is a fresh Python's, which imports, starts a host, and computes.
+`python -m experiments.bench agents`. Memory is the system's count: resident (RSS), and proportional (PSS), which
+divides pages among the processes that share them. An agent's start lasts from the start of its process until its
+island runs. That of `sw.local()` is measured in a fresh Python, which imports Seaway, starts a host, and computes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AIM = 5.0  # seconds for sw.local() to be ready
 
 
 class Memory(NamedTuple):
-    """Megabytes. pss: -1 where the system does not tell."""
+    """Megabytes. pss: -1 if the system does not give it."""
 
     rss: float
     pss: float
@@ -43,7 +43,7 @@ class Agent(NamedTuple):
 
 
 class Local(NamedTuple):
-    """Seconds: of the import, of `sw.local()`, of the first computation with its compilation, and of a second call."""
+    """Seconds of the import, of `sw.local()`, of the first computation with its compilation, and of a second call."""
 
     imported: float
     ready: float
@@ -68,7 +68,7 @@ def memory_of(pid: int) -> Memory:
 
 
 def agent(name: str, platform: str, hosts: int, processes: int) -> Agent:
-    """Medians of its processes; the start, until the island runs."""
+    """A row for agents: the median memory of the processes, and seconds until the island runs."""
     with TemporaryDirectory() as folder:
         cluster = Deployed(Path(folder), hosts)
         try:
@@ -94,7 +94,7 @@ def controller() -> Agent:
 
 
 def bare() -> Agent:
-    """The baseline: JAX and its CPU device, and nothing of ours."""
+    """The baseline: a process with only JAX and its CPU device."""
     with TemporaryDirectory() as folder:
         children = Children(Path(folder))
         try:
@@ -142,7 +142,7 @@ def start_bare() -> None:
 
 
 def start_local() -> None:
-    """As a script of a user's would."""
+    """Do what a user's script does, and print the seconds."""
     begun = time.perf_counter()
     import numpy as np
 
@@ -165,10 +165,10 @@ def start_local() -> None:
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("agents", __doc__)
     parser.add_argument(
-        "--repeats", type=options.least(1), default=REPEATS, help="medians of so many (%(default)s)"
+        "--repeats", type=options.least(1), default=REPEATS, help="measurements for a median (%(default)s)"
     )
     parser.add_argument(
-        "--many", type=options.least(1), default=MANY, help="timed hosts of one process (%(default)s)"
+        "--many", type=options.least(1), default=MANY, help="timed hosts in one process (%(default)s)"
     )
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--local", action="store_true", help=argparse.SUPPRESS)

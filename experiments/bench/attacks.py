@@ -1,8 +1,8 @@
-"""What strangers and greedy clients do to a controller, each in a process of its own: `strangers` measures who suffers.
+"""Attacks on a controller by strangers and greedy clients, each in a process of its own. `strangers` measures the harm.
 
-`python -m experiments.bench.attacks NAME ADDRESS TOKEN_FILE`: says "going" when it has begun, and attacks until its
-standard input closes; then it prints how often it was answered, by answer, as JSON. Attackers run at the lowest
-priority, since in earnest they have machines of their own, and what is measured is not who gets this one's cores.
+`python -m experiments.bench.attacks NAME ADDRESS TOKEN_FILE` prints "going" when it has begun, attacks until its
+standard input closes, and then prints the number of answers by kind, as JSON. Attackers run at the lowest priority:
+real ones have machines of their own, and competition for this machine's cores is not to be measured.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from backend.wire import PAIRS, About, Keep, Permit, Recorded, Seen, Status, env
 
 HOSTS = 4  # of the cluster, of one device each
 DURATION = "330us"  # of a step on all of them
-AT_ONCE = 512  # calls under way of a flood, by so many connections ...
-CONNECTIONS = 4
+AT_ONCE = 512  # calls under way of a flood ...
+CONNECTIONS = 4  # ... over this many connections
 STREAMS = 16
 HALF_OPEN = 200  # connections of a slow writer
 MOST = 1000  # runs under way of a greedy client
 PUTS, PUT = 16, 1 << 20  # arrays under way, bytes of each
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 Metadata = Sequence[tuple[str, str]]
-over = threading.Event()  # the standard input has closed
+over = threading.Event()  # set when the standard input closes
 answers: Counter[str] = Counter()
 
 
 def nonsense(chance: random.Random) -> bytes:
-    """Random bytes; or what is almost a message."""
+    """Random bytes, or a message with a few bytes changed."""
     if chance.random() < 0.5:
         return chance.randbytes(chance.randrange(200))
     packets: list[envelopes.Any] = [
@@ -58,7 +58,7 @@ def nonsense(chance: random.Random) -> bytes:
 
 # --- floods of calls --------------------------------------------------------------------------------------------------
 
-Next = Callable[[random.Random], tuple[str, bytes]]  # which call, and what is said
+Next = Callable[[random.Random], tuple[str, bytes]]  # makes (method, request) of the next call
 
 
 def named(request: msgspec.Struct) -> tuple[str, bytes]:
@@ -86,7 +86,7 @@ def oversized(chance: random.Random) -> tuple[str, bytes]:
 
 
 async def flood(address: str, shown: Metadata, of: Next, at_once: int = AT_ONCE) -> None:
-    """`at_once` calls under way, each followed by the next as soon as it is answered."""
+    """Keep `at_once` calls under way: each is followed by another as soon as it is answered."""
     options = (*(each for each in OPTIONS if each[0] != "grpc.max_send_message_length"),
                ("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1))  # fmt: skip
     channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(CONNECTIONS)]
@@ -107,7 +107,7 @@ async def flood(address: str, shown: Metadata, of: Next, at_once: int = AT_ONCE)
 
 
 async def streams(address: str, shown: Metadata) -> None:
-    """Streams of nonsense, each followed by the next when it is cut off."""
+    """Send streams of nonsense, each followed by another when it is cut off."""
     channel = grpc.aio.insecure_channel(address, options=OPTIONS)
 
     async def one(number: int) -> None:
@@ -135,7 +135,7 @@ async def streams(address: str, shown: Metadata) -> None:
 
 
 async def slowly(address: str, shown: Metadata) -> None:
-    """Connections that begin HTTP/2, say one byte of a frame now and then, and begin anew when they are cut off."""
+    """Open connections that begin HTTP/2 and send one byte of a frame now and then; reconnect when cut off."""
     host, _, port = address.rpartition(":")
 
     async def one() -> None:
@@ -156,7 +156,7 @@ async def slowly(address: str, shown: Metadata) -> None:
 
 
 async def connections(address: str, shown: Metadata) -> None:
-    """Connections that say nothing, or what is no HTTP/2, and go."""
+    """Open connections, send nothing or bytes that are not HTTP/2, and close them."""
     host, _, port = address.rpartition(":")
 
     async def one(number: int) -> None:
@@ -179,7 +179,7 @@ async def connections(address: str, shown: Metadata) -> None:
 
 
 def greedy(address: str, token_file: str) -> None:
-    """A client with as many calls under way as it may have, of a computation that costs devices next to nothing."""
+    """A client that keeps as many calls under way as it is allowed."""
     import numpy as np
 
     import seaway as sw
@@ -197,7 +197,7 @@ def greedy(address: str, token_file: str) -> None:
 
 
 def puts(address: str, token_file: str) -> None:
-    """A client that puts large arrays, and forgets them."""
+    """A client that puts large arrays and drops them."""
     import numpy as np
 
     import seaway as sw
@@ -215,7 +215,7 @@ def puts(address: str, token_file: str) -> None:
 
 
 def spin(address: str, token_file: str) -> None:
-    """Takes a core, and touches nobody: what the others take of this machine, too."""
+    """Only use a core, as all attacks do: a baseline for their effect on this machine."""
     going()
     while not over.is_set():
         answers["turns"] += sum(range(1000)) > 0
@@ -232,7 +232,7 @@ Work = Callable[[str, Metadata], Awaitable[None]]
 
 
 def in_loop(work: Work, right: bool = True) -> Callable[[str, str], None]:
-    """`right`: with the cluster's token, where it has one."""
+    """`right`: use the cluster's token, not a wrong one."""
 
     def run(address: str, token_file: str) -> None:
         token = Path(token_file).read_text(encoding="utf-8").strip()

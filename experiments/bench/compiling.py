@@ -1,8 +1,8 @@
-"""One client's throughput while another one's computation compiles: a part of `sharing`.
+"""Measures one client's throughput while another client's computation compiles. A part of `sharing`.
 
-The other client is a process of its own, so that its tracing is not this client's; its computation is a module of very
-many unrolled operations, which really take that long to compile on each host. Cores are few, and compiling takes some:
-so there are two baselines, the same client alone, and while as many processes as there are hosts only spin.
+The other client is a separate process, so that its tracing does not slow this client. Its computation has very many
+unrolled operations, which take long to compile on each host. Compiling uses cores, which are few, so there are two
+baselines: the client alone, and the client while as many processes as hosts only spin.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import members
 from .deployed import deployed
 
 HOSTS = 2
-SHORT, LONG = 150, 800  # operations: some 5 s and 30 s where two busy cores compile for two hosts
+SHORT, LONG = 150, 800  # operations: about 5 s and 30 s if two busy cores compile for two hosts
 SIDE = 16  # of their matrices
 SLICE = 0.25  # seconds in which calls are counted
 AHEAD = 8
@@ -35,7 +35,7 @@ SPIN = "while True: pass"
 
 
 class Meanwhile(NamedTuple):
-    """Calls a second, alone, while others spin, and while another compiles, for so many seconds."""
+    """Calls a second: alone, while others spin, and while another client compiles. seconds: time of compiling."""
 
     alone: float
     spinning: float
@@ -44,7 +44,7 @@ class Meanwhile(NamedTuple):
 
 
 class Caller:
-    """Calls in a thread, and counts."""
+    """Makes calls in a thread and counts them."""
 
     def __init__(self, work: Callable[[Any], Any], first: Any) -> None:
         self._work, self._first = work, first
@@ -59,7 +59,7 @@ class Caller:
             self.calls += AHEAD
 
     def rate(self, over: Callable[[], bool]) -> float:
-        """Until that is so."""
+        """Calls a second until `over()`."""
         before, begun = self.calls, time.perf_counter()
         while not over():
             time.sleep(0.01)
@@ -85,7 +85,7 @@ def deep(operations: int) -> Callable[[Any], Any]:
 
 
 def other(address: str, operations: int) -> None:
-    """The other client: says when its code has left it, and when its result is there."""
+    """The other client: prints when its call was made, and when its result is ready."""
     import seaway as sw
 
     with sw.connect(address, client="other") as session:
@@ -97,7 +97,7 @@ def other(address: str, operations: int) -> None:
 
 
 def said(child: Child, what: str) -> float:
-    """The next line, which must say that."""
+    """The value of `what` in the child's next line."""
     assert child.process.stdout is not None
     line = child.process.stdout.readline()
     if not line:

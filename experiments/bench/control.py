@@ -1,10 +1,10 @@
-"""The control plane at scale: controller CPU a gang and the latency of a call, over real gRPC, on timed devices.
+"""Measures the control plane at scale: the controller's CPU a gang and a call's latency, over gRPC, on timed devices.
 
-`python -m experiments.bench control [--full]`. The controller has a process of its own, whose CPU time is read before
-and after; hosts are agents with devices that only take time, many in a process. `tree`: each process writes to few;
-`flat`, the baseline: the controller writes to all. Where two cores play hundreds of hosts, latencies are theirs: only
-CPU times carry over to hosts on machines of their own. What a call would take there, the simulator says, from the
-message costs that were just measured (`predicting`).
+`python -m experiments.bench control [--full]`. The controller is a process of its own, whose CPU time is read before
+and after. Hosts are agents with timed devices, many in a process. `tree`: each process writes to a few others;
+`flat`, the baseline: the controller writes to all. Two cores run hundreds of hosts here, so only CPU times carry over
+to hosts on machines of their own; latencies do not. The simulator predicts those from the measured message costs
+(`predicting`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .predicting import BUDGETS, KINDS, Cost, Measured, Spent, predicted, profil
 
 FULL = True
 HOSTS, ALL_HOSTS = (16, 64), (16, 64, 256, 512)
-PROCESSES = 4  # that play the hosts
+PROCESSES = 4  # processes that run all hosts
 NODES = 128  # of a batched call
 SINGLE, CALLS = 30, 4  # single calls and batched ones
 AIMS = {16: 0.3, 512: 3.0}  # ms of the controller a gang, batched, with the tree
-FLAT = 8.0  # times less than flat, at least, at 512 hosts
+FLAT = 8.0  # the aim at 512 hosts: at least this many times less than flat
 TREE = 23
 PATIENCE = 120.0
 BOUND = 600.0  # seconds for a cluster's measurements
@@ -103,7 +103,7 @@ async def measured(cluster: Deployed) -> Spent:
 
 
 class Watch:
-    """CPU time since it was made."""
+    """CPU time of the cluster's processes since this was made."""
 
     def __init__(self, cluster: Deployed) -> None:
         self._cluster = cluster
@@ -126,7 +126,7 @@ def one(hosts: int, fanout: int, loop: asyncio.Runner) -> Spent:
         except TimeoutError:
             said = cluster.status()["said"]
             raise RuntimeError(
-                f"{hosts} hosts did not do it within {BOUND:g} s; the controller: {said}"
+                f"the measurement with {hosts} hosts took more than {BOUND:g} s; the controller: {said}"
             ) from None
 
 
@@ -134,10 +134,10 @@ def one(hosts: int, fanout: int, loop: asyncio.Runner) -> Spent:
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    parser = options.parser("control", __doc__, full="256 and 512 hosts, too")
-    parser.add_argument("--hosts", type=options.least(1), nargs="+", help="instead of 16 and 64")
+    parser = options.parser("control", __doc__, full="also 256 and 512 hosts")
+    parser.add_argument("--hosts", type=options.least(1), nargs="+", help="numbers of hosts (16 64)")
     chosen = parser.parse_args(arguments)
-    with asyncio.Runner() as loop:  # one for all: gRPC's threads stay with the first that they meet
+    with asyncio.Runner() as loop:  # one loop for all: gRPC's threads stay with the first loop they meet
         found = table(chosen.hosts or (ALL_HOSTS if chosen.full else HOSTS), loop)
     predictions(found)
 
@@ -167,7 +167,8 @@ def table(hosts: Sequence[int], loop: asyncio.Runner) -> list[Measured]:
 
 
 def predictions(found: Sequence[Measured]) -> None:
-    """The paper's budget is of a computation that hides its controller: of what lies between two batched gangs."""
+    """Print predictions. The paper's budget is the shortest computation that hides its controller, so it is compared
+    with the time between two batched gangs."""
     print(
         "the simulator's prediction with hosts on machines of their own, from the costs just measured, with the tree"
     )

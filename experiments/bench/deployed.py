@@ -1,7 +1,7 @@
-"""A cluster as it is deployed: a controller and agents that are processes of their own, on this machine, for a while.
+"""Starts a cluster as a deployer would, for the time of a block: controller and agents are processes on this machine.
 
-`with deployed(hosts=3, platform="cpu") as cluster:` gives it when all its islands run; `sw.connect(cluster.address)` is
-a session on it. All its processes end with the block, and with this process, however that ends.
+`with deployed(hosts=3, platform="cpu") as cluster:` begins when all islands run; `sw.connect(cluster.address)` opens a
+session. All processes end with the block, and with this process, however it ends.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from backend.auth import Access
 from backend.node import SERVICE
 from backend.wire import Report, Status
 
-PATIENCE = 300.0  # seconds for all to stand: on a busy machine, hundreds of hosts take that long
+PATIENCE = 300.0  # seconds for all hosts to join: hundreds take that long on a busy machine
 AGENT = "backend.agent.agent_cli"
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds of CPU that the process's living threads have had."""
+    """CPU seconds of the process's living threads."""
     return sum(spent for _, spent in threads_of(pid).values()) / 1e9
 
 
 class Deployed:
-    """`hosts` hosts of so many devices, each island; `timed` ones may be many in a process."""
+    """A running controller and its agents. One process may run many `timed` hosts."""
 
     def __init__(
         self, folder: Path, hosts: int, devices: int = 1, options: Sequence[str] = (), token: str = ""
@@ -66,7 +66,7 @@ class Deployed:
         self, platform: str, processes: int, env: Mapping[str, str] | None = None, *, module: str = AGENT,
         options: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """`processes` that play all hosts; `module`: what they run, `options`: its further words."""
+        """Start processes that together run all hosts. `module`: the program; `options`: its further arguments."""
         first, rest = divmod(self.hosts, processes)
         at = 0
         for number in range(processes):
@@ -79,7 +79,7 @@ class Deployed:
             at += count
 
     def status(self) -> dict[str, Any]:
-        """In this thread, without a loop: those of asyncio are the sessions'."""
+        """The controller's status, asked without asyncio, so that it can be called from any thread."""
         with grpc.insecure_channel(self.address, options=[("grpc.enable_http_proxy", 0)]) as channel:
             call = channel.unary_unary(f"/{SERVICE}/{Status.__name__}")
             asked = msgspec.msgpack.encode(Status())
@@ -88,14 +88,15 @@ class Deployed:
         return found
 
     def wait(self, patience: float = PATIENCE) -> None:
-        """Until all islands run with all their hosts: with some of them they run too, and form anew for each."""
+        """Wait until all islands run with all their hosts. An island also runs with a part of them, and then
+        re-forms."""
         until = time.monotonic() + patience
         while not all(_whole(island) for island in self.status()["islands"]):
             gone = next((child for child in self.agents if not child.alive), None)
             if gone is not None:
                 raise RuntimeError(f"{gone.name} ended while it started: {gone.tail()}")
             if time.monotonic() > until:
-                raise RuntimeError(f"the hosts did not come within {patience:g} s")
+                raise RuntimeError(f"the hosts did not join within {patience:g} s")
             time.sleep(0.1)
 
     def end(self) -> None:
@@ -114,8 +115,8 @@ def deployed(
     controller: Sequence[str] = (), module: str = AGENT, options: Sequence[str] = (),
     token: str = "",
 ) -> Iterator[Deployed]:  # fmt: skip
-    """processes: that play the hosts; 0: one each. controller, options: further words for it, and for the agents.
-    token: which these words name a file of."""
+    """A cluster for the time of a block. processes: how many run the hosts; 0: one for each host. controller, options:
+    further arguments of the controller and of the agents. token: the token in the file that these arguments name."""
     with TemporaryDirectory() as folder:
         cluster = Deployed(Path(folder), hosts, devices, controller, token)
         try:

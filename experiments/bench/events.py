@@ -1,7 +1,7 @@
-"""Events handled and gangs ordered per CPU second: by the controller, with 512 hosts below it, and by one executor.
+"""Measures events and gangs per CPU second, of the controller with 512 hosts and of one host's executor.
 
-The baseline is the naive shape of the same work: one message a host and gang, one completion a host and gang, counted
-down in a set. Both put the same gangs on the same 2,048 devices.
+The baseline is a naive controller: for each gang one message to each host and one completion from each, counted in a
+set. Both put the same gangs on the same 2,048 devices.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def chain(nodes: int) -> Program:
 
 
 class Cluster:
-    """A controller, and hosts that have done at once what they are told: what is measured is the controller."""
+    """A controller, and hosts that complete every command at once. Only the controller's time is measured."""
 
     def __init__(self) -> None:
         self.controller = Controller(small(HOSTS, PER_HOST), Stride, Config(window=16))
@@ -105,7 +105,7 @@ class Cluster:
 
 
 def controller(nodes: int, runs: int) -> tuple[float, float, list[Ordered | Seat]]:
-    """(gangs, events) a CPU second, and what host 0 was told."""
+    """(gangs, events) a CPU second, and the messages to host 0."""
     cluster = Cluster()
     cluster.say(CLIENT, Open("client"))
     cluster.say(CLIENT, Register(1, chain(nodes)))
@@ -119,7 +119,7 @@ def controller(nodes: int, runs: int) -> tuple[float, float, list[Ordered | Seat
 
 
 def naive(gangs: int) -> float:
-    """Gangs a CPU second of a controller that speaks with every host about every gang."""
+    """Gangs a CPU second of a controller that exchanges messages with every host for every gang."""
     encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Done)
     start = time.process_time()
     for seq in range(gangs):
@@ -133,7 +133,7 @@ def naive(gangs: int) -> float:
 
 
 def executor(told: list[Ordered | Seat]) -> tuple[float, float]:
-    """(gangs, events) a CPU second of host 0's executor, given what the controller said."""
+    """(gangs, events) a CPU second of host 0's executor, given the controller's messages."""
     machine = Executor(0, small(HOSTS, PER_HOST))
     gangs = events = 0
     start = time.process_time()

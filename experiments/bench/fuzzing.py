@@ -1,6 +1,6 @@
-"""Fuzz seeds per minute of CPU; and what checking every invariant after every event costs.
+"""Measures fuzz seeds per minute of CPU, and the cost of checking every invariant after every event.
 
-The baseline plays the same seeds with the checkers off (what is demanded at the end is still demanded).
+The baseline runs the same seeds without the checkers, but with the checks at the end.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Through how many hands a call passes: Python calls, files, allocations and CPU time of each machine's part in it.
+"""Measures the path of one call through core: Python calls, files, allocations and CPU time in each state machine.
 
 `python -m experiments.bench hops [--before FOLDER]`. One client calls a program of one node, on all devices of 1 and of
-512 hosts; hosts have computed at once what they launch. Machines of core alone: no network, no device. `--before`: a
-checkout of another commit, measured by turns with this one; it may be one whose core lay flat.
+512 hosts. Only core's state machines run, without network or devices, and a launched gang ends at once. `--before`: a
+checkout of another commit, measured in turn with this one; its core may be a flat folder of modules.
 
-A part is what one machine does for one call; of the hosts, the first. *Calls* are of Python functions in core, *files*
-how many of core's files they are in, *again* how often a call goes back into a file that was left before. *KiB* is what
-was allocated at most.
+A part is what one machine does for one call; for the hosts, it is the first one. *Calls* are calls of Python functions
+in core, *files* the number of core's files they are in, *again* how often a call goes back into a file that was left
+before. *KiB* is the peak of allocated memory.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ PARTS = {
 }
 SIZES = (1, 512)
 WARM, TIMED, TURNS = 50, 200, 5
-AT_CLIENT, AT_HOST = -2, -3  # whose turn it is, in the queue below; a host is its number
+AT_CLIENT, AT_HOST = -2, -3  # receivers in the queue below; a host is its number
 PEER = 1 << 20  # the client's connection, as the controller numbers it
 
 
 def place(name: str, *modules: str) -> Any:
-    """From the first module that has it: core's layout differs between checkouts."""
+    """The attribute from the first module that has it, since core's layout differs between checkouts."""
     for module in modules:
         try:
             return getattr(import_module(module), name)
@@ -50,7 +50,7 @@ def place(name: str, *modules: str) -> Any:
 
 
 def client(cluster: Any) -> tuple[Any, Any]:
-    """The machine, and what its user calls; in older checkouts, these are two."""
+    """(the client's machine, the object that its user calls). In older checkouts these are two objects."""
     try:
         calls = place("Persistent", "core.client", "core.persistent")("bench")
     except ImportError:
@@ -60,7 +60,7 @@ def client(cluster: Any) -> tuple[Any, Any]:
 
 
 class Machines:
-    """A controller, its hosts and one client, which hear each other at once. `measure(part, act)` runs each turn."""
+    """A controller, its hosts and one client, whose messages arrive at once. `measure(part, act)` runs each turn."""
 
     def __init__(self, hosts: int) -> None:
         self.e = import_module("core.protocol.effects" if has("core.protocol") else "core.effects")
@@ -91,10 +91,10 @@ class Machines:
         wanted = self.ended + 1
         self._take(AT_CLIENT, self.measure("call", act))
         self._run()
-        while self.ended < wanted:  # what is held back is said after a while
+        while self.ended < wanted:  # hosts hold back some messages for a while
             self._later()
 
-    # --- who hears what ---------------------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------------------
 
     def _act(self) -> None:
         self._take(AT_CLIENT, self.client.handle(self.e.Called(), self.now))
@@ -144,7 +144,7 @@ class Machines:
             self._tell(peer, e.Came(whose, message), part)
 
     def _later(self) -> None:
-        """The first of the hosts' wake-ups comes; nobody waits for more than that."""
+        """Let time pass until the first wake-up of a host."""
         due = [
             (at, number) for number, host in enumerate(self.hosts) if (at := host.next_wakeup()) is not None
         ]
@@ -162,7 +162,7 @@ def has(package: str) -> bool:
 
 
 def chain(devices: int) -> Any:
-    """One node on all devices, whose argument rides in the call."""
+    """A program of one node on all devices, whose argument travels in the call."""
     take = "core.model", "core.program"
     value = place("Value", *take)((devices,), "int8", 0, place("Sharding", *take)(((0,),)))
     node = place("Node", *take)("step", 0, 0, (place("Arg", *take)(0),), (value,), (value,))
@@ -196,7 +196,7 @@ class Hands:
 
 
 def measured(hosts: int) -> dict[str, dict[str, float]]:
-    """By part, and what was measured of it; of all turns of one call together."""
+    """The figures of each part, added up over all turns of one call."""
     machines = Machines(hosts)
     for _ in range(WARM):
         machines.call()
@@ -245,7 +245,7 @@ def measured(hosts: int) -> dict[str, dict[str, float]]:
 
 
 def of(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """Of that checkout's core, in a process of its own. By hosts, and part."""
+    """The figures of a checkout's core, by hosts and part, measured in a process of its own."""
     ran = subprocess.run(
         [sys.executable, str(Path(__file__).resolve()), "--measure"], cwd=folder, check=True, text=True,
         stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(folder)},
@@ -255,7 +255,7 @@ def of(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def show(turns: Sequence[dict[str, dict[str, dict[str, float]]]], hosts: int) -> float:
-    """Prints a table; returns the CPU time of all parts together."""
+    """Print a table, and return the CPU time of all parts together."""
     print(f"{hosts} hosts{'':<16}{'calls':>8}{'files':>7}{'again':>7}{'KiB':>8}{'CPU us':>9}")
     whole = 0.0
     for part, text in PARTS.items():
@@ -275,7 +275,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     from . import options
 
     parser = options.parser("hops", __doc__)
-    parser.add_argument("--before", type=Path, help="a checkout of another commit")
+    parser.add_argument("--before", type=Path, help="a checkout of another commit, to compare with")
     chosen = parser.parse_args(arguments)
     folders = [each.resolve() for each in (chosen.before, ROOT) if each is not None]
     if not all((folder / "core" / "__init__.py").is_file() for folder in folders):

@@ -1,8 +1,7 @@
-"""Lowering a program of 1,000 nodes over 8, 2,048 and 100,000 devices: time, and bytes that a host is sent.
+"""Measures lowering of a program of 1,000 nodes over 8, 2,048 and 100,000 devices: time, and bytes sent to a host.
 
-Neither may grow with the devices. The baseline is the row of 8 devices. Samples of the rows take turns,
-so that a slow moment of the machine falls on all of them, and caches that remember places are emptied
-before each.
+Both must not grow with the number of devices. The baseline is the row of 8 devices. Samples of the rows alternate, so
+that a slow moment of the machine affects all of them. Caches of places are emptied before each sample.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from core.protocol import Ordered
 
 ROWS = (8, 2_048, 100_000)
 STAGES, MICROBATCHES, REPEATS = 4, 250, 9
-BATCH = 1_600_000  # divides by every stage's devices: the rows differ in nothing else
+BATCH = 1_600_000  # divisible by every stage's devices, so that rows differ only in devices
 
 
 def pipeline(devices: int) -> Program:
@@ -77,7 +76,7 @@ class Case:
         return self.cache.lower(self.program, self.places, self.args)
 
     def message(self, plan: Plan) -> bytes:
-        """What every host of the island is sent before the first run of the plan."""
+        """The message sent to every host of the island before the first run of the plan."""
         hosts = spans.union(*(device_spans(place) for place in self.places))
         return wire.encode(Ordered(0, 0, 0, 0, hosts, 0, (cut(plan, 0),), (), ()))
 

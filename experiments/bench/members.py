@@ -1,7 +1,7 @@
-"""Processes of one `jax.distributed` world, as multi-controller JAX has them: started, awaited within a bound, ended.
+"""Runs the processes of one `jax.distributed` world, as in multi-controller JAX: starts, waits within a bound, ends.
 
-Each is `python -m MODULE --member ADDRESS RANK COUNT ...` and prints lines of JSON; whatever else it prints is left
-out. Neighbours: `real` and `order`, whose baselines run so.
+Each process is `python -m MODULE --member ADDRESS RANK COUNT ...` and prints lines of JSON; other output is ignored.
+The baselines of `real` and `order` run this way.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, NoReturn
 
 from backend.admin import Child, Children
 
-LOOK = 0.05  # seconds between looks how they are
+LOOK = 0.05  # seconds between checks of the processes
 
 
 class Ending(NamedTuple):
-    """code: as the process ended; None if it had to be ended. said: its lines. words: the end of what it complained."""
+    """code: the process's exit code; None if it was killed. said: its lines of JSON. words: the end of its stderr."""
 
     code: int | None
     said: list[dict[str, Any]]
@@ -36,7 +36,7 @@ def free_address() -> str:
 
 
 def environment(devices: int, flags: str = "") -> dict[str, str]:
-    """Of a process with so many CPU devices, and threads enough for their collectives."""
+    """The environment of a process with this many CPU devices, and enough threads for their collectives."""
     count = f"--xla_force_host_platform_device_count={devices}"
     return {
         "JAX_PLATFORMS": "cpu",
@@ -48,8 +48,8 @@ def environment(devices: int, flags: str = "") -> dict[str, str]:
 def played(
     module: str, count: int, env: Mapping[str, str], words: Sequence[str] = (), *, bound: float, silence: float = 0.0
 ) -> list[Ending]:  # fmt: skip
-    """All ranks from start to end, of which they have `bound` seconds. silence: seconds after a line of everybody's
-    within which another must come from somebody, or they are ended; 0: no such bound."""
+    """Run all ranks, for at most `bound` seconds. silence: once every rank has printed a line, they are ended if no
+    rank prints another for this many seconds; 0: no such limit."""
     address = free_address()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -72,7 +72,7 @@ def played(
 
 
 def _await(started: Sequence[Child], outs: Sequence[Path], bound: float, silence: float) -> None:
-    """Until all have ended. One that fails ends the wait: the others would wait for it."""
+    """Wait until all have ended, or one has failed, since the others would wait for it."""
     until = time.monotonic() + bound
     sizes, since = [0] * len(outs), 0.0
     while time.monotonic() < until:
@@ -80,7 +80,7 @@ def _await(started: Sequence[Child], outs: Sequence[Path], bound: float, silence
         if all(code == 0 for code in codes):
             return
         if any(codes):
-            time.sleep(2 * LOOK)  # whoever failed for the same reason has ended then, too
+            time.sleep(2 * LOOK)  # others that failed for the same reason end too
             return
         now, found = time.monotonic(), [out.stat().st_size for out in outs]
         if found != sizes:
@@ -91,7 +91,7 @@ def _await(started: Sequence[Child], outs: Sequence[Path], bound: float, silence
 
 
 def lines(out: Path) -> list[dict[str, Any]]:
-    """Those that are JSON: collectives print too, sometimes in the middle of a line."""
+    """The lines that are JSON objects. Collective libraries print too, sometimes in the middle of a line."""
     found = []
     for line in out.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
@@ -104,11 +104,11 @@ def lines(out: Path) -> list[dict[str, Any]]:
 
 
 def say(**what: Any) -> None:
-    """For a member."""
+    """Print a line of JSON, in a member's process."""
     print(f"\n{json.dumps(what)}", flush=True)
 
 
 def leave() -> NoReturn:
-    """For a member: an orderly exit would wait for the others."""
+    """End a member's process at once, since an orderly exit would wait for the others."""
     sys.stdout.flush()
     os._exit(0)

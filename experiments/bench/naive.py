@@ -1,9 +1,9 @@
-"""The baseline of `bench simulator`: the model of the system that one would write first with SimPy.
+"""The baseline of `bench simulator`: a naive model of the system, as one would first write it with SimPy.
 
-A process a host with a `Store` for a mailbox, a process a message, a `Resource` a network card. A client keeps two
-steps outstanding; a step is a message to each host, an enqueue over PCIe there, a gang that starts when the last
-host is ready and the devices are free, and a completion from each host. There is no scheduler, no memory, no
-failure in it: less than what it is compared with does.
+Each host is a process with a `Store` as mailbox, each message a process, each network card a `Resource`. A client keeps
+two steps outstanding. A step is a message to each host, an enqueue over PCIe there, a gang that starts when the last
+host is ready and the devices are free, and a completion from each host. It has no scheduler, memory or failures, so it
+does less than the simulator it is compared with.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Process = Generator[simpy.Event, Any, None]
 
 
 class Counted(simpy.Environment):
-    """Counts what goes through its heap."""
+    """An environment that counts events put on its heap."""
 
     events = 0
 
@@ -51,7 +51,7 @@ class Naive:
         return self.ends
 
     def start(self, steps: int) -> None:
-        """`over` is when as many have ended; `begun`, when the first has."""
+        """Start the processes. The event `begun` is the first step's end; `over` is the last one's."""
         self.begun = self.env.event()
         for host in range(self.hosts):
             self.env.process(self._host(host))
@@ -101,7 +101,7 @@ class Naive:
                 self.env.process(self._gang(step))
 
     def _gang(self, step: int) -> Process:
-        """On all devices; they are one another's, so one time says when they are free."""
+        """A gang on all devices. They are always free at the same time, so one number holds it."""
         now = int(self.env.now)
         end = self._devices_free = max(now, self._devices_free) + COMPUTE
         yield self.env.timeout(end - now)

@@ -1,7 +1,7 @@
-"""What core costs a gang, from a client's call to the word that its run has ended, with many hosts below.
+"""Measures core's CPU time a gang, from a client's call until the client hears that its run has ended, with many hosts.
 
-One client calls a program of one node on all devices of an island; one executor stands for all its hosts, which behave
-alike, and what they report comes together. So nothing here costs more with more hosts.
+One client calls a program of one node on all devices of an island. One executor stands for all hosts, which behave
+alike, and their reports come together. So the benchmark's own work does not grow with the number of hosts.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from core.protocol import (
 from core.record import Machine
 from core.schedule.policy import Stride
 
-PER_HOST, BEAT_EVERY = 4, 1000  # a beat of all hosts each so many gangs
+PER_HOST, BEAT_EVERY = 4, 1000  # gangs between two heartbeats of all hosts
 USER = 1 << 30  # the client's connection
 
 
 def programs(devices: int) -> tuple[Program, Program]:
-    """One that makes a value on all devices, and one that takes it over and makes the next."""
+    """(a program that makes a value on all devices, one that takes a donated value and makes the next)."""
     value = Value((devices,), "int8", 0, Sharding(((0,),)))
     slices, results = (SliceSpec("all", devices),), (Out(0),)
     made = Node("make", 0, 0, (), (), (value,))
@@ -68,8 +68,7 @@ def programs(devices: int) -> tuple[Program, Program]:
 
 
 class OneClient:
-    """`spent`: CPU seconds of each machine since they were last set to nothing. `wrap`: stands before the controller,
-    as a recorder does."""
+    """`spent`: CPU seconds of each machine since the last reset. `wrap`: wraps the controller, as a recorder does."""
 
     def __init__(
         self, hosts: int, fanout: int, wrap: Callable[[Controller], Machine] = lambda controller: controller
@@ -86,13 +85,13 @@ class OneClient:
         self._seats: list[Seat] = []
         self._roots: Spans = ()
         self._turn()
-        self._hear(self._seats[0])  # theirs differ in what an executor does not look at
+        self._hear(self._seats[0])  # hosts' seats differ only in fields that an executor does not use
         self._hear(Reformed(self._seats[0].epoch))
         self._roots = spans.of(self.controller.state.islands[0].stream.shape.roots)
         self._user(Connected(CONTROLLER))
 
     def run(self, gangs: int, ahead: int = 8) -> None:
-        """`ahead`: how many calls the user makes before any of them is heard."""
+        """`ahead`: calls made before the controller takes any of them."""
         first, step = (self.client.register(each, 0) for each in programs(PER_HOST * self.hosts[0][1]))
         assert isinstance(first, int)
         assert isinstance(step, int)
@@ -127,7 +126,7 @@ class OneClient:
                 self.ended += type(effect).__name__ == "RunEnded"
 
     def _turn(self) -> None:
-        """Until nobody has anything left to say."""
+        """Run until no messages are left."""
         while self._events:
             event, start = self._events.popleft(), process_time()
             said = self._told.handle(event, 0)
@@ -149,7 +148,7 @@ class OneClient:
             self._user(Came(CONTROLLER, message))  # type: ignore[arg-type]
 
     def _hear(self, event: Event | Ordered | Seat) -> None:
-        """The hosts' executor; what it wants done is done at once, on all hosts."""
+        """Give the hosts' executor an event. Its commands are done at once, on all hosts."""
         work: deque[Effect | Ordered | Seat] = deque([event])
         reports: list[Report] = []
         while work:

@@ -1,7 +1,6 @@
-"""What the options of benchmarks have in common: how they are read, and how a wrong one is refused.
+"""Shared parts of benchmarks' command lines: an argument parser, and types that refuse wrong values.
 
-Each benchmark that has options takes them as `main(arguments)`, and says in `--help` what they are. `--full` is there
-for those whose default run is shorter than the whole.
+A benchmark with options takes them as `main(arguments)`. `--full` is for benchmarks whose default run is shortened.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def parser(name: str, text: str | None, *, full: str = "") -> argparse.ArgumentP
 
 
 def least(bound: int) -> Callable[[str], int]:
-    """A whole number, not below this."""
+    """An argument type: a whole number of at least `bound`."""
 
     def whole(text: str) -> int:
         try:

@@ -1,10 +1,10 @@
-"""What gang scheduling is for: collectives of two programs without one order, and of four clients with Seaway's.
+"""Shows why gangs need one order: collectives of two programs without it in plain JAX, and of four clients in Seaway.
 
-`python -m experiments.bench order [--full]`. Without: plain multi-controller JAX, two processes of one world, which
-enqueue collectives A and B as two clients would who do not know of each other; each case in processes of its own,
-which are ended when they stand still. With: four clients whose slices overlap on three hosts; every call's numbers are
-carried on in exact integers, so one wrong number anywhere shows in what is read; and each host writes down in which
-order it has launched gangs.
+`python -m experiments.bench order [--full]`. Plain multi-controller JAX: two processes of one world enqueue collectives
+A and B like two clients that do not know of each other. Each case has processes of its own, which are killed when they
+make no progress. Seaway: four clients with slices that overlap on three hosts. Each call computes on the last one's
+result in exact integers, so one wrong number anywhere shows at the end. Each host writes down the order in which it
+launched gangs.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ AXIS = "device"
 HOSTS = 3
 GANGS = 10_000
 CLIENTS = 4
-CHECK = 50  # calls between two looks at the numbers
+CHECK = 50  # calls between two checks of the numbers
 PAIRS = 200  # of collectives A and B
-ROUND = 10  # of them outstanding
+ROUND = 10  # pairs outstanding
 BOUND = 60.0  # seconds for a case
-SILENCE = 6.0  # seconds of standing still, after which it hangs
+SILENCE = 6.0  # seconds without progress after which a case counts as hung
 
 
 class Case(NamedTuple):
     name: str
-    orders: str  # "one": A, B everywhere; "opposite": B, A on one process; "threads": a thread each
-    other: str  # what B is, where A is a sum of one number
+    orders: str  # "one": A, B everywhere; "opposite": B, A in one process; "threads": a thread for each
+    other: str  # the kind of B; A is a sum of one number
 
 
 CASES = (
@@ -124,7 +124,7 @@ def enqueue(calls: Sequence[tuple[Callable[[Any], Any], Any, int]], times: int, 
 
 
 class Outcome(NamedTuple):
-    """checked, wrong: on both processes."""
+    """How a case ended. checked, wrong: results in both processes."""
 
     how: str
     checked: int
@@ -136,7 +136,7 @@ class Outcome(NamedTuple):
 
 
 def outcome_of(endings: Sequence[members.Ending]) -> Outcome:
-    """A process that a peer's failure has taken along counts as that failure."""
+    """The outcome of a case. A process that failed because its peer did counts as the same failure."""
     last = [next((said for said in reversed(each.said) if "checked" in said), None) for each in endings]
     checked, wrong = (sum(each[key] for each in last if each) for key in ("checked", "wrong"))
     if all(each.code == 0 and each.said and "over" in each.said[-1] for each in endings):
@@ -159,7 +159,7 @@ def shown(case: Case, found: Outcome) -> str:
             f" (nothing came for {SILENCE:g} s)" if found.how == "hung" else ""
         )
     elif not found.wrong and case.orders != "one":
-        verdict += " (lucky: nothing had made it so)"
+        verdict += " (by luck: nothing enforces it)"
     return f"  {case.name:30}{verdict}"
 
 
@@ -167,7 +167,7 @@ def shown(case: Case, found: Outcome) -> str:
 
 
 class Kind(NamedTuple):
-    """A client's computation: on so many devices, in JAX and in numpy, exact in integers of 32 bits."""
+    """A client's computation, which exists in JAX and in numpy, exact in integers of 32 bits."""
 
     devices: int
     gather: bool
@@ -196,7 +196,7 @@ def expected(kind: Kind, x: np.ndarray[Any, Any], times: int) -> np.ndarray[Any,
 
 
 class Host(NamedTuple):
-    """gangs: launched. meant, had: hashes of the order it was to launch them in, and of the one it did."""
+    """gangs: number launched. meant, had: hashes of the required and of the actual order of launches."""
 
     gangs: int
     meant: str
@@ -213,8 +213,8 @@ class Pair(NamedTuple):
 
 class Found(NamedTuple):
     gangs: int
-    looks: int  # at numbers, which hold those of all gangs before
-    wrong: int  # looks
+    looks: int  # checks of numbers, which depend on all earlier gangs
+    wrong: int  # failed checks
     switches: int  # gangs whose client is not that of the gang before
     hosts: list[Host]
     pairs: list[Pair]
@@ -222,7 +222,7 @@ class Found(NamedTuple):
 
 
 def client(kind: Kind, number: int, calls: int) -> tuple[int, int]:
-    """Looks, and how many of them found a wrong number."""
+    """(checks of numbers, failed checks) of one client."""
     import seaway as sw
 
     work = sw.pmap(step_of(kind), AXIS, devices=sw.slice(devices=kind.devices, name=f"slice-{number}"))
@@ -277,7 +277,7 @@ class Entered(NamedTuple):
 
 
 def entered(trace: Any) -> dict[int, Entered]:
-    """By its number in the island's order: what the controller has put there."""
+    """Sequence number in the island's order -> the gang that the controller put there."""
     runs = trace.runs().set_index("run")["call"]
     places = {key: frozenset(spans.items(place.devices)) for key, place in trace.core.places.items()}
     return {
@@ -317,12 +317,15 @@ def pairs_of(ordered: dict[int, Entered], launched: Sequence[Sequence[int]]) -> 
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    parser = options.parser("order", __doc__, full="six cases without an order instead of four")
+    parser = options.parser("order", __doc__, full="run six cases without an order, not four")
     parser.add_argument(
-        "--gangs", type=options.least(CLIENTS), default=GANGS, help="of all clients together (%(default)s)"
+        "--gangs",
+        type=options.least(CLIENTS),
+        default=GANGS,
+        help="gangs of all clients together (%(default)s)",
     )
     parser.add_argument(
-        "--pairs", type=options.least(ROUND), default=PAIRS, help="of collectives (%(default)s)"
+        "--pairs", type=options.least(ROUND), default=PAIRS, help="pairs of collectives A and B (%(default)s)"
     )
     parser.add_argument("--member", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--orders", help=argparse.SUPPRESS)

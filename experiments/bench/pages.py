@@ -1,9 +1,9 @@
-"""Memory that agents keep, against giving it back as glibc does: computations on CPU devices, contents between hosts.
+"""Compares agents that keep freed memory with agents that give it back, for computations and contents between hosts.
 
-`python -m experiments.bench pages [--turns N]`. Two hosts of one CPU device each, a process each; by turns as agents
-are (`backend.agent.malloc`), and as glibc has it where its user has said so. Of products of matrices and sums of
-arrays, eight in a call, four calls under way: the time of a gang, and the CPU time of its hosts. Of arrays that go from
-host to host and back: the time of a hop. And the most memory that a host's process has had.
+`python -m experiments.bench pages [--turns N]`. Two hosts of one CPU device each, in two processes, run alternately
+with the agents' default (`backend.agent.malloc`) and with glibc's. It prints the time and the hosts' CPU time of a
+gang, for matrix products and sums of arrays, eight in a call with four calls under way; the time of a hop, for arrays
+that move from host to host and back; and the peak memory of a host's process.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ MOVES, MOVED = 3, (1_000_000, 16_000_000)
 GIVEN = (
     "MALLOC_ARENA_TEST",
     "8",
-)  # glibc's own number: says nothing new, but says that the user has said something
+)  # glibc's default: it changes nothing, but agents then leave malloc to the user
 PRODUCTS, SUMS = (128, 256, 512), (1 << 18, 1 << 20)  # rows; float32
 
 
 class Took(NamedTuple):
-    """Microseconds of a gang or hop: of the clock, and of its hosts' CPU."""
+    """Microseconds of a gang or hop, by the clock and of its hosts' CPU."""
 
     wall: float
     cpu: float
 
 
 class Turn(NamedTuple):
-    """megabytes: the most that a host's process has had."""
+    """megabytes: the peak memory of a host's process."""
 
     took: dict[str, Took]
     megabytes: float
@@ -49,7 +49,7 @@ class Turn(NamedTuple):
 
 @contextmanager
 def given_back() -> Iterator[None]:
-    """Agents that are started meanwhile leave memory to glibc."""
+    """Agents started in this block leave memory to glibc."""
     name, value = GIVEN
     before = os.environ.get(name)
     os.environ[name] = value
@@ -102,7 +102,7 @@ def computed(session: Any) -> Iterator[tuple[str, Took]]:
 
 
 def peak(session: Any) -> float:
-    """The most memory that one of its agents has had."""
+    """The highest peak memory of the session's agents, in megabytes."""
     found = []
     for child in session.driver.agents:
         status = Path(f"/proc/{child.pid}/status").read_text(encoding="ascii")
@@ -111,7 +111,7 @@ def peak(session: Any) -> float:
 
 
 def measured(turns: int) -> tuple[list[Turn], list[Turn]]:
-    """Given back, and kept."""
+    """(turns with memory given back, turns with memory kept)."""
     back, kept = [], []
     for _ in range(turns):
         with given_back():
@@ -140,7 +140,9 @@ def table(back: Sequence[Turn], kept: Sequence[Turn]) -> str:
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("pages", __doc__)
-    parser.add_argument("--turns", type=options.least(1), default=TURNS, help="of each (%(default)s)")
+    parser.add_argument(
+        "--turns", type=options.least(1), default=TURNS, help="turns of each kind (%(default)s)"
+    )
     chosen = parser.parse_args(arguments)
     print(table(*measured(chosen.turns)))
 

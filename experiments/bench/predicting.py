@@ -1,10 +1,9 @@
-"""What `control` would measure with hosts on machines of their own: the simulator, with the message costs just found.
+"""Predicts what `control` would measure with hosts on machines of their own, by simulating with its measured costs.
 
-Costs come from CPU times, single gangs' and batched ones' each by themselves: what the controller spends more when it
-writes to all hosts, divided by how many more these are, is what a peer costs; what is then left is the gang's own. A
-single call is ordered as two steps, itself and the freeing of what the call before made, each a message to every peer;
-only the first is reported. Where costs cannot be told apart they are divided evenly, and `profile_of` says so of each.
-Neighbours: `control`, which measures and prints.
+Costs are derived from CPU times, separately for single and batched gangs. The controller's extra time when it writes
+to all hosts, divided by the number of extra hosts, is the cost of a peer. The rest is the gang's own cost. A single
+call is ordered as two steps, the gang and the freeing of the previous call's result, each a message to every peer;
+only the first is reported. Costs that cannot be told apart are divided evenly; `profile_of` gives the source of each.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ KINDS: tuple[Literal["single", "batched"], ...] = ("single", "batched")
 
 
 class Cost(NamedTuple):
-    """Milliseconds of CPU a gang: of the controller, and of all agents together."""
+    """CPU milliseconds a gang, of the controller and of all agents together."""
 
     controller: float
     agents: float
 
 
 class Spent(NamedTuple):
-    """client: milliseconds of CPU a call. latency: milliseconds of a call, end to end; rate: batched gangs a second:
-    both as this machine plays all hosts."""
+    """client: CPU milliseconds a call. latency: milliseconds of a call, end to end. rate: batched gangs a second. The
+    last two are with all hosts on this machine."""
 
     single: Cost
     batched: Cost
@@ -49,7 +48,7 @@ class Measured(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """Milliseconds: of a call, end to end; and between batched gangs."""
+    """Milliseconds of a call, end to end, and between batched gangs."""
 
     latency: float
     gang: float
@@ -58,7 +57,7 @@ class Predicted(NamedTuple):
 def profile_of(
     row: Measured, found: Sequence[Measured], fanout: int, kind: Literal["single", "batched"]
 ) -> Profile:
-    """For this cluster; a peer's cost is from the largest of those that were measured, where it is best known."""
+    """A profile for this row's cluster. The cost of a peer comes from the largest cluster, where it is most exact."""
     last = max(found, key=lambda each: each.hosts)
     tree, peers = getattr(row.tree, kind), min(row.hosts, fanout)
     more = last.hosts - min(last.hosts, fanout)
@@ -108,7 +107,7 @@ def predicted(row: Measured, found: Sequence[Measured], fanout: int, nodes: int)
 
 
 def call_ms(hosts: int, costs: Profile, calls: int = CALLS) -> float:
-    """Of a client that waits for each call of one gang."""
+    """Simulated milliseconds of a call of one gang that the client waits for."""
     import seaway as sw
 
     with sw.simulate(_cluster(hosts), profile=costs, progress=False) as session:
@@ -122,7 +121,7 @@ def call_ms(hosts: int, costs: Profile, calls: int = CALLS) -> float:
 
 
 def gang_ms(hosts: int, costs: Profile, nodes: int, calls: int = 4) -> float:
-    """Between two gangs of calls of so many, which are all under way at once."""
+    """Simulated milliseconds between two gangs, with several calls of many nodes under way."""
     import seaway as sw
 
     with sw.simulate(_cluster(hosts), profile=costs, progress=False) as session:

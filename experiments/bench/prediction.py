@@ -1,10 +1,10 @@
-"""The simulator against real runs that it has not seen: what it predicts, what is measured, and how far that is apart.
+"""Compares the simulator's predictions with real runs that it has not seen, and prints the errors.
 
 `python -m experiments.bench prediction [--seed S] [--platform cpu timed] [--cases N] [--calibration FILE ...]
-[--out FOLDER] [--explain CASE]`. First all that may be known is frozen: a calibrated cluster a platform, and how long
-CPU devices take for each computation by itself. Then the cases are drawn from the seed. Each is simulated; and run for
-real, several times; and simulated again, as at the speed that the machine had in each of these. All by the same code:
-`prediction_measuring`.
+[--out FOLDER] [--explain CASE]`. First the simulator's knowledge is frozen: a calibrated cluster for each platform, and
+how long CPU devices take for each computation alone. Then cases are drawn from the seed. Each case is simulated, run
+for real several times, and simulated again at the machine's speed during each real run. The same code measures all of
+them: `prediction_measuring`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BOUND = 180.0
 def gone_through(
     cases: Sequence[Case], known: Frozen, *, repeats: int, spell: float, bound: float, explain: bool = False
 ) -> tuple[list[Row], list[str]]:
-    """Each printed when it is known. And why cases, or quantities of them, could not be compared."""
+    """Run all cases and print each. Returns rows, and the reasons why cases or quantities could not be compared."""
     rows: list[Row] = []
     failures: list[str] = []
     for case in cases:
@@ -68,7 +68,8 @@ def compared(
     again: Sequence[Played | Failed],
     speed: float,
 ) -> tuple[list[Row], list[str]]:
-    """speed: nanoseconds of the reference when all was measured. again: at the speed of each repeat."""
+    """Rows of one case. speed: nanoseconds of the reference at calibration. again: simulations at each repeat's
+    speed."""
     sides = (
         ("the simulation", foretold),
         ("the real run", seen),
@@ -86,7 +87,7 @@ def told(rows: Sequence[Row], failures: Sequence[str]) -> str:
     parts = []
     if noisy := [row for row in rows if row.noisy]:
         parts.append(
-            f"farther than {NOISY:.0%} from repeat to repeat, at whatever speed: no judge of a model"
+            f"repeats differ by more than {NOISY:.0%} even at equal speed, so these cannot judge a model:"
         )
         last = 0
         for row in noisy:
@@ -105,20 +106,20 @@ def told(rows: Sequence[Row], failures: Sequence[str]) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = options.parser("prediction", __doc__, full=f"{ALL_CASES} cases instead of {CASES}")
     add = parser.add_argument
-    add("--seed", type=options.least(0), default=1, help="of the cases (%(default)s)")
-    add("--platform", choices=PLATFORMS, nargs="+", default=list(PLATFORMS), help="devices; else both")
-    add("--cases", type=options.least(1), help="how many, instead")
-    given = "clusters that `seaway calibrate` wrote, one a platform; else they are measured now"
+    add("--seed", type=options.least(0), default=1, help="seed that draws the cases (%(default)s)")
+    add("--platform", choices=PLATFORMS, nargs="+", default=list(PLATFORMS), help="kinds of devices (both)")
+    add("--cases", type=options.least(1), help="number of cases")
+    given = "cluster files that `seaway calibrate` wrote, one a platform; without them it measures now"
     add("--calibration", type=Path, nargs="+", default=[], metavar="FILE", help=given)
-    add("--alone", type=Path, metavar="FILE", help=f"{KEPT} of an earlier --out, instead of measuring")
-    add("--quick", action="store_true", help="calibrate in the short form")
-    add("--repeats", type=options.least(1), default=REPEATS, help="real ones of a case (%(default)s)")
-    add("--spell", type=options.seconds, default=SPELL, help="seconds of each (%(default)g)")
-    bound = "seconds for a case, simulated or real, before it is given up (%(default)g)"
+    add("--alone", type=Path, metavar="FILE", help=f"use {KEPT} of an earlier --out instead of measuring")
+    add("--quick", action="store_true", help="calibrate quickly and less exactly")
+    add("--repeats", type=options.least(1), default=REPEATS, help="real runs of a case (%(default)s)")
+    add("--spell", type=options.seconds, default=SPELL, help="seconds of a measurement (%(default)g)")
+    bound = "seconds after which a case, simulated or real, is given up (%(default)g)"
     add("--bound", type=options.seconds, default=BOUND, help=bound)
-    alone = "only this case, with CPU time by process and thread"
+    alone = "run only this case, and print CPU time by process and thread"
     add("--explain", type=options.least(1), metavar="CASE", help=alone)
-    add("--out", type=Path, metavar="FOLDER", help="for CSV, Parquet, a picture, and what was frozen")
+    add("--out", type=Path, metavar="FOLDER", help="write CSV, Parquet, a picture and the calibrations here")
     return parser
 
 

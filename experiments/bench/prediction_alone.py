@@ -1,10 +1,9 @@
-"""How long CPU devices take for the computations of `prediction`, each by itself: before any case is drawn.
+"""Measures how long CPU devices take for each computation of `prediction` alone, before any case is drawn.
 
-Plain JAX, in processes as an agent's: as often as it may be in one computation, called and waited for, less once, is
-what one takes without being called; as often called, one behind the other, less calls of next to nothing, is what it
-takes where it is. Those that wait for peers are measured in a `jax.distributed` world of as many processes. What cores
-it takes is kept too, CPU time over time; and the machine's speed, at which each round is put. Neighbours:
-`prediction_cases` has the list.
+It runs plain JAX, in processes like an agent's. Two times are measured. A computation that repeats the work many times,
+less one that does it once, gives the time without a call. Many calls in a row, less as many calls of almost nothing,
+give the time with a call. Work that waits for peers is measured in a `jax.distributed` world of as many processes. The
+number of busy cores (CPU time over time) and the machine's speed are kept too.
 """
 
 from __future__ import annotations
@@ -30,11 +29,14 @@ from .prediction_programs import AXIS, Taken, content, key_of, repeated
 
 MODULE = "experiments.bench.prediction_alone"
 ROUNDS = 9
-CALLS = 5  # of a round, of which the median counts
+CALLS = 5  # calls of a round, of which the median is taken
 WARM = 2
-TARGET = 0.03  # seconds of a call of many
-MOSTLY = 0.5  # of a call: who computes inline has then done more than that
-MOST, SUMS = 512, 64  # times in a computation; of an all-reduce: all processes must say the same
+TARGET = 0.03  # seconds aimed at for a computation that repeats the work
+MOSTLY = 0.5  # a call that returns after more than this part of its time has computed inline
+MOST, SUMS = (
+    512,
+    64,
+)  # repeats in a computation: at most; of an all-reduce, fixed, since all processes must agree
 PATIENCE = 180.0
 
 
@@ -54,7 +56,7 @@ def keys_of(hosts: Sequence[int]) -> list[str]:
 
 
 def taken(hosts: Sequence[int] = HOSTS["cpu"], patience: float = PATIENCE) -> dict[str, Taken]:
-    """By `key_of`, on worlds of so many processes; in each process's view, that of the slowest."""
+    """Times by `key_of`, in worlds of these sizes; of all processes of a world, the slowest one's."""
     found: dict[str, Taken] = {}
     with TemporaryDirectory() as folder, paced(Path(folder)) as pace:
         for count in sorted({1, *hosts}):
@@ -72,7 +74,7 @@ def taken(hosts: Sequence[int] = HOSTS["cpu"], patience: float = PATIENCE) -> di
 
 
 class Round(NamedTuple):
-    """Of one execution: seconds, of the clock and of CPU; and nanoseconds of the reference meanwhile."""
+    """Seconds of one execution by the clock and of CPU, and nanoseconds of the speed reference meanwhile."""
 
     wall: float
     cpu: float
@@ -80,7 +82,7 @@ class Round(NamedTuple):
 
 
 def of_rounds(found: Sequence[Round], inline: bool = False) -> Taken:
-    """At the median of the speeds."""
+    """The median of rounds, each converted to the median speed."""
     reference = statistics.median(each.reference for each in found)
     walls = [each.wall * reference / each.reference for each in found]
     middle = statistics.median(walls)
@@ -135,7 +137,7 @@ def _measured(work: Work, count: int, pace: Pace) -> dict[str, Taken]:
 
 
 class Call(NamedTuple):
-    """Seconds, of the clock and of CPU of this process. inline: when the call returned it was over."""
+    """Seconds by the clock and of this process's CPU. inline: the work was done when the call returned."""
 
     wall: float
     cpu: float
@@ -143,7 +145,7 @@ class Call(NamedTuple):
 
 
 def _call(work: Callable[[Any], Any], first: Any) -> Call:
-    """That is waited for; medians."""
+    """Medians of single calls that are waited for."""
     walls, cpus, parts = [], [], []
     for at in range(WARM + CALLS):
         begun, spent = time.perf_counter(), time.process_time()
@@ -158,7 +160,7 @@ def _call(work: Callable[[Any], Any], first: Any) -> Call:
 
 
 def _calls(work: Callable[[Any], Any], first: Any, number: int) -> Call:
-    """So many, each with what the last one made."""
+    """Calls in a row, each with the last one's result."""
     made = first
     for _ in range(WARM):
         made = work(made).block_until_ready()
@@ -174,7 +176,7 @@ def _next_to_nothing(x: Any) -> Any:
 
 
 def _compiled(function: Callable[[Any], Any], whole: Any) -> tuple[Callable[[Any], Any], Any]:
-    """By device of the world, and its first content."""
+    """(the function compiled for all devices of the world, its first content)."""
     import jax
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 

@@ -1,8 +1,7 @@
-"""The cases of `prediction`: what may be asked of the simulator, and how a seed chooses among it.
+"""The cases of `prediction`: their kinds and ranges, and how a seed draws them.
 
-A case says what is run, on how many hosts of which devices; it knows neither sessions nor clocks. Drawing knows no
-calibration: the same seed gives the same cases on every machine. Neighbours: `prediction_measuring` runs a case in a
-session, `prediction_alone` measures the computations that CPU devices make.
+A case says what is run, on how many hosts, and on which devices. Drawing does not use the calibration, so the same seed
+gives the same cases on every machine. `prediction_measuring` runs a case in a session.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ Dispatch = Literal["parallel", "sequential"]
 PLATFORMS: tuple[Platform, ...] = get_args(Platform)
 KINDS: tuple[Kind, ...] = get_args(Kind)
 HOSTS: dict[Platform, tuple[int, ...]] = {"timed": (1, 2, 4, 8), "cpu": (1, 2, 3, 4)}
-STAGES: dict[Platform, int] = {"timed": 8, "cpu": 4}  # at most: each is on a host of its own
+STAGES: dict[Platform, int] = {"timed": 8, "cpu": 4}  # at most; each stage is on a host of its own
 DURATIONS = (10_000, 10_000_000)  # nanoseconds of a timed computation
 SIZES = (1_000, 64_000_000)  # bytes of a transfer
 CLIENTS = 16
 WEIGHTS = (1, 2, 4, 8)
-AHEAD = 32  # calls under way, of a client that does not wait for each
+AHEAD = 32  # calls under way of a client that does not wait for each
 CHAINS = (2, 128)
 MATMULS = (64, 128, 256, 512)  # rows of a square matrix of float32
-LARGE = 8_000_000  # bytes of a transfer that is made fewer times a call
+LARGE = 8_000_000  # bytes from which a transfer has FEW_HOPS a call
 HOPS, FEW_HOPS = 8, 2
 
 
 class Work(msgspec.Struct, frozen=True):
-    """One computation. `timed`: of `size` nanoseconds; `matmul`: of square matrices of so many rows, on each device by
-    itself; `reduce`: a scalar all-reduce over all devices, and an add."""
+    """One computation. `timed`: takes `size` nanoseconds. `matmul`: a product of square matrices of `size` rows, on
+    each device alone. `reduce`: a scalar all-reduce over all devices, and an add."""
 
     op: Literal["timed", "matmul", "reduce"]
     size: int
@@ -47,7 +46,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """works: of `mixed` two, a client each; of `transfer` none. chain: computations of a call, or in a `Fused` one."""
+    """works: two for `mixed`, one a client; none for `transfer`. chain: computations in a call, or in a `Fused` one."""
 
     number: int
     kind: Kind
@@ -86,7 +85,7 @@ def plural(number: int, what: str) -> str:
 
 
 def drawn(seed: int, count: int, platforms: Sequence[Platform] = PLATFORMS) -> list[Case]:
-    """So many, each kind on each platform as often as the others: decks of all of them, shuffled."""
+    """Draw `count` cases, from shuffled decks that have each kind on each platform once."""
     chance = random.Random(f"prediction {seed}")
     cards = _cards(chance, platforms)
     return [_case(chance, number, *next(cards)) for number in range(1, count + 1)]
@@ -126,7 +125,7 @@ def _case(chance: random.Random, number: int, platform: Platform, kind: Kind) ->
 
 
 def _weights(chance: random.Random) -> tuple[int, ...]:
-    """Of 1 to 16 clients; as likely few as many. Every other time they are alike."""
+    """Weights of 1 to 16 clients (log-uniform); equal in half of the cases."""
     number = _between(chance, (1, CLIENTS))
     alike = chance.random() < 0.5
     return tuple(1 if alike else chance.choice(WEIGHTS) for _ in range(number))
@@ -141,7 +140,7 @@ def _work(chance: random.Random, platform: Platform, hosts: int) -> Work:
 
 
 def _short(chance: random.Random, platform: Platform, hosts: int) -> Work:
-    """Of which many are done in a call: that shall not last for seconds."""
+    """A short computation, for calls that do many."""
     if platform == "timed":
         return Work("timed", _between(chance, (DURATIONS[0], DURATIONS[1] // 10)))
     if hosts > 1 and chance.random() < 0.5:
@@ -150,7 +149,7 @@ def _short(chance: random.Random, platform: Platform, hosts: int) -> Work:
 
 
 def _two(chance: random.Random, platform: Platform, hosts: int) -> tuple[Work, Work]:
-    """Which differ."""
+    """Two different computations."""
     first = _work(chance, platform, hosts)
     while (second := _work(chance, platform, hosts)) == first:
         pass

@@ -1,8 +1,7 @@
-"""Where a case's time goes, measured beside what the simulator charges: by process and thread, and by kind of cost.
+"""Prints where a case's CPU time goes, measured and simulated side by side, by process and thread.
 
-What the model lacks shows where the two differ. A real run's CPU times are read from the system, by thread; a simulated
-one's are what its processes were charged, by what they did. What of the cores nobody has had was spent waiting, or by
-others on this machine. Neighbours: `prediction_playing`, which reads both.
+Differences show what the model lacks. A real run's CPU times are read from the system, by thread. A simulated run's are
+the costs charged to its processes. The rest of the cores' time was spent waiting, or by other work on this machine.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def explained(foretold: Played, seen: Played) -> str:
         )
         lines += _lines(foretold)
     else:
-        lines.append("    simulated: nobody has to wait for a core there, so what is charged is not counted")
+        lines.append("    simulated: its hosts share no cores, so charged costs are not counted")
     return "\n".join(lines)
 
 

@@ -1,9 +1,8 @@
-"""What `prediction` may know, frozen before a case is drawn: a calibrated cluster a platform, and times by themselves.
+"""Fixes the simulator's knowledge before `prediction` draws a case: a calibrated cluster a platform, and lone times.
 
-Calibrations are measured here, or are files that were measured before, which then must be of the platforms that are
-asked for: devices that compute on the machine's own cores are the CPU's, others take the time they are told.
-Neighbours: `seaway.tools.calibrating` measures; `prediction_alone` adds what CPU devices take for the cases'
-computations.
+Calibrations are measured here (by `seaway.tools.calibrating`), or read from given files, which must be of the platforms
+asked for. A file whose devices compute on the machine's own cores is of CPU devices; any other is of timed ones.
+`prediction_alone` adds the times that CPU devices take for each computation alone.
 """
 
 from __future__ import annotations
@@ -26,16 +25,17 @@ from .prediction_alone import keys_of, taken
 from .prediction_cases import HOSTS, PLATFORMS, Platform
 from .prediction_programs import Alone, Taken
 
-CALIBRATED = 2  # hosts, of which a calibration is measured
+CALIBRATED = 2  # hosts of a calibration
 KEPT = "alone.json"
-NOW = 1.0  # seconds of looking
+NOW = 1.0  # seconds to measure the machine's present speed
 REFERENCE = re.compile(r"the reference took ([\d.]+) (ns|us|ms|s)\b")  # in a calibration's note
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 Say = Callable[[str], object]
 
 
 class Frozen(NamedTuple):
-    """files: by platform. speeds: nanoseconds of the reference when that was calibrated. alone: by `key_of`."""
+    """files: calibrations by platform. speeds: nanoseconds of the reference at calibration. alone: times by
+    `key_of`."""
 
     files: Mapping[Platform, Path]
     speeds: Mapping[Platform, float]
@@ -45,7 +45,7 @@ class Frozen(NamedTuple):
 def frozen(
     platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, alone: Path | None, quick: bool, say: Say
 ) -> Frozen:  # fmt: skip
-    """`folder`: where what is measured is kept."""
+    """Measure or read all of it. `folder`: where measurements are written."""
     times: Alone = _alone_from(alone) if alone else {}
     files = calibrations(platforms, given, folder, quick=quick, say=say)
     if "cpu" in platforms:
@@ -76,7 +76,7 @@ def _calibrated(platform: Platform, folder: Path, quick: bool, say: Say) -> Path
 
 
 def speed_of(path: Path) -> float:
-    """Nanoseconds of the reference, as the file's note has it; of one that does not say, what it is now."""
+    """Nanoseconds of the reference, from the file's note; if that has none, measured now."""
     found = REFERENCE.search(str(tomllib.loads(path.read_text(encoding="utf-8")).get("note", "")))
     if found:
         return float(found[1]) * UNITS[found[2]]
@@ -102,7 +102,7 @@ def by_platform(given: Iterable[Path], platforms: Sequence[Platform]) -> dict[Pl
 
 
 def platform_of(path: Path) -> Platform:
-    """Of a calibrated cluster's file, which the simulator must be able to read."""
+    """The platform of a calibrated cluster's file, which is checked too."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -110,7 +110,7 @@ def platform_of(path: Path) -> Platform:
         raise Impossible(f"--calibration {path} cannot be read: {why}") from None
     except tomllib.TOMLDecodeError as error:
         raise Impossible(f"--calibration {path} is no TOML: {error}") from None
-    setups.load(str(path))  # says what else is wrong
+    setups.load(str(path))  # raises if anything else is wrong
     if "profile" not in table:
         raise Impossible(f"--calibration {path} has no [profile]: `python -m seaway calibrate` writes one")
     shared: Any = table.get("shared", ())

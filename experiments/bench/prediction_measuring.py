@@ -1,4 +1,4 @@
-"""Runs one case of `prediction` in whatever session it is given, and measures it: real or simulated, by this code.
+"""Runs and measures one case of `prediction` in a session, with the same code for real and simulated ones.
 
 `measured(case, session, alone, spell)` yields, spell after spell, what came of it, each quantity by name, and
 `from_trace` adds what its trace says. Times are the session's own (`session.driver.now`), so nothing here knows
@@ -16,13 +16,13 @@ import numpy as np
 from .prediction_cases import Case
 from .prediction_programs import Alone, Call, alone_ns, chained, computation, content, name_of
 
-LEAST = 3  # calls of a spell, however long they take
+LEAST = 3  # calls of a measurement, however long they take
 WARM = 3
 ROUNDS, LONGEST = (
     20,
     5.0,
-)  # a spell lasts as long as each client's so many calls take by themselves; seconds, at most
-SETTLE = 0.3  # of a spell, for which clients go on: until the last of them has come
+)  # a measurement lasts at least as long as this many calls alone, but no longer than this many seconds
+SETTLE = 0.3  # part of a measurement added, so that all clients run for long enough together
 SECOND = 1_000_000_000
 
 Values = dict[str, float]  # by quantity
@@ -32,14 +32,14 @@ Values = dict[str, float]  # by quantity
 
 
 class Spell(NamedTuple):
-    """A client's calls: when each began and ended, nanoseconds of the session's clock."""
+    """When each of a client's calls began and ended, in nanoseconds of the session's clock."""
 
     begun: list[int]
     ended: list[int]
 
 
 def calling(session: Any, call: Call, first: Any, until: int, ahead: int, feeds: bool) -> Spell:
-    """Until then, so many under way. `feeds`: each takes what the last one made."""
+    """Make calls until a time, with `ahead` under way. `feeds`: each takes the last one's result."""
     spell, x = Spell([], []), first
     under_way: deque[tuple[int, Any]] = deque()
 
@@ -62,7 +62,7 @@ def calling(session: Any, call: Call, first: Any, until: int, ahead: int, feeds:
 
 
 def percentiles(latencies: Sequence[int]) -> Values:
-    """Seconds."""
+    """The 50th and 99th percentile, in seconds."""
     found = np.percentile(np.asarray(latencies), (50, 99)) / SECOND
     return {"latency p50": float(found[0]), "latency p99": float(found[1])}
 
@@ -72,13 +72,13 @@ def latencies(spell: Spell) -> list[int]:
 
 
 def busy_ns(case: Case, alone: Alone) -> int:
-    """Of devices, with a call of each client."""
+    """Nanoseconds that devices are busy with one call of each client."""
     calls = case.works * len(case.weights) if case.kind == "clients" else case.works
     return sum(alone_ns(work, case.hosts, alone, case.chain) for work in calls)
 
 
 def measured(case: Case, session: Any, alone: Alone, spell: float) -> Iterator[Values]:
-    """Without end: a spell of so many seconds each time that it is asked. The first has warmed up before."""
+    """An endless iterator of measurements of about `spell` seconds. It warms up before the first."""
     session.dispatch = case.dispatch
     if case.kind == "transfer":
         return _transfer(case, session, spell)
@@ -89,7 +89,7 @@ def measured(case: Case, session: Any, alone: Alone, spell: float) -> Iterator[V
 
 
 def _alone(case: Case, session: Any, alone: Alone, spell: float) -> Iterator[Values]:
-    """One client: with some calls under way; and then waiting for each."""
+    """One client: first with several calls under way, then waiting for each."""
     import seaway as sw
 
     (work,) = case.works
@@ -121,7 +121,7 @@ def _alone(case: Case, session: Any, alone: Alone, spell: float) -> Iterator[Val
 
 
 def _transfer(case: Case, session: Any, spell: float) -> Iterator[Values]:
-    """To and fro between two hosts, each hop after the one before."""
+    """Transfers to and fro between two hosts, one hop after the other."""
     import seaway as sw
 
     a, b = (sw.slice(devices=1, exclusive=True) for _ in range(2))
@@ -144,7 +144,7 @@ def _transfer(case: Case, session: Any, spell: float) -> Iterator[Values]:
 
 
 def _clients(case: Case, session: Any, alone: Alone, spell: float) -> Iterator[Values]:
-    """All at once, each a thread; `mixed`: each with a computation of its own."""
+    """Several clients at once, each in a thread. `mixed`: each with its own computation."""
     import seaway as sw
 
     home = sw.slice(devices=case.hosts)
@@ -171,7 +171,7 @@ def _clients(case: Case, session: Any, alone: Alone, spell: float) -> Iterator[V
 
 
 def together(case: Case, spells: Sequence[Spell]) -> Values:
-    """Between when the last client came and the first went."""
+    """Quantities for the time in which all clients were calling."""
     first, last = max(spell.begun[0] for spell in spells), min(spell.ended[-1] for spell in spells)
     if first >= last:
         raise RuntimeError("the clients were not there at the same time; give them longer: a longer --spell")
@@ -197,7 +197,7 @@ def together(case: Case, spells: Sequence[Spell]) -> Values:
     }
     if len(counts) > 1:
         heavy = case.weights.index(max(case.weights))
-        found["share"] = counts[heavy] / sum(counts)  # of the first of the heaviest
+        found["share"] = counts[heavy] / sum(counts)  # the share of the first client with the largest weight
     return found
 
 
@@ -210,7 +210,7 @@ def gangs_so_far(session: Any) -> int:
 
 
 def from_trace(case: Case, session: Any, alone: Alone, seen: int) -> Values:
-    """Of the gangs that came after so many."""
+    """Quantities from the trace, for gangs after number `seen`."""
     if case.kind == "transfer":
         return {}
     fused = case.chain if case.kind == "Fused" else 1
@@ -220,9 +220,10 @@ def from_trace(case: Case, session: Any, alone: Alone, seen: int) -> Values:
 
 
 def used(gangs: Any, each: Mapping[str, int], devices: int) -> float:
-    """What part of the devices' time these gangs take by themselves, from when the last client's first is over until
-    the first client's last is. Not what the trace holds for busy: in a real one starts are inferred, and
-    ends are seen late."""
+    """The part of the devices' time that these gangs would take alone, while all clients were active.
+
+    The trace's own busy time is not used: in a real trace starts are inferred, and ends are seen late.
+    """
     gangs = gangs.dropna(subset=["ended_us"])
     spans = gangs.groupby(gangs["client"].astype(str))["ended_us"].agg(["min", "max"])
     first, last = float(spans["min"].max()), float(spans["max"].min())

@@ -1,9 +1,9 @@
-"""Plays one case of `prediction` in a process of its own, in a real session or a simulated one, within a bound.
+"""Runs one case of `prediction` in a process of its own, in a real or a simulated session, within a time limit.
 
-`real(case, ...)` and `simulated(case, ..., file)` start the same process, which opens the one session or the other, and
-hands it to the same function. A real one is measured several times, while nothing else of ours runs but what tells the
-machine's speed; a simulated one may be run as at such a speed. A process that is not done in time is ended, with all
-that it started, and named.
+`real(case, ...)` and `simulated(case, ..., file)` start the same process, which opens one session or the other and
+gives it to the same function. A real case is measured several times, while only the process that tracks the machine's
+speed runs beside it. A simulated case may be run at such a speed. A process that is not done in time is ended with
+its children, and reported.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .prediction_programs import Alone, at_speed, hop_ns
 from .prediction_watching import real_watch, simulated_watch, since
 
 MODULE = "experiments.bench.prediction_playing"
-LOOK = 0.02  # seconds between looks whether it is done
-SHARING = "stride"  # among clients; who has the computations to himself, or others alike, needs no shares
+LOOK = 0.02  # seconds between checks that the process is done
+SHARING = "stride"  # the policy for cases of several clients with weights
 SILENT = "it says nothing"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """file: a calibrated cluster to simulate; "": the real one. spell: seconds of a measurement. reference:
-    nanoseconds of it, by which the machine's speed is told; 0: the speed at which all was measured."""
+    """A request to the process. file: a calibrated cluster to simulate; "": run for real. spell: seconds of a
+    measurement. reference: nanoseconds of the speed reference to simulate at; 0: the speed at calibration."""
 
     case: Case
     alone: Alone
@@ -51,9 +51,9 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Played(msgspec.Struct, frozen=True):
-    """values: a measurement each. references: nanoseconds of it meanwhile, by measurement. cpu: nanoseconds of
-    CPU of the measurements, by process and thread: had, or, where it was simulated, charged. wires: messages between
-    the controller and all hosts. wall: nanoseconds that the measurements took. seconds: all of it."""
+    """values: the quantities of each measurement. references: nanoseconds of the speed reference during each. cpu: CPU
+    nanoseconds of the measurements by process and thread, used or (if simulated) charged. wires: messages between the
+    controller and all hosts. wall: nanoseconds of the measurements. seconds: of the whole process."""
 
     values: list[Values]
     references: list[float] = []
@@ -75,7 +75,7 @@ def real(case: Case, alone: Alone, repeats: int, spell: float, bound: float) -> 
 def simulated(
     case: Case, alone: Alone, file: Path, spell: float, bound: float, reference: float = 0.0
 ) -> Played | Failed:
-    """Once: the same arguments give the same run."""
+    """Simulate the case once, since the same arguments give the same run."""
     return _played(Asked(case, alone, str(file), 1, spell, reference), bound)
 
 
@@ -109,7 +109,7 @@ def _awaited(child: Child, bound: float) -> bool:
 
 
 def _last(words: str) -> str:
-    """The line that says most of a traceback."""
+    """The last line of a traceback, which has the error."""
     return words.splitlines()[-1].strip() if words else SILENT
 
 
@@ -117,7 +117,7 @@ def _last(words: str) -> str:
 
 
 def play(asked: Asked) -> Played:
-    """In this process."""
+    """Run the case in this process."""
     began = time.perf_counter()
     case, alone = asked.case, asked.alone
     with ExitStack() as stack:
@@ -125,7 +125,7 @@ def play(asked: Asked) -> Played:
         session = stack.enter_context(_opened(asked))
         watch = simulated_watch(session, case.hosts) if asked.file else real_watch(session)
         rounds = measured(case, session, then(asked), asked.spell)
-        next(rounds)  # it warms up: the first spell does not count
+        next(rounds)  # warm up: the first measurement does not count
         values, references = [], []
         cpu: Counter[str] = Counter()
         wires: Counter[str] = Counter()
@@ -164,8 +164,10 @@ def _opened(asked: Asked) -> Any:
 
 
 def cluster_of(file: Path, case: Case, alone: Alone) -> str | dict[str, Any]:
-    """As the file has it; but for sums over all hosts, which take what they took by themselves over as many: of those
-    that it has measured on fewer, the model would have to say."""
+    """The file's cluster, with the latency of sums over all hosts replaced by that measured alone on as many hosts.
+
+    The calibration measured sums on fewer hosts only.
+    """
     sums = [work for work in case.works if work.op == "reduce" and case.hosts > 1]
     if not sums:
         return str(file)
@@ -180,12 +182,12 @@ def cluster_of(file: Path, case: Case, alone: Alone) -> str | dict[str, Any]:
 
 
 def then(asked: Asked) -> Alone:
-    """What computations take by themselves at the speed that is asked for."""
+    """Times of computations alone, at the requested speed."""
     return at_speed(asked.alone, asked.reference) if asked.reference else asked.alone
 
 
 def _profile(asked: Asked) -> Profile:
-    """The file's, at the speed that is asked for."""
+    """The file's profile, at the requested speed."""
     found = setups.load(asked.file).profile
     assert found is not None
     return found.slower(asked.reference / speed_of(Path(asked.file))) if asked.reference else found

@@ -1,8 +1,7 @@
-"""The programs of `prediction`: what each case's computations are, on real devices and simulated ones alike.
+"""The programs of `prediction`: the computations of each case, for real and simulated devices.
 
-What a computation costs is stated in it: that is what a simulated device takes, and what real controllers' policies go
-by. Devices that take the time they are told are told it exactly; what a CPU device takes was measured by itself, before
-any case was drawn. Neighbours: `prediction_measuring` calls these, `prediction_alone` measures them by themselves.
+Each computation states its cost. A simulated device takes that long, and a real controller's policy uses it. For timed
+devices the cost is exact. For CPU devices it was measured alone, by `prediction_alone`, before any case was drawn.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ AXIS = "device"
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """By a computation that was by itself. ns: of one execution. spread: the farthest round from that, as a part of it.
-    cores: that were busy meanwhile, of one process. reference: of the machine's speed, nanoseconds. inline: the thread
-    that called for it has computed it."""
+    """The time of a computation alone. ns: of one execution. spread: the largest deviation of a round, as a fraction.
+    cores: busy cores of one process. reference: nanoseconds of the speed reference. inline: whether the calling thread
+    computed it."""
 
     ns: int
     spread: float
@@ -38,8 +37,11 @@ Call = Callable[[Any], Any]
 
 
 def key_of(work: Work, hosts: int, called: bool = False) -> str:
-    """Under which its time by itself is known: of one more in the same computation; or of one that is called, which
-    wakes up whom it needs. Only what waits for peers depends on how many these are."""
+    """The key of a computation's lone time: of one more repeat within a computation, or (`called`) of one with its
+    call.
+
+    Only work that waits for peers depends on the number of hosts.
+    """
     name = f"{work.op}-{work.size}@{hosts}" if work.op == "reduce" else f"{work.op}-{work.size}"
     return f"{name} called" if called else name
 
@@ -56,7 +58,7 @@ def alone_ns(work: Work, hosts: int, alone: Alone, times: int = 1) -> int:
 
 
 def at_speed(alone: Alone, reference: float) -> Alone:
-    """As these would take while the machine has that speed."""
+    """These times converted to another speed of the machine."""
     return {
         key: replace(one, ns=max(1, round(one.ns * reference / one.reference)), reference=reference)
         for key, one in alone.items()
@@ -64,7 +66,7 @@ def at_speed(alone: Alone, reference: float) -> Alone:
 
 
 def operation(work: Work) -> Call:
-    """On one device; JAX."""
+    """The JAX function for one device."""
     return _multiply if work.op == "matmul" else _reduce
 
 
@@ -80,7 +82,7 @@ def _reduce(x: Any) -> Any:
 
 
 def repeated(work: Work, times: int) -> Call:
-    """So often in one computation."""
+    """The function repeated in one computation."""
     one = operation(work)
 
     def fused(x: Any) -> Any:
@@ -92,7 +94,8 @@ def repeated(work: Work, times: int) -> Call:
 
 
 def computation(work: Work, home: Any, alone: Alone, times: int = 1) -> Any:
-    """`times`: fused into one. Devices that take the time they are told wait for no peer, and so it is said."""
+    """A computation of Seaway with its cost. `times`: repeats fused into one. Timed devices wait for no peers, so
+    theirs is not collective."""
     import seaway as sw
 
     name = name_of(work, times)
@@ -106,8 +109,8 @@ def computation(work: Work, home: Any, alone: Alone, times: int = 1) -> Any:
 
 
 def kernel(work: Work, devices: int, alone: Alone, times: int) -> Kernel:
-    """What waits for peers computes for as long as its process had a core; the rest of its time by itself is the links'
-    (`hop_ns`): that, less what is computed meanwhile."""
+    """The cost of a computation. For work that waits for peers, the time that its process used a core is computing, and
+    the rest is the links' (`hop_ns`)."""
     taken, name = taken_by(work, devices, alone, times), name_of(work, times)
     if work.op != "reduce" or devices == 1:
         lasts = alone_ns(work, devices, alone, times)
@@ -123,8 +126,10 @@ def own_ns(taken: Taken) -> int:
 
 
 def hop_ns(work: Work, devices: int, alone: Alone, times: int, cores: int) -> int:
-    """A link's latency by which such a sum takes what it took: the model has twice the logarithm of them in one. Hosts
-    that were more than cores have waited for each other there, as they do in the model."""
+    """The link latency with which the model's sum takes the measured time. The model has 2 log2(n) latencies in a sum.
+
+    If there were more hosts than cores, hosts also waited for cores, which the model adds by itself.
+    """
     taken = taken_by(work, devices, alone, times)
     links = taken.ns - own_ns(taken) * (-(-devices // cores) - 1)
     return max(0, round(links / (2 * (devices - 1).bit_length())))
@@ -135,7 +140,7 @@ def name_of(work: Work, times: int) -> str:
 
 
 def _add(x: Any) -> Any:
-    """What is left of a sum where there is nobody to add."""
+    """The reduce work on a single device: only the add."""
     return x + 1
 
 
@@ -147,7 +152,7 @@ def content(work: Work, devices: int) -> Any:
 
 
 def chained(works: Sequence[Any]) -> Call:
-    """One program, that calls one after the other; of one, that by itself."""
+    """A program that calls these one after the other; a single computation stays as it is."""
     import seaway as sw
 
     if len(works) == 1:

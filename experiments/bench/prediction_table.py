@@ -1,8 +1,8 @@
-"""What came of the cases of `prediction`: rows, their distribution, files and a picture. Pure but for the files.
+"""The results of `prediction`: rows with errors, their distribution, files and a picture.
 
-A row is one quantity of one case: predicted, measured (the median of its repeats), and the signed error; and the same
-of what is predicted for the speed that the machine had in each repeat. Rows whose repeats are farther apart than
-`NOISY` are kept apart: no model can be judged by them. That is said by what was measured alone.
+A row is one quantity of one case: predicted, measured (the median of repeats) and the signed error. It also has the
+prediction for the machine's speed during each repeat, and its error. Rows whose repeats differ by more than `NOISY` are
+listed separately, since they cannot judge a model. Only the measurements decide which rows these are.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 from .prediction_cases import Case
 
 NOISY = 0.05
-AIM_MEDIAN, AIM_LAST = 0.05, 0.15  # of absolute errors: their median, and the 95th percentile
+AIM_MEDIAN, AIM_LAST = 0.05, 0.15  # aims for absolute errors: the median and the 95th percentile
 LAST = 95
 TIME, RATE, PART = "time", "rate", "part"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """speed: the reference's time meanwhile, as a multiple of what it was when it was calibrated. error: as it was
-    foretold. then, off: as for the speed that the machine had; the median of the repeats. spread: see `spread_of`."""
+    """speed: the reference's time during the runs, as a multiple of that at calibration. predicted, error: for the
+    speed at calibration. then, off: for the speed of each repeat; medians. spread: see `spread_of`."""
 
     number: int
     platform: str
@@ -49,8 +49,10 @@ def rows_of(
     case: Case, predicted: Mapping[str, float], measured: Sequence[Mapping[str, float]],
     thens: Sequence[Mapping[str, float]], references: Sequence[float], speed: float,
 ) -> tuple[list[Row], list[str]]:  # fmt: skip
-    """references: the reference's time in each of the measured, and thens: predicted for that; speed: its time when all
-    was calibrated. And which quantities cannot be compared: one of them does not have them, or nothing was done."""
+    """(rows, quantities that cannot be compared since one side lacks them or is 0).
+
+    references: the reference's time in each measurement. thens: predictions for these. speed: its time at calibration.
+    """
     names = list(dict.fromkeys([*predicted, *(name for values in measured for name in values)]))
     found, without = [], []
     for name in names:
@@ -74,8 +76,8 @@ def rows_of(
 
 
 def spread_of(quantity: str, values: Sequence[float], references: Sequence[float]) -> float:
-    """How far the farthest repeat is from their median, as they are or each put at one speed of the machine: whichever
-    brings them nearer, because what waits for a clock does not change with it."""
+    """The largest deviation of a repeat from the median: of the values themselves, or of values converted to one speed,
+    whichever is smaller. Values that are bound by clocks do not change with the speed."""
     power = -1 if unit_of(quantity) == TIME else 1
     at_one_speed = [value * reference**power for value, reference in zip(values, references, strict=True)]
     return min(_farthest(values), _farthest(at_one_speed))
@@ -87,7 +89,7 @@ def _farthest(values: Sequence[float]) -> float:
 
 
 class Distribution(NamedTuple):
-    """Of absolute errors; `bias`: the median of the signed ones."""
+    """The distribution of absolute errors. `bias`: the median of signed errors."""
 
     rows: int
     median: float
@@ -100,7 +102,7 @@ class Distribution(NamedTuple):
 
 
 def distribution(errors: Sequence[float]) -> Distribution | None:
-    """None of no errors."""
+    """The distribution; None if there are no errors."""
     if not errors:
         return None
     sizes = np.abs(errors)
@@ -153,7 +155,7 @@ WHICH: tuple[tuple[str, Callable[[Row], float]], ...] = (
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """The first figure, what of it is owed to whom, and the noisy ones by themselves."""
+    """A table of errors: of all rows, with the noisy ones separate, then by quantity and by kind of case."""
     quiet, noisy = [row for row in rows if not row.noisy], [row for row in rows if row.noisy]
     lines = [f"{'absolute error':34}{'rows':>6}{'median':>9}{'95 %':>9}{'bias':>9}"]
     wholes = []
@@ -189,7 +191,7 @@ def _entry(name: str, found: Distribution | None) -> str:
 
 
 def save(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """CSV, Parquet and the picture."""
+    """Write CSV, Parquet and the picture."""
     import pandas as pd
 
     frame = pd.DataFrame(
@@ -203,7 +205,7 @@ def save(rows: Sequence[Row], folder: Path) -> list[Path]:
 
 
 def scatter(rows: Sequence[Row], path: Path) -> list[Path]:
-    """Predicted against measured, a panel a unit; full where repeats are near, hollow where they are not."""
+    """Plot predicted against measured, one panel a unit. Noisy rows are hollow."""
     from seaway.trace import style
 
     with style.applied():

@@ -1,8 +1,8 @@
-"""What a case of `prediction` costs whom: CPU time by process and thread, and messages on the wire; had, or simulated.
+"""Reads CPU time by process and thread, and numbers of messages, from a real or a simulated session.
 
-Of a real session, what the system says of each thread, and the controller counts; of a simulated one, what its
-processes were charged for what they did, where somebody may have to wait for a core. Neighbours: `prediction_playing`,
-which looks before and after a measurement; `prediction_explain`, which lays both side by side.
+For a real session they come from the system's thread times and the controller's counters. For a simulated one they are
+the costs charged to its processes, if these share cores. `prediction_playing` reads before and after a measurement, and
+`prediction_explain` prints both sides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENDED = "user threads that ended"
 
 
 class Seen(NamedTuple):
-    """So far. cpu: nanoseconds, by process and thread. wires: messages, by direction."""
+    """Totals so far. cpu: nanoseconds by process and thread. wires: messages by direction."""
 
     cpu: Mapping[str, int]
     wires: Mapping[str, int]
@@ -34,7 +34,7 @@ def since(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]
 
 
 def real_watch(session: Any) -> Callable[[], Seen]:
-    """Of `sw.local`."""
+    """A function that reads the totals of a session of `sw.local`."""
     driver = session.driver
     watch = Watch(driver.loop_thread, {child.name: child.pid for child in driver.agents})
 

@@ -1,9 +1,9 @@
-"""Fig 5 for real: OpByOp, Chained and Fused on this machine's CPU devices, against multi-controller JAX and Ray.
+"""Measures fig 5 on this machine's CPU devices: OpByOp, Chained and Fused, against multi-controller JAX and Ray.
 
-`python -m experiments.bench real [--full] [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. One step is a scalar
-psum over all devices and an add; each takes what the last one made. JAX is `jax.distributed` over as many processes,
-which call the same computation asynchronously with as many calls outstanding as an agent has; Ray's actors form such a
-world too (`actors`). Under each row stands where CPU time goes: microseconds a step, by process and thread.
+`python -m experiments.bench real [--full] [--hosts 1 2 4] [--devices 1 2] [--repeats 3]`. A step is a scalar psum over
+all devices and an add, on the last step's result. JAX is `jax.distributed` over as many processes, which call the same
+computation asynchronously with as many calls outstanding as an agent has. Ray's actors form such a world too
+(`actors`). Below each row is its CPU time, in microseconds a step, by process and thread.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ MODULE = "experiments.bench.real"
 HOSTS, ALL_HOSTS = (1, 2), (1, 2, 4)
 DEVICES, ALL_DEVICES = (1,), (1, 2)
 CHAIN = 128
-WINDOW = 31  # programs of several devices that may be outstanding in a process
+WINDOW = 31  # calls outstanding in a process
 AXIS = "device"
 STEPS = {"OpByOp": 2048, "Chained": 16 * CHAIN, "Fused": 64 * CHAIN}  # of a measurement
 AIMS = {
     "OpByOp": ("OpByOp", 0.5),
     "Chained": ("OpByOp", 1.0),
     "Fused": ("Fused", 0.95),
-}  # times which of JAX's
+}  # (JAX's kind to compare with, aimed multiple of its rate)
 WARM = 3  # calls
-OVER_RAY = 5.0  # times its rate, OpByOp and Chained, on 2 hosts of one device; ahead of it everywhere
-CROWD = 8  # times fewer steps where there are more devices than cores
+OVER_RAY = 5.0  # aimed multiple of Ray's rate, OpByOp and Chained, on 2 hosts of one device; elsewhere 1
+CROWD = 8  # divides the number of steps if there are more devices than cores
 PATIENCE = 240.0  # seconds for all of JAX's side
 
 Rates = dict[str, list[float]]
@@ -62,7 +62,7 @@ def fused(x: Any) -> Any:
 def jax_rates(
     hosts: int, devices: int, repeats: int, fewer: int = 1
 ) -> tuple[Rates, dict[str, dict[str, float]]]:
-    """Of the slowest process, which all wait for; and CPU time, in microseconds a step, by process and phase."""
+    """(rates of the slowest process, CPU microseconds a step by process and phase)."""
     words = ["--repeats", str(repeats), "--fewer", str(fewer)]
     endings = members.played(MODULE, hosts, members.environment(devices), words, bound=PATIENCE)
     for rank, ending in enumerate(endings):
@@ -89,7 +89,7 @@ def steps_of(kind: str, fewer: int) -> int:
 
 
 def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> None:
-    """One process of JAX's side; all make the same calls in the same order."""
+    """Run one process of the JAX world. All processes make the same calls in the same order."""
     import jax
     import numpy as np
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -122,7 +122,7 @@ def member(address: str, rank: int, count: int, repeats: int, fewer: int) -> Non
 
 
 def called(work: Callable[[Any], Any], first: Any, each: int, steps: int) -> float:
-    """Steps a second, each call with the last one's result, so many outstanding."""
+    """Steps a second, each call with the last one's result, with WINDOW calls outstanding."""
     value = first
     for _ in range(WARM):
         value = work(value)
@@ -144,7 +144,7 @@ def called(work: Callable[[Any], Any], first: Any, each: int, steps: int) -> flo
 def seaway_rates(
     hosts: int, devices: int, repeats: int, fewer: int = 1
 ) -> tuple[Rates, dict[str, dict[str, float]]]:
-    """And CPU time, in microseconds a step, by process and thread."""
+    """(rates, CPU microseconds a step by process and thread)."""
     import numpy as np
 
     import seaway as sw
@@ -183,7 +183,7 @@ def seaway_rates(
 
 
 def passed(work: Callable[[Any], Any], first: Any, each: int, steps: int) -> float:
-    """As `called`; how many are outstanding is the client's affair."""
+    """Like `called`, but the client decides how many calls are outstanding."""
     value = first
     for _ in range(WARM):
         value = work(value)
@@ -196,7 +196,7 @@ def passed(work: Callable[[Any], Any], first: Any, each: int, steps: int) -> flo
 
 
 class Watch:
-    """CPU time of the threads that work: nanoseconds, by name. What has no name of ours is the rest."""
+    """CPU nanoseconds of threads, by name. Threads without a name of ours are "rest"."""
 
     def __init__(self, loop: threading.Thread, agents: dict[str, int]) -> None:
         self._mine = {threading.get_native_id(): "caller", loop.native_id or 0: "loop"}
@@ -218,13 +218,13 @@ class Watch:
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("real", __doc__, full="1, 2 and 4 hosts of 1 and of 2 devices")
-    parser.add_argument("--hosts", type=options.least(1), nargs="+", help="instead of 1 and 2")
-    parser.add_argument("--devices", type=options.least(1), nargs="+", help="of each host, instead of 1")
+    parser.add_argument("--hosts", type=options.least(1), nargs="+", help="numbers of hosts (1 2)")
+    parser.add_argument("--devices", type=options.least(1), nargs="+", help="devices of each host (1)")
     parser.add_argument(
-        "--repeats", type=options.least(1), default=3, help="medians of so many (%(default)s)"
+        "--repeats", type=options.least(1), default=3, help="measurements for a median (%(default)s)"
     )
     parser.add_argument(
-        "--fewer", type=options.least(1), default=1, help="so many times fewer steps than usual"
+        "--fewer", type=options.least(1), default=1, help="divide the number of steps by this"
     )
     parser.add_argument("--member", nargs=3, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
@@ -257,7 +257,7 @@ def shown(hosts: int, devices: int, repeats: int, fewer: int = 1) -> None:
         print(f"{'Ray':>7} {actors.MISSING}")
     for kind, found in rates.items():
         like, aim = AIMS[kind]
-        aimed = f"aim {aim:g}" if hosts * devices > 1 else "no aim: one device has nobody to reduce with"
+        aimed = f"aim {aim:g}" if hosts * devices > 1 else "no aim: one device has no peer to reduce with"
         rate = statistics.median(found)
         words = f"{rate / peer[like]:6.2f} x JAX's {like} ({aimed}){over(ray, kind, rate, hosts, devices)}"
         print(

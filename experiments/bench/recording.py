@@ -1,4 +1,4 @@
-"""What a controller's event log costs: the same gangs with `record=` and without, in CPU time and bytes.
+"""Measures the cost of a controller's event log: the same gangs with and without `record=`, in CPU time and bytes.
 
 One client calls a program of one node, eight calls at a time (`one_client`); the log is a real file.
 """
@@ -35,7 +35,7 @@ def main() -> None:
     for hosts in HOSTS:
         rounds = [
             (without(hosts), kept(hosts)) for _ in range(ROUNDS)
-        ]  # in turns: machines are not always as fast
+        ]  # alternating, since a machine's speed changes
         base = statistics.median(plain for plain, _ in rounds)
         cost = statistics.median(found.gang for _, found in rounds)
         again = statistics.median(found.replay for _, found in rounds)

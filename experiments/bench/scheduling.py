@@ -1,8 +1,8 @@
-"""Scheduling: gangs ordered per CPU second under each policy, and what entering early costs and gains.
+"""Measures scheduling: gangs ordered per CPU second under each policy, and the effect of entering gangs early.
 
-`python -m experiments.bench scheduling`. The baseline of the first table is the scheduler one would write first:
-at each pick it looks at every ticket, and for each at every device. The second table is a model of two islands,
-small and exact; its scheduler is core's own.
+`python -m experiments.bench scheduling`. The baseline of the first table is a naive scheduler, which at each pick looks
+at every ticket, and for each at every device. The second table is a small exact model of two islands, with core's own
+scheduler.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from core.schedule.policy import POLICIES, Fifo
 
 DEVICES = 2048
 CLIENTS = (1, 16, 64)
-RUNS = 8  # a client has so many waiting
+RUNS = 8  # waiting runs of each client
 WINDOW = 2
 REPEATS = 5
 OVERLAPPING = [(start, size) for size in (2048, 1024, 512) for start in range(0, DEVICES, size)]
@@ -30,7 +30,7 @@ LAYOUTS = {"one place": [(0, DEVICES)], "7 overlapping places": OVERLAPPING}
 
 
 class Naive:
-    """Proportional share by the same rule, with no index: tickets in a list, a counter a device."""
+    """Proportional share by the same rule but without an index: a list of tickets, and a counter for each device."""
 
     def __init__(self, atoms: Atoms) -> None:
         self._atoms = atoms
@@ -126,7 +126,7 @@ CONTROL = 1 * MS  # controller to devices, or back: the tree, and the host's pre
 TRANSFER = 200 * US  # from island to island
 MAKES, USES, LOCAL = 20 * MS, 1 * MS, 1 * MS  # cost of the crossing program's two gangs, and of a local gang
 CROSSINGS = 100
-LOADS = {  # local gangs: how many, how many at once, and the pause of their client after each
+LOADS = {  # local gangs: how many, how many at once, and their client's pause after each
     "none": (0, 0, 0),
     "light": (700, 1, 1 * MS),
     "full": (3000, 6, 0),
@@ -134,7 +134,7 @@ LOADS = {  # local gangs: how many, how many at once, and the pause of their cli
 
 
 class TwoIslands:
-    """One client's program makes on island 0 what it uses on island 1; another client works on 1 alone."""
+    """One client's program computes on island 0 and uses the result on island 1; another client uses only island 1."""
 
     def __init__(self, early: Early, load: str) -> None:
         self.now = 0
@@ -194,7 +194,7 @@ class TwoIslands:
         self._start(island)
 
     def _start(self, island: int) -> None:
-        """Devices run in order: the first waits for its inputs, and all others for the first."""
+        """Start the first gang if it has its inputs. Devices run in order, so all others wait for it."""
         order = self._orders[island]
         if order and not self._running[island] and self._has_inputs(order[0]):
             self._running[island] = True

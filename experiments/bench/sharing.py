@@ -1,9 +1,8 @@
-"""Figs 8, 9 and 11 for real: clients that share an island, over real gRPC, on devices that take the time they are told.
+"""Measures figs 8, 9 and 11 over real gRPC, on timed devices: clients that share an island.
 
-`python -m experiments.bench sharing [--full]`. What 1 to 16 clients get done together, who wait for each call; how
-near shares come to weights 1:2:4:8; what it costs to go from client to client, against one who has it all; and, on CPU
-devices that compute, what one client gets done while another's computation compiles, against what it gets done alone
-and while as many processes just spin.
+`python -m experiments.bench sharing [--full]`. It prints the throughput of 1 to 16 clients that wait for each call; how
+near their shares come to weights 1:2:4:8; the cost of switching between clients; and, on CPU devices, one client's
+throughput while another client's computation compiles, against that alone and while other processes only spin.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ CLIENTS = (1, 2, 4, 8, 16)
 SHORT, SHORT_NS = "330us", 330_000  # the paper's: one client cannot fill the island with it
 WEIGHTS = (1, 2, 4, 8)
 EVEN, EVEN_NS = "1ms", 1_000_000  # a gang where shares are measured
-AIM = 0.02  # of its share
-CHAIN = 16  # gangs of a call, where the controller shall not be what limits
+AIM = 0.02  # largest relative error of a client's share
+CHAIN = 16  # gangs of a call, if the controller must not be the limit
 SPELL = 1.5  # seconds of a measurement
-TURNS = count()  # measurements
+TURNS = count()  # numbers measurements
 SECOND = 1_000_000  # microseconds: the window of shares
 
 
 def paced(work: Callable[[Any], Any], first: Any, seconds: float, ahead: int) -> int:
-    """Calls, each with the last one's result, `ahead` of them under way."""
+    """Make calls for some seconds, each with the last one's result and `ahead` under way. Returns their number."""
     until, calls, x = time.monotonic() + seconds, 0, first
     under_way: deque[Any] = deque()
     while time.monotonic() < until:
@@ -51,7 +50,7 @@ def paced(work: Callable[[Any], Any], first: Any, seconds: float, ahead: int) ->
 
 
 def calls_of(duration: str, chain: int) -> Callable[[Any], Any]:
-    """A program of so many gangs on all devices."""
+    """A program of `chain` gangs on all devices."""
     import seaway as sw
 
     step = sw.synthetic("step", devices=sw.slice(devices=HOSTS), duration=duration, allreduce="4B")
@@ -66,14 +65,14 @@ def calls_of(duration: str, chain: int) -> Callable[[Any], Any]:
 
 
 class Together(NamedTuple):
-    """Of some clients that called at once. gangs: by client, between the times when the first and the last began and
-    ended; rate: a second, all together. cpu: milliseconds of the controller a gang."""
+    """A measurement of several clients at once. gangs: by client. rate: gangs a second of all clients. cpu:
+    controller's CPU milliseconds a gang."""
 
     gangs: list[int]
     rate: float
     cpu: float
-    switches: float  # of a hundred gangs, how many are another client's than the one before
-    shares: list[float]  # in the second in the middle
+    switches: float  # percentage of gangs whose client is not that of the gang before
+    shares: list[float]  # in the second in the middle of the measurement
 
 
 def together(
@@ -84,7 +83,7 @@ def together(
     turn = next(TURNS)
     names = [
         f"client {turn}.{number}" for number in range(len(weights))
-    ]  # nobody else's, in one trace for all
+    ]  # unique names, since one trace has all measurements
     with sw.connect(cluster.address) as session:
         work, zero = calls_of(duration, chain), np.float32(0)
         for name, weight in zip(names, weights, strict=True):
@@ -114,7 +113,7 @@ def together(
 
 
 def shares_of(gangs: Any, names: Sequence[str]) -> list[float]:
-    """In the second in the middle, or in the middle half of what was shorter than two."""
+    """Shares of clients in the middle second, or in the middle half of a measurement shorter than two seconds."""
     ended = gangs["ended_us"].to_numpy()
     first, last = float(np.nanmin(ended)), float(np.nanmax(ended))
     half = min(SECOND, (last - first) / 2) / 2
@@ -124,7 +123,7 @@ def shares_of(gangs: Any, names: Sequence[str]) -> list[float]:
 
 
 def missed(got: Sequence[float], weights: Sequence[int]) -> float:
-    """The largest part of its share that a client got too much or too little."""
+    """The largest relative error of a client's share."""
     return max(
         abs(share * sum(weights) / weight - 1) for share, weight in zip(got, weights, strict=True)
     )  # fmt: skip
@@ -134,7 +133,7 @@ def missed(got: Sequence[float], weights: Sequence[int]) -> float:
 
 
 def throughput(cluster: Deployed, clients: Sequence[int], seconds: float) -> dict[int, list[Together]]:
-    """By gangs of a call."""
+    """Measurements by gangs of a call."""
     print(
         f"gangs of {SHORT} on {HOSTS} hosts; each client waits for each call; devices could do {1e9 / SHORT_NS:,.0f}/s"
     )
@@ -188,13 +187,17 @@ def switching(cluster: Deployed, seconds: float) -> list[Together]:
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser(
-        "sharing", __doc__, full="the other client's computation compiles for about 30 s, not 5"
+        "sharing", __doc__, full="let the other client's computation compile for about 30 s, not 5"
     )
     parser.add_argument(
-        "--clients", type=options.least(1), nargs="+", default=list(CLIENTS), help="how many at once"
+        "--clients",
+        type=options.least(1),
+        nargs="+",
+        default=list(CLIENTS),
+        help="numbers of clients at once",
     )
     parser.add_argument(
-        "--seconds", type=options.seconds, default=SPELL, help="of each measurement (%(default)g)"
+        "--seconds", type=options.seconds, default=SPELL, help="seconds of each measurement (%(default)g)"
     )
     parser.add_argument("--compiler", nargs=2, metavar=("ADDRESS", "DEPTH"), help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)

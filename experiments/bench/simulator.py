@@ -1,9 +1,9 @@
-"""The simulator: gang steps per CPU second through `sw.simulate`, with the real core and a stride policy in the loop.
+"""Measures the simulator: gang steps per CPU second through `sw.simulate`, with core's scheduler and a stride policy.
 
-`python -m experiments.bench simulator`. A client calls a computation on all devices one by one and keeps three calls
-unfinished. The baseline is `naive`: the model that one would write first, with a process a host, and neither scheduler
-nor memory nor failures. Each row runs in a process of its own, whose peak memory is printed; start-up is left out of
-the rates and printed beside them. That the two fidelities agree is checked on the spot.
+`python -m experiments.bench simulator`. A client makes calls of one computation on all devices and keeps three
+unfinished. The baseline is `naive`, a simple model with a process a host, and without scheduler, memory or failures.
+Each row runs in a process of its own, whose peak memory is printed. Start-up is not in the rates, but printed beside
+them. The benchmark also checks that the two fidelities give the same traces.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LARGE = (  # hosts, clients, gangs of each, profile, aim in CPU seconds
         10,
         "seaway",
         None,
-    ),  # a flat fan-out to as many hosts takes longer than the controller waits
+    ),  # only "seaway": a flat fan-out to this many hosts takes longer than the controller waits
 )
 
 
@@ -55,8 +55,10 @@ def ours(hosts: int, clients: int, gangs: int, profile: str) -> dict[str, Any]:
 def simulate(
     hosts: int, clients: int, gangs: int, fidelity: str, profile: str = "paper"
 ) -> tuple[Any, float, float]:
-    """The trace, CPU seconds without start-up, and seconds of simulated time. A first call belongs to the start: it
-    chooses devices and imports libraries."""
+    """(trace, CPU seconds without start-up, seconds of simulated time).
+
+    The first call counts as start-up, since it chooses devices and imports libraries.
+    """
     import seaway as sw
 
     kind: Any = fidelity
@@ -96,7 +98,7 @@ def naive(hosts: int, steps: int) -> dict[str, Any]:
 
 
 def agree(hosts: int, gangs: int) -> dict[str, Any]:
-    """Whether each column of both traces is the same."""
+    """Whether all columns of the traces of both fidelities are the same."""
     traces = [simulate(hosts, 2, gangs, fidelity)[0].core.columns() for fidelity in ("exact", "cohort")]
     tables = ("clients", "runs", "gangs", "transfers")
     exact, cohort = ({name: trace[name] for name in tables} for trace in traces)
@@ -107,7 +109,7 @@ WORK: dict[str, Callable[..., dict[str, Any]]] = {"ours": ours, "naive": naive, 
 
 
 def row(kind: str, *arguments: object) -> dict[str, Any] | None:
-    """None: not within PATIENCE, or not at all."""
+    """Run one row in a process of its own; None if it failed or took longer than PATIENCE."""
     command = [sys.executable, "-m", "experiments.bench.simulator", kind, *map(str, arguments)]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -175,7 +177,7 @@ def fidelities() -> None:
 
 
 def everything() -> None:
-    """`python -m experiments all` without the tables."""
+    """Time `python -m experiments all` without the tables."""
     begun = monotonic()
     with TemporaryDirectory() as folder:
         options = ["all", "--without", "tables", "--out", folder]

@@ -1,9 +1,9 @@
-"""Fig 7 on real hosts: a chain of short computations, each stage on a host of its own; parallel against sequential.
+"""Measures fig 7 on real hosts: a chain of short stages, each on its own host, with parallel and sequential dispatch.
 
-`python -m experiments.bench stages [--platform cpu]`. A call runs a program of so many stages, whose values go from
-host to host over gRPC, and is waited for. Parallel dispatch does the host work of all stages at once, ahead of the
-data; sequential, the baseline, does a stage's when the one before has been enqueued everywhere. `timed` devices take
-the time they are told and have an agent process each, without JAX; on `cpu` they compute.
+`python -m experiments.bench stages [--platform cpu]`. A call runs a program of some number of stages and is waited
+for; values go from host to host over gRPC. Parallel dispatch does the host work of all stages at once, ahead of the
+data. Sequential dispatch, the baseline, does that of a stage when the previous one has been enqueued on all its
+hosts. `timed` devices only wait, with an agent process each and without JAX; `cpu` devices compute.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS: tuple[Dispatch, ...] = ("parallel", "sequential")
 
 
 class Row(NamedTuple):
-    """Milliseconds of a call, medians; and on how many places its stages were."""
+    """Median milliseconds of a call by dispatch. places: number of different places of its stages."""
 
     stages: int
     parallel: float
@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 def chain_of(stages: int, platform: str) -> Callable[[Any], Any]:
-    """Each stage on a slice of its own; the scheduler of slices gives each another host."""
+    """A program with each stage on an exclusive slice, and so on a host of its own."""
     import seaway as sw
 
     slices = [sw.slice(devices=1, exclusive=True) for _ in range(stages)]
@@ -58,7 +58,7 @@ def chain_of(stages: int, platform: str) -> Callable[[Any], Any]:
 
 
 def measured(address: str, stages: int, platform: str, calls: int) -> Row:
-    """Both kinds by turns, in one session, so that what else this machine does hits both."""
+    """Measure both kinds of dispatch in one session, alternating, so that other work on the machine affects both."""
     import seaway as sw
 
     times: dict[Dispatch, list[float]] = {kind: [] for kind in KINDS}
@@ -90,9 +90,9 @@ def rows(platform: str, stages: Sequence[int], calls: int = CALLS) -> Iterable[R
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("stages", __doc__, full="every number of stages from 1 to 8")
     parser.add_argument("--platform", choices=("timed", "cpu"), default="timed", help="devices (%(default)s)")
-    parser.add_argument("--stages", type=options.least(1), nargs="+", help="instead of 1, 2, 4 and 8")
+    parser.add_argument("--stages", type=options.least(1), nargs="+", help="numbers of stages (1 2 4 8)")
     parser.add_argument(
-        "--calls", type=options.least(1), default=CALLS, help="medians of so many (%(default)s)"
+        "--calls", type=options.least(1), default=CALLS, help="calls for a median (%(default)s)"
     )
     chosen = parser.parse_args(arguments)
     stages = chosen.stages or (ALL_STAGES if chosen.full else STAGES)

@@ -38,15 +38,14 @@ MODULE = "experiments.bench.attacks"
 PROBE = 0.03  # seconds between probes
 PAUSE = 0.005  # seconds between the client's calls
 SPELL, LONG = 5.0, 20.0  # seconds of a measurement
-AIM = 5  # times the p99 of alone
+AIM = 5  # largest multiple of the p99 alone
 POLICIES = ("fifo", "round-robin")
-BY_POLICY = (
-    "greedy",
-)  # attacks of which it matters how runs are chosen; the others are shown with the first
+BY_POLICY = ("greedy",)  # attacks whose effect depends on the policy; others run only with the first policy
 
 
 class Row(NamedTuple):
-    """Of the client that is measured: milliseconds. served: attacks a second, by answer. cpu: of the controller."""
+    """The measured client's latencies in milliseconds. cpu: cores used by the controller. served: attacks a second, by
+    answer."""
 
     p50: float
     p99: float
@@ -67,7 +66,7 @@ class Attacker:
             raise RuntimeError(f"the attack {name!r} did not begin: {' '.join(words)}")
 
     def end(self) -> dict[str, float]:
-        """Attacks a second, by answer; nothing of one that does not end in time."""
+        """End the attack. Returns attacks a second by answer, or nothing if it did not end in time."""
         try:
             said, _ = self.process.communicate(timeout=40)
             found = json.loads(said.splitlines()[-1])
@@ -98,7 +97,7 @@ def measured(cluster: Deployed, step: Any, seconds: float) -> Row:
 
 
 def probed(address: str, over: threading.Event, took: list[float]) -> None:
-    """Milliseconds of one probe after another."""
+    """Probe the controller's health repeatedly, and append the milliseconds of each."""
     with grpc.insecure_channel(address, options=[*OPTIONS, ("grpc.use_local_subchannel_pool", 1)]) as channel:
         check = channel.unary_unary(f"/{HEALTH}/Check")
         while not took or not over.wait(PROBE):
@@ -112,7 +111,7 @@ def probed(address: str, over: threading.Event, took: list[float]) -> None:
 
 
 def attacked(cluster: Deployed, step: Any, name: str, token: Path, seconds: float) -> tuple[Row, Row]:
-    """Alone, and beside the attack."""
+    """(the client alone, the client beside the attack)."""
     before = measured(cluster, step, seconds / 2)
     attacker = Attacker(name, cluster.address, token)
     try:
@@ -166,8 +165,10 @@ def under(policy: str, names: Sequence[str], seconds: float) -> None:
 
 def main(arguments: Sequence[str] = ()) -> None:
     parser = options.parser("strangers", __doc__, full=f"{LONG:g} s of each attack, not {SPELL:g}")
-    parser.add_argument("--only", nargs="+", choices=list(ATTACKS), default=list(ATTACKS), help="these")
-    parser.add_argument("--policies", nargs="+", default=list(POLICIES), help="of the controller")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(ATTACKS), default=list(ATTACKS), help="attacks to run (all)"
+    )
+    parser.add_argument("--policies", nargs="+", default=list(POLICIES), help="policies of the controller")
     parser.add_argument("--seconds", type=options.seconds, default=0.0, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     seconds = chosen.seconds or (LONG if chosen.full else SPELL)

@@ -1,9 +1,8 @@
-"""The baseline of `transfers`: bytes in chunks over one raw gRPC stream between two processes, and nothing else.
+"""The baseline of `transfers`: sends bytes in chunks over one raw gRPC stream between two processes.
 
-`python -m experiments.bench.stream`: the process that takes them; with `--to ADDRESS`: the one that sends. For each
-array that has come one byte is answered, and the next is sent when that is there: so this is what a hop takes at least,
-with the same chunks and the same gRPC.
-Neighbours: `transfers`.
+`python -m experiments.bench.stream` is the receiver; with `--to ADDRESS` it is the sender. The receiver answers each
+array with one byte, and then the sender sends the next. So this is the least time of a hop with the same chunks and the
+same gRPC.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ async def _sent(address: str, sizes: list[int], chunk: int, times: int) -> dict[
 
 
 def hops(sizes: Sequence[int], chunk: int, times: int) -> dict[int, list[float]]:
-    """Seconds of each of so many hops, by size in bytes; the first of all is left out."""
+    """Seconds of each hop, by size in bytes, without the first of each size."""
     with TemporaryDirectory() as folder:
         children = Children(Path(folder))
         try:

@@ -1,8 +1,8 @@
-"""Traces: what a record takes in memory and time, and how long it takes to know how busy each device was.
+"""Measures traces: memory and time of recording, and the time to compute each device's utilisation.
 
 `python -m experiments.bench traces`. The load is the paper's largest: 2,048 devices on 512 hosts, 4 programs of 1,000
-gangs each, and of every gang when each host had enqueued it. The baselines are what one writes first: a tuple a device
-and gang in a list, and pandas' groupby over the same as columns.
+gangs each, with the time at which each host enqueued each gang. The baselines are simple: a list of tuples, one a
+device and gang, and pandas' groupby over the same as columns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def arrivals(hosts: int, gangs: int) -> dict[str, list[Ints]]:
-    """When each host had enqueued each gang, in nanoseconds after its order: three kinds of control plane."""
+    """When each host enqueued each gang, in nanoseconds after its order, for three kinds of control plane."""
     dice = np.random.default_rng(1)
     numbers = np.arange(hosts, dtype=np.int64)
     tree, flat = 10 * US + numbers // 23 * US, 10 * US + 68 * US * numbers
@@ -44,7 +44,7 @@ def arrivals(hosts: int, gangs: int) -> dict[str, list[Ints]]:
 
 
 def record(hosts: int, gangs: int, delays: list[Ints]) -> CoreTrace:
-    """As a driver does: a run and a gang each, then what is known when."""
+    """Record as a driver does: for each gang a run and a gang, then their times as they become known."""
     trace = CoreTrace()
     trace.place(0, 0, ((0, hosts * PER_HOST),), PER_HOST)
     for program in range(PROGRAMS):
@@ -76,7 +76,7 @@ def record_tuples(hosts: int, gangs: int, delays: list[Ints]) -> list[tuple[int,
 
 
 def timed(call: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
-    """Median CPU seconds, and what came of it."""
+    """(median CPU seconds, result)."""
     spent, found = [], None
     for _ in range(repeats):
         start = process_time()
@@ -86,7 +86,7 @@ def timed(call: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
 
 
 def measured_bytes(call: Callable[[], object]) -> int:
-    """What is still allocated when it is done, as Python counts it."""
+    """Bytes still allocated after the call, as Python counts them."""
     tracemalloc.start()
     kept = call()
     held = tracemalloc.get_traced_memory()[0]
@@ -121,7 +121,7 @@ def recording(hosts: int, gangs: int) -> list[str]:
 
 
 def expanded(trace: Trace) -> pd.DataFrame:
-    """All device intervals: what the baseline needs."""
+    """All device intervals, for the baseline."""
     columns = [block[["device", "started_us", "ended_us"]] for block in trace.interval_blocks()]
     return pd.concat(columns, ignore_index=True)
 

@@ -1,4 +1,4 @@
-"""The command line: one file a command, each with `add(commands)`, which says its options and its function."""
+"""The command line `seaway`: one file a command, each with `add(commands)`, which declares options and a function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMANDS = (simulate, cluster, status, replaying, parity, whatif, calibrating)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """What the process returns: 0, or 1 for what cannot be, 2 for a command line that says nothing, 130 for Ctrl-C."""
+    """Run a command line and return the process's status: 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(prog="seaway", description="One controller for islands of accelerators.")
     parser.add_argument("--version", action="version", version=f"seaway {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given_arguments = list(sys.argv[1:] if arguments is None else arguments)
     at = given_arguments.index("--") if "--" in given_arguments else len(given_arguments)
     given = parser.parse_args(given_arguments[:at])
-    given.own = given_arguments[at + 1 :]  # of a program that a command runs
+    given.own = given_arguments[at + 1 :]  # arguments of the program that a command runs
     try:
         return int(given.run(given))
     except (SeawayError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""`seaway calibrate --out mine.toml`: measure this machine, for the simulator."""
+"""`seaway calibrate --out mine.toml`: measures this machine and writes a cluster file for the simulator."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ def add(commands: Any) -> None:
         "calibrate",
         help="measure this machine for the simulator",
         description="Measures what messages, calls, contents and computations cost on this machine, in under two "
-        "minutes, and writes a cluster file for sw.simulate and seaway simulate. What could not be measured is left "
-        "out of it, and named.",
+        "minutes, and writes a cluster file for sw.simulate and seaway simulate. It leaves out what could not be "
+        "measured, and prints what that is.",
         epilog="Example: seaway calibrate --out mine.toml --hosts 2",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.toml", help="the cluster file")
-    parser.add_argument("--force", action="store_true", help="write it even if it is there")
+    parser.add_argument("--force", action="store_true", help="overwrite FILE.toml if it exists")
     parser.add_argument(
-        "--platform", choices=PLATFORMS, default="cpu", help="devices, as of sw.local (default: cpu)"
+        "--platform", choices=PLATFORMS, default="cpu", help="kind of devices, as in sw.local (default: cpu)"
     )
-    parser.add_argument("--hosts", type=int, help="hosts, as of sw.local (default: 2; of cuda and tpu 1)")
-    parser.add_argument("--devices-per-host", type=int, default=1, metavar="N", help="(default: 1)")
-    parser.add_argument("--quick", action="store_true", help="a quarter of the time, and wider spreads")
+    parser.add_argument("--hosts", type=int, help="hosts, as in sw.local (default: 2; for cuda and tpu 1)")
+    parser.add_argument(
+        "--devices-per-host", type=int, default=1, metavar="N", help="devices of each host (default: 1)"
+    )
+    parser.add_argument("--quick", action="store_true", help="take a quarter of the time, with wider spreads")
     parser.set_defaults(run=run)
 
 
@@ -36,10 +38,10 @@ def run(given: argparse.Namespace) -> int:
     out: Path = given.out
     if out.suffix != ".toml":
         raise ValueError(
-            f"--out {out}: a cluster file is called *.toml, or the simulator takes it for a name"
+            f"--out {out}: the name of a cluster file must end in .toml, or the simulator takes it for a preset"
         )
     if out.exists() and not given.force:
-        raise ValueError(f"--out {out} is there already; --force writes over it")
+        raise ValueError(f"--out {out} exists already; --force overwrites it")
     if not out.absolute().parent.is_dir():
         raise ValueError(f"--out {out}: there is no folder {out.parent}")
     hosts = given.hosts if given.hosts is not None else 1 if given.platform in ("cuda", "tpu") else 2
@@ -49,7 +51,7 @@ def run(given: argparse.Namespace) -> int:
     )
     print("\n".join(made.table()))
     for each in made.warnings:
-        print(f"warning: {each}: the machine had other things to do; measure again when it is idle")
+        print(f"warning: {each}: the machine was busy with other work; measure again when it is idle")
     made.save(out)
     print(
         f"wrote {out}, in {time.monotonic() - begun:.0f} s: sw.simulate({str(out)!r}), seaway simulate --cluster {out}"

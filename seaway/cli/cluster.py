@@ -1,6 +1,6 @@
-"""`seaway controller`, `agent`, `up`, `down`: a cluster, its processes one by one or all on this machine.
+"""`seaway controller`, `agent`, `up`, `down`: start a cluster's processes one by one, or all of them on this machine.
 
-The first two are programs of `backend`, which say their own options; `up` starts both here, as children.
+The first two are programs of `backend`, which declares their options. `up` starts both as child processes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from ..errors import SeawayError
 from ..wording import plural
 from .status import look, table
 
-READY = 60.0  # seconds for all hosts of `up` to be there
-EVERY, SOON = 0.2, 0.02  # seconds between looks whether all live; whether the controller says where it is
+READY = 60.0  # seconds for all hosts of `up` to join
+EVERY, SOON = (
+    0.2,
+    0.02,
+)  # seconds between checks that all processes live; that the controller has printed its address
 
 
 def add(commands: Any) -> None:
@@ -38,32 +41,42 @@ def add(commands: Any) -> None:
         )  # fmt: skip
         parser.set_defaults(run=_running(program))
     _add_up(commands)
-    down = commands.add_parser("down", help="end what `seaway up --state FOLDER` has started")
-    down.add_argument("--state", required=True, metavar="FOLDER")
+    down = commands.add_parser("down", help="end the cluster that `seaway up --state FOLDER` started")
+    down.add_argument("--state", required=True, metavar="FOLDER", help="the folder given to `seaway up`")
     down.set_defaults(run=_down)
 
 
 def _running(program: Any) -> Any:
-    """It reads its own command line again: it may have to begin anew with the same."""
+    """A function that runs a backend program on the original command line, which it may need to restart itself."""
     return lambda given: program.main(sys.argv[2:])
 
 
 def _add_up(commands: Any) -> None:
-    up = commands.add_parser("up", help="a whole cluster on this machine, until Ctrl-C")
+    up = commands.add_parser("up", help="run a whole cluster on this machine until Ctrl-C")
     controller_cli.add_cluster_options(up)
-    up.add_argument("--bind", default="127.0.0.1:29000", help="where the controller listens (%(default)s)")
-    up.add_argument("--platform", default="cpu", choices=("cpu", "timed"), help="devices (%(default)s)")
+    up.add_argument(
+        "--bind", default="127.0.0.1:29000", help="the address the controller listens on (%(default)s)"
+    )
+    up.add_argument(
+        "--platform", default="cpu", choices=("cpu", "timed"), help="kind of devices (%(default)s)"
+    )
     up.add_argument(
         "--state",
         default="",
         metavar="FOLDER",
-        help="logs, what a controller must know that is started again, and what `seaway down` needs",
+        help="for logs, the controller's state across restarts, and the process id that `seaway down` needs",
     )
     up.add_argument(
-        "--checkpoints", default="", metavar="FOLDER", help="clients may save and restore below it"
+        "--checkpoints",
+        default="",
+        metavar="FOLDER",
+        help="clients may save and restore checkpoints below it",
     )
     up.add_argument(
-        "--record", default="", metavar="FILE", help="all that the controller is told, for `seaway replay`"
+        "--record",
+        default="",
+        metavar="FILE",
+        help="record every event that the controller receives, for `seaway replay`",
     )
     trust.add_trust(up)
     up.set_defaults(run=_up)
@@ -104,7 +117,7 @@ def _held(folder: Path) -> Held:
 
 
 class Up:
-    """The processes of `seaway up`. What its controller must know when it is started again lies in the folder, too."""
+    """The processes of `seaway up`. Their logs and the controller's state across restarts are in the folder."""
 
     def __init__(self, given: argparse.Namespace, folder: Path, children: Children) -> None:
         self._given, self._folder, self.children = given, folder, children
@@ -123,7 +136,7 @@ class Up:
         self._await_ready()
 
     def _start_controller(self) -> Child:
-        """At the address that the first one took, with the state that it left."""
+        """Start the controller; after the first time, at the same address and with the state left behind."""
         given = self._given
         words = [
             "--bind",
@@ -143,10 +156,10 @@ class Up:
         )
 
     def _record(self) -> str:
-        """A file of its own for each start of the controller: FILE, FILE.1, FILE.2 ..."""
+        """The event log of this start of the controller: FILE, FILE.1, FILE.2 ..."""
         file = str(self._given.record) + (f".{self._starts}" if self._starts else "")
         if self._starts:
-            _tell(f"what the controller is told from now on is recorded in {file}")
+            _tell(f"the restarted controller records its events in {file}")
         self._starts += 1
         return file
 
@@ -171,16 +184,16 @@ class Up:
         while True:
             for child in self.children.all():
                 if not child.alive:
-                    raise SeawayError(f"{child.name} {child.fate()} before the cluster stood: {_why(child)}")
+                    raise SeawayError(f"{child.name} {child.fate()} before the cluster was up: {_why(child)}")
             found = look(self.address, Access())
             if all(island["phase"] == "running" for island in found["islands"]):
                 return
             if time.monotonic() > until:
-                raise SeawayError(f"not all hosts were there within {READY:.0f} s: {table(found)}")
+                raise SeawayError(f"not all hosts had joined within {READY:.0f} s: {table(found)}")
             time.sleep(0.1)
 
     def watch(self) -> int:
-        """What dies is started again, until nothing is left that could be."""
+        """Restart processes that die. Raise when the controller, or the last agent, cannot be restarted."""
         controller, *agents = self._supervisor.all
         while True:
             self._supervisor.look()
@@ -195,7 +208,7 @@ def _tell(text: str) -> None:
 
 
 def _on_loopback(bind: str) -> None:
-    """All processes of `up` are on this machine, and nothing protects them."""
+    """Refuse other addresses than loopback: nothing protects the processes of `up`."""
     try:
         checked(bind)
     except Refused as refused:
@@ -203,14 +216,14 @@ def _on_loopback(bind: str) -> None:
     if not is_loopback(bind):
         port = bind.rpartition(":")[2]
         raise SeawayError(
-            f"--bind {bind}: `seaway up` is one machine, unprotected, and listens on loopback alone, as "
-            f"127.0.0.1:{port}. What other machines reach is `seaway controller --bind {bind} --token-file FILE`, and "
+            f"--bind {bind}: `seaway up` is for one machine, has no protection, and listens only on loopback, such as "
+            f"127.0.0.1:{port}. For other machines, run `seaway controller --bind {bind} --token-file FILE`, and "
             f"`seaway agent` with the same FILE on each host"
         )
 
 
 def _why(child: Child) -> str:
-    return child.tail() or f"it returned {child.process.poll()}, and said nothing"
+    return child.tail() or f"it returned {child.process.poll()} and printed nothing"
 
 
 def _down(given: argparse.Namespace) -> int:

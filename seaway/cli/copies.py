@@ -1,4 +1,4 @@
-"""Copies of a program file, each with a `__main__` of its own, that run in one process one at a time."""
+"""Runs copies of a program file in one process, each with a `__main__` module of its own, one at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import SessionClosed
 
 
 class Copy:
-    """Call it to run it."""
+    """One copy of the program. Call it to run it."""
 
     def __init__(self, path: Path, code: CodeType, weight: int) -> None:
         self.path, self.weight = path, weight
@@ -35,7 +35,7 @@ class Copy:
             raise
 
     def show(self, error: BaseException) -> None:
-        """The traceback from the program's own first line on."""
+        """Print the traceback, from the program's own first line on."""
         where = error.__traceback__
         while where is not None and where.tb_frame.f_code is not self._code:
             where = where.tb_next
@@ -43,7 +43,10 @@ class Copy:
 
 
 def load(path: Path, arguments: list[str], weights: list[int]) -> list[Copy]:
-    """All copies share sys.argv, sys.path and, for whoever looks for classes by name, the first one's module."""
+    """Compile the program and make a copy for each weight.
+
+    All copies share sys.argv and sys.path. `sys.modules["__main__"]` is the first copy's module.
+    """
     if not path.is_file():
         there = sorted(found.name for found in path.parent.glob("*.py"))[:8]
         raise ValueError(f"there is no program {path}" + (f"; there is {', '.join(there)}" if there else ""))

@@ -1,4 +1,4 @@
-"""`seaway parity program.py`: the user's own program, simulated and on real devices of this machine, and compared."""
+"""`seaway parity program.py`: runs a user's program in a simulation and on real devices here, and compares the two."""
 
 from __future__ import annotations
 
@@ -23,24 +23,28 @@ def add(commands: Any) -> None:
         "parity",
         help="compare a program simulated and on real devices",
         description="Runs PROGRAM as __main__ in a simulated session and on real devices of this machine, with the "
-        "same cluster, policy and settings, and compares what core decided, and what devices were told. "
-        "Ends with 0 where all is equal.",
-        epilog="The program's own arguments come behind `--`. "
+        "same cluster, policy and settings. Compares the scheduler's decisions and the commands that devices received. "
+        "The exit status is 0 if all are equal.",
+        epilog="The program's own arguments come after `--`. "
         "Example: seaway parity step.py --hosts 4 --policy stride",
     )
     parser.add_argument("program", type=Path, help="a Python file")
     add_shape = parser.add_argument
-    add_shape("--cluster", default="", help="C, 2xv3-64, ..., or a TOML file; default: as the next three say")
+    add_shape(
+        "--cluster",
+        default="",
+        help="C, 2xv3-64, ..., or a TOML file; default: made from the next three options",
+    )
     add_shape("--hosts", type=int, help="hosts on each island (2)")
     add_shape("--devices-per-host", type=int, help="devices of each host (2)")
     add_shape("--islands", type=int, help="islands (1)")
     add_shape("--platform", choices=("timed", "cpu"), default="timed",
-              help="real devices: those that only take time, or this machine's CPU (default: timed)")  # fmt: skip
+              help="real devices: timed ones, which only wait, or this machine's CPU (default: timed)")  # fmt: skip
     add_shape("--policy", default="fifo", help=HELP)
     add_shape("--dispatch", choices=("parallel", "sequential"), default="parallel", help="default: parallel")
     add_shape("--profile", default="seaway", help="the simulator's host costs: seaway, paper, or a TOML file")
     add_shape(
-        "--keep", type=Path, metavar="FOLDER", help="the log of the real run, and what its devices were told"
+        "--keep", type=Path, metavar="FOLDER", help="keep the real run's event log and device logs here"
     )
     parser.set_defaults(run=run)
 
@@ -84,14 +88,14 @@ def run(given: argparse.Namespace) -> int:
     if not any(found[0].gangs):
         print(
             "seaway: no gangs ran, simulated or on real devices, so nothing was compared; does the program open a "
-            "session of its own? It is to call in the one that this command opens",
+            "session of its own? It must run in the session that this command opens",
             file=sys.stderr,
         )
         return 1
     for comparison in found:
         print("\n".join(comparison.lines()), end="\n\n")
     equal = all(comparison.equal for comparison in found)
-    print("equal" if equal else "not equal: docs/parity.md says where that is to be expected")
+    print("equal" if equal else "not equal: docs/parity.md says where to expect that")
     return 0 if equal else 1
 
 

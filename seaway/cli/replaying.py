@@ -1,4 +1,4 @@
-"""`seaway log` and `seaway replay`: what a real controller was told, read, and run again on this machine."""
+"""`seaway log` and `seaway replay`: show the events that a real controller received, and run them again here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from core.record import Diverged, Log, LogError, Replayable, Trace, replayed
 from .. import __version__
 from ..wording import duration, plural
 
-HISTORY = 8  # events before the one that differs
+HISTORY = 8  # events shown before the one that differs
 WIDTH = 160
 
 
@@ -28,30 +28,33 @@ def add(commands: Any) -> None:
     reader = commands.add_parser(
         "log",
         help="show an event log",
-        description="Shows what a controller was told, as `record=` or `seaway controller --record` has kept it.",
+        description="Shows the events that a controller received, as recorded by `record=` or "
+        "`seaway controller --record`.",
     )
     reader.add_argument(
-        "--kind", action="append", default=[], help="only events of this kind, as Came; may be repeated"
+        "--kind", action="append", default=[], help="only events of this kind, such as Came; may be repeated"
     )
     reader.add_argument("--full", action="store_true", help="whole lines, however long")
     reader.set_defaults(run=show)
     again = commands.add_parser(
         "replay",
         help="run an event log again",
-        description="Tells core's controller all that the log has, and compares what it commands with what was "
-        "commanded then. Ends with 0 where all is equal, to the byte.",
+        description="Feeds the log's events to a fresh controller, and compares its commands with the recorded "
+        "ones. The exit status is 0 if all are equal, to the byte.",
     )
-    again.add_argument("--stop", type=int, metavar="N", help="after event N, and show how things were")
-    again.add_argument("--policy", default="", metavar="POLICY",
-                       help="a policy that a program brought: FILE.py:NAME or module:NAME")  # fmt: skip
     again.add_argument(
-        "--save", type=Path, metavar="FOLDER", help="the trace of what was replayed, as Parquet"
+        "--stop", type=int, metavar="N", help="stop after event N, and show the controller's state"
     )
+    again.add_argument("--policy", default="", metavar="POLICY",
+                       help="the policy, if it was a program's own: FILE.py:NAME or module:NAME")  # fmt: skip
+    again.add_argument("--save", type=Path, metavar="FOLDER", help="save the trace of the replay, as Parquet")
     again.set_defaults(run=replay)
     for parser in (reader, again):
         parser.add_argument("log", type=Path, metavar="LOG")
         parser.add_argument(
-            "--partial", action="store_true", help="a log that was cut short, as far as it goes"
+            "--partial",
+            action="store_true",
+            help="accept a log that was cut short, and read it as far as it goes",
         )
     reader.add_argument("--first", type=int, default=0, metavar="N", help="from event N on")
     reader.add_argument("--last", type=int, metavar="N", help="up to event N")
@@ -153,7 +156,7 @@ def replay(given: argparse.Namespace) -> int:
 
 
 def difference(log: Log, diverged: Diverged, recent: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """The first event after which commands differ, and what came before it."""
+    """Lines that show the first event after which commands differ, and the events before it."""
     yield f"the first difference is at event {diverged.index}"
     for back, commands in zip(range(len(recent), 0, -1), recent, strict=True):
         yield line_of(log, diverged.index - back)
@@ -164,7 +167,7 @@ def difference(log: Log, diverged: Diverged, recent: Sequence[Sequence[Any]]) ->
 
 
 def state_of(controller: Controller, now: int) -> Iterator[str]:
-    """What each island and client has under way, and what it waits for."""
+    """Lines that show what each island and client has under way, and what it waits for."""
     found = controller.snapshot()
     for island in found.islands:
         hosts = spans.text(island.members) or "none"

@@ -1,4 +1,4 @@
-"""`seaway simulate program.py`: the user's own program, unedited, on a simulated cluster, as one client or many."""
+"""`seaway simulate program.py`: runs a user's unchanged program on a simulated cluster, as one client or many."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..sessions import Session
 
 MOST = 4096  # copies
-WEIGHTED = "stride"  # the policy that goes by weights
+WEIGHTED = "stride"  # the policy that uses weights
 NOTHING = "no gangs ran in this session; does the program open a session of its own?"
 
 
@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
         "simulate",
         help="run a program on a simulated cluster",
         description="Runs PROGRAM as __main__ in a simulated session, and prints what its devices and clients did.",
-        epilog="The program's own arguments come behind `--`. "
+        epilog="The program's own arguments come after `--`. "
         "Example: seaway simulate step.py --cluster A --policy stride:1,2,4,8",
     )
     parser.add_argument("program", type=Path, help="a Python file")
@@ -49,10 +49,10 @@ def add(commands: Any) -> None:
         "--noise", default="", metavar="KEY=VALUE,...", help="latency=5us,compute=0.05,stragglers=0.01"
     )
     who = parser.add_argument_group("who runs it")
-    who.add_argument("--clients", type=int, metavar="N", help="N copies of the program, a client each")
+    who.add_argument("--clients", type=int, metavar="N", help="run N copies of the program, each as a client")
     who.add_argument(
         "--policy", default="fifo",
-        help=f"{HELP}; or weights, a client each (stride:1,2,4,8)",
+        help=f"{HELP}; or weights, one for each client (stride:1,2,4,8)",
     )  # fmt: skip
     what = parser.add_argument_group("what it computes")
     what.add_argument("--values", choices=("shapes", "compute"), default="shapes",
@@ -62,17 +62,19 @@ def add(commands: Any) -> None:
     what.add_argument(
         "--costs",
         default="estimate",
-        help="of computations that state none: estimate, roofline, or a time: 1ms",
+        help="for computations without a cost: estimate, roofline, or a time such as 1ms (default: estimate)",
     )
     what.add_argument(
         "--sizes", help="rows that irregular computations make: a number, or a fraction like 0.25"
     )
     out = parser.add_argument_group("what is kept")
-    out.add_argument("--save", type=Path, metavar="FOLDER", help="the trace, as Parquet")
+    out.add_argument("--save", type=Path, metavar="FOLDER", help="save the trace, as Parquet")
     out.add_argument(
-        "--plot", type=Path, metavar="FILE", help="the timeline of some devices: .png, .svg, .pdf"
+        "--plot", type=Path, metavar="FILE", help="plot the timeline of some devices: .png, .svg, .pdf"
     )
-    out.add_argument("--perfetto", type=Path, metavar="FILE", help="Chrome trace JSON, for ui.perfetto.dev")
+    out.add_argument(
+        "--perfetto", type=Path, metavar="FILE", help="write Chrome trace JSON, for ui.perfetto.dev"
+    )
     out.add_argument("--quiet", action="store_true", help="print only what the program prints")
     parser.set_defaults(run=run)
 
@@ -106,7 +108,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def weights_of(policy: str, clients: int | None) -> tuple[str, list[int]]:
-    """`stride:1,2,4,8` is a policy and four clients' weights; what is no list of numbers are the policy's options."""
+    """(policy, weights of clients): `stride:1,2,4,8` has four weights. Other text is the policy's options."""
     if policy.rpartition(":")[0].endswith(".py"):
         return policy, [1] * _many(clients)
     name, _, rest = policy.partition(":")
@@ -115,12 +117,12 @@ def weights_of(policy: str, clients: int | None) -> tuple[str, list[int]]:
         return policy, [1] * _many(clients)
     if not all(part.isdigit() for part in numbers):
         raise ValueError(
-            f"--policy {policy}: behind the colon stand weights, whole numbers like {name}:1,2,4, or the policy's "
+            f"--policy {policy}: after the colon, give weights, whole numbers like {name}:1,2,4, or the policy's "
             f"options, like stride:lead=3"
         )
     if name != WEIGHTED and name in POLICIES:
         raise ValueError(
-            f"--policy {policy}: {name} does not go by weights, {WEIGHTED} does; for {len(numbers)} clients alike, "
+            f"--policy {policy}: {name} does not use weights, {WEIGHTED} does; for {len(numbers)} equal clients, "
             f"--policy {name} --clients {len(numbers)}"
         )
     weights = [int(part) for part in numbers]
@@ -167,7 +169,7 @@ def _number(text: str) -> int | float | str:
             return kind(text)
         except ValueError:
             pass
-    return text  # with a unit, perhaps; whoever takes it says so
+    return text  # perhaps with a unit, which the option's reader checks
 
 
 def _size(text: str | None) -> int | float | str | None:

@@ -1,4 +1,4 @@
-"""`seaway status`: how a cluster is, as a table or as JSON, once or again and again."""
+"""`seaway status` shows a cluster's state, as a table or as JSON, once or repeatedly. `seaway cancel` ends runs."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ from backend.wire import Cancel, Cancelled, Report, Status
 from ..errors import SeawayError
 from ..wording import plural
 
-EVERY = 1.0  # seconds between looks of a live table
+EVERY = 1.0  # seconds between two tables of --watch
 PATIENCE = 5.0  # seconds for an answer
 CLOCKS = 8  # hosts whose clocks are shown
 WAITS = 5  # stalls, and waits, that are shown
-LATE = 3  # in an island's row
+LATE = 3  # late gangs shown in an island's row
 
 
 def add(commands: Any) -> None:
-    status = commands.add_parser("status", help="how a cluster is: islands, hosts, clients, what is late")
+    status = commands.add_parser("status", help="show a cluster's islands, hosts, clients, and what is late")
     status.add_argument(
-        "address", nargs="?", default="127.0.0.1:29000", help="of the controller (%(default)s)"
+        "address", nargs="?", default="127.0.0.1:29000", help="the controller's address (%(default)s)"
     )
-    status.add_argument("--json", action="store_true", help="as JSON, for scripts")
-    status.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    status.add_argument("--json", action="store_true", help="print JSON, for scripts")
+    status.add_argument("--watch", action="store_true", help="repeat every second, until Ctrl-C")
     _add_access(status)
     status.set_defaults(run=_status)
-    cancel = commands.add_parser("cancel", help="end the runs of a client; it stays, and keeps its buffers")
-    cancel.add_argument("address", help="of the controller")
-    cancel.add_argument("client", help="its number, or its name, as `seaway status` shows them")
+    cancel = commands.add_parser(
+        "cancel", help="end a client's runs; the client stays connected and keeps its buffers"
+    )
+    cancel.add_argument("address", help="the controller's address")
+    cancel.add_argument("client", help="the client's number or name, as `seaway status` shows them")
     cancel.add_argument(
-        "--run", dest="which", type=int, default=0, help="this one alone, by the client's number of it"
+        "--run", dest="which", type=int, default=0, help="end only this run, by the client's number for it"
     )
     _add_access(cancel)
     cancel.set_defaults(run=_cancel)
@@ -83,7 +85,7 @@ def _status(given: argparse.Namespace) -> int:
 
 
 def look(address: str, access: Access) -> dict[str, Any]:
-    """What the controller says. Raises SeawayError where none answers."""
+    """The controller's status report. Raises SeawayError if no controller answers."""
     report: Report = _ask(address, access, Status())
     found: dict[str, Any] = json.loads(report.json)
     return found
@@ -122,25 +124,25 @@ def table(found: dict[str, Any]) -> str:
     ]
     through = found["contents_through_controller"]
     lines.append(
-        f"{found['buffers']} buffers; {through} bytes of contents have passed through the controller"
+        f"{plural(found['buffers'], 'buffer')}; {through} bytes of contents have passed through the controller"
     )
     lost = (found.get("record") or {}).get("lost")
     lines += [f"NOT RECORDED: {lost}"] if lost else []
     refused = ", ".join(f"{count} ({kind})" for kind, count in found.get("refusals", {}).items() if count)
     if refused:
-        lines.append(f"refused: {refused}; the controller's log says whom")
+        lines.append(f"refused: {refused}; see the controller's log for names and addresses")
     return "\n".join([*lines, *(f"  {text}" for text in found["said"][-3:])])
 
 
 def _stalls(found: dict[str, Any]) -> list[str]:
-    """What stalls, what waits, and who was not taken, with for how long; the longest first."""
+    """Lines for stalls, waits and refused agents with their times, the longest first."""
     count = sum(island["stalled"] for island in found["islands"]) + found["stalled_elsewhere"]
     lines = [f"stalled for {_wait(each)}" for each in found["stalled"][:WAITS]]
     if count > WAITS:
-        lines.append(f"  and {count - WAITS} more that stall")
+        lines.append(f"  and {count - WAITS} more stalls")
     lines += [f"waits for {_wait(each)}" for each in found["waits"][:WAITS]]
     if len(found["waits"]) > WAITS:
-        lines.append("  and others that wait")
+        lines.append("  and other waits")
     for each in found["refused"]:
         where = f" for island {each['island']!r}" if each["island"] else ""
         lines.append(
@@ -159,7 +161,7 @@ def _wait(each: dict[str, Any]) -> str:
 
 
 def _clocks(islands: list[dict[str, Any]]) -> list[str]:
-    """How far each host's clock is from the controller's; of many hosts those of which that is known worst."""
+    """Lines for the offset of hosts' clocks from the controller's. Of many hosts, those with the widest bounds."""
     hosts = [host for island in islands for host in island["hosts"] if host["clock"] is not None]
     if not hosts:
         return []
@@ -171,7 +173,7 @@ def _clocks(islands: list[dict[str, Any]]) -> list[str]:
         ahead, within = f"{clock['offset'] / 1e6:,.3f} ms", f"{clock['bound'] / 1e6:,.3f} ms"
         lines.append(f"{host['host']:<8}{ahead:>22}{within:>12}{jumps}")
     if len(hosts) > CLOCKS:
-        lines.append(f"  and {len(hosts) - CLOCKS} hosts whose clocks are better known")
+        lines.append(f"  and {len(hosts) - CLOCKS} hosts with narrower bounds")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""`seaway whatif LOG`: a recorded workload run again under other settings, and laid beside the record."""
+"""`seaway whatif LOG`: runs a recorded workload again in the simulator, under other settings, and compares."""
 
 from __future__ import annotations
 
@@ -20,31 +20,39 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "whatif",
         help="run a recorded workload under other settings",
-        description="Runs the workload of an event log again in the simulator, with its measured durations: as it was "
-        "(which shows by how much the model errs), and once for each --policy; and reports all side by side.",
+        description="Runs the workload of an event log again in the simulator, with its measured durations: once under "
+        "the recorded settings (which shows the model's error), and once for each --policy. Prints all side by side.",
         epilog="Example: seaway whatif run.log --policy fifo --policy stride:1,2,4,8 --dispatch sequential",
     )
-    parser.add_argument("log", type=Path, metavar="LOG", help="of record=, or seaway controller --record")
-    parser.add_argument("--partial", action="store_true", help="a log that was cut short, as far as it goes")
+    parser.add_argument(
+        "log", type=Path, metavar="LOG", help="an event log, from record= or seaway controller --record"
+    )
+    parser.add_argument(
+        "--partial", action="store_true", help="accept a log that was cut short, and use it as far as it goes"
+    )
     parser.add_argument("--recorded-policy", default="", metavar="FILE.py:NAME",
-                        help="the policy that it ran under, where a program brought it")  # fmt: skip
+                        help="the policy of the recorded run, if it was a program's own")  # fmt: skip
     what = parser.add_argument_group("what is changed")
     what.add_argument("--policy", action="append", default=[],
-                      help=f"{HELP}; or weights, a client each, in the order in which they came "
+                      help=f"{HELP}; or weights, one for each client in the order of joining "
                       "(stride:1,2,4,8). May be repeated")  # fmt: skip
-    what.add_argument("--dispatch", choices=("parallel", "sequential"), default="", help="of all runs")
-    what.add_argument("--window", type=int, help="gangs ahead on a device")
     what.add_argument(
-        "--early", choices=("always", "idle", "never"), help="may a gang enter before its inputs are made"
+        "--dispatch", choices=("parallel", "sequential"), default="", help="dispatch of all runs"
     )
-    what.add_argument("--fanout", type=int, help="of the tree to the hosts")
+    what.add_argument("--window", type=int, help="gangs enqueued ahead on a device")
+    what.add_argument(
+        "--early",
+        choices=("always", "idle", "never"),
+        help="whether a gang may enter the order before its inputs are ready",
+    )
+    what.add_argument("--fanout", type=int, help="fan-out of the tree to the hosts")
     what.add_argument(
         "--cluster", default="", help="A, v4-512, ..., or a TOML file; default: the recorded one"
     )
     what.add_argument("--hosts", type=int, help="hosts on each island")
     what.add_argument("--islands", type=int, help="islands")
     what.add_argument(
-        "--anywhere", action="store_true", help="slices that name an island or kind may lie on any"
+        "--anywhere", action="store_true", help="let slices that name an island or kind be placed on any"
     )
     how = parser.add_argument_group("how it is run")
     how.add_argument(
@@ -53,10 +61,11 @@ def add(commands: Any) -> None:
         help="host costs: seaway, paper, or a TOML file (default: what the cluster file measured, else seaway)",
     )
     how.add_argument("--open-loop", action="store_true",
-                     help="calls come when they came; else whoever waited for runs waits here, too")  # fmt: skip
+                     help="make calls at their recorded times; without it, a client that waited for runs waits here, "
+                          "too")  # fmt: skip
     how.add_argument("--measured", default="", metavar="FILE.toml",
-                     help="a cluster file of the recorded cluster, as `seaway calibrate` writes it: its network, who "
-                          "shares cores, what messages cost")  # fmt: skip
+                     help="a cluster file of the recorded cluster, as `seaway calibrate` writes it: its network, "
+                          "which hosts share cores, what messages cost")  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep the table (CSV, Parquet) and a plot")
     parser.set_defaults(run=run)
 
@@ -97,7 +106,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _profile(given: argparse.Namespace, *setups: Setup | None) -> Profile:
-    """What is asked for; else what the first of these files says that hosts cost there."""
+    """The profile asked for; or else the first one that a cluster file has."""
     from sim.hardware import profile
 
     found = next((setup.profile for setup in setups if setup is not None and setup.profile is not None), None)
@@ -105,7 +114,7 @@ def _profile(given: argparse.Namespace, *setups: Setup | None) -> Profile:
 
 
 def _changed(given: argparse.Namespace, recorded: Workload, known: Setup | None) -> list[Settings]:
-    """One for each policy; one for the rest, if there is no policy and anything else is changed."""
+    """Settings for each policy; or one, if only other things are changed; or none."""
     from sim.hardware import setups as hardware
 
     from ..tools.whatif import Settings, changed_setup, config_of
@@ -139,7 +148,7 @@ def _changed(given: argparse.Namespace, recorded: Workload, known: Setup | None)
 
 
 def _rest(given: argparse.Namespace) -> list[str]:
-    """What is changed beside the policy, in words."""
+    """Texts for the changes other than the policy."""
     words = [given.dispatch, given.cluster]
     words += [
         f"{key} {getattr(given, key)}"
@@ -150,7 +159,7 @@ def _rest(given: argparse.Namespace) -> list[str]:
 
 
 def _policy_of(text: str, recorded: Workload) -> tuple[Any, tuple[int, ...]]:
-    """(what makes it, the clients' weights)."""
+    """(function that makes the policy, weights of clients)."""
     if not text:
         return recorded.make, ()
     name, weights = weights_of(text, None)

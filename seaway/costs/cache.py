@@ -1,7 +1,7 @@
-"""Costs that were found before, on disk: by what was compiled, for what, and by which versions.
+"""A cache of costs on disk. The key is made of the computation, its target, and the versions of the compilers.
 
-A folder of small JSON files, one a cost: `$SEAWAY_CACHE`, or `seaway` below `$XDG_CACHE_HOME` or `~/.cache`. A file
-that cannot be read or written is as if it were not there.
+It is a folder of small JSON files, one a cost: `$SEAWAY_CACHE`, or `seaway` below `$XDG_CACHE_HOME` or `~/.cache`. A
+file that cannot be read or written is ignored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _version(package: str) -> str:
 
 
 def cost(key: str, name: str, compute: Callable[[], Cost], *, refresh: bool = False) -> Cost:
-    """The cost under `key`, or what `compute` gives, which is kept. `name` is the caller's, whoever kept it."""
+    """The cached cost, renamed to `name`; or the result of `compute`, which is then cached."""
     path = folder() / f"{key}.json"
     if not refresh:
         with contextlib.suppress(CostError, OSError, UnicodeDecodeError):
@@ -57,7 +57,7 @@ def cost(key: str, name: str, compute: Callable[[], Cost], *, refresh: bool = Fa
 
 
 def _write(path: Path, text: str) -> None:
-    """All of it or nothing, also when two write at once."""
+    """Write the file atomically, since two processes may write at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     try:

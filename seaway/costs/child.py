@@ -1,9 +1,9 @@
-"""Compiles for devices that this machine does not have; a process of its own, started by `compiling`.
+"""Compiles a computation for devices that this machine does not have. `compiling` starts it as a process of its own.
 
     python -P child.py FOLDER
 
-FOLDER holds `request.json` and `computation`, the bytes of jax.export; it gets `hlo.txt` and `result.json`, or
-`error.json`. This file stands alone: it imports nothing of ours, and JAX only after the environment is set.
+FOLDER holds `request.json` and `computation`, the bytes of jax.export. This program adds `hlo.txt` and `result.json`,
+or `error.json`. It imports nothing of Seaway, and JAX only after the environment is set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
     try:
         result = compile_for(request, (folder / "computation").read_bytes(), folder)
-    except BaseException as error:  # whatever it is, the parent is to tell
+    except BaseException as error:  # the parent reports every error
         text = {"kind": type(error).__name__, "stage": STAGE[0], "text": str(error)}
         (folder / "error.json").write_text(json.dumps(text))
         raise SystemExit(3) from None
@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
 
 
 STAGE = ["start"]
-"""What is being done, for the error's sake."""
+"""What the program is doing, for `error.json`."""
 
 
 def compile_for(request: dict[str, Any], blob: bytes, folder: Path) -> dict[str, Any]:

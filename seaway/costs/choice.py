@@ -1,4 +1,4 @@
-"""The best cost that can be had here: the TPU compiler's where it is installed, a roofline elsewhere."""
+"""`costs`: the best cost available here, from the TPU compiler if it is installed, or else a roofline."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def costs(
     topology: str = "v3:32x32",
     **options: Any,
 ) -> Cost:
-    """`tpu_costs` or `roofline_costs`, with their options; the cost's `source` says which it was, and a note why, if
-    it is not the one that was preferred."""
+    """Call `tpu_costs` or `roofline_costs`, with their options.
+
+    The cost's `source` says which it was. If it is not the preferred one, a note says why.
+    """
     if prefer not in ("tpu", "roofline"):
         raise CostError(f"prefer is 'tpu' or 'roofline', not {prefer!r}")
     if prefer == "roofline":
@@ -39,7 +41,7 @@ def costs(
 
 def _why_not(topology: str) -> str:
     if not NAME.fullmatch(topology.strip()):
-        return f"{topology!r} is no TPU topology, as 'v3:32x32' is"
+        return f"{topology!r} is not a TPU topology such as 'v3:32x32'"
     try:
         require_compiler()
     except NoCompiler as error:

@@ -1,6 +1,7 @@
-"""Runs a compiler in a child process: what it prints, or that it dies, stays there.
+"""Runs a compiler in a child process, so that its output, and a crash, cannot disturb the user's process.
 
-libtpu looks for TPUs, writes to stderr and holds a lock; none of that is for the user's process.
+A lowered computation goes in; HLO text, costs and memory come out. libtpu looks for TPUs, writes to stderr and holds a
+lock, which the user's process must not do.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from .lowering import Lowered
 
 CHILD = Path(__file__).with_name("child.py")
 QUIET = {
-    "JAX_PLATFORMS": "cpu",  # the child never runs anything, and never takes a TPU that is here
-    "TPU_SKIP_MDS_QUERY": "1",  # libtpu asks the cloud where it is, and waits for an answer
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # it only compiles: several may
+    "JAX_PLATFORMS": "cpu",  # the child runs nothing, and must not take a TPU of this machine
+    "TPU_SKIP_MDS_QUERY": "1",  # otherwise libtpu asks the cloud's metadata server and waits
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # several processes may compile at once
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TPU_STDERR_LOG_LEVEL": "3",
     "TPU_MIN_LOG_LEVEL": "3",
     "GRPC_VERBOSITY": "NONE",
 }
-TAIL = 12  # lines of what it printed, when it died without a word
+TAIL = 12  # lines of its output shown if it died without an error file
 
 
 class Compiled(msgspec.Struct, frozen=True):
     hlo: str
     seconds: float
-    before: str = ""  # the text before the pass that was asked for with `before`
+    before: str = ""  # the HLO text before the pass given as `before`
     cost: dict[str, float] = {}
     memory: dict[str, int] = {}
-    of: int = 0  # devices there are
+    of: int = 0  # devices of the target
 
 
 class Failed(CostError):
-    """The compiler said no; `kind` is its exception, `stage` what it was at."""
+    """The compiler refused. `kind`: its exception's class. `stage`: what it was doing."""
 
     def __init__(self, kind: str, stage: str, text: str) -> None:
         super().__init__(text)
@@ -59,8 +60,10 @@ def compile_in_child(
     before: str = "",
     timeout: float,
 ) -> Compiled:
-    """Compile for `platform`; raises Failed with the compiler's words, or CostError. `before`: a pass of the compiler;
-    the text as it was then is returned too."""
+    """Compile for `platform`. Raises Failed with the compiler's message, or CostError.
+
+    `before`: a pass of the compiler; the HLO text before that pass is returned too.
+    """
     with tempfile.TemporaryDirectory(prefix="seaway-costs-") as name:
         folder = Path(name)
         request = {

@@ -1,4 +1,4 @@
-"""What a computation costs on each device: time, memory, collectives, and where the figures come from."""
+"""`Cost`: a computation's time, memory and collectives on each device, and the source of the figures."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .units import show_bytes, show_time
 
 Estimate = Literal["blend", "cycles", "optimal", "roofline", "stated", "recorded"]
 FORMAT = 1  # of the JSON; raise it when a field changes its meaning
-APART = 2.0  # estimates that differ by more are worth a warning ...
-SHORT = 1000  # ... unless they are shorter than this: nanoseconds
+APART = 2.0  # estimates that differ by a larger factor get a warning ...
+SHORT = 1000  # ... unless they are shorter than this many nanoseconds
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Bytes on each device. `alias`: outputs that take the place of donated arguments. `peak`: all together."""
+    """Bytes on each device. `alias`: outputs that reuse memory of donated arguments. `peak`: the most at one time."""
 
     argument: int = 0
     output: int = 0
@@ -31,8 +31,11 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """`duration` is one of `estimates` (all in nanoseconds); `used` says which. Collectives are not in it: what they
-    take is up to the devices that the computation is given."""
+    """A computation's cost on each device.
+
+    `duration` is one of `estimates` (all in nanoseconds), and `used` names it. Collectives are not included, since
+    their time depends on the devices on which the computation is placed.
+    """
 
     name: str
     duration: int
@@ -45,17 +48,17 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     hbm_bytes: float = 0.0
     devices: int = 0  # it was partitioned for; 0: any number
     target: str = ""  # the topology or chip that it was compiled for
-    clock_hz: int = 0  # by which cycles became time
-    notes: tuple[str, ...] = ()  # how to take it
-    warnings: tuple[str, ...] = ()  # what may be wrong with it
-    versions: dict[str, str] = {}  # of what made it
+    clock_hz: int = 0  # the clock that turned cycles into time
+    notes: tuple[str, ...] = ()  # how to read the figures
+    warnings: tuple[str, ...] = ()  # why the figures may be wrong
+    versions: dict[str, str] = {}  # of the packages that made it
     digest: str = ""  # of the computation
     seconds: float = 0.0  # that the compiler took
     format: int = FORMAT
 
     @property
     def kernel(self) -> Kernel:
-        """For the simulator."""
+        """The cost as the simulator's `Kernel`."""
         return Kernel(
             name=self.name,
             duration=self.duration,
@@ -70,15 +73,17 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def using(self, estimate: str) -> Cost:
-        """The same, with another of its estimates as the duration."""
+        """The same cost with another of its estimates as the duration."""
         if estimate not in self.estimates:
             there = ", ".join(sorted(self.estimates)) or "none"
             raise CostError(f"{self.name!r} has no estimate {estimate!r}; there is: {there}")
         return msgspec.structs.replace(self, duration=self.estimates[estimate], used=estimate)
 
     def scaled(self, factor: float) -> Cost:
-        """Its own time times `factor`: an efficiency that was measured or fitted. Collectives stay, and have so much
-        more of it, or less, to hide behind."""
+        """The same cost with its own time multiplied by `factor`, such as a measured efficiency.
+
+        Collectives stay the same, but the work that hides them is scaled too.
+        """
         if not factor > 0:
             raise CostError(f"a cost is scaled by a positive number, not {factor!r}")
         duration = max(1, round(self.duration * factor))
@@ -91,7 +96,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_recorded(cls, ns: int, name: str = "recorded", **fields: object) -> Cost:
-        """Of a duration that a real run measured: with its collectives in it, for that is how it was measured."""
+        """A cost from a measured duration in nanoseconds. It includes collectives, as the measurement did."""
         return _measured(cls, ns, name, "recorded", fields)
 
     @classmethod
@@ -101,7 +106,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     # --- on disk ----------------------------------------------------------------------------------------
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The cost as JSON, the same text each time; also written to `path` if there is one."""
+        """The cost as JSON, always the same text. It is also written to `path` if that is given."""
         text = msgspec.json.format(msgspec.json.encode(self, order="deterministic"), indent=2).decode() + "\n"
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
@@ -109,7 +114,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text_or_path: str | Path) -> Cost:
-        """From JSON, or from the file of that path."""
+        """A cost from JSON text, or from a file."""
         text: str | Path = text_or_path
         if not str(text_or_path).lstrip().startswith("{"):
             try:
@@ -119,7 +124,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         try:
             found = msgspec.json.decode(str(text), type=cls)
         except msgspec.DecodeError as error:
-            raise CostError(f"this is no saved cost: {error}") from None
+            raise CostError(f"this is not a saved cost: {error}") from None
         if found.format != FORMAT:
             raise CostError(
                 f"the cost of {found.name!r} has format {found.format}, not {FORMAT}: compute it again"
@@ -161,7 +166,7 @@ def _measured(cls: type[Cost], ns: object, name: str, source: str, fields: dict[
 
 
 def disagreement(estimates: dict[str, int]) -> str:
-    """A warning if the estimates are far apart, or ""."""
+    """A warning if the estimates are far apart; else ""."""
     known = {key: value for key, value in estimates.items() if value >= SHORT}
     if len(known) < 2:
         return ""

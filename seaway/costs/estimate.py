@@ -1,9 +1,9 @@
-"""How much work a JAX function is, read off its jaxpr: no compiler and no device, so it takes milliseconds.
+"""Estimates the work of a JAX function from its jaxpr, in milliseconds, without a compiler or a device.
 
-Floating-point operations are counted exactly for matrix products and convolutions, and as one an element for the
-rest. Bytes are what must cross HBM at least: arguments, results, and the operands of matrix products; what a
-compiler fuses away is not counted. Collectives that a compiler would insert are not seen: for them, and for numbers
-to rely on, give costs (`cost=`, `sw.simulate(costs=...)`).
+Floating-point operations are counted exactly for matrix products and convolutions, and as one an element for the rest.
+Bytes are the least that must cross HBM: arguments, results, and the operands and results of matrix products. Operations
+that a compiler fuses add no bytes. Collectives that a compiler would insert are not seen: for them, and for reliable
+figures, give costs (`cost=`, `sw.simulate(costs=...)`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ FREE = {
 
 
 class Work(msgspec.Struct, frozen=True):
-    """On each device."""
+    """A computation's work on each device."""
 
     flops: float
     hbm_bytes: float
 
 
 def work_of(jaxpr: Any, mesh: Sequence[int], used: Sequence[Sharding]) -> Work:
-    """Divided by the devices along those mesh axes that split anything: who replicates all, does all everywhere."""
+    """The jaxpr's work divided by the devices along mesh axes that split any array.
+
+    Devices along the other axes hold replicas and do the same work.
+    """
     flops, nbytes = _count(jaxpr.jaxpr)
     edges = [*jaxpr.jaxpr.invars, *jaxpr.jaxpr.constvars, *jaxpr.jaxpr.outvars]
     nbytes += sum(_bytes(edge.aval) for edge in edges)
@@ -53,7 +56,10 @@ def _count(jaxpr: Any) -> tuple[float, float]:
 
 
 def _inner(equation: Any) -> tuple[float, float] | None:
-    """Of an equation that holds others; a loop of unknown length counts once, of branches the dearest."""
+    """The work of an equation that contains others; None if it does not.
+
+    A loop of unknown length counts once. Of several branches, the most expensive counts.
+    """
     parameters = equation.params
     if "branches" in parameters:
         found = [_count(_open(branch)) for branch in parameters["branches"]]

@@ -1,7 +1,7 @@
-"""A user's JAX function as bytes that any process can compile: traced here, for devices that nobody has.
+"""Traces a user's JAX function into bytes that another process can compile, for devices that need not exist.
 
-What travels is `jax.export`'s StableHLO. Arguments and results are flattened first, so that no class of the user's
-needs to be known to the compiling process; donations are numbers of flat arguments.
+The bytes are `jax.export`'s StableHLO. Arguments and results are flattened first, so that the compiling process needs
+none of the user's classes. Donations are numbers of flat arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Lowered(msgspec.Struct, frozen=True):
     blob: bytes
     axes: Axes  # of the mesh: name, size and type (Auto, Explicit or Manual)
     donated: tuple[int, ...]  # flat arguments
-    digest: str  # of the StableHLO, without the places in source files where it came from
+    digest: str  # of the StableHLO without source locations
 
     @property
     def devices(self) -> int:
@@ -43,7 +43,7 @@ def lower(
     donate: int | Sequence[int] = (),
     name: str | None = None,
 ) -> Lowered:
-    """Trace `fn(*args)`, where args are pytrees of arrays or of `jax.ShapeDtypeStruct`s."""
+    """Trace `fn(*args)`. `args`: pytrees of arrays or of `jax.ShapeDtypeStruct`s."""
     jax = jax_()
     if not isinstance(args, tuple | list):
         raise CostError(
@@ -81,7 +81,7 @@ def _placed(leaves: tuple[Any, ...], wanted: tuple[Any, ...]) -> tuple[Any, ...]
 
 
 def _donated(donate: int | Sequence[int], args: Sequence[Any]) -> tuple[int, ...]:
-    """The numbers of the flat arguments that the donated ones are made of."""
+    """The numbers of the flat arguments that belong to donated arguments."""
     donate = (donate,) if isinstance(donate, int) else tuple(donate)
     for index in donate:
         if not 0 <= index < len(args):

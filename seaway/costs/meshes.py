@@ -1,4 +1,4 @@
-"""Meshes and shardings as a user writes them, made into JAX's: on a mesh of devices that nobody has."""
+"""Turns meshes and shardings as a user writes them into JAX's, on an abstract mesh without devices."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..errors import CostError
 
 
 def jax_() -> Any:
-    """JAX, imported late (it takes a second) and without its types, which differ between its versions."""
+    """JAX, imported late since that takes a second, and untyped since its types differ between versions."""
     import jax
 
     return jax
 
 
 def abstract_mesh(mesh: object, where: object) -> Any:
-    """From a dictionary of axes, a mesh of JAX's, or, if that is None, the mesh of some sharding in `where`."""
+    """An abstract mesh from a dictionary of axes or a JAX mesh. If `mesh` is None, from a sharding found in `where`."""
     sharding = jax_().sharding
     if mesh is None:
         mesh = _mesh_in(where)
@@ -47,14 +47,14 @@ def _mesh_in(where: object) -> object:
 
 
 class _Boxed:
-    """A spec as a leaf of a tree: None and PartitionSpec may count as something else to JAX."""
+    """Makes a spec a leaf of a tree, since JAX may treat None and PartitionSpec as trees."""
 
     def __init__(self, spec: object) -> None:
         self.spec = spec
 
 
 def shardings(specs: object, tree: object, mesh: Any, what: str) -> list[Any]:
-    """For each leaf of `tree` a NamedSharding or None, from a tree of specs that may stop short of the leaves."""
+    """A NamedSharding or None for each leaf of `tree`. A spec in `specs` may stand for a whole subtree."""
     jax = jax_()
 
     def is_spec(one: object) -> bool:
@@ -69,7 +69,7 @@ def shardings(specs: object, tree: object, mesh: Any, what: str) -> list[Any]:
 
 
 def named(spec: object, mesh: Any, what: str) -> Any:
-    """The sharding on `mesh` that a spec, or a sharding on another mesh of these axes, means."""
+    """The sharding on `mesh` for a spec, or for a sharding on another mesh with these axes."""
     sharding = jax_().sharding
     if spec is None:
         return None
@@ -85,7 +85,7 @@ def named(spec: object, mesh: Any, what: str) -> Any:
 
 
 def described(leaf: Any, sharding: Any, mesh: Any) -> Any:
-    """An argument as its shape, type and sharding: what `sharding` says, or what it brings along, or replicated."""
+    """An argument's shape, type and sharding: the given sharding, or else its own, or else replicated."""
     jax = jax_()
     own = getattr(leaf, "sharding", None)
     if sharding is None and isinstance(own, jax.sharding.NamedSharding):

@@ -1,7 +1,7 @@
-"""Keeps what libtpu prints at its start out of the user's notebook.
+"""Keeps libtpu's messages at its start out of the user's notebook.
 
-JAX looks for devices the first time it lowers anything, and libtpu, where it is installed to compile only, complains
-on stderr, past Python, that there is no TPU. Where there is one, or where JAX has started, nothing is touched.
+JAX looks for devices when it first lowers anything. If libtpu is installed only to compile, it then complains on the
+process's stderr that there is no TPU. If there is a TPU, or JAX has started already, this module changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OURS = ("TPU", "libtpu", "InitGoogle", "Source Location Trace", "common_lib.cc")
 
 @contextlib.contextmanager
 def quiet_start() -> Iterator[None]:
-    """Let JAX start without libtpu's lines; whatever else is printed meanwhile is printed after all."""
+    """Let JAX start without libtpu's lines. Other lines printed meanwhile are printed afterwards."""
     if (
         importlib.util.find_spec("libtpu") is None
         or any(Path(path).exists() for path in DEVICES)
@@ -51,6 +51,6 @@ def _started() -> bool:
     """Whether JAX has looked for devices already."""
     try:
         from jax._src.xla_bridge import backends_are_initialized
-    except ImportError:  # another JAX: rather a few lines on stderr than an error
+    except ImportError:  # another version of JAX: a few lines on stderr are better than an error
         return True
     return bool(backends_are_initialized())

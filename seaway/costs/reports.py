@@ -1,4 +1,4 @@
-"""What both kinds of compilation report in the same way: the text read, memory, doubts, versions."""
+"""Parts of a cost that the TPU compiler and the roofline share: the tally of the text, memory, warnings, versions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def read(text: str, name: str, rates: Rates, *, fused: bool = True) -> Tally:
 
 
 def figures(chip: Chip) -> str:
-    """Those of a chip on which a cost depends, for telling costs apart."""
+    """The figures of a chip that a cost depends on, as a part of the cache's key."""
     return f"{chip.name} {chip.peak_flops} {chip.hbm_bandwidth} {chip.clock_hz}"
 
 
 def doubts(found: Tally) -> list[str]:
-    """What the figures leave out, or know only nearly."""
+    """Warnings of what the figures leave out or know only roughly."""
     texts = []
     if found.unknown_loops:
         texts.append(f"{len(found.unknown_loops)} loops run until the data say so, and are counted once")

@@ -1,9 +1,8 @@
-"""Costs without the TPU compiler: partitioned by compiling for virtual CPU devices, which never run, and priced by the
-chip's peak rates.
+"""Costs without the TPU compiler: partitioned by compiling for virtual CPU devices, priced by a chip's peak rates.
 
-What comes of it is a bound: each operation takes as long as its flops at `efficiency` of the peak, or its bytes at the
-full bandwidth, whichever is longer, and all that can be fused is taken to be fused. Collectives are those that the
-partitioner needs, before a compiler merges or hides them.
+The result is a bound. Each operation takes as long as its flops at `efficiency` of the peak, or its bytes at the full
+bandwidth, whichever is longer. Everything that can be fused is assumed to be fused. Collectives are those that the
+partitioner inserts, before a compiler merges or hides them.
 """
 
 from __future__ import annotations
@@ -27,11 +26,13 @@ from .topologies import NAME, check_devices, find, rates
 
 TIMEOUT = 900.0
 MOST = 16384  # virtual devices
-PARTITIONED = "all-reduce-promotion"  # what follows is the CPU's own: bf16 becomes f32, and so do collectives
+PARTITIONED = (
+    "all-reduce-promotion"  # the text is taken before this pass: later ones turn bf16 into f32 for the CPU
+)
 
 
 class Where(msgspec.Struct, frozen=True):
-    """What it is priced for."""
+    """The target of a price."""
 
     name: str
     chip: Chip
@@ -56,7 +57,7 @@ def roofline_costs(
     timeout: float = TIMEOUT,
     refresh: bool = False,
 ) -> Cost:
-    """As `tpu_costs`, by peak rates. `topology` may also be a set-up that `sw.simulate` knows: "B", "v4-512", ..."""
+    """Like `tpu_costs`, but by peak rates. `topology` may also be a set-up of `sw.simulate`: "B", "v4-512", ..."""
     if not 0 < efficiency <= 1:
         raise CostError(f"efficiency is a share of the peak, above 0 and at most 1, not {efficiency!r}")
     lowered = lower(
@@ -113,7 +114,7 @@ def cost_of(compiled: Compiled, lowered: Lowered, where: Where) -> Cost:
     if needed.argument + needed.output - needed.alias > where.chip.hbm_bytes:
         wrong.append("arguments and results alone are more than a device's memory")
     if fused:
-        wrong.append("the text before the CPU's own passes was not to be had: bf16 may count as f32")
+        wrong.append("the text before the CPU's own passes is missing: bf16 may count as f32")
     return Cost(
         name=lowered.name,
         duration=estimates["roofline"],

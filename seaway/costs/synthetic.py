@@ -1,4 +1,4 @@
-"""Costs that are only stated: a time, and collectives of so many bytes."""
+"""`synthetic`: a cost stated by the user, a time and collectives of some number of bytes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def synthetic(
     temp: str | int = 0,
     count: int = 1,
 ) -> Cost:
-    """`synthetic("330us", allreduce="4B")`: a computation of that time, and that collective among all its devices.
+    """`synthetic("330us", allreduce="4B")`: a computation of 330 us with an all-reduce of 4 bytes on all its devices.
 
-    A collective is the bytes of its operand on each device, or (bytes, groups) with groups as `sim.hardware.kernels`
-    has them. `count`: how often it does all that, as 128 for the paper's fused computation of 128.
+    A collective is given as the bytes of its operand on each device, or as (bytes, groups), with groups as in
+    `sim.hardware.kernels`. `count`: how often it does all that, such as 128 for the paper's fusion of 128 computations.
     """
     if count < 1:
         raise CostError(f"count is how often it computes, at least 1, not {count!r}")
@@ -49,7 +49,7 @@ def synthetic(
 
 
 def kernel(duration: str | int, **options: Amount | int | None) -> Kernel:
-    """As `synthetic`, for the simulator."""
+    """`synthetic` as the simulator's `Kernel`."""
     return synthetic(duration, **options).kernel  # type: ignore[arg-type]
 
 
@@ -57,5 +57,5 @@ def _exchange(kind: Kind, amount: Amount, count: int) -> Exchange:
     groups: Groups = ()
     if isinstance(amount, tuple):
         amount, groups = amount
-    size = prod(size for size, _ in groups) if groups else 0  # 0: all, however many there will be
+    size = prod(size for size, _ in groups) if groups else 0  # 0: all devices of the slice
     return Exchange(kind, nbytes(amount, kind), groups, size, count)

@@ -1,4 +1,4 @@
-"""Names of TPU topologies, `v3:32x32`: the generation, and the chips along each axis of its torus."""
+"""Parses names of TPU topologies such as `v3:32x32`: the generation, and the chips along each axis of its torus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"([a-z0-9]+):(\d+(?:x\d+){0,2})", re.IGNORECASE)
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """What the TPU compiler calls it, and how it counts."""
+    """A TPU generation: the compiler's name for it, its axes and its devices."""
 
     name: str
     chip: str  # in sim's table
@@ -28,11 +28,11 @@ class Generation(msgspec.Struct, frozen=True):
 
 
 # A vector unit is 8 by 128 lanes. The compiler's cycles for long chains of elementwise operations show 2 a lane and
-# cycle on a v3 core and 4 on a v5e; 4 in each of the two cores of a v5p is what "How to Scale Your Model" has.
+# cycle on a v3 core and 4 on a v5e. For each of the two cores of a v5p, "How to Scale Your Model" says 4.
 LANES = 8 * 128
 GENERATIONS = {
     "v3": Generation("v3", "v3", 2, 2, 2 * LANES),
-    # the two cores of a v4 chip are one device, as JAX has it on the real thing
+    # the two cores of a v4 chip are one device, as in JAX on a real v4
     "v4": Generation("v4", "v4", 3, 1, 2 * 2 * LANES, {"chip_config_name": "megacore"}),
     "v5e": Generation("v5e", "v5e", 2, 1, 4 * LANES),
     "v5p": Generation("v5p", "v5p", 3, 1, 2 * 4 * LANES),
@@ -92,7 +92,7 @@ def _made(text: str, key: str, generation: Generation, sizes: tuple[int, ...]) -
 
 
 def example(key: str, devices: int) -> str:
-    """A topology of that generation with that many devices or more, as square as can be."""
+    """A topology of that generation with at least that many devices, as square as possible."""
     generation = GENERATIONS[key]
     sizes = [2, 2, 1][: generation.axes] if devices > generation.per_chip else [1] * generation.axes
     while prod(sizes) * generation.per_chip < devices:

@@ -1,4 +1,4 @@
-"""Costs from the real TPU compiler, on a machine without a TPU."""
+"""`tpu_costs`: costs from the real TPU compiler, on a machine without a TPU."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def tpu_costs(
     timeout: float = TIMEOUT,
     refresh: bool = False,
 ) -> Cost:
-    """What `fn(*args)` costs on TPUs, by the TPU compiler (extra `tpu`).
+    """The cost of `fn(*args)` on TPUs, from the TPU compiler (extra `tpu`).
 
     `args`: a tuple of pytrees of `jax.ShapeDtypeStruct`s or arrays, of global shapes. `mesh`: a dictionary of axes
-    and their sizes, major first, or a JAX mesh; its devices are those of the topology, or one. `in_shardings` and
-    `out_shardings`: trees of `PartitionSpec`s, which may stop short of the leaves; an argument without one is
-    replicated. `donate`: numbers of arguments whose memory may be taken for results. `timeout`: seconds.
-    `refresh`: compile, whatever is in the cache.
+    and their sizes, major first, or a JAX mesh, with all devices of the topology, or one. `in_shardings` and
+    `out_shardings`: trees of `PartitionSpec`s, each for a leaf or a subtree; an argument without one is replicated.
+    `donate`: numbers of arguments whose memory may be reused for results. `timeout`: seconds. `refresh`: compile even
+    if the cost is cached.
     """
     where = find(topology)
     require_compiler()
@@ -74,7 +74,7 @@ def _compile(lowered: Lowered, where: Topology, timeout: float) -> Cost:
 
 
 def explain(failed: Failed, lowered: Lowered, where: Topology) -> CostError:
-    """The compiler's refusal in words that say what to do."""
+    """The compiler's error as one that says what to do."""
     text = str(failed)
     if "RESOURCE_EXHAUSTED" in text or "Ran out of memory" in text:
         return TooBig(
@@ -122,8 +122,11 @@ def cost_of(compiled: Compiled, lowered: Lowered, where: Topology) -> Cost:
 
 
 def _optimal(seconds: float, found: Tally) -> int:
-    """The compiler's own optimum has each loop's body once, and is negative if it holds operations that it cannot
-    judge; the ratio of our two rooflines makes up for the loops."""
+    """The compiler's own optimum, in nanoseconds; 0 if it has none.
+
+    It counts each loop's body once, so it is multiplied by the ratio of our two rooflines. It is negative if there are
+    operations that the compiler cannot estimate.
+    """
     if seconds <= 0 or found.once_roofline <= 0:
         return 0
     return round(seconds * 1e9 * found.roofline / found.once_roofline)

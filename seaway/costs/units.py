@@ -1,6 +1,6 @@
-"""Durations and sizes as people write them: "330us", "1.5 ms", "4B", "64 MiB".
+"""Parses and prints durations and sizes: "330us", "1.5 ms", "4B", "64 MiB".
 
-Durations are whole nanoseconds and sizes whole bytes, as everywhere; a plain integer is taken to be that already.
+Durations become whole nanoseconds and sizes whole bytes. A plain integer is in these units already.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST = 2**62
 
 
 def duration(value: str | int, what: str = "duration") -> int:
-    """In nanoseconds."""
+    """Whole nanoseconds."""
     return _quantity(value, what, TIMES, "a time with its unit, as '330us' or '1.5 ms', or whole nanoseconds")
 
 
@@ -45,7 +45,7 @@ def _quantity(value: str | int, what: str, units: dict[str, int], wanted: str) -
     if result < 0:
         raise Impossible(f"{what} cannot be {value!r}: it is negative")
     if result > LARGEST:
-        raise Impossible(f"{what} cannot be {value!r}: it is more than can be counted")
+        raise Impossible(f"{what} cannot be {value!r}: it is too large")
     if 0 < result < 1:
         raise Impossible(f"{what} cannot be {value!r}: that is less than one {next(iter(units))}")
     return round(result)
@@ -59,7 +59,7 @@ def _scale(who: str, unit: str, units: dict[str, int], wanted: str) -> int:
         raise Impossible(f"{who} has no unit: write {wanted}")
     near = [name for name in units if name.lower() == unit.lower()] or get_close_matches(unit, units, 1, 0.3)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise Impossible(f"{who} has no unit that is known, {unit!r}: {hint}there is {', '.join(units)}")
+    raise Impossible(f"{who} has an unknown unit, {unit!r}: {hint}there is {', '.join(units)}")
 
 
 def show_time(ns: float) -> str:

@@ -1,9 +1,9 @@
-"""A user's Python becomes a graph of calls over slices, and then core's program.
+"""Turns a user's Python into a graph of calls on slices, and the graph into core's program.
 
-signature    one computation for arguments of certain shapes: all that is known before anything runs
-tracing      the program tracer, and which program is under trace in this thread
-graph        calls, routes and arguments, as core's program has them
-given_costs  what a computation costs, as users say it
+signature    one computation for arguments of certain shapes: everything known before it runs
+tracing      the program tracer, and the program that is being traced in this thread
+graph        the graph: calls, routes and arguments, and its lowering to core's program
+given_costs  costs of computations as users state them
 """
 
 from __future__ import annotations

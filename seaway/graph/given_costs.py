@@ -1,4 +1,4 @@
-"""What a computation costs, as users say it: a time, a priced kernel, or a function of the arguments' shapes."""
+"""Reads `cost=`: a time, a priced kernel, or a function of the arguments' shapes becomes the simulator's `Kernel`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..specs import Aval
 
 @runtime_checkable
 class Priced(Protocol):
-    """Whatever brings a kernel: what `sw.costs.tpu_costs` gives does."""
+    """An object with a kernel, such as a result of `sw.costs.tpu_costs`."""
 
     @property
     def kernel(self) -> Kernel: ...
@@ -36,7 +36,7 @@ def nbytes(who: str, key: str, value: int | str) -> int:
 
 
 def kernel_of(cost: Cost, name: str, leaves: Sequence[Aval]) -> Kernel:
-    """`cost` may be a function of the arguments, as abstract values, that returns any of the rest."""
+    """The kernel of a cost. A function is called with the arguments' abstract values and returns any other cost."""
     if isinstance(cost, Kernel):
         return cost
     if isinstance(cost, Priced):
@@ -47,7 +47,7 @@ def kernel_of(cost: Cost, name: str, leaves: Sequence[Aval]) -> Kernel:
 
 
 def collectives(who: str, given: dict[str, Any]) -> tuple[Collective, ...]:
-    """From `allreduce="4B"` and the like; a list stands for several."""
+    """Collectives from options such as `allreduce="4B"`. A list means several."""
     listed = {key: value if isinstance(value, list | tuple) else (value,) for key, value in given.items()}
     return tuple(
         Collective(KINDS[key], nbytes(who, key, each))

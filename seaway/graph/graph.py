@@ -1,7 +1,6 @@
-"""A traced program before any session has seen it: nodes in the order in which Python met them, over slices.
+"""`Graph`: a traced program that belongs to no session yet, with nodes on slices in the order in which Python called.
 
-`lower` names the slices and prices the nodes, as a session says, and gives core's IR. The rest is the same in every
-session.
+`lower` turns it into core's `Program`: the session names the slices and prices the computations.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Call:
 
 
 class Route:
-    """A sparse exchange."""
+    """A node that is a sparse exchange, from `sw.route`."""
 
     __slots__ = ("aval", "evaluate", "input", "name", "sharding", "slice")
 
@@ -55,7 +54,7 @@ class Route:
 
 
 class Given:
-    """A result that is an argument, handed back as it came."""
+    """A result that is one of the arguments, returned unchanged."""
 
     __slots__ = ("index",)
 
@@ -64,8 +63,11 @@ class Given:
 
 
 class Graph:
-    """`homes[i]`: where argument i is first wanted, and a literal lies; None if no node wants it (`used` do, and only
-    they are core's). `results`: what comes out, by leaf."""
+    """A traced program.
+
+    `homes[i]`: slice and sharding of the first use of argument i, where a literal is placed; None if no node uses it.
+    `used`: the arguments that nodes use; core's program has only these. `results`: the results, as flat leaves.
+    """
 
     def __init__(
         self, name: str, args: Sequence[Aval], nodes: Sequence[Call | Route], results: Sequence[Ref | Given],
@@ -79,7 +81,9 @@ class Graph:
         self.slices: tuple[Slice, ...] = tuple(dict.fromkeys(node_slice(node) for node in self.nodes))
         made = [ref for ref in self.results if isinstance(ref, Out)]
         self.made: tuple[Out, ...] = tuple(made) if made or not self.nodes else (Out(len(self.nodes) - 1),)
-        self.hidden = not made  # a program ends with its results, so it needs one, even if nobody wants it
+        self.hidden = (
+            not made
+        )  # core's program ends with its results, so it needs one even if the user returns none
 
     def _homes(self) -> list[tuple[Slice, Sharding] | None]:
         homes: list[tuple[Slice, Sharding] | None] = [None] * len(self.args)
@@ -181,7 +185,7 @@ def _value(aval: Aval, home: int, sharding: Sharding) -> Value:
 
 
 def single(signature: Signature) -> Graph:
-    """A call outside any program is a program of one node."""
+    """The program of one node for a call outside any program. It is built once a signature."""
     if signature.graph is None:
         count = len(signature.inputs)
         call = Call(signature, tuple(map(Arg, range(count))), signature.donate)

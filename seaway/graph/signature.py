@@ -1,4 +1,4 @@
-"""A computation for arguments of certain shapes and types: all that can be known before anything runs."""
+"""`Signature`: a computation for arguments of certain shapes and types, with everything known before it runs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Evaluate = Callable[[list[Contents]], list[Contents]]
 class Signature:
     """One computation for arguments of certain shapes and types. Compared by identity.
 
-    kernel: what it costs, if that is known; else `work()` may estimate it. evaluate: contents from contents, on this
-    machine; None where there is nothing to compute. key: of code and options, the same for the same. function: the
-    JAX function of the leaves, for whoever compiles it; of an irregular one, to its padded arrays and their count.
-    document: in place of a function, what hosts do with their files (see `checkpoint`).
+    kernel: the cost, if it is known; if not, `work()` may estimate it. evaluate: computes contents on this machine;
+    None if there is nothing to compute. key: equal for equal code and options. function: the JAX function of the
+    leaves, to be compiled; for an irregular computation it returns the padded arrays and their row count. document: in
+    place of a function, instructions for hosts to read or write files (see `checkpoint`).
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Signature:
         self.irregular, self.collective, self.kernel = irregular, collective, kernel
         self.work, self.evaluate, self.function, self.document = work, evaluate, function, document
         self.out_names = trees.paths(out_tree) if out_names is None else out_names
-        self.graph: Graph | None = None  # as a program of its own
+        self.graph: Graph | None = None  # the program of this one call, once built
 
 
 def leaf_aval(leaf: Any, where: str) -> Aval:
@@ -54,9 +54,10 @@ def leaf_aval(leaf: Any, where: str) -> Aval:
         return leaf._abstract
     if avals.traced_by_jax(leaf):
         raise NotNow(
-            f"{where} is traced by JAX (jax.jit, jax.grad, jax.vmap or a function of sw.jit), and what runs on other "
-            f"devices cannot be part of that. Transform inside the computation, as sw.jit(jax.grad(f), devices=...); "
-            f"from a function of sw.jit, call the plain function; put computations together in @sw.program"
+            f"{where} is traced by JAX (jax.jit, jax.grad, jax.vmap or a function of sw.jit), and a computation on "
+            f"other devices cannot be part of that. Transform inside the computation, as sw.jit(jax.grad(f), "
+            f"devices=...); from a function of sw.jit, call the plain function; put computations together in "
+            f"@sw.program"
         )
     found = avals.of(leaf)
     if found is None:

@@ -1,4 +1,4 @@
-"""The program tracer: runs a user's Python once on values that stand for all values, and writes down what it calls."""
+"""The program tracer: runs a user's function once on stand-ins for arrays, and records its calls as a `Graph`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Tracer:
         self._donate = donate
         self._nodes: list[Call | Route] = []
         self._captured: list[Any] = []
-        self._found: dict[int, Arg] = {}  # id of what was captured
-        self._taken: dict[Ref, str] = {}  # donated to
+        self._found: dict[int, Arg] = {}  # id of a captured value -> its argument
+        self._taken: dict[Ref, str] = {}  # donated value -> the computation that it was donated to
         self.arguments = [Traced(self, aval, Arg(number), None, WHOLE) for number, aval in enumerate(args)]
 
     def call(self, signature: Signature, leaves: list[Any]) -> list[Traced]:
@@ -64,7 +64,7 @@ class Tracer:
         return Graph(self.name, self._args, self._nodes, results, out_names, self._donate, self._captured)
 
     def _may_donate(self, ref: Ref) -> bool:
-        """An argument that the caller keeps is copied, not taken: as in JAX, where only the outermost call donates."""
+        """Whether a node may donate this value. An argument that the caller keeps must not be taken, as in JAX."""
         return not isinstance(ref, Arg) or ref.index in self._donate
 
     def _ref(self, leaf: Any, aval: Aval, reader: str) -> Ref:
@@ -84,7 +84,7 @@ class Tracer:
         return leaf._ref
 
     def _capture(self, leaf: Any, aval: Aval) -> Arg:
-        """A constant, or an array from outside: an argument that nobody has to name, passed with every call."""
+        """Make a constant or an array from outside the program a hidden argument, passed with every call."""
         known = self._found.get(id(leaf))
         if known is None:
             known = self._found[id(leaf)] = Arg(len(self._args))
@@ -94,7 +94,7 @@ class Tracer:
 
 
 class Traced(Operand):
-    """What stands for an array while a program is traced."""
+    """Stands for an array while a program is traced."""
 
     __slots__ = ("_ref", "_sharding", "_slice", "_tracer")
     __hash__ = object.__hash__
@@ -105,7 +105,7 @@ class Traced(Operand):
 
     @property
     def slice(self) -> Slice | None:
-        """Where it lies; None for an argument, which lies wherever its caller has it."""
+        """The slice it is on; None for an argument, which may be on any slice."""
         return self._slice
 
     @property
@@ -125,7 +125,7 @@ class Traced(Operand):
     def _operate(self, symbol: str, other: Any, turned: bool) -> NoReturn:
         raise NotNow(
             f"`{symbol}` on {self!r} in @sw.program {self._tracer.name!r}: a program calls computations, and Python's "
-            f"operators are none; write it as one: sw.jit(lambda x, ...: x {symbol} ..., devices=...)"
+            f"operators are none; write a computation: sw.jit(lambda x, ...: x {symbol} ..., devices=...)"
         )
 
     def __bool__(self) -> bool:
@@ -172,7 +172,7 @@ class Traced(Operand):
 
 
 class _Here(threading.local):
-    """Of one thread."""
+    """The programs that one thread is tracing."""
 
     def __init__(self) -> None:
         self.tracers: list[Tracer] = []
@@ -182,7 +182,7 @@ _here = _Here()
 
 
 def tracer() -> Tracer | None:
-    """The program under trace in this thread; the innermost."""
+    """The innermost program that this thread is tracing, if any."""
     return _here.tracers[-1] if _here.tracers else None
 
 
@@ -195,7 +195,7 @@ def pop_tracer() -> None:
 
 
 def in_trace(what: str) -> None:
-    """For calls that mean nothing inside a program."""
+    """Raise if this thread is tracing a program. For calls that have no meaning there."""
     here = tracer()
     if here is not None:
         raise NotNow(

@@ -1,10 +1,10 @@
-"""Sessions and their clients: calls become core's, and what core says becomes arrays that are ready.
+"""Sessions and their clients. User calls go in and become calls of core's client; its replies become ready arrays.
 
-session    what a user opens;  ambient: the session or client that a call is made in
-caller     a client: it submits, fetches, waits
-arrays     arrays as futures, and runs;  arguments: what a call is given
-port       what a session needs of whoever runs it: `simulated/` or `connected/`
-deadlines, replaced   until when runs are due;  a policy that failed is told of
+session    the session that a user opens;  ambient: the session or client that a call is made in
+caller     one client: it submits, fetches and waits
+arrays     arrays as futures, and runs;  arguments: the arguments of a call
+port       the interface between a session and its driver: `simulated/` or `connected/`
+deadlines  when runs are due;  replaced: the warning that a policy failed and fifo replaced it
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Where a call goes that no program under trace takes: the innermost open session, or the client entered last."""
+"""Finds the session or client that a call outside a traced program runs in.
+
+That is the session or client that this thread entered last; or else the session that was opened last in any thread.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Here(threading.local):
-    """Of one thread."""
+    """What one thread has entered."""
 
     def __init__(self) -> None:
         self.callers: list[Caller | Session] = []  # sessions and clients that were entered, innermost last
@@ -22,7 +25,7 @@ class _Here(threading.local):
 
 
 _here = _Here()
-_open: list[Session] = []  # of all threads: a thread that opened none works in the one opened last
+_open: list[Session] = []  # of all threads: a thread that opened none uses the session opened last
 _unopened: weakref.WeakKeyDictionary[Session, None] = weakref.WeakKeyDictionary()  # made, and not entered yet
 
 
@@ -31,7 +34,7 @@ def enter(what: Caller | Session) -> None:
 
 
 def leave(what: Caller | Session) -> None:
-    """Usually the innermost."""
+    """Remove the innermost entry of this session or client. Blocks need not end in the order in which they began."""
     for at in range(len(_here.callers) - 1, -1, -1):
         if _here.callers[at] is what:
             del _here.callers[at]
@@ -62,7 +65,7 @@ def current(what: str) -> Caller | Session:
 
 
 def caller(what: str) -> Caller:
-    """The client in whose name a call is made."""
+    """The client that makes a call here."""
     return current(what).main
 
 
@@ -79,5 +82,5 @@ def no_longer_due() -> None:
 
 
 def due_in(session: Session) -> int:
-    """The earliest of the deadlines that a call made here has in this session; 0 if none."""
-    return min([at for of, at in _here.dues if of is session], default=0)
+    """The earliest deadline entered in this thread for this session; 0 if there is none."""
+    return min([at for owner, at in _here.dues if owner is session], default=0)

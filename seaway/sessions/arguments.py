@@ -1,7 +1,7 @@
-"""What goes with a call: names of buffers, small contents as they are, and large ones put first.
+"""Turns the arguments of a call into what core takes: names of buffers, or bytes that travel in the call.
 
-Up to 4 KiB in all ride in the call. Of more, the largest are put, for this call; constants that a program captured,
-once for all its calls.
+Up to 4 KiB of host contents travel in the call itself. Beyond that, the largest arguments are put on devices first: for
+this call only, or once for all calls if they are constants that the program captured.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ from .arrays import Array, Buffer
 if TYPE_CHECKING:
     from .caller import Caller
 
-LITERALS = 4096  # bytes of arguments that ride in a call
-RETRIES = 100  # at most: a run that fails more often has another reason
+LITERALS = 4096  # bytes of arguments that travel in a call
+RETRIES = 100  # at most: a run that fails more often has a fault that retrying does not mend
 
 
 class Bound:
-    """A program, as a client has registered it."""
+    """A program as one client uses it: lowered, and registered with its first call."""
 
     __slots__ = ("constants", "graph", "ir", "keep", "number")
 
     def __init__(self, graph: Graph, ir: Program) -> None:
         self.graph, self.ir = graph, ir
-        self.number = 0  # once it is registered
+        self.number = 0  # 0 until it is registered
         self.keep = (False,) if graph.hidden else ()
-        self.constants: dict[int, Array] = {}  # large ones that it captured, where they were put
+        self.constants: dict[int, Array] = {}  # large captured constants that were put, by argument
 
 
 def arguments_of(
     caller: Caller, bound: Bound, leaves: Sequence[Any], again: bool = False
 ) -> tuple[tuple[int | bytes, ...], list[Any], list[Array]]:
-    """As core takes them; as contents (or the buffers that have them); and what is put only for this call. `again`:
-    what is put here can be put once more, if it is lost."""
+    """Returns the arguments as core takes them, their contents (or buffers), and the arrays put for this call only.
+
+    `again`: arrays put here are kept, so that they can be put once more if they are lost.
+    """
     graph = bound.graph
     if all(type(leaf) is Array for leaf in leaves):
         buffers = [_own(caller, leaf) for leaf in leaves]
@@ -63,7 +65,7 @@ def _placed(caller: Caller, bound: Bound, at: int, leaf: Any, again: bool) -> Ar
     if placed is None or placed._buffer.blame is not None:  # it was lost with its hosts
         graph = bound.graph
         home = graph.homes[at]
-        assert home is not None, "an argument that no node wants is none"
+        assert home is not None, "`graph.used` has an argument that no node uses"
         placed = caller.put(leaf, graph.args[at], *home, f"argument {at} of {graph.name!r}", again)
         if at >= len(graph.args) - len(graph.captured):
             bound.constants[at] = placed
@@ -71,7 +73,7 @@ def _placed(caller: Caller, bound: Bound, at: int, leaf: Any, again: bool) -> Ar
 
 
 def _too_large(graph: Graph, leaves: Sequence[Any]) -> frozenset[int]:
-    """Which must be put, the largest first, so that the rest may ride in the call; and what has no contents."""
+    """The arguments to put: those without contents, and the largest ones until the rest fits in the call."""
     host = [(graph.args[at].nbytes, at) for at in graph.used if not isinstance(leaves[at], Array)]
     large = {at for _, at in host if not has_contents(leaves[at])}
     total = sum(nbytes for nbytes, at in host if at not in large)

@@ -1,7 +1,7 @@
-"""Arrays are futures: shape, type and place are known at once, contents when what makes them has run.
+"""Arrays as futures: shape, type and place are known at once, contents when the computation that makes them has run.
 
-An `Array` is what a user holds; when the last reference goes, its buffer is given back. A `Buffer` is what the client
-knows of it, by the name it chose.
+A user holds an `Array`; when its last reference goes, its buffer is released. A `Buffer` is the client's record of it,
+under the name that the client chose.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def late(self) -> bool:
-        """It has missed its deadline: it ended after that, or that has passed and it has not ended."""
+        """Whether it ended after its deadline, or has not ended and the deadline has passed."""
         if not self.due_at:
             return False
         return (self.ended_at if self.done else self._caller.now()) > self.due_at
@@ -77,7 +77,7 @@ class Run:
         return self
 
     def _final(self, blame: Blame | None, lacks: tuple[tuple[int, str], ...]) -> Blame | None:
-        """How it has ended, with what there was not any more for another try."""
+        """The blame to show; `lacks` names inputs that were gone, so that the run could not be tried again."""
         if blame is None or not lacks:
             return blame
         gone = ", ".join(f"{self._takes.get(name, f'buffer {name}')} is {what}" for name, what in lacks)
@@ -91,8 +91,11 @@ class Run:
 
 
 class Buffer:
-    """`name`: the client's own; 0 once it is given back, and then `gone` says why. `ready_at` < 0: not yet.
-    `content`, `host`: whatever the port keeps, and what was read."""
+    """The client's record of one logical array.
+
+    `name`: chosen by the client; 0 once the buffer is released, and then `gone` says why. `ready_at`: below 0 until it
+    is ready. `content`: whatever the port stores with it. `host`: its contents as a numpy array, once they were read.
+    """
 
     __slots__ = (
         "aval", "blame", "caller", "content", "gone", "host", "label", "name", "ready_at", "run", "sharding", "slice",
@@ -117,14 +120,14 @@ class Buffer:
         self.host: Any = None
 
     def settle(self, now: int, blame: Blame | None) -> None:
-        """It has contents now; or never will, or no longer."""
+        """Mark it ready (no blame), failed, or lost after it was ready."""
         if blame is not None and self.ready_at >= 0:
             blame = replace(blame, cause=f"{self.label} is lost: {blame.cause}")
         self.blame = blame
         self.ready_at = now if blame is None else -1
 
     def fail(self) -> None:
-        """Raise what it was spoilt by."""
+        """Raise the error of a failed or lost buffer; do nothing for any other."""
         if self.blame is not None:
             if self.run is not None:
                 self.run._looked_at = True
@@ -166,7 +169,7 @@ class Array(Operand):
 
     @property
     def run(self) -> Run | None:
-        """What makes it: `array.run.cancel()`. None for what was put."""
+        """The run that makes this array, as in `array.run.cancel()`. None for an array that was put."""
         return self._buffer.run
 
     # --- waiting ------------------------------------------------------------------------------------------
@@ -185,7 +188,7 @@ class Array(Operand):
 
     @property
     def ready_at(self) -> int:
-        """When it was ready, in nanoseconds of the session's clock; waits for that."""
+        """When it became ready, in nanoseconds of the session's clock. Waits until it is."""
         self.block_until_ready()
         return self._buffer.ready_at
 
@@ -269,12 +272,12 @@ class Array(Operand):
         return iter(self._needs("iteration"))
 
     def __getitem__(self, where: Any) -> Any:
-        """Of its contents, which are brought here whole."""
+        """Index the contents. All of them are fetched first."""
         return self._needs("indexing")[where]
 
     def __setitem__(self, where: Any, value: Any) -> None:
         raise TypeError(
-            f"{self._abstract!r} lies on devices, and what lies there does not change: make a new one, with "
+            f"{self._abstract!r} is on devices and cannot be changed: make a new array, with "
             f"sw.jit(lambda x: x.at[...].set(...), devices=x.slice)"
         )
 
@@ -282,13 +285,15 @@ class Array(Operand):
         return format(self._number("format()").item(), spec) if spec else str(self)
 
     def __copy__(self) -> Array:
-        return self  # nobody can change it
+        return self  # arrays do not change
 
     def __deepcopy__(self, memo: Any) -> Array:
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError("an Array lies on devices of its session; save its contents, np.asarray(x)")
+        raise TypeError(
+            "an Array is on its session's devices and cannot be pickled; save its contents, np.asarray(x)"
+        )
 
     def __repr__(self) -> str:
         return f"Array({self._said()})"
@@ -299,7 +304,7 @@ class Array(Operand):
         return repr(self) if found is None else str(found)
 
     def _said(self) -> str:
-        """Contents, where there are any; else what it is and when."""
+        """Contents, if they can be had; else shape, type, slice and state."""
         buffer, what = self._buffer, f"{self._abstract!r} on {self._buffer.caller.called(self.slice)}"
         if buffer.gone:
             return f"{what}, {buffer.gone}"

@@ -1,7 +1,7 @@
-"""One client in a session: turns what a user calls into core's calls, and core's notes into what arrays know.
+"""One client of a session. User calls become calls of core's client; core's replies update runs, buffers and fetches.
 
-Large arguments are put first, small ones ride in the call. Buffers whose arrays nobody holds any more are given back
-with the next call, or before anybody waits, a few at a time.
+Large arguments are put first; small ones travel in the call. Buffers whose arrays are no longer referenced are released
+in groups, together with the next call or before a wait, so that releasing them does not double the messages.
 """
 
 from __future__ import annotations
@@ -40,17 +40,20 @@ if TYPE_CHECKING:
     from ..graph import Signature
     from .session import Session
 
-DROPPED = 32  # arrays that nobody holds, before a call is made for them alone ...
-DROPPED_BYTES = 1 << 20  # ... or so many bytes of them
-PROGRAMS = Limits().max_programs  # that may be registered; the one that came first makes room
-POLL = 1_000  # nanoseconds that asking whether something is ready takes
+DROPPED = 32  # unreferenced arrays that the next call releases ...
+DROPPED_BYTES = 1 << 20  # ... or this many bytes of them, whichever comes first
+PROGRAMS = Limits().max_programs  # programs registered at once; the oldest is unregistered to make room
+POLL = 1_000  # nanoseconds of session time that one check for readiness takes
 
 log = logging.getLogger("seaway")
 
 
 class Fetch:
-    """A get under way. `left`: whoever waited for it was interrupted. `rows`: that are meant, of what an irregular
-    computation made; -1: all. `at`: when it was over."""
+    """A get under way.
+
+    `left`: the wait for it has ended, or was interrupted. `rows`: the valid rows of an irregular computation's result;
+    -1: all. `at`: when the get ended.
+    """
 
     __slots__ = ("at", "blame", "buffer", "left", "over", "request", "rows")
 
@@ -62,11 +65,11 @@ class Fetch:
 
 
 class Caller:
-    """A client. `with s.client("b", weight=2):` makes it the one in whose name this thread calls."""
+    """A client. Inside `with s.client("b", weight=2):` this thread's calls are made as this client."""
 
     def __init__(self, session: Session, name: str, weight: int, priority: int, deadline: int = 0) -> None:
         self.session, self.name, self.weight, self.priority = session, name, weight, priority
-        self.deadline = deadline  # nanoseconds after its call that a run is due; 0: none
+        self.deadline = deadline  # nanoseconds from a call until its run is due; 0: none
         self._port: Port = session.driver.join(name, weight, priority)
         self._port.tell = self._heard
         self._programs: dict[int, Bound] = {}
@@ -74,10 +77,12 @@ class Caller:
         self._runs: dict[int, Run] = {}
         self._buffers: dict[int, Buffer] = {}
         self._fetches: dict[int, Fetch] = {}
-        self._transfers: dict[int, int] = {}  # that bring what a get asked for -> its request
+        self._transfers: dict[int, int] = {}  # incoming transfer -> the get it answers
         self._dropped: deque[Buffer] = deque()
         self._dropped_bytes = 0
-        self._waited: dict[int, tuple[Run, int]] = {}  # since the last call, and until when
+        self._waited: dict[
+            int, tuple[Run, int]
+        ] = {}  # runs that were waited for since the last call, and until when
         self.failed: list[Run] = []
         self.closed = False
 
@@ -91,7 +96,7 @@ class Caller:
 
     @property
     def main(self) -> Caller:
-        """As a session has it: whoever calls in this one's name."""
+        """This client itself. Sessions have `main` too."""
         return self
 
     def __repr__(self) -> str:
@@ -101,7 +106,7 @@ class Caller:
         return self._port.now()
 
     def _due(self) -> int:
-        """When a run that is called now should have ended."""
+        """When a run called now is due, by the client's and the entered deadlines; 0: never."""
         own = self.now() + self.deadline if self.deadline else 0
         asked = ambient.due_in(self.session)
         return min(own, asked) if own and asked else own or asked
@@ -110,7 +115,7 @@ class Caller:
         return f"slice {self.name_of(home)!r}"
 
     def name_of(self, home: Slice) -> str:
-        """A slice without a name gets one when it is first used by this client: `slice0`, `slice1`, ..."""
+        """The slice's name. A slice without one is named when this client first uses it: `slice0`, `slice1`, ..."""
         found = self._names.get(home)
         if found is None:
             found = home.name
@@ -129,7 +134,7 @@ class Caller:
         return self.submit(signature.graph or single(signature), leaves)
 
     def submit(self, graph: Graph, leaves: Sequence[Any], retries: int | None = None) -> list[Any]:
-        """One run: its results, by leaf. `retries`: None stands for the session's."""
+        """Submit one run and return its results, a flat list. `retries`: None means the session's."""
         self._may_call()
         if not graph.nodes:
             return [leaves[ref.index] for ref in graph.results if isinstance(ref, Given)]
@@ -165,14 +170,14 @@ class Caller:
             bound.number = number
         self._tell_waited(client, now)
         dispatch = self.session.dispatch
-        at = due and due + now - self.now()  # by core's clock, which may have begun before the session's
+        at = due and due + now - self.now()  # on core's clock, which may have started before the session's
         answer = client.submit(
             bound.number, args, now, keep=bound.keep, dispatch=dispatch, deadline=at, retries=again
         )
         return answer if isinstance(answer, Blocked) else self._results(bound.graph, answer, due)
 
     def _forget_first(self, client: Client, now: int) -> None:
-        """It is registered anew if it is called again."""
+        """Unregister the oldest program. It is registered again when it is next called."""
         for key, first in self._programs.items():
             if first.number:
                 del self._programs[key]
@@ -198,7 +203,7 @@ class Caller:
         if isinstance(leaf, Array):
             buffer, to = leaf._buffer, graph.name
             if graph.homes[index] is None:
-                self.drop(buffer)  # no node wanted it
+                self.drop(buffer)  # no node uses it
                 return
             self._buffers.pop(buffer.name, None)
             buffer.gone, buffer.name = (
@@ -212,7 +217,7 @@ class Caller:
     def put(
         self, leaf: Any, aval: Aval, home: Slice, sharding: Any, label: str, again: bool = False
     ) -> Array:
-        """`again`: its contents are kept, and put once more for a run that is submitted again."""
+        """`again`: keep the contents, so that they can be put once more for a run that is retried."""
         self._may_call()
         spec = home.spec(self.name_of(home))
         value = Value(aval.shape, aval.dtype, 0, sharding)
@@ -229,7 +234,7 @@ class Caller:
         return self._port.call(act)
 
     def fetch(self, buffers: Sequence[Buffer]) -> None:
-        """Bring their contents here, into `host`."""
+        """Bring the buffers' contents here, into `host`."""
         for buffer in buffers:
             unreadable = self._port.unreadable(buffer)
             if unreadable is not None:
@@ -259,7 +264,7 @@ class Caller:
             self._waited_until(fetch.buffer.run, fetch.at)
 
     def _keep(self, fetch: Fetch) -> None:
-        """What has come, if it has; what comes when nobody waits for it any more is there for the next who asks."""
+        """Store the contents that came in the buffer, also after an interrupted wait: the next read then finds them."""
         if fetch.left and fetch.over and fetch.blame is None:
             found = self._port.contents(fetch.buffer, fetch.request)
             fetch.buffer.host = found[: fetch.rows] if fetch.rows >= 0 else found
@@ -279,7 +284,7 @@ class Caller:
         self._port.call(act)
 
     def peek(self, buffer: Buffer) -> np.ndarray[Any, Any] | None:
-        """For printing: contents if they can be had; and it is ready, or failed, when this returns."""
+        """For printing: the contents if they can be had. Waits until the buffer is ready or failed."""
         if buffer.host is None and buffer.blame is None and not self.closed:
             if self._port.unreadable(buffer) is None:
                 try:
@@ -309,7 +314,7 @@ class Caller:
         self._port.sleep(POLL)
 
     def drain(self) -> None:
-        """Until nothing of this client's is under way."""
+        """Wait until none of this client's runs and fetches is under way."""
         self._wait(lambda: not (self._runs or self._fetches), f"all runs of client {self.name!r}")
 
     def _wait(self, over: Callable[[], bool], what: str) -> None:
@@ -317,7 +322,7 @@ class Caller:
         if not over():
             if self.closed:
                 raise SessionClosed(
-                    f"the session is closed, and {what} had not come; wait for it inside the `with`"
+                    f"the session was closed before {what} had come; wait for it inside the `with`"
                 )
             self._port.wait(over, f"client {self.name!r} waits for {what}")
 
@@ -326,14 +331,17 @@ class Caller:
             self._waited_until(buffer.run, buffer.ready_at)
 
     def _waited_until(self, run: Run | None, at: int) -> None:
-        """The user could go on when what he waited for was here, be it that he asks for it later."""
+        """Note that the user needed this run's result, and that it was there at `at`, even if it was read later."""
         if run is not None:
             self._waited[run.number] = run, max(at, self._waited.get(run.number, (run, -1))[1])
 
     def _tell_waited(self, client: Client, now: int) -> None:
-        """Which ends the next call depends on, and since when there was nothing more to wait for: with that, a recorded
-        session can be done again under another policy. Told with the call: no message of its own, and no lock."""
-        ahead = now - self.now()  # core's clock may have begun before the session's
+        """Tell core which finished runs the user waited for before this call, and when each wait could end.
+
+        A recorded session needs this to be simulated under another policy: it shows which calls depend on which runs.
+        It is sent with the next call, so it needs no message and no lock of its own.
+        """
+        ahead = now - self.now()  # core's clock may have started before the session's
         for number, (run, at) in list(self._waited.items()):
             if run.done:
                 del self._waited[number]
@@ -342,12 +350,12 @@ class Caller:
     # --- giving back --------------------------------------------------------------------------------------
 
     def drop(self, buffer: Buffer) -> None:
-        """Nobody holds it any more. May come in the middle of anything, so nothing is called here."""
+        """Queue an unreferenced buffer for release. `__del__` may run at any moment, so this calls nothing itself."""
         self._dropped.append(buffer)
         self._dropped_bytes += buffer.aval.nbytes
 
     def _release(self, client: Client, now: int) -> None:
-        """With a call, for the sake of memory: but not so often that messages double."""
+        """Release unreferenced buffers with this call, but only if they are many: each release is a message."""
         if len(self._dropped) >= DROPPED or self._dropped_bytes >= DROPPED_BYTES:
             self._release_all(client, now)
 
@@ -363,7 +371,7 @@ class Caller:
         client.release(tuple(names), now)
 
     def flush(self) -> None:
-        """Before anybody waits: what waits for memory must get what nobody holds."""
+        """Release all unreferenced buffers. Done before a wait, since the awaited run may need their memory."""
         if self._dropped and not self.closed:
             self._port.note(self._release_all)
 
@@ -373,7 +381,7 @@ class Caller:
             self._port.call(lambda client, now: client.cancel(run.number, now))
 
     def release_slice(self, home: Slice) -> None:
-        """One that this client has not used holds nothing, so there is nothing to give back."""
+        """Release a slice's devices. A slice that this client has not used has none."""
         if not isinstance(home, Slice):
             raise TypeError(f"session.release({home!r}): give the slice itself, as sw.slice(...) made it")
         self._may_call()
@@ -402,9 +410,9 @@ class Caller:
             case Tell(text=text):
                 log.info("client %r: %s", self.name, text)
             case _:
-                self._heard_of_contents(effect)
+                self._content_heard(effect)
 
-    def _heard_of_contents(self, effect: Any) -> None:
+    def _content_heard(self, effect: Any) -> None:
         match effect:
             case GetAgain(transfer=transfer, blame=blame):
                 self._transfers.pop(transfer, None)
@@ -423,7 +431,7 @@ class Caller:
                 pass
 
     def _run_ended(self, run: Run, blame: Blame | None) -> None:
-        """The end of a run says of all its results that they are there, or never will be. Some were told alone."""
+        """Settle the results that no earlier `BuffersReady` has settled: a run's end decides all of its results."""
         run.ended_at, run.blame = self._port.now(), blame
         if blame is not None:
             self.failed.append(run)

@@ -1,6 +1,6 @@
-"""Deadlines: until when a run should have ended. They order runs under `policy="deadline"`, and are recorded under any.
+"""Deadlines: the times by which runs should have ended. They order runs under `policy="deadline"`.
 
-A deadline is a wish and stops nothing: a run that misses it goes on, and `trace.runs()` says so.
+A deadline stops nothing: a run that misses it goes on. Under every policy, `trace.runs()` shows which runs were late.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Time = float | str
 
 
 def host_time(who: str, time: Time) -> int:
-    """Nanoseconds of seconds, or of a text such as "5ms"."""
+    """Nanoseconds, from seconds or from a text such as "5ms"."""
     if isinstance(time, str):
         return nanoseconds(who, "time", time)
-    number: object = time  # whatever the user gave
+    number: object = time  # the user may have given anything
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e9:
         raise SeawayError(f"{who}: {time!r} is no time: seconds, not negative, or a text like '5ms'")
     return round(number * 1e9)
 
 
 def within(who: str, time: Time | None) -> int:
-    """As nanoseconds from a call on; 0 stands for none."""
+    """A relative deadline as nanoseconds after a call; 0 means none."""
     if time is None:
         return 0
     found = host_time(who, time)

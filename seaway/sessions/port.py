@@ -1,9 +1,9 @@
-"""What a session needs from whoever drives its clients' machines: the one seam between this library and a backend.
+"""The interface that a session needs from its driver: `Port` for one client, `Driver` for the session.
 
     the user --> Array, jit, program ... --> Caller (one a client) --> Port (one a client) --> core.client
                                              Session --> Driver (one a session)
 
-All else in this package is the same, simulated or real.
+`simulated/` and `connected/` implement both. The rest of this package is the same for simulated and real sessions.
 """
 
 from __future__ import annotations
@@ -24,54 +24,54 @@ Act = Callable[[Client, int], T | Blocked]  # may run more than once, until it i
 
 
 class Port(Protocol):
-    """One client's machine. Times are nanoseconds of the session's clock."""
+    """Access to one of core's clients. Times are nanoseconds of the session's clock."""
 
     tell: Callable[[Command], None]  # set by the caller: what the machine has to say to its user
 
     def now(self) -> int: ...
 
     def call(self, act: Act[T]) -> T:
-        """The user calls. While the answer is `Blocked`, the user waits, and `act` runs again."""
+        """Make a user's call. While the answer is `Blocked`, wait and run `act` again."""
 
     def note(self, act: Callable[[Client, int], object]) -> None:
-        """The library tells the machine something by itself: no call of the user's, so it takes none of his time."""
+        """Make a call of the library's own, which takes no simulated time of the user's thread."""
 
     def wait(self, over: Callable[[], bool], what: str) -> None:
-        """Let time pass until `over()`, which changes only by what `tell` tells. `what`: in words, for a hang."""
+        """Let time pass until `over()`, which only effects passed to `tell` change. `what`: for a message on a hang."""
 
     def sleep(self, nanoseconds: int) -> None: ...
 
     def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
-        """What a buffer that was just put holds. `again`: it may be asked for more than once, until `Unneeded`."""
+        """Hand over the contents of a buffer just put. `again`: they may be sent more than once, until `Unneeded`."""
 
     def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
-        """A run was submitted: arguments are contents, or Buffers."""
+        """Note that a run was submitted. Each argument is contents or a Buffer."""
 
     def unreadable(self, buffer: Buffer) -> Exception | None:
-        """Why contents of this buffer cannot be had, if they cannot."""
+        """The error for reading this buffer, if its contents cannot be had."""
 
     def contents(self, buffer: Buffer, request: int) -> Any:
-        """What a get has brought, as a numpy array."""
+        """The contents that a get has brought, as a numpy array."""
 
     def close(self) -> None:
-        """The client says goodbye."""
+        """Close the client."""
 
 
 class Driver(Protocol):
-    """One session's world."""
+    """One session's clock, threads, clients, costs and trace."""
 
     title: str  # for people: "simulated cluster A, 512 hosts"
 
     def join(self, name: str, weight: int, priority: int) -> Port: ...
 
     def price(self, signature: Signature) -> Computation:
-        """What core needs to know of a computation: its cost, and by which key hosts find its code."""
+        """A computation as core needs it: its cost, and the key by which hosts find its code."""
 
     def spawn(self, name: str, work: Callable[[], None]) -> Any:
-        """A thread of the user's that runs beside the others. Returns what `joined` takes."""
+        """Start a user thread beside the others. The result is for `joined`."""
 
     def joined(self, thread: Any) -> None:
-        """Wait until it is over."""
+        """Wait until a spawned thread is over."""
 
     def now(self) -> int: ...
 
@@ -80,9 +80,9 @@ class Driver(Protocol):
     def trace(self) -> Any: ...
 
     def costs(self) -> list[dict[str, Any]]:
-        """Of each computation that was priced: what it is taken to cost, and where that comes from."""
+        """One row for each priced computation: its assumed cost, and the source of that."""
 
     def stop(self) -> None:
-        """The session is closing in disorder: whoever waits is told so."""
+        """The session closes after an error: raise in all threads that wait."""
 
     def close(self) -> None: ...

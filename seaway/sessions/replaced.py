@@ -1,6 +1,6 @@
-"""What a session says at its end where fifo took over from the policy that it was given: one warning.
+"""The warning that a session gives at its end if its policy failed and fifo replaced it.
 
-All that was measured after that is fifo's, so nobody is to read the figures without having heard of it.
+All times measured after that belong to fifo, so a user must not read the figures without knowing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from core.protocol import PolicyReplaced
 
 from ..wording import duration, plural
 
-HERE = str(Path(__file__).parents[1] / "_")[:-1]  # with what parts it from what lies in it
+HERE = str(Path(__file__).parents[1] / "_")[:-1]  # with the separator at its end
 
 
 def text_of(replaced: Iterable[tuple[int | None, PolicyReplaced]]) -> str:
-    """Each with when, where that is known. "": no policy was replaced."""
+    """The warning's text; "" if no policy was replaced. Each replacement comes with its time, if that is known."""
     found = list(replaced)
     if not found:
         return ""
@@ -38,18 +38,18 @@ def _likewise(others: list[tuple[int | None, PolicyReplaced]]) -> str:
 
 
 def warn(replaced: Iterable[tuple[int | None, PolicyReplaced]]) -> None:
-    """At the line of the user's that ended the session."""
+    """Give the warning at the user's line that ended the session."""
     said(text_of(replaced))
 
 
 def said(text: str) -> None:
-    """As a warning, there. "": nothing."""
+    """Give this text as a warning at the user's line that ended the session; nothing if it is empty."""
     if text:
         warnings.warn(text, RuntimeWarning, stacklevel=_level())
 
 
 def _level() -> int:
-    """Of the first caller that is none of ours, as `warn` counts them."""
+    """The `stacklevel` of the first caller outside this package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(HERE):
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,7 @@
-"""A session: one world to run programs in, and the clients that call it. The same for simulated and real devices."""
+"""`Session`: a user opens one to run programs; it holds the clients, tasks, clock and trace.
+
+The class is the same for simulated and real devices; its driver differs.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,10 @@ class Task:
         self._session: Session | None = None
         self._result: Any = None
         self.error: BaseException | None = None
-        self.told = False  # somebody has been given the error
+        self.told = False  # the error has been raised to the user
 
     def result(self) -> Any:
-        """Wait until it is over: what its function returned; what it raised is raised here."""
+        """Wait until the task is over. Return what its function returned, or raise what it raised."""
         if not self.over and self._session is not None:
             self._session.driver.joined(self.thread)
         if self.error is not None:
@@ -43,7 +46,7 @@ class Task:
         return self._result
 
     def join(self) -> None:
-        """Wait until it is over, and raise what it raised."""
+        """Wait until the task is over, and raise what its function raised."""
         self.result()
 
     @property
@@ -72,7 +75,7 @@ class Session:
         checked_session("sw.Session", dispatch, retries)
         self.driver = driver
         self.dispatch = dispatch
-        self.retries = retries  # of programs that say nothing else
+        self.retries = retries  # for programs that set no number of their own
         self._main = main
         self._callers: dict[str, Caller] = {}
         self._tasks: list[Task] = []
@@ -83,7 +86,7 @@ class Session:
     # --- in and out ---------------------------------------------------------------------------------------
 
     def open(self) -> Session:
-        """As `with` does, for notebooks: until `close()`, what is called in this thread runs here."""
+        """Enter the session without `with`, for notebooks: until `close()`, this thread's calls run in it."""
         return self.__enter__()
 
     def __enter__(self) -> Session:
@@ -99,7 +102,7 @@ class Session:
         self.close(abort=error is not None)
 
     def close(self, abort: bool = False) -> None:
-        """Wait for tasks and runs, and end. `abort`: wait for nothing."""
+        """Wait for tasks and runs, then end the session. `abort`: do not wait."""
         if self.closed:
             return
         ambient.leave(self)
@@ -127,14 +130,14 @@ class Session:
             self._unseen()
 
     def _settle(self) -> None:
-        """Until nothing is under way, but for what clients' threads still do."""
+        """Wait for the work of all clients, except those whose own tasks are still running."""
         busy = {task.name for task in self._tasks if not task.over}
         for caller in list(self._callers.values()):
             if caller.name not in busy:
                 caller.drain()
 
     def _unseen(self) -> None:
-        """Failures that nobody has waited for."""
+        """Warn of failed runs whose results were never waited for."""
         all_failed = [run for caller in self._callers.values() for run in caller.failed]
         seen = {run.blame for run in all_failed if run._looked_at}
         failed = [run for run in all_failed if not run._looked_at and run.blame not in seen]
@@ -151,17 +154,19 @@ class Session:
 
     @property
     def session(self) -> Session:
-        """As a client has it."""
+        """This session itself. Clients have `session` too."""
         return self
 
     @property
     def main(self) -> Caller:
-        """The client in whose name the session's own thread calls, unless it says otherwise."""
+        """The client that makes calls outside any `with s.client(...)` block."""
         return self._callers.get(self._main) or self.client(self._main)
 
     def client(self, name: str, weight: int = 1, priority: int = 0, deadline: Time | None = None) -> Caller:
-        """`with s.client("b", weight=2):` calls inside are in its name. It is made when it is first asked for.
-        `deadline="50ms"`: each of its runs is due so long after its call (see `sw.deadline`)."""
+        """`with s.client("b", weight=2):` this client makes the calls inside. It is created by its first use.
+
+        `deadline="50ms"`: each of its runs is due 50 ms after its call (see `sw.deadline`).
+        """
         given: object = name
         if not isinstance(given, str) or not given:
             raise ValueError(f"client({name!r}): a client's name is a text, like 'trainer'")
@@ -189,7 +194,7 @@ class Session:
         self, fn: Callable[..., Any], *args: Any, name: str | None = None, weight: int = 1, priority: int = 0,
         deadline: Time | None = None, **kwargs: Any,
     ) -> Task:  # fmt: skip
-        """Run `fn` beside this thread, as a client of its own. `.result()` waits for it; so does the session's end."""
+        """Run `fn` in a new thread, as a client of its own. `.result()` and the session's end wait for it."""
         self._spawned += 1
         base = name or str(getattr(fn, "__name__", "client"))
         called = base if name or base not in self._callers else f"{base}-{self._spawned}"
@@ -220,11 +225,11 @@ class Session:
     # --- time ---------------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Seconds since the session began, as its clients' clocks have it."""
+        """Seconds since the session began, by its clock."""
         return self.driver.now() / 1e9
 
     def sleep(self, time: float | str) -> None:
-        """Host time: seconds, or "5ms"."""
+        """Let host time pass: seconds, or a text such as "5ms"."""
         if self.closed:
             raise SessionClosed("this session is closed, and its time stands still; open another one")
         for caller in list(self._callers.values()):
@@ -235,27 +240,30 @@ class Session:
 
     @property
     def trace(self) -> Any:
-        """What has happened, once all that this thread's clients have under way is over."""
+        """A trace of all gangs and runs so far. Waits first for the work of clients that have no running task."""
         if not self.closed:
             self._settle()
         return self.driver.trace()
 
     def costs(self) -> Any:
-        """What each computation is taken to cost, and where that comes from: a frame, one row a computation."""
+        """A data frame with one row a computation: its assumed cost, and the source of that."""
         import pandas as pd
 
         return pd.DataFrame(self.driver.costs())
 
     def release(self, home: Slice) -> None:
-        """Give a slice's devices back; it is bound anew when it is used again."""
+        """Release a slice's devices. The slice is bound again when it is next used."""
         ambient.caller("release").release_slice(home)
 
     def __repr__(self) -> str:
         return f"<sw.Session, {self.driver.title}{', closed' if self.closed else ''}>"
 
     def __getattr__(self, name: str) -> Any:
-        """What only a simulation has: `simulation`, `env`. What a property of ours raised is not hidden by that it was
-        an AttributeError: it is asked again, and raises it again."""
+        """`simulation` and `env`, which only simulated sessions have.
+
+        Python also comes here if one of our properties raised AttributeError. The property is then evaluated again, so
+        that its own error is seen.
+        """
         if hasattr(type(self), name):
             return object.__getattribute__(self, name)
         if name in ("simulation", "env"):

@@ -1,3 +1,3 @@
-"""What is built on sessions and recorded runs: `parity/`, `whatif/` and `calibrating/`, one command each."""
+"""Tools built on sessions and recorded runs: `parity/`, `whatif/` and `calibrating/`, with one command each."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""When each host had enqueued a gang: many of core's `Lists` at once, as a matrix.
+"""Decodes core's packed `Lists` of per-host times: many at once, as a matrix with one row a distinct list.
 
-Gangs that share a list share a row, so steady state costs little to read too.
+Gangs that share a list share a row, so a trace in steady state is cheap to read.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _TYPES = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<i8"}
 
 
 def lists(column: npt.NDArray[np.uint8], begins: npt.NDArray[np.int64], count: int) -> tuple[Ints, Ints]:
-    """(matrix of distinct lists, by `begins` its row): lists that begin there, of `count` numbers each."""
+    """(matrix of the distinct lists that start at `begins`, the row of each), for lists of `count` numbers."""
     starts, which = np.unique(begins, return_inverse=True)
     head = Lists.HEAD.size
     lengths = _numbers(column, starts + 1, 1, 4)[:, 0]
     wrong = lengths != count
     if wrong.any():
         raise ValueError(
-            f"the trace has {lengths[wrong][0]} arrivals of a gang on {count} hosts: whoever recorded it left some out"
+            f"the trace has {lengths[wrong][0]} arrivals of a gang on {count} hosts: its recorder left some out"
         )
     found = np.empty((len(starts), count), dtype=np.int64)
     widths = column[starts]
@@ -41,7 +41,7 @@ def lists(column: npt.NDArray[np.uint8], begins: npt.NDArray[np.int64], count: i
 
 
 def _numbers(column: npt.NDArray[np.uint8], at: Ints, count: int, width: int) -> Ints:
-    """[begin, number]."""
+    """A matrix with `count` numbers of this width for each start."""
     # View the column as overlapping records, so that each is copied once.
     windows = np.lib.stride_tricks.sliding_window_view(column, count * width)
     records = windows[at]

@@ -1,7 +1,7 @@
-"""How busy: of what time a device had, how much it computed, waited for peers, or waited for inputs; in bins.
+"""Computes, in bins of time, how long devices computed, waited for peers, and waited for inputs.
 
-Nothing is expanded to device intervals. The time that intervals cover of each bin is a difference of two sums, one over
-their starts and one over their ends, made with `bincount` for all gangs of a group at once; results are exact.
+No device intervals are made. The part of a bin that intervals cover is the difference of two sums, one over their
+starts and one over their ends. `bincount` makes both for all gangs of a group at once, and the results are exact.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ class Spent(NamedTuple):
     """Device nanoseconds, [key, bin]."""
 
     busy: Floats
-    skew: Floats  # from when a device was given to a gang until its last peer was
-    inputs: Floats  # from then until it began
+    skew: Floats  # from when the gang had this device until it had all its devices
+    inputs: Floats  # from then until it started
 
 
 def covered(low: Ints, high: Ints, edges: Ints, keys: Ints | None = None, count: int = 1) -> Floats:
-    """[key, bin]: how much of each bin the intervals cover, summed by key."""
+    """[key, bin]: how much of each bin the intervals cover, summed over the intervals of a key."""
     return _after(low, edges, keys, count) - _after(high, edges, keys, count)
 
 
 def _after(at: Ints, edges: Ints, keys: Ints | None, count: int) -> Floats:
-    """[key, bin]: how much of a bin comes after each of these times, summed."""
+    """[key, bin]: how much of a bin comes after each of these times, summed over the times of a key."""
     bins = len(edges) - 1
     at = np.clip(at, edges[0], edges[-1])
     if bins == 1:  # nothing to look up
         rest = edges[1] - at
         sums = [rest.sum()] if keys is None else np.bincount(keys, weights=rest, minlength=count)
         return np.asarray(sums, dtype=np.float64).reshape(count, 1)
-    which = np.searchsorted(edges, at, "right") - 1  # what is at the end is in no bin
+    which = np.searchsorted(edges, at, "right") - 1  # a time at the very end is in no bin
     rest = np.append(edges[1:], edges[-1])[which] - at
     if keys is not None:
         which = which + keys * (bins + 1)
@@ -57,7 +57,7 @@ def _after(at: Ints, edges: Ints, keys: Ints | None, count: int) -> Floats:
 
 
 class Chosen(NamedTuple):
-    """Of a group, the devices that are looked at: their numbers, and how many on each of its hosts."""
+    """The selected devices of a group, and how many of them each of the group's hosts has."""
 
     group: Group
     devices: Ints
@@ -76,7 +76,7 @@ def chosen(facts: Facts, devices: Ints | None) -> list[Chosen]:
 
 
 def by_host(facts: Facts, group: Group, edges: Ints) -> Spent:
-    """[host of the group, bin], of one device of each."""
+    """[host of the group, bin]: the time of one device of each host."""
     hosts = len(group.hosts)
     together = group.rows[~facts.lone[group.rows]]
     busy = covered(facts.start[together], facts.end[together], edges)
@@ -95,7 +95,7 @@ def by_host(facts: Facts, group: Group, edges: Ints) -> Spent:
 
 
 def by_code(facts: Facts, pick: Chosen, edges: Ints, codes: Ints, count: int) -> Spent:
-    """[code of the gang, bin], of all chosen devices together. Codes are from 0 on."""
+    """[code of the gang, bin]: the time of all selected devices together. Codes count from 0."""
     group, number = pick.group, len(pick.devices)
     together = group.rows[~facts.lone[group.rows]]
     busy = covered(facts.start[together], facts.end[together], edges, codes[together], count) * number
@@ -121,7 +121,7 @@ def by_code(facts: Facts, pick: Chosen, edges: Ints, codes: Ints, count: int) ->
 
 
 def _waits(facts: Facts, group: Group, part: slice, edges: Ints) -> tuple[Ints, Ints, Ints]:
-    """(gangs, [gang, host] when taken, when all were), of gangs with waits that are known and in the window."""
+    """(gangs, [gang, host] times when devices were taken, times when all were), for known waits in the window."""
     rows = group.rows[part]
     first, last = facts.gathered
     known = (first[rows] >= 0) & (facts.start[rows] > edges[0]) & (first[rows] < edges[-1])
@@ -133,7 +133,7 @@ def _waits(facts: Facts, group: Group, part: slice, edges: Ints) -> tuple[Ints, 
 
 
 def utilization(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.DataFrame:
-    """One row a key and bin."""
+    """A frame with one row a key and bin."""
     picks = chosen(facts, devices)
     if by in ("device", "host"):
         return _of_machines(facts, by, edges, picks)
@@ -148,7 +148,7 @@ def utilization(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.D
 
 
 def coded(facts: Facts, by: str) -> tuple[list[str], Ints]:
-    """(names, by gang which of them): clients in the order they came; programs and steps as first recorded."""
+    """(names, each gang's index among them). Clients come in the order of joining, others as first recorded."""
     if by == "client":
         names, found = list(facts.client_names), facts.gang_clients
         return (
@@ -159,7 +159,7 @@ def coded(facts: Facts, by: str) -> tuple[list[str], Ints]:
 
 
 def coded_pairs(facts: Facts, steps: npt.NDArray[np.integer] | None) -> tuple[list[tuple[str, str]], Ints]:
-    """((program, step), by gang which of them), as first recorded; without steps they are ""."""
+    """((program, step) pairs as first recorded, each gang's index among them). Without steps, a step is ""."""
     other = np.full(len(facts.start), -1) if steps is None else steps.astype(np.int64)
     pairs = np.stack([facts.gang_programs, other], axis=1)
     kinds, first, which = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
@@ -247,6 +247,6 @@ def _frame(
     for name, times in zip(("busy", "skew", "input_wait"), spent, strict=True):
         fraction = times / np.maximum(available, 1)
         if name != "busy" and not knows:
-            fraction = np.full_like(fraction, np.nan)  # nobody recorded when hosts were there
+            fraction = np.full_like(fraction, np.nan)  # no recorder knew when hosts had enqueued
         columns[f"{name}_fraction"] = fraction.T.ravel()
     return pd.DataFrame(columns)

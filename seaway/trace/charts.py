@@ -1,4 +1,4 @@
-"""Utilisation over time, and shares asked and got."""
+"""Charts of one trace: utilisation over time, and each client's share of device time, asked and got."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .times import Time
     from .trace import Trace
 
-MOST_ROWS = 32  # each with a row of its own
+MOST_ROWS = 32  # more islands or hosts than this are drawn as percentiles
 
 
 def _figure(axes: Axes | None, height: float, width: float = 7.0) -> tuple[Figure, Axes]:
@@ -33,8 +33,11 @@ def _figure(axes: Axes | None, height: float, width: float = 7.0) -> tuple[Figur
 
 
 def bins_for(gangs: int) -> int:
-    """Of a device with so many gangs: either a bin is a small part of a gang, or many gangs are in a bin. Between,
-    a picture shows how bins and gangs fall on each other, and nothing of the trace."""
+    """How many bins show a device with this many gangs.
+
+    A bin must be a small part of a gang, or hold many gangs. In between, the picture would show an interference pattern
+    of bins and gangs.
+    """
     return 240 if gangs <= 80 else min(240, max(40, gangs // 20))
 
 
@@ -47,8 +50,10 @@ def bands(
     edges: Ints,
     whole: bool = False,
 ) -> list[float]:
-    """Stacked: what part of all devices each had. Returned: by name, the height of its band's middle at the end.
-    `whole`: up to 100 % however little is busy."""
+    """Draw stacked bands: the part of all devices that each name had. Return the height of each band at the right end.
+
+    `whole`: let the axis reach 100 % even if little is busy.
+    """
     total = np.zeros((len(names), len(edges) - 1))
     for pick in chosen(facts, None):
         total += by_code(facts, pick, edges, codes, len(names)).busy
@@ -130,12 +135,12 @@ def _stacked(axes: Axes, facts: Facts, by: By, edges: Ints) -> None:
 
 
 def text_color(color: str) -> str:
-    """Yellow on white is not legible."""
+    """The colour for text about this colour: yellow and orange are darkened to be legible on white."""
     return "#8A7F00" if color == style.YELLOW else "#B07900" if color == style.ORANGE else color
 
 
 def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], by: str) -> None:
-    """A row each: busy, and above it what devices waited for."""
+    """Draw a row for each name: the busy part, and above it the parts that waited."""
     _, scale = times.unit(int(edges[-1] - edges[0]))
     parts = ("busy_fraction", "skew_fraction", "input_wait_fraction")
     looks = (
@@ -170,7 +175,7 @@ def _ridges(axes: Axes, frame: pd.DataFrame, edges: Ints, names: list[object], b
 
 
 def _spread(axes: Axes, frame: pd.DataFrame, edges: Ints, every: str) -> None:
-    """Too many to follow one by one: the median, and how far they are apart."""
+    """Draw many rows as one: the median, and the ranges around it."""
     _, scale = times.unit(int(edges[-1] - edges[0]))
     table = frame["busy_fraction"].to_numpy().reshape(len(edges) - 1, -1)
     table = np.concatenate([table, table[-1:]])
@@ -196,7 +201,7 @@ def _hex(color: str, part: float) -> str:
 
 
 def shares(trace: Trace, window: Window, axes: Axes | None) -> Figure:
-    """A bar for what each client got, a line across it for what it asked for."""
+    """Draw a bar for the share each client got, with a line across it for the share it asked for."""
     from .timeline import keyed
 
     span = trace.contended if window is None else times.window_of(window, trace.span)

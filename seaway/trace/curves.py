@@ -1,4 +1,4 @@
-"""Shares over time: of what clients got of the devices, a line each, beside what they asked for."""
+"""Each client's share of device time over time, beside the share it asked for: as a frame and as a chart."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Look = Mapping[str, Any]
 
 
 def frame(facts: Facts, edges: Ints) -> pd.DataFrame:
-    """A row a bin and client."""
+    """One row a bin and client."""
     count = len(facts.client_names)
-    _, codes = coded(facts, "client")  # gangs of nobody have the one behind the last
+    _, codes = coded(facts, "client")  # gangs without a client have the code after the last client's
     spent = np.zeros((count, len(edges) - 1))
     for pick in chosen(facts, None):
         spent += by_code(facts, pick, edges, codes, count + 1).busy[:count]
@@ -46,7 +46,7 @@ def frame(facts: Facts, edges: Ints) -> pd.DataFrame:
 
 
 def shares(trace: Trace, edges: Ints, axes: Axes | None) -> Figure:
-    """A line a client; thin and level: what it asked for."""
+    """Draw a line for each client, with a thin level line for the share it asked for."""
     from .timeline import keyed
 
     table = trace.shares(edges.tolist())
@@ -61,7 +61,7 @@ def shares(trace: Trace, edges: Ints, axes: Axes | None) -> Figure:
 
 
 def lines(axes: Axes, table: pd.DataFrame, colors: Mapping[str, str], look: Look) -> None:
-    """What each got, at the middles of bins. `look`: as matplotlib has it."""
+    """Draw the shares got, at the middles of bins. `look`: matplotlib's options of a line."""
     _, scale = times.unit(_length(table))
     for name, mine in table.groupby("client", sort=False, observed=True):
         middle = (mine["time_us"] + mine["bin_us"] / 2).to_numpy() * 1_000 / scale
@@ -69,7 +69,7 @@ def lines(axes: Axes, table: pd.DataFrame, colors: Mapping[str, str], look: Look
 
 
 def furnish(axes: Axes, table: pd.DataFrame, colors: Mapping[str, str], edges: Ints) -> None:
-    """What was asked for, who is who, and the axes."""
+    """Draw the shares asked for, the clients' names, and the axes."""
     unit, scale = times.unit(_length(table))
     asked = table.drop_duplicates("client").set_index("client")[["asked_share", "weight"]]
     labels = []

@@ -1,8 +1,8 @@
-"""A trace as numpy sees it, at one moment: its columns, which devices ran the same gangs, and what can be worked out.
+"""A snapshot of core's trace as numpy arrays, with all that follows from it: groups of devices, starts, ends and waits.
 
-Devices that belong to the same places ran the same gangs at the same times; such a *group* is looked at once, be it
-1 device or 100,000. Within a group only hosts differ, by when each had enqueued a gang. Whatever is asked of a trace is
-answered from groups, so its cost follows gangs and hosts, not device intervals.
+Devices that belong to the same places ran the same gangs at the same times. Such a *group* is computed once, whether it
+has 1 device or 100,000. Within a group only hosts differ, by when each enqueued a gang. All questions are answered from
+groups, so their cost grows with gangs and hosts, not with device intervals.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Bools = npt.NDArray[np.bool_]
-NONE = -1  # of an index or a time: there is none
-BLOCK = 1 << 18  # numbers that are expanded at once: what fits a cache
+NONE = -1  # an index or time that is missing
+BLOCK = 1 << 18  # numbers expanded at once: as many as fit a CPU cache
 TIMES = frozenset(
     (
         "opened", "closed", "submitted", "deadline", "admitted", "ready", "entered", "enqueued", "started", "ended",
@@ -37,7 +37,7 @@ TIMES = frozenset(
 
 
 def category(codes: npt.NDArray[np.integer], names: list[str]) -> pd.Categorical:
-    """Names as a column of pandas that takes four bytes a row; none where the code is -1."""
+    """Names as a pandas column of four bytes a row; missing where the code is -1."""
     import pandas as pd
 
     unique = [name if names.index(name) == at else f"{name} ({at})" for at, name in enumerate(names)]
@@ -45,7 +45,7 @@ def category(codes: npt.NDArray[np.integer], names: list[str]) -> pd.Categorical
 
 
 def texts(words: npt.NDArray[np.object_]) -> pd.Series:
-    """As a column of pandas whose type does not depend on whether there are any."""
+    """Texts as a pandas column, of the same type even if it is empty."""
     import pandas as pd
 
     return pd.Series(words, dtype=object).astype("str")
@@ -62,18 +62,20 @@ class Group:
         self.hosts, self.devices_per_host = np.unique(facts.machines.hosts_of(numbers), return_counts=True)
         self.numbers = numbers
         self.rows: Ints = np.empty(0, dtype=np.int64)
-        self.free: Ints = self.rows  # by row: when the gang before it had left the devices; but for lone ones
-        self.lone: Ints = self.rows  # which of `rows` are no collectives: each host runs them by itself
-        self.begins: Ints = np.empty((0, len(self.hosts)), dtype=np.int64)  # [of these, host]
+        self.free: Ints = self.rows  # by row: when earlier gangs had left the devices; lone ones not counted
+        self.lone: Ints = (
+            self.rows
+        )  # indices in `rows` of gangs that are not collectives: each host runs its part alone
+        self.begins: Ints = np.empty((0, len(self.hosts)), dtype=np.int64)  # [lone gang, host]
         self.ends: Ints = self.begins
 
     def host_rows(self, devices: Ints, facts: Facts) -> Ints:
-        """By device: which of `hosts`."""
+        """Each device's index in `hosts`."""
         return np.searchsorted(self.hosts, facts.machines.hosts_of(devices))
 
 
 def first_time(trace: core_trace.Trace) -> int:
-    """The earliest time in it, by its recorder's clock; 0 if there is none."""
+    """The earliest time in the trace, by its recorder's clock; 0 if there is none."""
     columns = (
         column for table in trace.columns().values() for name, column in table.items() if name in TIMES
     )
@@ -87,10 +89,10 @@ def _counted_from(origin: int, name: str, column: array[int]) -> npt.NDArray[Any
 
 
 class Facts:
-    """`columns` of a core trace as arrays. All that is derived is made when first asked for."""
+    """The columns of a core trace as arrays. Derived values are computed when first used."""
 
     def __init__(self, trace: core_trace.Trace, machines: Machines, origin: int = 0) -> None:
-        """`origin`: by the recorder's clock, when time 0 is; no time in the trace is before it."""
+        """`origin`: the recorder's clock at time 0. No time in the trace is earlier."""
         self.machines = machines
         self.words = np.array([*trace.strings.words, ""], dtype=object)  # so that word -1 is ""
         self.places = dict(trace.places)
@@ -109,14 +111,14 @@ class Facts:
             if outside := spans.minus(place.devices, mine):
                 raise ValueError(
                     f"the trace has gangs on devices {spans.text(outside)}, and the set-up has "
-                    f"{spans.text(mine)}: it is of another cluster"
+                    f"{spans.text(mine)}: the set-up is of another cluster"
                 )
 
-    # --- whose ------------------------------------------------------------------------------------------
+    # --- clients and programs ---------------------------------------------------------------------------
 
     @cached_property
     def client_names(self) -> list[str]:
-        """By row of `clients`, and no name twice."""
+        """Names of the rows of `clients`, made unique."""
         seen: dict[str, int] = {}
         names = []
         for word in self.clients["label"]:
@@ -127,16 +129,16 @@ class Facts:
 
     @cached_property
     def run_clients(self) -> Ints:
-        """By run: the row of its client."""
+        """Each run's row in `clients`."""
         return self.client_rows(self.runs["client"])
 
     def client_rows(self, numbers: npt.NDArray[np.integer]) -> Ints:
-        """By number: the row of that client."""
+        """The rows in `clients` of these client numbers; -1 if unknown."""
         rows = {number: row for row, number in enumerate(self.clients["client"].tolist())}
         return np.array([rows.get(number, NONE) for number in numbers.tolist()], dtype=np.int64)
 
     def by_run(self, of_runs: npt.NDArray[np.integer], runs: npt.NDArray[np.integer]) -> Ints:
-        """What is known of runs, for rows that name a run or none."""
+        """Look up a column of runs for rows that name a run; -1 for rows without one."""
         if not len(of_runs):
             return np.full(len(runs), NONE, dtype=np.int64)
         return np.where(runs >= 0, of_runs[runs], NONE).astype(np.int64)
@@ -147,12 +149,12 @@ class Facts:
 
     @cached_property
     def gang_programs(self) -> Ints:
-        """As words."""
+        """Each gang's program, as an index of `words`; -1 if it has no run."""
         return self.by_run(self.runs["program"], self.gangs["run"])
 
     @cached_property
     def sizes(self) -> Ints:
-        """By gang: its devices."""
+        """Each gang's number of devices."""
         keys, where = np.unique(self.gangs["place"], return_inverse=True)
         counts = [spans.count(self.places[key].devices) if key in self.places else 0 for key in keys.tolist()]
         return np.array(counts, dtype=np.int64)[where] if len(keys) else np.empty(0, dtype=np.int64)
@@ -161,17 +163,17 @@ class Facts:
 
     @cached_property
     def horizon(self) -> int:
-        """The last time that anybody saw."""
+        """The latest time in the trace."""
         times = ("submitted", "admitted", "ready", "entered", "enqueued", "started", "ended", "at", "closed")
         columns = [c for table in self.tables.values() for name, c in table.items() if name in times]
         return max((int(column.max()) for column in columns if len(column)), default=0)
 
     @cached_property
     def times(self) -> tuple[Ints, Ints, Ints]:
-        """(start, end, bits of core's trace worked out here) of every gang; -1, -1 if it never ran on a device we know.
+        """(start, end, core's flags of the times inferred here) of every gang; -1, -1 if it ran on no known device.
 
-        A gang without an end is held to end with its run, or with the trace. One without a start (a controller
-        does not see it) is held to start when it was there and the gangs before it were over.
+        A gang without an end is assumed to end with its run, or with the trace. A gang without a start (controllers do
+        not see it) is assumed to start when it was enqueued and the gangs before it were over.
         """
         gangs = self.gangs
         start, end = gangs["started"].astype(np.int64), gangs["ended"].astype(np.int64)
@@ -216,7 +218,7 @@ class Facts:
 
     @cached_property
     def flags(self) -> Ints:
-        """What was worked out by whom ever, and PLACEHOLDER and FAILED."""
+        """Core's flags of each gang, plus those of the times inferred here."""
         return self.gangs["flags"].astype(np.int64) | self.times[2]
 
     @cached_property
@@ -230,8 +232,10 @@ class Facts:
 
     @cached_property
     def contended(self) -> tuple[int, int]:
-        """From when all clients that ran anything had asked, until the first of them was done; if that is never,
-        the whole span."""
+        """From when all clients that ran anything had submitted, until the first of them was done.
+
+        The whole span if there is no such time.
+        """
         ran = np.flatnonzero(
             (self.run_clients >= 0) & np.isin(np.arange(len(self.run_clients)), self.gangs["run"])
         )
@@ -246,7 +250,7 @@ class Facts:
 
     @cached_property
     def _atoms(self) -> list[tuple[tuple[int, ...], Spans]]:
-        """(places, the devices that belong to just these), by sweeping over where spans begin and end."""
+        """(places, the devices that belong to exactly these), found by a sweep over the ends of spans."""
         used = [key for key in np.unique(self.gangs["place"]).tolist() if key in self.places]
         changes: dict[int, list[tuple[int, bool]]] = {}
         for key in used:
@@ -266,7 +270,7 @@ class Facts:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """All devices of the machines, each in one; those that ran nothing are the last."""
+        """Groups that together have every device once. The last group is of devices that ran nothing, if any."""
         groups = [Group(self, places, devices) for places, devices in self._atoms]
         idle = spans.minus(self.machines.devices, spans.union(*(group.devices for group in groups)))
         ran = np.flatnonzero(self.end >= 0)
@@ -285,15 +289,15 @@ class Facts:
 
     @cached_property
     def lone(self) -> Bools:
-        """By gang: it is no collective, and what each of its hosts did is known."""
+        """Whether each gang is not a collective, with known times on each of its hosts."""
         return (self.gangs["ends"] >= 0) & (self.gangs["hosts"] >= 0) & (self.end >= 0)
 
     @cached_property
     def devices(self) -> Ints:
-        """All of them, in order."""
+        """All devices, sorted."""
         return np.sort(np.concatenate([group.numbers for group in self.groups] or [np.empty(0, np.int64)]))
 
-    # --- who waited for whom ----------------------------------------------------------------------------
+    # --- waits -------------------------------------------------------------------------------------------
 
     def _hosts_of(self, place: int) -> Ints:
         if place not in self._hosts:
@@ -302,8 +306,10 @@ class Facts:
         return self._hosts[place]
 
     def _listed(self, group: Group, rows: Ints, column: str, base: Ints | None) -> Ints:
-        """[gang, host of the group] of a column of lists, counted from `base`, or so that the last is the gang's end;
-        -1 where there is no list."""
+        """[gang, host of the group]: a column of lists as absolute times; -1 where there is no list.
+
+        Lists count from `base`; without one, their largest number is the gang's end.
+        """
         found = np.full((len(rows), len(group.hosts)), NONE, dtype=np.int64)
         begins = self.gangs[column]
         for place in group.places if len(rows) else ():
@@ -319,18 +325,22 @@ class Facts:
         return found
 
     def taken(self, group: Group, part: slice) -> Ints:
-        """[gang, host]: when its devices were given to the gang: their host had enqueued it, and the gang before
-        was over. -1 where nobody knows."""
+        """[gang, host]: when the gang took the host's devices: the host had enqueued it, and the gang before was over.
+
+        -1 where that is unknown.
+        """
         rows = group.rows[part]
         enqueued = self.gangs["enqueued"]
         found = self._listed(group, rows, "hosts", enqueued)
         for place in group.places:
-            if len(self._hosts_of(place)) == 1:  # then its list would say no more
+            if len(self._hosts_of(place)) == 1:  # then there is no list: `enqueued` is the host's time
                 mine = np.flatnonzero(self.gangs["place"][rows] == place)
                 found[mine] = enqueued[rows[mine], None]
         known = found >= 0
         np.maximum(found, group.free[part, None], out=found, where=known)
-        before = np.searchsorted(group.lone, np.arange(len(group.rows))[part])  # lone ones before each
+        before = np.searchsorted(
+            group.lone, np.arange(len(group.rows))[part]
+        )  # how many lone gangs come before each
         if len(group.lone):
             left = np.maximum.accumulate(group.ends, axis=0)
             late = np.flatnonzero(before > 0)
@@ -342,13 +352,13 @@ class Facts:
         return found
 
     def parts(self, group: Group) -> Iterator[slice]:
-        """Of its rows: as many as are expanded to hosts at once."""
+        """Slices of the group's rows, each small enough to expand to hosts at once."""
         step = max(1, BLOCK // max(1, len(group.hosts)))
         return (slice(at, at + step) for at in range(0, len(group.rows), step))
 
     @cached_property
     def gathered(self) -> tuple[Ints, Ints]:
-        """By gang: when its first devices were given to it, and its last; -1 if nobody knows of all of them."""
+        """When each gang took its first device, and its last; -1 unless known for all its devices."""
         first = np.full(len(self.start), np.iinfo(np.int64).max, dtype=np.int64)
         last = np.full(len(self.start), NONE, dtype=np.int64)
         unknown = np.ones(len(self.start), dtype=bool)
@@ -364,14 +374,16 @@ class Facts:
 
     @cached_property
     def skew(self) -> Ints:
-        """By gang: how long its first device waited for its last: from what is known of its hosts, else as its driver
-        recorded it. Devices of a lone gang do not wait."""
+        """How long each gang's first device waited for its last; 0 for lone gangs.
+
+        It is computed from the hosts' times if they are known, and else it is the recorded skew.
+        """
         first, last = self.gathered
         waited = np.where(first >= 0, last - first, self.gangs["skew"])
         return np.where(self.lone, 0, waited).astype(np.int64)
 
     def spent(self, low: int = 0, high: int = np.iinfo(np.int64).max) -> Ints:
-        """By gang: nanoseconds of devices, between these times."""
+        """Device nanoseconds that each gang used between these times."""
         found = (np.minimum(self.end, high) - np.maximum(self.start, low)).clip(0) * self.sizes
         if self.lone.any():
             found[self.lone] = 0

@@ -1,7 +1,7 @@
-"""The tables that users read: gangs, runs, clients, transfers, memory, steps; one row a thing, units in the names.
+"""Makes the tables that users read: gangs, runs, clients, transfers, memory and steps, with units in column names.
 
-A time that nobody knows is NaN. `inferred` names the times of a row that were worked out rather than seen ("" if none),
-so `frame[frame.inferred == ""]` is what was measured.
+An unknown time is NaN. `inferred` names the times of a row that were computed rather than observed ("" if none), so
+`frame[frame.inferred == ""]` has only measured rows.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def gangs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
 
 
 def steps(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
-    """A row a program's step: how often, how long, on what."""
+    """One row a step of a program: how often it ran, how long it took, on how many devices."""
     frame = gangs(facts, window)
     frame = frame[frame["ended_us"].notna()]
     grouped = frame.groupby(["program", "step"], sort=False, observed=True)
@@ -101,7 +101,7 @@ def runs(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
 
 
 def clients(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
-    """Shares are among the clients that the frame has: asked by weight, got of the time of devices."""
+    """One row a client. Shares are among these clients: asked by weight, got by device time."""
     columns = facts.clients
     number = len(columns["client"])
     gang_count, device_time = _of_gangs(facts, facts.gang_clients, number, window)
@@ -166,7 +166,7 @@ def transfers(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
 
 
 def memory(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
-    """Levels, each from its time on until the next of its place."""
+    """One row a change. A row holds until the next row of the same place."""
     columns = facts.tables["memory"]
     at = columns["at"]
     rows = np.arange(len(at)) if window is None else np.flatnonzero((at >= window[0]) & (at < window[1]))
@@ -191,14 +191,14 @@ def memory(facts: Facts, window: tuple[int, int] | None) -> pd.DataFrame:
 def _within(
     low: npt.NDArray[np.integer], high: npt.NDArray[np.integer], window: tuple[int, int] | None
 ) -> Ints:
-    """Rows that the window sees; without one, all."""
+    """Rows that overlap the window; all rows if there is none."""
     if window is None:
         return np.arange(len(low))
     return np.flatnonzero((low < window[1]) & (high >= window[0]) & (low >= 0))
 
 
 def _of_gangs(facts: Facts, keys: Ints, number: int, window: tuple[int, int] | None) -> tuple[Ints, Ints]:
-    """(gangs, device nanoseconds) by key, of gangs that ran; within the window, cut at its ends."""
+    """(number of gangs, device nanoseconds) by key, for gangs that ran. Times are cut at the window's ends."""
     low, high = window or (0, np.iinfo(np.int64).max)
     spent = facts.spent(low, high)
     seen = (facts.end >= 0) & (keys >= 0) & (facts.start < high) & (facts.end >= low)
@@ -214,7 +214,7 @@ def _whose(
     rows: Ints,
     clients: npt.NDArray[np.integer] | None = None,
 ) -> dict[str, Any]:
-    """`clients`: numbers of those without a run."""
+    """Columns that say whose each row is. `clients`: client numbers, for rows without a run."""
     mine = run_rows[rows]
     who = facts.by_run(facts.run_clients, mine)
     if clients is not None:
@@ -248,7 +248,7 @@ def _looked_up(keys: npt.NDArray[np.integer], found: dict[int, str], other: str)
 
 
 def _inferred(flags: Ints) -> pd.Series:
-    """ "started,ended": what has its bit."""
+    """The `inferred` column: names of the flags set, such as "started,ended"."""
     kinds, which = np.unique(flags & sum(_INFERRED), return_inverse=True)
     names = [",".join(name for bit, name in _INFERRED.items() if kind & bit) for kind in kinds.tolist()]
     return texts(np.array(names or [""], dtype=object)[which])

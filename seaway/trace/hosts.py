@@ -1,11 +1,10 @@
-"""What each host saw of its gangs: when it had enqueued them, when they ended there, and how sure that is.
+"""Merges a controller's trace with the times that hosts report: when gangs were enqueued and ended there.
 
-A controller only hears when gangs are over. Its hosts know better, by clocks of their own that are off by so much, or
-`bound` more or less; `joined` makes one trace of both. What hosts do not see either is when a device begins: they
-enqueue ahead, and devices take one gang after the other. So a gang is held to have started on a host when the one
-before it had left its devices, or when it was enqueued, if that was later; and this is flagged as worked out.
-Neighbours: `trace`, which has both; `seaway.sessions.connected`, which asks the hosts; `core.record.trace`, which
-takes over what is better known.
+A controller hears only afterwards that a gang has ended. Hosts know better, by clocks of their own, whose times are
+right to within `bound`. `joined` makes one trace of both. Hosts do not see when a device starts a gang: they enqueue
+ahead, and devices take one gang after the other. So a gang is assumed to start on a host when the gang before it left
+the devices, or when it was enqueued if that was later. Such starts are flagged as inferred.
+See `trace`, which holds both; `seaway.sessions.connected`, which asks the hosts; `core.record.trace`, which merges.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Seen = tuple[int, int, int, int, int, bool]
 
 
 class HostRows(NamedTuple):
-    """A row a gang and host, by seq and host."""
+    """One row a gang and host, sorted by seq and host."""
 
     seq: Ints
     host: Ints
@@ -51,7 +50,7 @@ NOTHING = HostRows(*(np.empty(0, dtype=np.int64) for _ in HostRows._fields))
 def joined(
     core: core_trace.Trace, seen: Sequence[Seen], machines: Machines
 ) -> tuple[core_trace.Trace, HostRows]:
-    """A controller's trace, and what its hosts have seen, as one; the trace that was given stays as it is."""
+    """One trace of a controller's and its hosts' times, and the hosts' rows. The given trace is not changed."""
     join = _Join(core, seen, machines)
     if not join.by_seq:
         return core, NOTHING
@@ -70,9 +69,7 @@ class _Join:
         names = ("seq", "place", "entered", "ended", "flags", "island")
         columns = core.gangs.columns()
         self._gangs = sorted(zip(*(columns[name] for name in names), range(len(core.gangs)), strict=True))
-        self._devices: dict[
-            int, dict[int, list[tuple[int, int]]]
-        ] = {}  # place -> host -> stretches of devices
+        self._devices: dict[int, dict[int, list[tuple[int, int]]]] = {}  # place -> host -> ranges of devices
         place_of = dict(zip(columns["seq"], columns["place"], strict=True))
         self.by_seq: dict[int, dict[int, Seen]] = {}
         for each in seen:
@@ -81,11 +78,16 @@ class _Join:
                 self.by_seq.setdefault(each[1], {})[each[0]] = each
         self.found = core_trace.Trace()  # as the hosts would have recorded it
         self.rows: list[tuple[int, ...]] = []
-        self.late: dict[int, int] = {}  # by row of the controller's: ends of gangs that no host has told of
+        self.late: dict[
+            int, int
+        ] = {}  # row of the controller's -> estimated end of a gang that no host reported
 
     def walk(self) -> None:
-        """In the order in which devices have them. What only the controller tells of is over, as a rule, some while
-        before it hears so: by as much as of those of which both tell."""
+        """Go through gangs in the order in which devices run them, and infer starts.
+
+        A gang usually ends some time before the controller hears of it. For gangs that only the controller reports,
+        that delay is taken to be the median delay of gangs that both report.
+        """
         late = self._lateness()
         free = np.zeros(self._machines.devices[-1][1], dtype=np.int64)
         for seq, place, entered, reported, flags, island, row in self._gangs:
@@ -113,8 +115,11 @@ class _Join:
         self, seq: int, place: int, island: int, entered: int, reported: int, mine: dict[int, Seen],
         free: Ints,
     ) -> None:  # fmt: skip
-        """What is known beside the clocks holds too: it was in the order before it was enqueued, and over before that
-        was reported. (What is within the bound of the truth still is, when it is moved to where the truth must be.)"""
+        """Record one gang's rows, with times moved where the controller's times show that they must lie.
+
+        A gang enters the order before it is enqueued, and ends before its end is reported. Moving a time there keeps
+        it within its bound of the truth.
+        """
         devices = self._on(place)
         rows: list[tuple[int, ...]] = []
         for host, (_, _, enqueued, ended, bound, _) in sorted(mine.items()):
@@ -134,7 +139,7 @@ class _Join:
     def _record(
         self, seq: int, place: int, island: int, rows: list[tuple[int, ...]], collective: bool
     ) -> None:
-        """A collective starts when its last host is there; what is none, on each host when it can."""
+        """Record the gang. A collective starts once all hosts have it; another gang starts on each host by itself."""
         enqueued, started, ended = ([row[column] for row in rows] for column in (2, 3, 4))
         trace = self.found
         trace.gang(seq, -1, "", island, place)
@@ -147,7 +152,7 @@ class _Join:
             trace.ends(seq, ended)
 
     def _on(self, place: int) -> dict[int, list[tuple[int, int]]]:
-        """Which of a place's devices each host has."""
+        """Each host's ranges of devices in a place."""
         if place not in self._devices:
             spans = self._core.places[place].devices
             numbers = np.concatenate([np.arange(low, high, dtype=np.int64) for low, high in spans])
@@ -170,7 +175,7 @@ def _stretches(devices: list[int]) -> list[tuple[int, int]]:
 def frame(
     facts: Facts, told: HostRows, origin: int, window: tuple[int, int] | None, limit: int | None
 ) -> pd.DataFrame:
-    """A row a gang and host. `told`: by hosts, in their controller's time; of other gangs what the trace itself has."""
+    """One row a gang and host. `told`: the hosts' rows, in the controller's time; other gangs come from the trace."""
     import pandas as pd
 
     rows = {seq: row for row, seq in enumerate(facts.gangs["seq"].tolist())}
@@ -184,7 +189,7 @@ def frame(
     _check(int(seen.sum()), limit)
     order = np.flatnonzero(seen)[np.lexsort((host[seen], facts.gangs["seq"][gang[seen]]))]
     gang, flags = gang[order], facts.flags[gang[order]]
-    told_of = np.isin(gang, of_told)  # starts were worked out, and ends were seen
+    told_of = np.isin(gang, of_told)  # their starts were inferred, and their ends observed
     words = [str(word) for word in facts.words[:-1]]
     return pd.DataFrame(
         {
@@ -206,7 +211,7 @@ def frame(
 def _recorded(
     facts: Facts, others: Ints, window: tuple[int, int] | None, limit: int | None
 ) -> list[tuple[Ints, ...]]:
-    """Of gangs but for these: where the trace has when each host had them."""
+    """Rows of all gangs but `others`, where the trace itself has the hosts' times."""
     wanted = facts.end >= 0
     wanted[others] = False
     if window is not None:
@@ -227,7 +232,7 @@ def _recorded(
 
 
 def _on_hosts(facts: Facts, rows: Ints, hosts: int) -> tuple[Ints, Ints, Ints]:
-    """(enqueued, started, ended), each [gang, host] of a place's; -1 where nobody has recorded when hosts had it."""
+    """(enqueued, started, ended), each [gang, host], for gangs of one place; -1 where the trace has no hosts' times."""
     gangs, start, end = facts.gangs, facts.start[rows], facts.end[rows]
     enqueued = np.full((len(rows), hosts), NONE, dtype=np.int64)
     if hosts == 1:
@@ -239,14 +244,14 @@ def _on_hosts(facts: Facts, rows: Ints, hosts: int) -> tuple[Ints, Ints, Ints]:
         )
     started, ended = np.repeat(start[:, None], hosts, axis=1), np.repeat(end[:, None], hosts, axis=1)
     own = np.flatnonzero(facts.lone[rows])
-    if len(own):  # each host had the gang to itself
+    if len(own):  # gangs that each host ran by itself
         lists = _listed(facts, "ends", rows[own], hosts)
         started[own], ended[own] = enqueued[own], end[own, None] - lists.max(axis=1)[:, None] + lists
     return enqueued, started, ended
 
 
 def _listed(facts: Facts, column: str, rows: Ints, hosts: int) -> Ints:
-    """[gang, host], counted from the first."""
+    """[gang, host] of a column of lists, counted from the first host's number."""
     if not len(rows):
         return np.empty((0, hosts), dtype=np.int64)
     begins = facts.gangs[column][rows].astype(np.int64)
@@ -257,7 +262,7 @@ def _listed(facts: Facts, column: str, rows: Ints, hosts: int) -> Ints:
 def _check(number: int, limit: int | None) -> None:
     if limit is not None and number > limit:
         raise ValueError(
-            f"{number:,} gangs on hosts; limit={limit:,}. Take a window=(from, to), or ask for gangs(), a row each"
+            f"{number:,} gangs on hosts; limit={limit:,}. Take a window=(from, to), or gangs(), one row a gang"
         )
 
 
@@ -270,7 +275,7 @@ def _inferred(started: Bools, ended: Bools) -> pd.Series:
 
 
 def bounds(told: HostRows, seqs: Sequence[int]) -> Ints:
-    """By gang: how wrong its times may be, because they are by its hosts' clocks; 0 where they are the recorder's."""
+    """How wrong each gang's times may be, as its hosts' clocks give them; 0 if the recorder's clock does."""
     worst: dict[int, int] = {}
     for seq, bound in zip(told.seq.tolist(), told.bound.tolist(), strict=True):
         worst[seq] = max(bound, worst.get(seq, 0))

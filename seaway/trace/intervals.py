@@ -1,4 +1,7 @@
-"""Device intervals: what each device did when; for a window, for some devices, or in blocks, and never all unasked."""
+"""Device intervals: one row a device and gang, with its waits, for a window, for some devices, or in blocks.
+
+A large trace has tens of millions of them, so a frame has a limit.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def count(facts: Facts, devices: Ints | None, window: tuple[int, int]) -> int:
 
 
 def frame(facts: Facts, devices: Ints | None, window: tuple[int, int], limit: int | None) -> pd.DataFrame:
-    """By device and then time."""
+    """All intervals in one frame, sorted by device and then time."""
     number = count(facts, devices, window)
     if limit is not None and number > limit:
         raise ValueError(
@@ -39,7 +42,7 @@ def frame(facts: Facts, devices: Ints | None, window: tuple[int, int], limit: in
 
 
 def blocks(facts: Facts, devices: Ints | None, window: tuple[int, int], rows: int) -> Iterator[pd.DataFrame]:
-    """All of them, about so many at a time; in no order."""
+    """All intervals, in frames of about `rows` rows and in no particular order."""
     if rows < 1:
         raise ValueError(f"blocks of {rows} rows; at least one is needed")
     return _blocks(facts, devices, window, rows)
@@ -54,25 +57,25 @@ def _blocks(facts: Facts, devices: Ints | None, window: tuple[int, int], rows: i
 
 
 def _rows(facts: Facts, pick: Chosen, window: tuple[int, int]) -> Ints:
-    """Which of the group's rows the window sees."""
+    """Indices of the group's gangs that overlap the window."""
     rows = pick.group.rows
     return np.flatnonzero((facts.start[rows] < window[1]) & (facts.end[rows] > window[0]))
 
 
 class Expanded(NamedTuple):
-    """A gang on a device, each; -1 where nobody knows."""
+    """Columns of intervals, one gang on one device each; -1 for unknown times."""
 
     gang: Ints  # its row
     device: Ints
     host: Ints
-    taken: Ints  # since when the gang had the device
-    ready: Ints  # since when it had all its devices
+    taken: Ints  # when the gang took the device
+    ready: Ints  # when it had taken all its devices
     start: Ints
     end: Ints
 
 
 def expanded(facts: Facts, pick: Chosen, which: Ints) -> Expanded:
-    """`which`: of the group's rows, in order."""
+    """Intervals of some gangs of a group. `which`: their indices in the group's rows, sorted."""
     group = pick.group
     taken = np.empty((len(which), len(group.hosts)), dtype=np.int64)
     if len(which):
@@ -83,7 +86,7 @@ def expanded(facts: Facts, pick: Chosen, which: Ints) -> Expanded:
     start, end = (np.broadcast_to(column[rows, None], shape) for column in (facts.start, facts.end))
     ready = np.where(taken >= 0, facts.gathered[1][rows, None], NONE)
     own = np.flatnonzero(facts.lone[rows])
-    if len(own):  # each host had the gang to itself
+    if len(own):  # gangs that each host ran by itself
         at = np.searchsorted(group.lone, which[own])
         start, end = start.copy(), end.copy()
         start[own], end[own], ready[own] = group.begins[at], group.ends[at], group.begins[at]

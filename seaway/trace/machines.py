@@ -1,7 +1,7 @@
-"""Which devices, hosts and islands there are, and what they are called: from a set-up, or worked out from a trace.
+"""The devices, hosts and islands of a trace, with names: from a set-up, or inferred from the trace itself.
 
-Anything with a `cluster`, or with `islands` like core's, says it exactly. A trace alone knows the islands whose
-devices some place names, and their hosts as far as such devices go.
+A set-up with a `cluster`, or with `islands` like core's, gives them exactly. A trace alone shows only islands with
+devices in some place, and their hosts only up to the last such device.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Island(msgspec.Struct, frozen=True):
 
 
 class Machines:
-    """Islands in the order of their devices; `known` is False where they were worked out."""
+    """Islands in the order of their devices; `known` is False if they were inferred."""
 
     def __init__(self, islands: Iterable[Island], known: bool) -> None:
         self.islands = sorted(islands, key=lambda island: island.base_device)
@@ -54,11 +54,11 @@ class Machines:
         return sum(island.hosts for island in self.islands)
 
     def island_rows(self, devices: Ints) -> Ints:
-        """By device: which of `islands`."""
+        """Each device's index in `islands`."""
         return np.searchsorted(self._first_devices, devices, "right") - 1
 
     def hosts_of(self, devices: Ints) -> Ints:
-        """By device: its host's number."""
+        """Each device's host number."""
         rows = self.island_rows(devices)
         return self._first_hosts[rows] + (devices - self._first_devices[rows]) // self._devices_per_host[rows]
 
@@ -80,7 +80,7 @@ class Machines:
 
 
 def of_setup(setup: Any) -> Machines:
-    """`setup`: a sim.hardware.Setup, a core.model.topology.Cluster, or anything with such `islands`."""
+    """The machines of a sim.hardware.Setup, a core.model.topology.Cluster, or anything with such `islands`."""
     cluster = getattr(setup, "cluster", setup)
     islands = getattr(cluster, "islands", None)
     if not islands:
@@ -105,7 +105,7 @@ def of_setup(setup: Any) -> Machines:
 
 
 def of_places(places: Mapping[int, TracedPlace]) -> Machines:
-    """As far as the places of a trace reach."""
+    """The machines that the places of a trace show."""
     found: dict[int, list[int]] = {}  # island -> first device, devices a host, one past the last device
     for place in places.values():
         end = max((high for _, high in place.devices), default=place.first + 1)

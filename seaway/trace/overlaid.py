@@ -1,4 +1,4 @@
-"""Pictures of several traces at once: see `overlay`, whose traces are moved so that their times are one axis."""
+"""Pictures of several traces at once, for `Overlay`, which has moved the traces to one axis of time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def timelines(overlay: Overlay, window: Window, rows: int, color: ColorBy) -> Fi
 
 
 def _legible(overlay: Overlay) -> tuple[int, int]:
-    """From time 0 on."""
+    """A window from time 0 on that is short enough for bars to be told apart."""
     longest = 1
     for trace in overlay.traces.values():
         low, high = timeline.legible(trace.facts())
@@ -72,7 +72,7 @@ def _first_that_differs(overlay: Overlay) -> ColorBy:
 
 
 def _names(overlay: Overlay, by: ColorBy) -> list[str]:
-    """Of what has gangs in any trace, as they come; those that took most time first, if there are too many."""
+    """Names with gangs in any trace, in order; if there are more than colours, those with most time come first."""
     spent: dict[str, int] = {}
     for trace in overlay.traces.values():
         facts = trace.facts()
@@ -106,7 +106,7 @@ def utilization(overlay: Overlay, by: By, edges: Ints, axes: Axes | None) -> Fig
                 raise ValueError(f'by={by!r} has a panel each; axes= takes one picture, by="total"')
             keys = list(dict.fromkeys(key for frame in frames.values() for key in frame[by].tolist()))
             if len(keys) > MOST_PANELS:
-                raise ValueError(f"{len(keys):,} {by}s, and at most {MOST_PANELS} panels; take another `by`")
+                raise ValueError(f"{len(keys):,} {by}s, but at most {MOST_PANELS} panels; take another `by`")
             figure = style.Picture("page", height=0.8 + 1.25 * max(1, len(keys)))
             found = figure.subplots(max(1, len(keys)), 1, sharex=True, sharey=True, squeeze=False)
             panels = found[:, 0].tolist()
@@ -178,7 +178,7 @@ def _legend(axes: Axes, overlay: Overlay, looks: Sequence[dict[str, Any]]) -> No
 
 
 def _count_from(axes: Axes, zero: int, span: tuple[int, int]) -> None:
-    """Ticks of an axis in the moved traces' times, as times since all clients had begun."""
+    """Label an axis of the moved traces' times so that it counts from time 0."""
     _, scale = times.unit(span[1] - span[0])
     low, high = ((each - zero) / scale for each in span)
     ticks = [
@@ -191,18 +191,18 @@ def _count_from(axes: Axes, zero: int, span: tuple[int, int]) -> None:
 
 
 def _say(overlay: Overlay, axes: Axes) -> None:
-    """What time 0 is, and what the star stands for."""
+    """Say below the axis what time 0 is, and what the star means."""
     unit = axes.get_xlabel().removeprefix("time ")
     lines = [f"{overlay.of} {unit}"]
     if any(called.endswith(STAR) for called in _called(overlay).values()):
         lines.append(
-            f"{STAR} when gangs began is worked out, not measured: devices were busy at most so much"
+            f"{STAR} starts of gangs are inferred, not measured: devices were busy at most this much"
         )
     axes.set_xlabel("\n".join(lines))
 
 
 def _called(overlay: Overlay) -> dict[str, str]:
-    """By name: with a star, if the trace only knows when gangs ended."""
+    """Names for legends, with a star if the trace does not have the starts of gangs."""
     found = {}
     for name, trace in overlay.traces.items():
         facts = trace.facts()

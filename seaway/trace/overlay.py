@@ -1,13 +1,13 @@
-"""Several traces over each other, real and simulated alike: one table of all, one picture, one axis of time.
+"""`Overlay`: several traces, real or simulated, in one table, one picture and on one axis of time.
 
     both = Overlay({"real": real.trace, "simulated": simulated.trace})
-    both.clients()              # as each trace's own, with a column `trace` in front
+    both.clients()              # like each trace's own, with a column `trace` in front
     both.plot()                 # timelines, one below the other
     both.plot_utilization()     # a line a trace
     both.plot_shares()          # a line a client and trace
 
-Time 0 is, in each, when all its clients had begun to ask (`trace.contended`), or what `zero` makes of it; what came
-before is at negative times. Methods are called as those of a trace are, and windows count from that time 0.
+Time 0 of each trace is when all its clients had begun to submit (`trace.contended`), or the time that `zero` gives.
+Earlier times are negative. Methods are those of a trace, and their windows count from time 0.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Overlay:
     """Several traces in one table and one picture, by the names that you give them."""
 
     def __init__(self, traces: Mapping[str, Trace], zero: Callable[[Trace], Time] | None = None) -> None:
-        """`traces`: by the names that tables and pictures call them, in that order. `zero`: when time 0 is, by a
-        trace's own times, as in `zero=lambda trace: trace.span[0]`."""
+        """`traces`: by the names used in tables and pictures. `zero`: gives time 0 as one of a trace's own times, as in
+        `zero=lambda trace: trace.span[0]`."""
         _check(traces)
-        # Each is moved back, so that no time in it is before 0, which would mean that it is unknown.
+        # Traces are only ever moved later: a time below 0 would mean that it is unknown.
         begun = {
             name: trace.contended[0] if zero is None else times.nanoseconds(zero(trace))
             for name, trace in traces.items()
@@ -51,10 +51,10 @@ class Overlay:
             if not 0 <= at < traces[name].span[1]:
                 end = times.text(traces[name].span[1])
                 raise ValueError(
-                    f"zero={times.text(at)} of {name!r}: its last gang ends at {end}; be before that"
+                    f"zero={times.text(at)} of {name!r}: its last gang ends at {end}; take an earlier time"
                 )
         self.of = "time since all clients had begun" if zero is None else "time"
-        self.zero = max(begun.values())  # of the moved ones
+        self.zero = max(begun.values())  # time 0 in the moved traces
         self.traces = {name: trace._moved(self.zero - begun[name]) for name, trace in traces.items()}
 
     # --- tables ---------------------------------------------------------------------------------------------
@@ -62,13 +62,13 @@ class Overlay:
     def utilization(
         self, by: By = "island", bins: int | Time | Sequence[Time] = 1, window: Window = None
     ) -> pd.DataFrame:
-        """In the same bins for all."""
+        """`Trace.utilization` in the same bins for all traces."""
         self.check_by(by)
         edges = self.edges(bins, window)
         return self._each(lambda trace: trace.utilization(by, edges.tolist()))
 
     def shares(self, bins: int | Time | Sequence[Time] = 20, window: Window = None) -> pd.DataFrame:
-        """In the same bins for all; without a window, until in some trace the first client was done."""
+        """`Trace.shares` in the same bins for all traces. Without a window: while all clients competed in all."""
         edges = self.edges(bins, window, self.contended)
         return self._each(lambda trace: trace.shares(edges.tolist()))
 
@@ -103,8 +103,10 @@ class Overlay:
     # --- pictures -------------------------------------------------------------------------------------------
 
     def plot(self, window: Window = None, rows: int = 8, color: ColorBy = "auto") -> Figure:
-        """A timeline each, one below the other, of `rows` devices; what has a name has its colour in all of them.
-        Without a window: from time 0 on, as much as can be told apart."""
+        """Timelines of `rows` devices, one trace below the other. A name has the same colour in all of them.
+
+        Without a window: from time 0 on, as much as can be told apart.
+        """
         from . import overlaid
 
         return overlaid.timelines(self, window, rows, color)
@@ -112,16 +114,20 @@ class Overlay:
     def plot_utilization(
         self, by: By = "total", bins: int | Time = 60, window: Window = None, axes: Axes | None = None
     ) -> Figure:
-        """What part of the devices was busy, over time: a line a trace. By anything but "total": a panel each, and
-        none into `axes`."""
+        """The busy part of the devices over time, one line a trace.
+
+        Unless `by` is "total", each key has a panel, and `axes` cannot be given.
+        """
         from . import overlaid
 
         self.check_by(by)
         return overlaid.utilization(self, by, self.edges(bins, window), axes)
 
     def plot_shares(self, bins: int | Time = 20, window: Window = None, axes: Axes | None = None) -> Figure:
-        """What each client got of the devices' time: a colour a client, a kind of line a trace; level: what it asked
-        for. Without a window, while all clients competed in all traces."""
+        """Each client's share of device time: a colour a client, a line style a trace, level lines for shares asked.
+
+        Without a window, while all clients competed in all traces.
+        """
         from . import overlaid
 
         return overlaid.shares(self, self.edges(bins, window, self.contended), axes)
@@ -130,20 +136,20 @@ class Overlay:
 
     @property
     def span(self) -> tuple[int, int]:
-        """From the first gang of any to the last, by the moved traces' times."""
+        """From the first gang of any trace to the last, in the moved traces' times."""
         spans = [trace.span for trace in self.traces.values()]
         return min(low for low, _ in spans), max(high for _, high in spans)
 
     @property
     def contended(self) -> tuple[int, int]:
-        """Where clients competed in all traces."""
+        """While all clients competed in all traces."""
         over = min(trace.contended[1] for trace in self.traces.values())
         return self.zero, over if over > self.zero else self.span[1]
 
     def edges(
         self, bins: int | Time | Sequence[Time], window: Window, whole: tuple[int, int] | None = None
     ) -> Ints:
-        """By the moved traces' times. `whole`: what is meant without a window; else from time 0 to the end."""
+        """Edges of bins in the moved traces' times. Without a window: `whole`, or else from time 0 to the end."""
         found = self._shown(window) or whole or (self.zero, self.span[1])
         if isinstance(bins, Sequence | np.ndarray) and not isinstance(bins, str):
             return times.edges_of([times.nanoseconds(each) + self.zero for each in bins], found)
@@ -178,7 +184,7 @@ class Overlay:
             raise ValueError(f"by={by!r}; it is one of {', '.join(BYS)}")
 
     def __repr__(self) -> str:
-        """The first line of each one's summary."""
+        """The first line of each trace's summary."""
         return "\n".join(f"{name}: {trace!r}" for name, trace in self.traces.items())
 
 
@@ -191,4 +197,4 @@ def _check(traces: Any) -> None:
         else [traces]
     )
     found = f"a {type(wrong[0]).__name__}" if wrong else "none"
-    raise TypeError(f'an overlay is of traces by name, as in Overlay({{"real": a.trace}}); here is {found}')
+    raise TypeError(f'Overlay takes traces by name, as in Overlay({{"real": a.trace}}); got {found}')

@@ -1,9 +1,9 @@
-"""A window of a trace as Chrome's Trace Event JSON, which ui.perfetto.dev and chrome://tracing open.
+"""Writes a window of a trace as Chrome's Trace Event JSON, which ui.perfetto.dev and chrome://tracing open.
 
-A process is a host and a thread one of its devices; a slice is a gang, before it the device's waits for peers and for
-inputs. Clients are one more process, with a track of runs each; transfers are slices of a process of their own, and
-arrows from the gang that made the contents to the one that reads them; memory is a counter. Times are microseconds
-with three decimals, so nanoseconds are kept.
+Each host is a process and each device a thread. Slices are gangs, and before each the device's waits for peers and for
+inputs. Clients are one more process, with a track of runs for each. Transfers are slices in a process of their own,
+with arrows from the gang that made the contents to the gang that reads them. Memory is a counter. Times are
+microseconds with three decimals, so nanoseconds are kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .facts import Facts
 from .times import Ints, text
 
 Event = dict[str, Any]
-CLIENTS, TRANSFERS, HOSTS = 1, 2, 10  # process numbers; of hosts, from there on
+CLIENTS, TRANSFERS, HOSTS = 1, 2, 10  # process numbers; hosts count from the last
 _NONE = np.empty(0, dtype=np.int64)
 FLAGS = {core_trace.PLACEHOLDER: "placeholder", core_trace.FAILED: "failed"}
 
@@ -35,7 +35,7 @@ def write(facts: Facts, path: Path, span: tuple[int, int], devices: Ints | None,
     count = intervals.count(facts, devices, span)
     if count > limit:
         raise ValueError(
-            f"{count:,} device intervals; limit={limit:,}, for viewers cannot show many more. Take a shorter window, "
+            f"{count:,} device intervals; limit={limit:,}, since viewers cannot show many more. Take a shorter window, "
             f"or devices=trace.sample(64)"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ class _Drawing:
     def events(self) -> Iterator[Event]:
         return chain(self._names(), self._slices(), self._runs(), self._transfers(), self._memory())
 
-    # --- who is who -------------------------------------------------------------------------------------
+    # --- names ------------------------------------------------------------------------------------------
 
     def _names(self) -> Iterator[Event]:
         facts = self.facts
@@ -122,7 +122,7 @@ class _Drawing:
     # --- runs, transfers, memory ------------------------------------------------------------------------
 
     def _runs(self) -> Iterator[Event]:
-        """Runs of a client overlap, so they are asynchronous slices: a begin and an end with one id."""
+        """Runs as asynchronous slices, a begin and an end with one id, since runs of a client overlap."""
         runs, facts = self.facts.runs, self.facts
         for row in range(len(runs["run"])):
             begin, end = int(runs["submitted"][row]), int(runs["ended"][row])
@@ -163,8 +163,10 @@ class _Drawing:
             yield from self._arrow(row, seq, begin, end)
 
     def _arrow(self, row: int, seq: int, begin: int, end: int) -> Iterator[Event]:
-        """From the last gang of its run that was over on the source, to the first that began on the target, if both are
-        drawn. An arrow's ends lie in the slices that they belong to."""
+        """An arrow from the run's last gang that ended on the source to its first gang that began on the target.
+
+        Nothing if one of them is not drawn. Both ends of an arrow must lie inside the slices that they belong to.
+        """
         facts, moves = self.facts, self.facts.transfers
         of_run = self._gangs_of_run.get(int(moves["run"][row]), _NONE)
         made = of_run[(facts.gangs["place"][of_run] == moves["source"][row]) & (facts.end[of_run] <= begin)]
@@ -182,7 +184,7 @@ class _Drawing:
 
     @cached_property
     def _gangs_of_run(self) -> dict[int, Ints]:
-        """In the window."""
+        """Run -> its gangs in the window."""
         facts = self.facts
         seen = np.flatnonzero(
             (facts.end > self.span[0]) & (facts.start < self.span[1]) & (facts.gangs["run"] >= 0)
@@ -199,7 +201,7 @@ class _Drawing:
         return f"devices {spans.text(place.devices)}" if place else "?"
 
     def _memory(self) -> Iterator[Event]:
-        """At the host of a place's first device that is drawn: bytes on each device."""
+        """Bytes on each device of a place, as a counter at the host of the place's first device that is drawn."""
         levels = self.facts.tables["memory"]
         for row in np.flatnonzero((levels["at"] >= self.span[0]) & (levels["at"] < self.span[1])).tolist():
             place = self.facts.places.get(int(levels["place"][row]))

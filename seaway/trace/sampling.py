@@ -1,4 +1,4 @@
-"""Which devices stand for all of them in a picture: of every group that ran the same gangs, some."""
+"""Chooses devices that stand for all in a picture: some of every group that ran the same gangs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .times import Ints
 
 
 def spread(facts: Facts, count: int) -> Ints:
-    """So many devices in order; one at least of each group if that is possible, the rest by the groups' sizes."""
+    """`count` devices, sorted: at least one of each group if there are enough, the rest in proportion to its size."""
     if count < 1:
         raise ValueError(f"a sample of {count} devices; at least one is needed")
     every = facts.devices

@@ -1,10 +1,10 @@
-"""A trace on disk: a folder of Parquet files, one a table, and a small `trace.json` that says what they are.
+"""Saves and loads traces: a folder of Parquet files, one a table, and a small `trace.json` that describes them.
 
     run/trace.json  clients.parquet  runs.parquet  gangs.parquet  transfers.parquet  memory.parquet
         arrivals.parquet  places.parquet  words.parquet  hosts.parquet (of a real run whose hosts were asked)
 
-Columns are core's own integers, so nothing is lost either way and any tool reads them. `trace.json` is written last: a
-folder without it is not a trace, or not yet one.
+Columns are core's own integers, so nothing is lost and any tool can read them. `trace.json` is written last, so a
+folder without it is not a complete trace.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .machines import Island, Machines
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"
-# What may change: how a gang's arrivals are packed (core.record.tables.Lists) is part of version 1.
+# VERSION covers the packing of arrivals too (core.record.tables.Lists): if that changes, so must VERSION.
 
 
 def save(
@@ -37,11 +37,11 @@ def save(
     origin: int = 0,
     told: HostRows | None = None,
 ) -> Path:
-    """Replaces a trace that is there; anything else that is there is left alone, and refused."""
+    """Write the trace to a folder. An older trace there is replaced; a folder with anything else is refused."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / HEAD).exists())):
         raise FileExistsError(f"{folder} is there already and is no trace; choose another name, or remove it")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / HEAD).unlink(missing_ok=True)  # until all is written, it is none
+    (folder / HEAD).unlink(missing_ok=True)  # the folder is not a trace until all is written
     columns = trace.columns()
     for name, table in columns.items():
         arrays = {
@@ -67,7 +67,7 @@ def save(
 
 
 def load(folder: Path) -> tuple[core_trace.Trace, Machines | None, int, HostRows | None]:
-    """(columns, machines if they were known, what the recorder's clock showed at time 0, what hosts have said)."""
+    """(trace, machines if they were known, the recorder's clock at time 0, the hosts' rows)."""
     head = _head(folder)
     trace = core_trace.Trace()
     wanted = {
@@ -110,7 +110,7 @@ def _head(folder: Path) -> dict[str, Any]:
         if isinstance(error, NotATrace):
             raise
         raise NotATrace(
-            f"{folder} is no trace that was saved whole: its {HEAD} is missing or unreadable; "
+            f"{folder} is not a complete trace: its {HEAD} is missing or unreadable; "
             f"Trace.load takes the folder that trace.save made"
         ) from None
     if version != VERSION:

@@ -1,4 +1,4 @@
-"""How figures look: one set of fonts, lines and colours for traces and experiments, and files that are the same twice.
+"""The look of all figures: fonts, lines and colours for traces and experiments, and files that are reproducible.
 
     with style.applied():
         figure = style.Picture("page", height=2.4)
@@ -6,8 +6,8 @@
         ...
     style.save(figure, "results/fig9")          # fig9.png and fig9.svg
 
-Colours are Okabe and Ito's, which people with any colour vision tell apart; what a colour means is written next to it.
-Nothing here touches pyplot, so no figure is left open and no setting leaks into a user's notebook.
+Colours are Okabe and Ito's, which people with any colour vision can tell apart. The meaning of a colour is written next
+to it. Nothing here uses pyplot, so no figure is left open and no setting leaks into a user's notebook.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from matplotlib.transforms import offset_copy
 
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 SKY, RED, YELLOW, BLACK = "#56B4E9", "#D55E00", "#F0E442", "#000000"
-COLORS = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW)  # in the order in which they are given out
-OTHER = "#9A9A9A"  # what has no colour of its own
+COLORS = (BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW)  # in the order in which they are assigned
+OTHER = "#9A9A9A"  # for names beyond the last colour
 INK, QUIET, FAINT, EMPTY = (
     "#1A1A1A",
     "#666666",
     "#D5D5D5",
     "#F1F1F1",
-)  # text, lesser text, lines, nothing there
+)  # text, secondary text, lines, empty areas
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # with COLORS, so that lines differ in print too
 WIDTHS = {"column": 3.4, "page": 7.0, "wide": 10.0}  # inches
@@ -91,20 +91,20 @@ SETTINGS: dict[str, Any] = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "svg.hashsalt": "seaway",  # ids in the file do not depend on the process
-    "svg.fonttype": "path",  # looks the same where the font is not
+    "svg.fonttype": "path",  # looks the same on machines without the font
     "path.simplify": True,
 }
 
 
 @contextmanager
 def applied() -> Iterator[None]:
-    """Figures made inside look like ours; outside, nothing changes."""
+    """Use our settings for figures made inside the block."""
     with mpl.rc_context(SETTINGS):  # type: ignore[arg-type]
         yield
 
 
 class Picture(Figure):
-    """A figure that a notebook shows when it is a cell's value, and that `style.save` writes the same every time."""
+    """A figure that a notebook shows as a cell's value, and that `style.save` writes the same every time."""
 
     def __init__(
         self, width: Literal["column", "page", "wide"] | float = "page", height: float = HEIGHT
@@ -133,7 +133,7 @@ def svg(figure: Figure) -> bytes:
 
 
 def save(figure: Figure, path: str | Path) -> tuple[Path, Path]:
-    """As `path`.png and `path`.svg, byte for byte the same for the same figure and matplotlib."""
+    """Write `path`.png and `path`.svg. The same figure and matplotlib give the same bytes."""
     base = Path(path)
     if base.suffix in (".png", ".svg"):
         base = base.with_suffix("")
@@ -148,18 +148,18 @@ def save(figure: Figure, path: str | Path) -> tuple[Path, Path]:
 
 
 def colors(names: Sequence[str]) -> dict[str, str]:
-    """One each, in that order; what comes after the last colour is grey."""
+    """A colour for each name, in that order; names after the last colour are grey."""
     return {name: COLORS[at] if at < len(COLORS) else OTHER for at, name in enumerate(names)}
 
 
 def pale(color: str, part: float = 0.25) -> tuple[float, float, float]:
-    """So much of the colour, the rest white."""
+    """The colour mixed with white. `part`: the colour's part."""
     red, green, blue = to_rgb(color)
     return (1 - part * (1 - red), 1 - part * (1 - green), 1 - part * (1 - blue))
 
 
 def on(color: str) -> str:
-    """Black or white: what is legible on the colour."""
+    """Black or white, whichever is legible on the colour."""
     red, green, blue = to_rgb(color)
     return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else "white"
 
@@ -168,7 +168,7 @@ def on(color: str) -> str:
 
 
 def waiting(label: str = "waits for peers") -> Patch:
-    """The key's entry for time in which a device waits: pale and hatched."""
+    """A legend entry for waiting: pale and hatched."""
     return Patch(
         facecolor=pale(OTHER, 0.16), edgecolor=pale(OTHER, 0.9), linewidth=0, hatch="//////", label=label
     )
@@ -177,13 +177,13 @@ def waiting(label: str = "waits for peers") -> Patch:
 def key(
     axes: Axes, entries: Iterable[tuple[str, str]], extra: Iterable[Patch] = (), above: float = 0
 ) -> None:
-    """What colours mean, in rows above the axes, and so many points away: (name, colour)."""
+    """A legend of (name, colour), in rows above the axes, `above` points away."""
     handles = [Patch(facecolor=color, label=short(name)) for name, color in entries] + list(extra)
     if not handles:
         return
     figure = axes.get_figure(root=True)
     assert figure is not None
-    # As wide as the axes will be once laid out, in points.
+    # The width of the axes once they are laid out, in points.
     room = 72 * figure.get_figwidth() * axes.get_position().width / 0.775 - 70
     axes.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0),
@@ -193,7 +193,7 @@ def key(
 
 
 def _columns(labels: list[str], room: float) -> int:
-    """As many as fit, filled as matplotlib fills them: one after the other, the first ones with one more."""
+    """How many columns fit. matplotlib fills columns one after the other; the first ones have one more."""
     size = SETTINGS["legend.fontsize"]
     around = size * (
         SETTINGS["legend.handlelength"] + SETTINGS["legend.handletextpad"] + SETTINGS["legend.columnspacing"]
@@ -226,9 +226,9 @@ def percent(
 
 
 def label_ends(axes: Axes, labels: Sequence[tuple[float, str, str]], at: float, gap: float = 0.055) -> None:
-    """Names at the right end of lines or bands, at their heights (y, name, colour), moved apart where they would touch.
+    """Write (y, name, colour) at the right end of lines or bands, moved apart where they would touch.
 
-    `at`: the x where they end, in data; `gap`: the least distance, as a part of the axes' height.
+    `at`: x of the right end, in data; `gap`: the least distance, as a part of the axes' height.
     """
     if not labels:
         return

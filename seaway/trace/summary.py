@@ -1,4 +1,4 @@
-"""A trace in a few lines of text."""
+"""`Trace.summary`: a trace in a few lines of text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 16  # clients that are listed
 
 
 def summary(trace: Trace) -> str:
-    """The first line says what there is; then a line a client."""
+    """One line for the whole trace, then one a client."""
     core = trace.core
     ran = len(core.gangs)
     if not ran:
@@ -28,14 +28,16 @@ def summary(trace: Trace) -> str:
     head = (
         f"Trace of {_many(len(core.clients), 'client')}, {_many(len(core.runs), 'run')}, {_many(ran, 'gang')} on "
         f"{trace.machines.describe()}: {text(high - low)}, {busy:.1%} busy; {intervals:,} device intervals in "
-        f"{core.nbytes / 1e6:,.1f} MB, {size}"
+        f"{_nbytes(core.nbytes)}, {size}"
     )
     table = trace.clients()
     competing = trace.contended
     table["got_share"] = trace.clients(window=competing)["got_share"]
     names = f"  {'client':16}{'weight':>7}{'asked':>9}{'got':>9}{'runs':>9}{'failed':>8}"
     if core.since:
-        head += f"; it holds all from {text(trace.since)} on, and of what was before only what had not ended"
+        head += (
+            f"; it is complete from {text(trace.since)} on; before, it has only what had not ended by then"
+        )
     lines = [head, f"{names}{'p50 latency':>14}{'p99':>12}"]
     for row in table.head(MOST).to_dict("records"):
         name, p50, p99 = (
@@ -52,6 +54,10 @@ def summary(trace: Trace) -> str:
     if competing != (low, high):
         lines.append(f"  got: of the {text(competing[1] - competing[0])} in which all of them had work")
     return "\n".join(lines)
+
+
+def _nbytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"
 
 
 def _many(count: int, what: str) -> str:

@@ -1,8 +1,7 @@
-"""The timeline: what devices did when, a row a device, as in the paper's figures 9 and 11.
+"""Draws timelines: one row a device, one bar a gang, as in the paper's figures 9 and 11.
 
-Thousands of devices are not squeezed into a picture: some are drawn, each in a row of its own, and the axis says which
-of how many. Nor are thousands of gangs: where bars could not be told apart, a row shows bins, each divided among those
-who had it.
+If there are thousands of devices, only some are drawn, and the axis says how many there are. Where gangs are too many
+for bars to be told apart, a row shows bins instead, each divided among the names that used it.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ if TYPE_CHECKING:
 
 ColorBy = Literal["auto", "client", "program", "step"] | Callable[[str, str, str], str]
 _NUMBERS = re.compile(r"[\s_.\-\[(]*\d+[\])]*")
-MOST = len(style.COLORS)  # colours; what is beyond is grey
-WHOLE = 160  # so many gangs of a device are told apart in a picture; a trace with more is shown in part
-PART = 50  # of its gangs, or fewer
-BAR = 140  # where there are long gaps: so many lengths of a gang
-LEAST = 10  # but so many gangs
-BARS = 420  # with more in a window that was asked for, bins instead of bars
+MOST = len(style.COLORS)  # names with a colour; others are grey
+WHOLE = 160  # gangs of a device that can be told apart; a trace with more is shown in part
+PART = 50  # gangs shown of such a trace ...
+BAR = 140  # ... but no more than this many median gang lengths of time, for traces with long gaps ...
+LEAST = 10  # ... and at least this many gangs
+BARS = 420  # with more gangs in a given window, a row shows bins instead of bars
 MOST_ROWS = 200
-HALF = 0.41  # of a row's height
-WORTH_SAYING = 0.004  # of the time: a wait that is shown in the key
+HALF = 0.41  # half a bar's height, as a part of a row's
+WORTH_SAYING = 0.004  # part of the time from which a kind of wait appears in the legend
 
 
 class Keys(NamedTuple):
-    """What colours stand for."""
+    """The meaning of colours: names, each gang's index among them, and each name's colour."""
 
     names: list[str]
     codes: Ints  # by gang
@@ -60,7 +59,7 @@ def draw(
     axes: Axes | None,
     colors: Mapping[str, str] | None = None,
 ) -> Figure:
-    """`colors`: by name, of what other pictures show too; what they do not name is grey."""
+    """Draw a timeline. `colors`: colours by name, shared with other pictures; other names are grey."""
     facts = trace.facts()
     sample = spread(facts, rows) if devices is None else devices
     if len(sample) > MOST_ROWS:
@@ -96,7 +95,10 @@ def draw(
 
 
 def keyed(facts: Facts, color: ColorBy) -> Keys:
-    """By client if there are several, else by program, else by step. The first seven have colours, by time taken."""
+    """Names and colours of gangs. "auto" means clients if there are several, else programs, else steps.
+
+    The seven names with most device time have colours of their own.
+    """
     if callable(color):
         names, codes = _coded_by(facts, color)
     elif color == "auto":
@@ -146,7 +148,7 @@ def _coded_by(facts: Facts, color: Callable[[str, str, str], str]) -> tuple[list
 
 
 def legible(facts: Facts) -> tuple[int, int]:
-    """All of it; or of a long trace so many gangs in the middle, on the devices that had most."""
+    """The window to show: the whole trace; or, if it is long, the gangs in its middle, by its busiest devices."""
     group = max(facts.groups, key=lambda each: len(each.rows), default=None)
     if group is None or len(group.rows) <= WHOLE:
         return facts.span
@@ -164,7 +166,7 @@ def _title(trace: Trace, span: tuple[int, int]) -> str:
 
 
 def _shares(facts: Facts, keys: Keys, span: tuple[int, int]) -> npt.NDArray[np.float64]:
-    """Of the time that devices were busy in the window, what part each key had."""
+    """Each name's part of the devices' busy time in the window."""
     each = np.bincount(keys.codes, weights=facts.spent(*span), minlength=len(keys.names))
     return np.asarray(each / max(float(each.sum()), 1.0))
 
@@ -175,7 +177,7 @@ def _shares(facts: Facts, keys: Keys, span: tuple[int, int]) -> npt.NDArray[np.f
 def _rows(
     axes: Axes, facts: Facts, keys: Keys, sample: Ints, span: tuple[int, int]
 ) -> tuple[set[int], npt.NDArray[np.bool_]]:
-    """(keys that are seen, whether waits for peers and for inputs are)."""
+    """Draw the rows. Returns the codes seen, and whether waits for peers and for inputs are worth a legend entry."""
     unit, scale = times.unit(span[1] - span[0])
     place = {device: row for row, device in enumerate(sample.tolist())}
     seen: set[int] = set()
@@ -184,7 +186,7 @@ def _rows(
     for pick in chosen(facts, sample):
         rows = pick.group.rows
         which = np.flatnonzero((facts.start[rows] < span[1]) & (facts.end[rows] > span[0]))
-        # What begins later but waits already is seen too.
+        # The next gang starts later, but its devices may already wait for it.
         which = np.union1d(which, which[-1:] + 1)
         which = which[which < len(rows)]
         seen.update(np.unique(keys.codes[rows[which]]).tolist())
@@ -195,7 +197,7 @@ def _rows(
             waited += _bars(axes, keys, expanded(facts, pick, which), place, span, scale)
     _furnish(axes, facts, sample, span)
     width = (
-        f"; each step {times.text(binned[1] - binned[0])}, divided among those who had it"
+        f"; each step {times.text(binned[1] - binned[0])}, divided among its users"
         if binned is not None
         else ""
     )
@@ -206,7 +208,7 @@ def _rows(
 def _bars(
     axes: Axes, keys: Keys, each: Expanded, place: dict[int, int], span: tuple[int, int], scale: int
 ) -> npt.NDArray[np.float64]:
-    """Returned: device time of waits for peers and for inputs."""
+    """Draw bars and waits. Returns the device time of waits for peers and for inputs."""
     _, device, _, taken, last, start, end = each
     y = np.array([place[number] for number in device.tolist()], dtype=np.float64)
     codes = keys.codes[each.gang]
@@ -234,7 +236,7 @@ def _bars(
 
 
 def _length(low: Ints, high: Ints, which: npt.NDArray[np.bool_], span: tuple[int, int]) -> int:
-    """All together, in the window."""
+    """The intervals' total length within the window."""
     return int((np.minimum(high[which], span[1]) - np.maximum(low[which], span[0])).clip(0).sum())
 
 
@@ -260,8 +262,8 @@ def _boxes(
 def _bins(
     axes: Axes, facts: Facts, keys: Keys, pick: Chosen, place: dict[int, int], edges: Ints, scale: int
 ) -> None:
-    """Each bin of a row divided among those who had it."""
-    # Devices of a group had the same, but for gangs that each host runs by itself.
+    """Draw rows of bins, each divided among the names that used it."""
+    # Devices of a group are alike, except for gangs that each host runs by itself.
     alike = (
         [pick]
         if not len(pick.group.lone)
@@ -338,7 +340,7 @@ def _key(
 
 
 def _strip(axes: Axes, below: Axes, facts: Facts, keys: Keys, span: tuple[int, int]) -> None:
-    """The whole trace, with what is shown below marked in it."""
+    """Draw the whole trace as a strip, with the window that is shown below marked in it."""
     rows = max((len(group.rows) for group in facts.groups), default=0)
     bands(
         axes,

@@ -1,6 +1,6 @@
-"""Times as people write them: "1.5ms" is 1,500,000, windows of a trace, and edges of bins.
+"""Parses and prints times ("1.5ms" is 1,500,000), and turns windows and bins into integer nanoseconds.
 
-Core counts integer nanoseconds; frames show microseconds, as floats, for that is what people compare.
+Core counts integer nanoseconds. Frames show microseconds, as floats, since those are what people compare.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_BINS = 1_000_000
 
 
 def nanoseconds(what: Time) -> int:
-    """Of a number (they are nanoseconds already), of "330us", of a timedelta."""
+    """Nanoseconds, from a number of nanoseconds, a text such as "330us", or a timedelta."""
     if isinstance(what, str):
         found = _TEXT.fullmatch(what)
         if found is None:
@@ -43,7 +43,7 @@ def nanoseconds(what: Time) -> int:
 
 
 def text(duration: float) -> str:
-    """Three digits and a unit: 330 µs, 1.32 s."""
+    """A duration with three digits and a unit: 330 µs, 1.32 s."""
     for name, scale in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
         if abs(duration) >= scale:
             value = duration / scale
@@ -52,7 +52,7 @@ def text(duration: float) -> str:
 
 
 def unit(duration: float) -> tuple[str, int]:
-    """In which to print an axis that is so long: (its name, nanoseconds)."""
+    """The unit for an axis of this length: (name, nanoseconds)."""
     for name, scale in (("s", 1_000_000_000), ("ms", 1_000_000), ("µs", 1_000)):
         if duration >= 2 * scale:
             return name, scale
@@ -60,7 +60,7 @@ def unit(duration: float) -> tuple[str, int]:
 
 
 def window_of(window: Window, span: tuple[int, int]) -> tuple[int, int]:
-    """What is left open ends where the trace does."""
+    """The window in nanoseconds. An open end is the trace's."""
     if window is None:
         return span
     try:
@@ -76,14 +76,14 @@ def window_of(window: Window, span: tuple[int, int]) -> tuple[int, int]:
 
 
 def edges_of(bins: int | Time | Sequence[Time], window: tuple[int, int]) -> Ints:
-    """Edges of so many bins, of bins of such a width ("1ms"; the last may be narrower), or as they are given."""
+    """Edges of bins. `bins`: how many; or their width, such as "1ms" (the last may be narrower); or the edges."""
     low, high = window
     if isinstance(bins, int | np.integer):
         if bins < 1:
             raise ValueError(f"{bins} bins; at least one is needed")
-        count = min(int(bins), high - low)  # a bin is a nanosecond wide at least
+        count = min(int(bins), high - low)  # a bin is at least a nanosecond wide
         _bounded(count)
-        # Integer arithmetic: edges are exact however late it is.
+        # Integer arithmetic keeps edges exact at large times.
         return low + (high - low) * np.arange(count + 1, dtype=np.int64) // count
     if isinstance(bins, str) or hasattr(bins, "total_seconds"):
         width = nanoseconds(bins)
@@ -95,7 +95,7 @@ def edges_of(bins: int | Time | Sequence[Time], window: tuple[int, int]) -> Ints
     times = np.atleast_1d(np.asarray(bins, dtype=object))
     edges = np.array([nanoseconds(time) for time in times], dtype=np.int64)
     if len(edges) < 2 or (np.diff(edges) <= 0).any():
-        raise ValueError("edges of bins must be two at least, and grow")
+        raise ValueError("edges of bins must be at least two, and increasing")
     return edges
 
 
@@ -105,7 +105,7 @@ def _bounded(count: int) -> None:
 
 
 def micros(times: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Nanoseconds to microseconds; what is unknown (negative) to NaN."""
+    """Nanoseconds as microseconds; unknown (negative) times as NaN."""
     found = times / 1_000
     found[times < 0] = np.nan
     return np.asarray(found, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What a run looked like: tables, pictures and files of a trace, the same for a simulated run and a real one.
+"""`Trace`: tables, pictures and files of what happened, the same for a simulated run and a real one.
 
     trace = Trace(core_trace, setup)            # a Session has one: session.trace
     trace.utilization(by="client", bins=100)    # tidy frames; units are in the column names
@@ -6,8 +6,8 @@
     trace.perfetto("run.json", window=("10ms", "12ms"))
     trace.save("run"); Trace.load("run")
 
-It reads a `Trace` of core's, which may still grow, and nothing else; what a set-up knows of islands makes the names
-better. Times are nanoseconds as integers, or text such as "1.5ms".
+It reads one of core's traces, which may still grow. A set-up, if given, adds names of islands. Times are integer
+nanoseconds, or texts such as "1.5ms".
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Trace:
         origin: int | None = None,
         told: HostRows | None = None,
     ) -> None:
-        """`setup`: what has a `cluster`, a cluster, or None: then islands are what the trace's places show of them.
+        """`setup`: a simulator's set-up, a cluster, or None to infer islands from the trace's places.
 
-        `origin`: by the recorder's clock, when time 0 is. It is the clock's own 0, as in a simulation; but of a real
-        cluster, which comes without a simulator's set-up, the clock began with the machine: there it is when the
-        first thing was recorded. `told`: what hosts have said of their gangs, which `hosts.joined` has put into `core`.
+        `origin`: the recorder's clock at time 0. In a simulation that is the clock's own 0. The clock of a real cluster
+        (which has no simulator's set-up) counts from the machine's start, so time 0 is the first recorded time.
+        `told`: the hosts' rows, which `hosts.joined` has merged into `core`.
         """
         self.core = core
         self._setup = None if setup is None else machines.of_setup(setup)
@@ -69,12 +69,12 @@ class Trace:
         window: Window = None,
         devices: Devices = None,
     ) -> pd.DataFrame:
-        """What part of the devices' time was spent how, in bins of the window: `busy_fraction` computing,
-        `skew_fraction` waiting for peers, `input_wait_fraction` waiting for inputs. The rest is idle.
+        """Parts of the devices' time, in bins of the window: `busy_fraction` computing, `skew_fraction` waiting for
+        peers, `input_wait_fraction` waiting for inputs. The rest is idle.
 
-        `by`: device, host, island, client, program, step or total; of a client, program or step it is the part
-        of all devices' time. `bins`: how many, or how wide ("1ms"), or their edges. The window is from the first
-        gang's start to the last one's end, unless given.
+        `by`: device, host, island, client, program, step or total. For a client, program or step the parts are of all
+        devices' time. `bins`: how many, or how wide ("1ms"), or their edges. Without a window: from the first gang's
+        start to the last gang's end.
         """
         if by not in BYS:
             raise ValueError(f"by={by!r}; it is one of {', '.join(BYS)}")
@@ -90,8 +90,10 @@ class Trace:
         sample: int | None = None,
         limit: int | None = 2_000_000,
     ) -> pd.DataFrame:
-        """A row a device and gang. `devices`: these; `sample`: so many, spread over all that behave differently;
-        more than `limit` rows are refused."""
+        """One row a device and gang. More than `limit` rows are refused.
+
+        `devices`: only these. `sample`: this many, with some of every group that ran the same gangs.
+        """
         from . import intervals
 
         chosen = self.sample(sample) if sample is not None else self._devices(devices)
@@ -100,65 +102,70 @@ class Trace:
     def interval_blocks(
         self, window: Window = None, devices: Devices = None, rows: int = 1_000_000
     ) -> Iterator[pd.DataFrame]:
-        """All intervals, in frames of about so many rows: for what is too large to hold."""
+        """All intervals, in frames of about `rows` rows: for traces too large for one frame."""
         from . import intervals
 
         span = times.window_of(window, self.span)
         return intervals.blocks(self.facts(), self._devices(devices), span, rows)
 
     def gangs(self, window: Window = None) -> pd.DataFrame:
-        """A row a gang. `bound_us`: how wrong its times may be, where they are by clocks of its hosts; else 0."""
+        """One row a gang. `bound_us`: how wrong its times may be if they come from hosts' clocks; else 0."""
         from . import frames, hosts
 
         found = frames.gangs(self.facts(), self._window(window))
         return found.assign(bound_us=hosts.bounds(self._told or hosts.NOTHING, found["seq"].tolist()) / 1_000)
 
     def hosts(self, window: Window = None, limit: int | None = 2_000_000) -> pd.DataFrame:
-        """A row a gang and host, of gangs of which that is known: when the host had enqueued it, when it started and
-        ended there, and by how much the host's clock may be wrong (`bound_us`; 0 for the recorder's own clock)."""
+        """One row a gang and host, if known: when the gang was enqueued, started and ended on that host.
+
+        `bound_us`: how wrong the host's clock may be; 0 for the recorder's own clock.
+        """
         from . import hosts
 
         told = self._told or hosts.NOTHING
         return hosts.frame(self.facts(), told, self.origin, self._window(window), limit)
 
     def steps(self, window: Window = None) -> pd.DataFrame:
-        """A row a program's step: how often it ran, how long it took."""
+        """One row a step of a program: how often it ran, how long it took."""
         from . import frames
 
         return frames.steps(self.facts(), self._window(window))
 
     def runs(self, window: Window = None) -> pd.DataFrame:
-        """A row a run of a program: latency, device time, and what it failed of."""
+        """One row a run of a program: latency, device time, and why it failed."""
         from . import frames
 
         return frames.runs(self.facts(), self._window(window))
 
     def clients(self, window: Window = None) -> pd.DataFrame:
-        """A row a client: the share of device time that it asked for and got, its runs and their latency."""
+        """One row a client: the share of device time that it asked for and got, its runs and their latency."""
         from . import frames
 
         return frames.clients(self.facts(), self._window(window))
 
     def shares(self, bins: int | Time | Sequence[Time] = 20, window: Window = None) -> pd.DataFrame:
-        """What part of the device time that clients had in each bin was whose: `got_share` (NaN where nobody had
-        any), beside `asked_share`. `bins`: as for `utilization`; without a window, while all clients competed."""
+        """One row a bin and client: its share of the device time that all clients used, and the share it asked for.
+
+        `got_share` is NaN in bins that no client used. `bins`: as for `utilization`. Without a window: while all
+        clients competed.
+        """
         from . import curves
 
         return curves.frame(self.facts(), times.edges_of(bins, self._competing(window)))
 
     def transfers(self, window: Window = None) -> pd.DataFrame:
-        """A row a transfer between places, or with a client."""
+        """One row a transfer between places, or between a place and a client."""
         from . import frames
 
         return frames.transfers(self.facts(), self._window(window))
 
     def memory(self, window: Window = None) -> pd.DataFrame:
-        """A row a change of a place's memory: bytes on each of its devices."""
+        """One row a change of a place's memory: bytes on each of its devices."""
         from . import frames
 
         return frames.memory(self.facts(), self._window(window))
 
-    # --- what there is --------------------------------------------------------------------------------------
+    # --- extent ---------------------------------------------------------------------------------------------
 
     @property
     def machines(self) -> machines.Machines:
@@ -166,12 +173,12 @@ class Trace:
 
     @property
     def since(self) -> int:
-        """From when on it has everything, in nanoseconds: 0, unless its controller has forgotten its oldest runs."""
+        """From when on the trace is complete, in nanoseconds: 0 unless the controller dropped its oldest runs."""
         return max(0, self.core.since - self.origin)
 
     @property
     def origin(self) -> int:
-        """What its recorder's clock showed at time 0, in nanoseconds."""
+        """The recorder's clock at time 0, in nanoseconds."""
         if self._origin == 0:
             return 0
         first = first_time(self.core)
@@ -184,12 +191,14 @@ class Trace:
 
     @property
     def contended(self) -> tuple[int, int]:
-        """The window in which all clients competed: from when the last of them began to ask until the first was done.
-        Shares are worth comparing there: `trace.clients(window=trace.contended)`."""
+        """The window in which all clients competed: from the last client's first call until the first client was done.
+
+        Shares should be compared there: `trace.clients(window=trace.contended)`.
+        """
         return self.facts().contended
 
     def sample(self, count: int) -> Ints:
-        """So many devices: of every group that ran the same gangs one at least, then in proportion to its size."""
+        """`count` devices: at least one of every group that ran the same gangs, the rest in proportion to its size."""
         from .sampling import spread
 
         return spread(self.facts(), count)
@@ -208,10 +217,10 @@ class Trace:
         self, window: Window = None, devices: Devices = None, rows: int = 24, color: ColorBy = "auto",
         title: str | None = None, axes: Axes | None = None,
     ) -> Figure:  # fmt: skip
-        """What devices did when: a bar a gang, coloured by client, program or step; pale and hatched while a device
-        waits for its gang's other devices. At most `rows` devices are drawn, and the axis says of how many.
+        """A timeline: one row a device, one bar a gang, coloured by client, program or step. A pale hatched bar is a
+        device's wait for the gang's other devices. At most `rows` devices are drawn; the axis says how many there are.
 
-        Without a window: as much of the middle of the trace as can be told apart, below a strip of the whole.
+        Without a window: as much of the trace's middle as can be told apart, below a strip of the whole.
         """
         from . import timeline
 
@@ -224,7 +233,7 @@ class Trace:
         window: Window = None,
         axes: Axes | None = None,
     ) -> Figure:
-        """Busy devices over time, stacked by client, program or step; or a row an island or host, with its waits."""
+        """Busy devices over time, stacked by client, program or step; or one row an island or host, with its waits."""
         from . import charts
 
         return charts.utilization(self, by, bins, window, axes)
@@ -235,8 +244,10 @@ class Trace:
         axes: Axes | None = None,
         bins: int | Time | Sequence[Time] | None = None,
     ) -> Figure:
-        """The share of device time that each client got, beside the one it asked for; while all of them competed,
-        unless there is a window. With `bins`, over time: a line each."""
+        """The share of device time that each client got, beside the share it asked for. With `bins`: over time.
+
+        Without a window: while all clients competed.
+        """
         from . import charts, curves
 
         if bins is None:
@@ -248,16 +259,16 @@ class Trace:
     def perfetto(
         self, path: str | Path, window: Window = None, devices: Devices = None, limit: int = 1_000_000
     ) -> Path:
-        """Chrome's Trace Event JSON, which ui.perfetto.dev opens: a process a host, a thread a device."""
+        """Write Chrome's Trace Event JSON, which ui.perfetto.dev opens: one process a host, one thread a device."""
         from . import perfetto
 
-        # Without a window all that happened: runs begin before their gangs, and end after them.
+        # Without a window, everything: runs begin before their gangs and end after them.
         whole = (0, max(self.facts().horizon, self.span[1]) + 1)
         span = times.window_of(window, whole)
         return perfetto.write(self.facts(), Path(path), span, self._devices(devices), limit)
 
     def save(self, folder: str | Path) -> Path:
-        """All of it, as Parquet files; `Trace.load` gives the same again."""
+        """Write the whole trace to a folder of Parquet files, for `Trace.load`."""
         from . import storage
 
         return storage.save(self.core, self._setup, Path(folder), self.origin, self._told)
@@ -274,14 +285,13 @@ class Trace:
     # --- inside ---------------------------------------------------------------------------------------------
 
     def _moved(self, by: int) -> Trace:
-        """The same, with all its times so many nanoseconds later."""
+        """The same trace with all times `by` nanoseconds later."""
         found = Trace(self.core, origin=self.origin - by, told=self._told)
         found._setup, found._told = self._setup, self._told
         return found
 
     def facts(self) -> Facts:
-        """Facts of the trace as it is. Columns that were handed out are replaced when something is recorded, so the
-        same ones mean that nothing was."""
+        """Facts of the trace as it is now. Core makes new columns after recording, so equal columns mean no change."""
         columns = self.core.columns()
         same = all(
             column is self._columns.get(table, {}).get(name)

@@ -102,7 +102,7 @@ WEIGHTS = [
     ("stride:1,x", "weights, whole numbers like stride:1,2,4"),
     ("stride:-1", "weights, whole numbers"),
     ("stride:1,2,lead=3", "or the policy's options, like stride:lead=3"),
-    ("fifo:1,2", "fifo does not go by weights, stride does; for 2 clients alike, --policy fifo --clients 2"),
+    ("fifo:1,2", "fifo does not use weights, stride does; for 2 equal clients, --policy fifo --clients 2"),
 ]
 
 

@@ -50,7 +50,7 @@ NO_SESSION: list[tuple[Call, str]] = [
     (lambda: sw.local(policy=3), "policy=3: a name"),  # type: ignore[arg-type]
     (lambda: sw.local(policy="stride:x"), "policy 'stride' has no option 'x'; its options: lead"),
     (lambda: sw.local(platform="gpu"), r"sw.local\(platform='gpu'\): 'cpu', 'cuda', 'tpu'"),  # type: ignore[arg-type]
-    (lambda: sw.local(memory="2 gigs"), "memory '2 gigs' has no unit that is known"),
+    (lambda: sw.local(memory="2 gigs"), "memory '2 gigs' has an unknown unit"),
     (lambda: sw.local(memory=-1), "memory cannot be -1: it is negative"),
     (lambda: sw.local(config={"windo": 4}), "config has no 'windo'.*did you mean 'window'"),
     (lambda: sw.connect("http://head:29000"), "an address is like 'grpc://head:29000'"),
@@ -93,7 +93,7 @@ def test_a_program_that_listens_there_and_is_no_controller() -> None:
         (["controller", "--token-file", "/nowhere"], "cannot read /nowhere: No such file"),
         (["controller", "--token-file", "/dev/null"], "/dev/null is empty, and was given to protect the cluster"),
         (["up", "--hosts", "0"], "--hosts 0: at least 1"),
-        (["up", "--bind", "0.0.0.0:0"], "--bind 0.0.0.0:0: `seaway up` is one machine, unprotected, and listens on"),
+        (["up", "--bind", "0.0.0.0:0"], "--bind 0.0.0.0:0: `seaway up` is for one machine, has no protection, and"),
         (["up", "--bind", "nonsense"], "--bind nonsense: cannot listen on 'nonsense': an address is like"),
         (["status", "http://x"], "seaway: status 'http://x': an address is like 'grpc://head:29000', or head:29000"),
         (["cancel", "x:y", "ann"], "seaway: cancel 'x:y': an address is like 'grpc://head:29000', or head:29000"),

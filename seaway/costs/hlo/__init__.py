@@ -1,7 +1,7 @@
-"""What a compiler's text (HLO) says of a computation: its operations, loops, collectives and work.
+"""Reads a compiler's HLO text: operations, loops, collectives and work go into a `Tally` of times and bytes.
 
-`text` reads it, `shapes` its types, `groups` its replica groups, `loops` how often a body runs, `work` what an
-operation computes and moves, `collectives` what devices exchange, and `tally` adds it all up.
+`text` parses the text, `shapes` its types and `groups` its replica groups. `loops` finds how often a body runs, `work`
+what an operation computes and moves, and `collectives` what devices exchange. `tally` adds everything up.
 """
 
 from .collectives import Exchange, Kind

@@ -1,8 +1,9 @@
-"""Collectives in HLO text, in all the dresses in which compilers put them.
+"""Finds collectives in HLO text, in all forms in which compilers write them.
 
-Plain (`all-reduce`), begun and ended (`all-gather-start`, `all-gather-done`, or `async-start` of a computation that
-holds one), and, by the TPU compiler, inside fusions: a reduce-scatter is a fusion of an all-reduce and a slice; an
-asynchronous one is a chain of fusions with one channel, whose middle links compute something else meanwhile.
+They may be plain (`all-reduce`), or split into a start and an end (`all-gather-start`, `all-gather-done`, or
+`async-start` of a computation that contains one). The TPU compiler also puts them into fusions: a reduce-scatter is a
+fusion of an all-reduce and a slice. An asynchronous collective is a chain of fusions with one channel, and the middle
+ones do other work at the same time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ KINDS: dict[str, Kind] = {
     "collective-broadcast": "permute",
 }  # fmt: skip
 CHANNEL = re.compile(r"channel_id=(\d+)")
-WRAPPERS = {"async", "call"}  # begin a computation of its own, on this core or on another kind of core
+WRAPPERS = {
+    "async",
+    "call",
+}  # prefixes of operations that start a computation, on this core or on another kind of core
 LAYOUT = {"convert", "copy", "bitcast", "reshape", "transpose"}
 CHAINED = '"async_collective_fusion_config"'
 
@@ -38,14 +42,12 @@ class Exchange(msgspec.Struct, frozen=True):
     groups: Nested
     group_size: int
     count: int = 1
-    hidden: int = (
-        0  # nanoseconds of other work for it alone, scheduled between its start and its end, each time
-    )
+    hidden: int = 0  # nanoseconds of other work between its start and end, counted for it alone, each time
     regular: bool = True  # whether `groups` describes all its groups exactly
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What an operation has to do with a collective. `key` joins the parts of one."""
+    """The part that an operation plays in a collective. Parts of one collective have the same `key`."""
 
     part: Part
     key: str
@@ -53,8 +55,8 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Finder:
-    """`scattering`: whether an all-reduce of which each device keeps its slice counts as the reduce-scatter that a
-    compiler for accelerators makes of it."""
+    """`scattering`: count an all-reduce of which each device keeps only a slice as a reduce-scatter, since a compiler
+    for accelerators makes it one."""
 
     def __init__(self, module: Module, scattering: bool = False) -> None:
         self.module = module
@@ -96,7 +98,7 @@ class Finder:
         return Found("whole", op.name, exchange)
 
     def _collectives(self, name: str) -> tuple[tuple[Computation, Op], ...]:
-        """In that computation and the fusions in it."""
+        """The collectives in that computation and in its fusions."""
         if name not in self._inside:
             found: list[tuple[Computation, Op]] = []
             inner = self.module[name]
@@ -121,13 +123,13 @@ class Finder:
             raise HloError(f"{op.opcode} {op.name!r}: {error}") from None
         shape, regular = nested(groups or [[0]], devices)
         if kind == "permute" and not regular:
-            shape = ()  # between any two
+            shape = ()  # any two devices may exchange
         size = max(map(len, groups), default=1)
         return Exchange(kind, nbytes, shape, size, regular=regular)
 
 
 def _sliced(computation: Computation, op: Op, size: int) -> bool:
-    """Whether each device keeps only its share of what `op` gives."""
+    """Whether each device keeps only its own slice of the result of `op`."""
     users = computation.users[op.name]
     while len(users) == 1 and users[0].opcode in LAYOUT:
         users = computation.users[users[0].name]

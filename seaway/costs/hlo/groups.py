@@ -1,4 +1,4 @@
-"""Which devices exchange with each other, in the three ways in which HLO writes it.
+"""Parses replica groups, the sets of devices that exchange with each other, in the three notations of HLO.
 
     {{0,1},{2,3}}                                     listed
     [256,8]<=[2048]                                   2048 devices, cut into 256 groups of 8
@@ -6,7 +6,7 @@
     mesh['a'=8,'b'=4] {'a'}                           one group for each place on the axes that are not named
     mesh['a'=4,'b'=2], device_ids=(6,7,...) {'a'}     the devices at the mesh's places, major axis first: listed,
     mesh['a'=16,'b'=64], device_ids=([64,16]T(1,0)) {'a'}    or all of them, laid out 64 by 16, transposed
-    mesh['a'=8] {'a':(2)4}                            of an axis, the part of 4 that 2 parts come before
+    mesh['a'=8] {'a':(2)4}                            a part of an axis: size 4, with 2 before it
 
 A group is described as nested (size, stride), major first: ((8, 1),) are eight neighbours, ((256, 8),) is every
 eighth of 2048, and () is all devices. Devices are numbered as the program's mesh numbers them.
@@ -44,7 +44,7 @@ class BadGroups(ValueError):
 
 
 def members(text: str, devices: int) -> list[list[int]]:
-    """All groups; `devices` is how many there are, for `{}`, which is all of them."""
+    """All groups. `devices`: how many there are, since `{}` means all."""
     if text in ("{}", ""):
         return [list(range(devices))]
     if text.startswith("{{"):
@@ -53,7 +53,7 @@ def members(text: str, devices: int) -> list[list[int]]:
         return _listed(_iota(match))
     if match := MESH.fullmatch(text):
         return _listed(_mesh(match))
-    raise BadGroups(f"replica groups {text!r} are written in no way that is known")
+    raise BadGroups(f"replica groups {text!r} are in an unknown notation")
 
 
 def _listed(groups: Groups) -> list[list[int]]:
@@ -77,7 +77,7 @@ def _laid_out(dims: str, order: str | None) -> Groups:
 
 
 def _mesh(match: re.Match[str]) -> Groups:
-    """Axes may be cut: `'a':(2)4` is the part of 4 of an axis of which 2 come before it."""
+    """Groups along axes of a mesh. An axis may be cut: `'a':(2)4` is a part of size 4, with 2 before it."""
     sizes = {name: int(size) for name, size in AXIS.findall(match[1])}
     wanted = [
         (name, int(before or 1), int(size or sizes.get(name, 0)))
@@ -100,7 +100,7 @@ def _mesh(match: re.Match[str]) -> Groups:
             cut = before * part
         dims.append(size // cut)
     if prod(dims) != len(ids):
-        raise BadGroups(f"replica groups {match[0]!r} cut an axis into parts that do not make it up")
+        raise BadGroups(f"replica groups {match[0]!r} cut an axis into parts that do not add up to it")
     inside = [chosen[name, before] for name, before, _ in wanted]
     outside = [axis for axis in range(len(dims)) if axis not in inside]
     return ids.reshape(dims).transpose(outside + inside).reshape(-1, prod(dims[axis] for axis in inside))
@@ -120,7 +120,7 @@ def _ids(text: str | None, places: int, whole: str) -> Groups:
 
 
 def rings(pairs: list[tuple[int, int]]) -> list[list[int]]:
-    """Of a permutation: the devices that are joined by sending, a group each, sorted."""
+    """Groups of devices that a permutation connects, sorted."""
     home = {device: device for pair in pairs for device in pair}
 
     def find(device: int) -> int:

@@ -1,7 +1,7 @@
-"""How often a loop runs: stated by the compiler, or found by counting with the loop's own scalars.
+"""Finds how often a loop runs: the compiler states it, or the loop's own integers are computed step by step.
 
-The CPU compiler writes `known_trip_count`; the TPU compiler does not, though most of its loops count with integers
-from a constant to a constant. Those integers are computed here, and nothing else.
+The CPU compiler writes `known_trip_count`. The TPU compiler does not, but most of its loops count with integers from a
+constant to a constant. This module computes only those integers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SAME = {
     "copy-done",
     "optimization-barrier",
 }
-STEPS = 4096  # counted one by one; beyond, only what grows by equal steps
+STEPS = 4096  # rounds computed one by one; a longer loop must grow by equal steps
 BITS = 40  # no loop runs longer than 2**40
 
 COMPARED: dict[str, Callable[[int, int], bool]] = {
@@ -39,11 +39,11 @@ COMPUTED: dict[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 Known = Mapping[tuple[int, ...], int]
-"""What is known of a computation's parameters: (0, 3) is element 3 of parameter 0, (1,) is parameter 1."""
+"""Known values of a computation's parameters: (0, 3) is element 3 of parameter 0, (1,) is parameter 1."""
 
 
 class Scalars:
-    """The integers of one computation that follow from what is known of its parameters."""
+    """Evaluates integers of one computation from known values of its parameters."""
 
     def __init__(self, module: Module, computation: Computation, known: Known) -> None:
         self.module = module
@@ -80,7 +80,7 @@ class Scalars:
                 return self._binary(op, COMPUTED.get(opcode))
 
     def element(self, name: str, index: int) -> int | None:
-        """Of the tuple `name`."""
+        """The value of an element of the tuple `name`; None if unknown."""
         op = self.computation.ops.get(name)
         if op is None:
             return None
@@ -125,7 +125,7 @@ def _constant(text: str) -> int | None:
 
 
 def invariant(body: Computation) -> set[int]:
-    """The elements of a loop's state that its body hands on as they are."""
+    """The elements of a loop's state that its body passes on unchanged."""
     root = body.ops.get(body.root)
     if root is None or root.opcode != "tuple":
         return set()
@@ -142,7 +142,7 @@ def _handed_on(body: Computation, name: str) -> int | None:
 
 
 def trips(module: Module, computation: Computation, loop: Op, known: Known) -> int | None:
-    """How often `loop`, an operation of `computation`, runs its body; None: that depends on data."""
+    """How often `loop`, an operation of `computation`, runs its body; None if that depends on data."""
     if stated := loop.attribute(STATED):
         return int(stated)
     condition, body = module[loop.called("condition")[0]], module[loop.called("body")[0]]
@@ -153,7 +153,7 @@ def trips(module: Module, computation: Computation, loop: Op, known: Known) -> i
 
 
 def inside(module: Module, computation: Computation, loop: Op, known: Known) -> dict[tuple[int, ...], int]:
-    """What is known inside the loop's body: what it does not change, where that is known outside."""
+    """Known values inside the loop's body: unchanged elements whose values are known outside."""
     scalars = Scalars(module, computation, known)
     found: dict[tuple[int, ...], int] = {}
     for index in sorted(invariant(module[loop.called("body")[0]])):
@@ -164,7 +164,7 @@ def inside(module: Module, computation: Computation, loop: Op, known: Known) -> 
 
 
 def _needed(module: Module, condition: Computation, body: Computation) -> list[int]:
-    """The elements of the state that decide when the loop ends, and those from which they are computed."""
+    """The elements of the state that decide when the loop ends, and the elements that these depend on."""
     asking = Scalars(module, condition, {})
     asked = _reads(asking, condition.root)
     root = body.ops[body.root]
@@ -238,7 +238,7 @@ def _after(module: Module, body: Computation, state: Known) -> dict[tuple[int, .
 
 
 def _jump(module: Module, condition: Computation, states: list[dict[tuple[int, ...], int]]) -> int | None:
-    """Where all grows by equal steps, the end is found by halving."""
+    """Find the end by bisection, if all elements grow by equal steps; else None."""
     first, second = states[0], states[1]
     step = {key: second[key] - first[key] for key in first}
     if any(later[key] - sooner[key] != step[key] for sooner, later in pairwise(states) for key in step):

@@ -1,4 +1,4 @@
-"""Types in HLO text: `bf16[64,1024]{1,0:T(8,128)(2,1)S(1)}`, and tuples of them."""
+"""Parses types in HLO text, such as `bf16[64,1024]{1,0:T(8,128)(2,1)S(1)}`, and tuples of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _bits(dtype: str) -> int:
 
 
 def parse_type(text: str, at: int) -> tuple[Type, int]:
-    """The type that stands at `at`, and where it ends."""
+    """The type that starts at `at`, and where it ends."""
     if text.startswith("(", at):
         parts: list[Type] = []
         at = _skip(text, at + 1)
@@ -86,5 +86,5 @@ def nbytes(kind: Type) -> int:
 
 
 def main_memory(kind: Type) -> int:
-    """Bytes of it that are in the device's main memory."""
+    """Bytes of this type that are in the device's main memory."""
     return sum(shape.nbytes for shape in leaves(kind) if shape.space == 0)

@@ -1,16 +1,16 @@
-"""All of a computation added up: the compiler's cycles, work, collectives, and how its parts overlap.
+"""Adds up a computation: the compiler's cycles, work, collectives, and how its parts overlap.
 
-Three times come out, for the same operations:
+A parsed module and a device's rates go in. Three times come out, for the same operations:
 
 - `cycles`: the sum of the compiler's estimated cycles;
-- `roofline`: of each operation, the longest of its matrix flops at the peak rate, its elementwise operations at the
-  vector unit's rate and its bytes at the full bandwidth;
-- `blend`: matrix operations that arithmetic bounds at the compiler's cycles, which know how well a shape fills the
-  matrix unit, and all else at its roofline: there the compiler's figure serves it to choose a tiling, and is up to ten
-  times too high for what memory bounds. Copies that it starts early run beside other work, and cost what is left of
-  them when they are waited for.
+- `roofline`: for each operation the longest of three: its matrix flops at the peak rate, its elementwise operations at
+  the vector unit's rate, its bytes at the full bandwidth;
+- `blend`: the compiler's cycles for matrix operations that are bound by arithmetic, since they include how well a shape
+  fills the matrix unit; the roofline for all others. There the compiler's figure only serves it to choose a tiling, and
+  is up to ten times too high if memory is the bound. Copies that start early run beside other work, and only the rest
+  of them counts when they are waited for.
 
-Loops count as often as they run; `once` sums have each body once, as a compiler's own totals do.
+Loops count as often as they run. The `once` sums count each body once, as a compiler's own totals do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ NO_WORK = {
 }  # fmt: skip
 
 
-MOSTLY = 0.5  # of the time for its bytes: arithmetic that takes more bounds an operation
+MOSTLY = (
+    0.5  # an operation is bound by arithmetic if that takes more than this part of the time for its bytes
+)
 
 
 class Rates(NamedTuple):
@@ -59,7 +61,7 @@ class Tally(msgspec.Struct):
     once_moved: float = 0.0
     exchanges: dict[Exchange, int] = {}
     unknown_loops: tuple[str, ...] = ()
-    silent: tuple[str, ...] = ()  # custom calls of which nothing is known
+    silent: tuple[str, ...] = ()  # custom calls whose time is unknown
 
     def add(self, other: Tally, times: int = 1) -> None:
         for field in ("cycles", "roofline", "blend", "flops", "moved"):
@@ -72,13 +74,16 @@ class Tally(msgspec.Struct):
         self.silent += other.silent
 
     def collectives(self) -> tuple[Exchange, ...]:
-        """In the order in which they first occur; equal ones as one, counted."""
+        """Collectives in the order in which they first occur; equal ones are one, with their count."""
         return tuple(msgspec.structs.replace(one, count=count) for one, count in self.exchanges.items())
 
 
 def tally(module: Module, rates: Rates, *, fused: bool = True) -> Tally:
-    """`fused`: the text is what the compiler will run; otherwise, what it had before it fused operations, and then
-    the arguments and results of the whole are counted as moved once."""
+    """Add up the module's entry computation.
+
+    `fused`: the text is the compiler's final one. If False, it is the text before fusion, and the arguments and results
+    of the whole computation are counted as moved once.
+    """
     return _Walk(module, rates, fused).computation(module[module.entry], {})
 
 
@@ -115,7 +120,7 @@ class _Walk:
         return total
 
     def _ends(self, computation: Computation) -> Tally:
-        """Arguments read and results written, once."""
+        """The time and bytes of reading all arguments and writing all results once."""
         kinds = [op.kind for op in computation.parameters] + [computation.ops[computation.root].kind]
         moved = sum(map(main_memory, kinds))
         time = moved / self.rates.bandwidth * 1e9
@@ -148,7 +153,7 @@ class _Walk:
         total.add(body, 1 if count is None else count)
 
     def _branches(self, op: Op, total: Tally) -> None:
-        """The costliest: a bound, whichever the data choose."""
+        """Add the most expensive branch: an upper bound, since the data choose."""
         names = op.called("branch_computations") or (
             *op.called("true_computation"),
             *op.called("false_computation"),
@@ -184,7 +189,7 @@ class _Walk:
 
 
 class _Lanes:
-    """Copies that run beside the computation, one after another."""
+    """Copies that run beside the computation, one after the other."""
 
     def __init__(self, rates: Rates) -> None:
         self.bandwidth = rates.bandwidth
@@ -200,10 +205,10 @@ class _Lanes:
 
 
 class _Chains:
-    """The collectives of one computation: each counted where it starts, with the work until it ends.
+    """The collectives of one computation, each with the work between its start and its end.
 
-    They share the links, so a nanosecond of work hides one nanosecond of them at most: of those that are under way
-    at once, each is given an equal part of it.
+    Collectives share the links, so a nanosecond of work can hide only one nanosecond of them. It is divided equally
+    among the collectives that are under way.
     """
 
     def __init__(self, found: Iterable[tuple[str, Found]]) -> None:
@@ -232,7 +237,7 @@ class _Chains:
             self._end(found.key, total)
 
     def finish(self, total: Tally) -> None:
-        """Whatever ends elsewhere: in the next round of a loop, say."""
+        """End the collectives that end elsewhere, for example in the next round of a loop."""
         for key in list(self.under_way):
             self._end(key, total)
 

@@ -1,4 +1,4 @@
-"""HLO text, read: computations of operations, in the order in which the compiler scheduled them."""
+"""Parses HLO text into a `Module` of computations, with operations in the order of the compiler's schedule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARKED = re.compile(r"%([^\s,()]+)")
 
 
 class HloError(ValueError):
-    """The text is not what we know of the compiler's; it names the line."""
+    """The text is not in a known form. The message names the line."""
 
 
 class Op:
@@ -39,7 +39,7 @@ class Op:
         self.operands = () if opcode in ("constant", "parameter", "iota") else _names(body)
 
     def called(self, role: str) -> tuple[str, ...]:
-        """The computations that it calls in that role: calls, to_apply, body, condition, ..."""
+        """Names of the computations that the operation calls in a role: calls, to_apply, body, condition, ..."""
         for match in CALLED.finditer(self.attributes):
             if match[1] == role:
                 return tuple(
@@ -120,14 +120,14 @@ def parse(text: str) -> Module:
 
 
 def _element(computation: Computation, name: str) -> None:
-    """Jax 0.12 writes `%loop#3` where 0.10 has an operation of its own, `get-tuple-element(%loop), index=3`."""
+    """Add the operation `get-tuple-element(%loop), index=3` for `%loop#3`, which JAX 0.12 writes in its place."""
     whole, mark, index = name.rpartition("#")
     if not mark or name in computation.ops or not index.isdigit():
         return
     _element(computation, whole)
     kind = computation.ops[whole].kind if whole in computation.ops else None
     if not isinstance(kind, tuple) or int(index) >= len(kind):
-        raise HloError(f"{name!r} in {computation.name!r} is no part of what {whole!r} is")
+        raise HloError(f"{name!r} in {computation.name!r} is not an element of {whole!r}")
     element = Op(name, kind[int(index)], "get-tuple-element", whole, f", index={index}")
     computation.ops[name] = element
 
@@ -151,7 +151,7 @@ def _closing(line: str, at: int) -> int:
 
 
 def _names(body: str) -> tuple[str, ...]:
-    """Of operands, written `%a, %b`, or with their types, or without the marks."""
+    """Names of operands, written `%a, %b`, or with their types, or without `%`."""
     if "%" in body:
         return tuple(MARKED.findall(body))
     depth, parts = 0, [""]

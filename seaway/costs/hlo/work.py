@@ -1,10 +1,10 @@
-"""What one operation computes and moves: matrix flops, elementwise operations, and bytes of the device's main memory.
+"""Counts what one operation computes and moves: matrix flops, elementwise operations, and bytes of main memory.
 
-A fusion reads each operand once, but of one that it only slices, the slice; one that updates a slice in place
-writes the slice. What is on the chip already (memory space 1 and up) is not moved.
+A fusion reads each operand once, or only a slice of it if it only slices it. A fusion that updates a slice in place
+writes only the slice. Data on the chip (memory space 1 and up) are not moved.
 
-Text from before fusion is read as if all that can be fused were: only operations that need their operands in memory
-move them (`MOVING`), and elementwise work, slices and layouts ride along.
+Text from before fusion is counted as if everything that can be fused were fused: only operations that need their
+operands in memory move them (`MOVING`). Elementwise work, slices and layouts add no bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SLOW = {
     "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "tanh", "power", "sqrt", "rsqrt", "cbrt",
     "sine", "cosine", "tan", "atan2", "erf", "divide", "remainder",
 }  # fmt: skip
-SLOWNESS = 8  # of these: about as many plain operations
+SLOWNESS = 8  # plain operations that one of SLOW is worth, roughly
 STILL = FREE | MOVING | {
     "broadcast", "iota", "slice", "dynamic-slice", "reshape", "transpose", "copy", "pad", "reverse",
     "rng-bit-generator",
@@ -45,7 +45,7 @@ STILL = FREE | MOVING | {
 
 
 class Work:
-    """Of a module's operations; remembers what it found of the computations that fusions call."""
+    """Counts the work of a module's operations. Results for computations that fusions call are cached."""
 
     def __init__(self, module: Module, fused: bool = True) -> None:
         self.module = module
@@ -75,7 +75,7 @@ class Work:
     # --- elementwise ------------------------------------------------------------------------------------
 
     def elementwise(self, computation: Computation, op: Op) -> float:
-        """Operations of a vector unit: elements, as often as something is computed with them."""
+        """Operations of the vector unit: one for each element computed, more for slow functions."""
         if op.opcode == "fusion":
             return sum(self._inner_elementwise(name) for name in op.called("calls"))
         if op.opcode in ("reduce", "reduce-window"):
@@ -94,7 +94,7 @@ class Work:
     # --- bytes ------------------------------------------------------------------------------------------
 
     def moved(self, computation: Computation, op: Op) -> int:
-        """Bytes that it reads from main memory and writes to it."""
+        """Bytes that the operation reads from main memory and writes to it."""
         if op.opcode in FREE or op.opcode.endswith("-done"):
             return 0
         kinds = [computation.ops[name].kind for name in op.operands if name in computation.ops]
@@ -119,10 +119,10 @@ class Work:
         return main_memory(kind) if part is None else min(part, main_memory(kind))
 
     def _part_read(self, inner: Computation, index: int) -> int | None:
-        """Of its parameter `index`, the bytes that it looks at; None: all."""
+        """The bytes that a computation reads of its parameter `index`; None means all."""
         key = (inner.name, index)
         if key not in self._reads:
-            self._reads[key] = None  # what asks again meanwhile is told: all
+            self._reads[key] = None  # a recursive question gets the answer "all"
             parameters = inner.parameters
             if index < len(parameters):
                 self._reads[key] = self._used(inner, parameters[index].name)
@@ -162,7 +162,7 @@ class Work:
         return main_memory(kind) if part is None else min(part, main_memory(kind))
 
     def _updated(self, inner: Computation, name: str) -> int | None:
-        """The bytes that a fusion writes if it writes less than its result: the updates of slices in place."""
+        """The bytes that a fusion writes if it only updates slices in place; None if it writes all of its result."""
         op = inner.ops.get(name)
         if op is None:
             return None
@@ -199,9 +199,9 @@ def _size(kind: Type) -> int:
 
 
 def _transfer(op: Op, kinds: list[Type]) -> int:
-    """Of an asynchronous copy: the ends of it that are in main memory."""
+    """Bytes of an asynchronous copy, once for each end that is in main memory."""
     if op.opcode not in ("copy-start", "slice-start", "async-start"):
-        return 0  # a collective: what it moves is its own affair
+        return 0  # a collective; its bytes are counted elsewhere
     result = op.kind[0] if isinstance(op.kind, tuple) and op.kind else op.kind
     moved = _size(result)
     ends = [main_memory(result) > 0, any(main_memory(kind) for kind in kinds)]
@@ -226,8 +226,7 @@ def _dot(computation: Computation, op: Op) -> float:
 
 
 def _convolution(computation: Computation, op: Op) -> float:
-    """Multiplications that touch data, not padding: TPUs write batched products as convolutions that are mostly
-    padding."""
+    """Flops that use data, not padding: the TPU compiler writes batched products as convolutions of mostly padding."""
     labels = LABELS.search(op.attributes)
     if labels is None:
         raise HloError(f"convolution {op.name!r} in {computation.name!r} has no dim_labels")
@@ -245,7 +244,7 @@ def _convolution(computation: Computation, op: Op) -> float:
 
 
 def _window(text: str, axes: int) -> dict[str, list[tuple[int, int]]]:
-    """`size=3x3 pad=1_1x1_1 lhs_dilate=2x1`, by key, an entry an axis; a number is (number, 0)."""
+    """`size=3x3 pad=1_1x1_1 lhs_dilate=2x1` as lists by key, one entry an axis. A plain number is (number, 0)."""
     default = {"size": 1, "stride": 1, "lhs_dilate": 1, "rhs_dilate": 1, "pad": 0}
     found = {key: [(value, 0)] * axes for key, value in default.items()}
     for part in text.split():
@@ -261,7 +260,7 @@ def _pair(text: str) -> tuple[int, int]:
 
 
 def _valid(size: int, places: int, window: dict[str, tuple[int, int]]) -> int:
-    """Pairs of a place of the result and a place of the kernel that meet an element of the input."""
+    """The number of pairs of a result's place and a kernel's place that meet an element of the input."""
     stride, spread, dilation = window["stride"][0], window["lhs_dilate"][0], window["rhs_dilate"][0]
     kernel = np.arange(window["size"][0], dtype=np.int64) * dilation - window["pad"][0]
     total = 0

@@ -1,9 +1,9 @@
-"""The real session: clients of a controller, in this process or elsewhere, whose computations run on devices.
+"""Sessions on real devices: clients of a controller that runs in this process or elsewhere.
 
 connecting, local_cluster  `sw.connect` and `sw.local`
-driver, port, loop         a session's connections, and what core needs of them
-code, pricing              computations exported for devices that are elsewhere, and what they are taken to cost
-hosttimes, interrupts      when hosts ran gangs, by their clocks; waits that Ctrl-C ends
+driver, port, loop         a session's connections, and the interface to core's client
+code, pricing              computations exported for devices in other processes, and their assumed cost
+hosttimes, interrupts      when hosts ran gangs, by their own clocks; Ctrl-C during calls and waits
 
 Each name is imported when it is first used: connecting needs no controller.
 """

@@ -1,6 +1,7 @@
-"""A computation as code that hosts can run: StableHLO, exported for devices that this process does not have.
+"""Exports a computation as code that hosts can run: a `Signature` goes in, StableHLO and its hash come out.
 
-What travels is `jax.export`'s own format, never a pickle. It is found by its hash wherever it goes.
+The bytes are in `jax.export`'s own format, never a pickle. Hosts find the code by its hash. It is exported for devices
+that this process need not have.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ class Code(NamedTuple):
 
 @lru_cache(maxsize=64)  # a session asks once; another session soon after may ask for the same
 def code_of(signature: Signature, platforms: tuple[str, ...]) -> Code:
-    """For all of these platforms in one. An irregular one's has one result more, the count of rows that are meant.
-    What exporting raises has a note that says which computation it was."""
+    """One export for all of these platforms.
+
+    The code of an irregular computation has one extra result, the number of valid rows. An error from exporting gets a
+    note that names the computation.
+    """
     if signature.document:
         return Code(hashlib.sha256(signature.document).hexdigest(), signature.document)
     if signature.function is None:
@@ -48,7 +52,7 @@ def code_of(signature: Signature, platforms: tuple[str, ...]) -> Code:
 
 
 def _better(signature: Signature, error: Exception) -> Exception:
-    """Of functions that call back into Python, JAX says what it lacks, and not what the user wrote."""
+    """A clearer error for functions that call back into Python. JAX's own does not name what the user wrote."""
     import jax
 
     function: Any = signature.function
@@ -63,8 +67,10 @@ def _better(signature: Signature, error: Exception) -> Exception:
 
 
 def _leave_devices_alone() -> None:
-    """Lowering looks for a device of this process, any one: not an accelerator, which is its agent's, unless the user
-    says which platforms JAX is to use here, or has used one before."""
+    """Keep JAX in this process off accelerators, which belong to the agents.
+
+    Lowering opens some device of this process. Unless the user chose platforms for JAX, let that be the CPU.
+    """
     import jax
 
     config: Any = jax.config
@@ -73,7 +79,7 @@ def _leave_devices_alone() -> None:
 
 
 def _jitted(signature: Signature) -> Any:
-    """Of leaves, to leaves: trees are the client's own affair."""
+    """The function jitted from leaves to leaves. Only the client knows the pytrees."""
     import jax
 
     function = signature.function
@@ -85,7 +91,7 @@ def _jitted(signature: Signature) -> Any:
     leaves_of.__name__ = signature.name  # what profilers and compilers call it
     outs = [_named(signature, each) for each in signature.out_shardings]
     if signature.irregular:
-        outs.append(_named(signature, WHOLE))  # the count
+        outs.append(_named(signature, WHOLE))  # the number of valid rows
     return jax.jit(leaves_of, out_shardings=outs)
 
 

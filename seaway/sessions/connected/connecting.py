@@ -84,13 +84,14 @@ async def _about(place: str, shown: Access, timeout: float) -> Described:
     except Wrong as wrong:
         if wrong.code == grpc.StatusCode.UNAUTHENTICATED:
             raise Unreachable(
-                f"the controller at {place} does not know us: {wrong}. Give sw.connect(..., token=...), the cluster's"
+                f"the controller at {place} refused our credentials: {wrong}. Give sw.connect(..., token=...), the "
+                f"cluster's token"
             ) from None
         if wrong.code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
             raise Unreachable(
                 f"no controller answers at {place} (waited {timeout:g} s). Is `python -m seaway controller` running "
                 f"there, and is its port open to this machine? On one machine, sw.local() needs none"
             ) from None
-        raise Unreachable(f"the controller at {place} will not have us: {wrong}") from None
+        raise Unreachable(f"the controller at {place} refused the connection: {wrong}") from None
     finally:
         await head.close()

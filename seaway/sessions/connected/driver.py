@@ -1,4 +1,8 @@
-"""The world of a real session: a loop that carries the connections of all its clients, in real time."""
+"""The driver of a real session: connections of all its clients, on one asyncio loop and in real time.
+
+It gives each client a port, prices computations, fetches the trace, and turns a lost controller into an error for all
+threads that wait.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +36,16 @@ from .pricing import Pricing
 if TYPE_CHECKING:
     from ...trace import Trace
 
-STEP = 0.1  # seconds between looks whether the session is over, while somebody sleeps
-HEARD = 0.5  # seconds for the controller to hear that we go, where that is in disorder
-FRESH, SEEN = 5.0, 2.0  # seconds that recorded times are good for; that they are waited for
+STEP = 0.1  # seconds between checks that the session is still open, while a thread joins a task
+HEARD = 0.5  # seconds for the controller to acknowledge our leaving after a failure
+FRESH, SEEN = 5.0, 2.0  # seconds for which recorded times are reused; for which an answer is waited
 ENDING = 5.0  # seconds for connections to close
 
 
 class RealDriver:
     """`patience`: seconds for a controller that is out of reach to come back."""
 
-    files_here = False  # names of folders are for its hosts to understand
+    files_here = False  # folder names are resolved on the hosts, not here
 
     def __init__(
         self, title: str, loop: Loop, address: str, access: Access, described: Described, *, patience: float = 60.0
@@ -51,7 +55,7 @@ class RealDriver:
         self._described = described
         self._head: Head = loop.do(_made(lambda: Head(address, access)))
         self._ports: list[RealPort] = []
-        self.contents = described.platforms != ("timed",)  # what lies there has some
+        self.contents = described.platforms != ("timed",)  # whether its arrays have contents
         self.price_of = Pricing(described.platforms, self._keep, self.recorded)
         self._seen: Mapping[str, tuple[int, int]] = {}
         self._seen_until = 0.0
@@ -77,7 +81,7 @@ class RealDriver:
         return port
 
     def introduce(self, remote: Remote) -> None:
-        """To whom it can reach in some other way than by its address."""
+        """Let the client reach nodes of this process without the network. A hook for `LocalDriver`."""
 
     def price(self, signature: Signature) -> Computation:
         return self.price_of(signature)
@@ -91,15 +95,18 @@ class RealDriver:
             raise Unreachable(f"the controller at {self._address} did not take code: {wrong}") from None
 
     def recorded(self) -> Mapping[str, tuple[int, int]]:
-        """By computation's name: how often it was seen to run, and how long it takes; in whichever session. Asked of
-        the controller, now and then: whoever calls is waiting, and an estimate will do."""
+        """Computation's name -> (executions, their median time), over all sessions.
+
+        The controller is asked only every few seconds and the wait is short: the user's call waits for this, and an
+        old answer is good enough.
+        """
         now = time.monotonic()
         if now >= self._seen_until:
             self._seen_until = now + FRESH
             try:
                 self._seen = self._loop.do(self._head.seen(SEEN))
             except Wrong:
-                pass  # it has other things to do
+                pass  # the controller is busy; the old answer serves
         return self._seen
 
     def costs(self) -> list[dict[str, Any]]:
@@ -136,7 +143,7 @@ class RealDriver:
         return self.with_hosts(found)
 
     def with_hosts(self, core: CoreTrace) -> Trace:
-        """With what hosts say of the gangs of our clients' runs; of a session that is closed, what they said last."""
+        """The trace with the hosts' own times of our clients' gangs. A closed session uses the times fetched last."""
         from ...trace import Trace, joined, of_setup
 
         cluster = self._described.cluster
@@ -148,14 +155,14 @@ class RealDriver:
     # --- trouble ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raises what ends all waits."""
+        """Raise the error that ends all waits, if there is one."""
         if self._failure is not None:
             raise self._failure
         if self._stopped.is_set():
             raise SessionClosed("the session is closed")
 
     def fail(self, error: BaseException) -> None:
-        """Nothing will come any more. From any thread."""
+        """End all waits with this error. Any thread may call this."""
         if self._failure is None:
             self._failure = error
             if isinstance(error, PermissionError):
@@ -165,8 +172,8 @@ class RealDriver:
     def lost(self, seconds: float) -> None:
         self.fail(
             Unreachable(
-                f"the controller at {self._address} has been out of reach for {seconds:.0f} s, and is given up, "
-                f"with all that was under way there; start it again, and open another session"
+                f"the controller at {self._address} has been out of reach for {seconds:.0f} s; the session gives up, "
+                f"and with it all runs under way there; start the controller again, and open another session"
             )
         )
 
@@ -182,7 +189,7 @@ class RealDriver:
         self._ring()
 
     def close(self) -> None:
-        """Also after `stop`, or a failure: then as much of it as can be done."""
+        """Close all connections. After `stop` or a failure, close as many as possible."""
         if self.closed:
             return
         self.closed = True
@@ -199,7 +206,7 @@ class RealDriver:
         try:
             self._loop.do(self._end(), ENDING)
         except (TimeoutError, RuntimeError):
-            pass  # nobody answers, or this is the interpreter's end
+            pass  # the controller does not answer, or the interpreter is exiting
 
     async def _end(self) -> None:
         until = time.monotonic() + HEARD
@@ -211,5 +218,5 @@ class RealDriver:
 
 
 async def _made(make: Callable[[], Any]) -> Any:
-    """In the loop, where gRPC and nodes want to be made."""
+    """Make it on the loop's thread, as gRPC channels and nodes require."""
     return make()

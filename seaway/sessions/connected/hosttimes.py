@@ -1,8 +1,9 @@
-"""What hosts know of a session's gangs, asked for with its trace: when each was enqueued there, and seen to end.
+"""Fetches from hosts when each of a session's gangs was enqueued and when it ended, for the session's trace.
 
-The controller says, signed, which runs are ours; each host that had a gang of these is asked, all at once, and not
-waited for long: what does not come is left out, and the trace has what the controller alone knows.
-Neighbours: `driver`; `backend.devices.gang_times`, which fetches; `seaway.trace.hosts`, which makes one trace of both.
+A trace and the session's clients go in; rows of times come out. The controller signs a permit that says which runs are
+ours. Then all hosts that ran a gang of these are asked at once, with a short timeout. Missing answers are left out: the
+trace then has only the controller's times for those gangs.
+See `backend.devices.gang_times`, which fetches, and `seaway.trace.hosts`, which merges the two.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
     from .loop import Loop
     from .port import RealPort
 
-PATIENCE = 5.0  # seconds, for all of it
-ROWS = 1 << 18  # gangs, of all hosts together ...
-LEAST = 256  # ... and of each at least so many
+PATIENCE = 5.0  # seconds, for each of the two requests
+ROWS = 1 << 18  # rows from all hosts together ...
+LEAST = 256  # ... and at least this many from each
 
 log = logging.getLogger("seaway")
 
 
 def asked(core: Trace, cluster: Cluster, head: Head, ports: Sequence[RealPort], loop: Loop) -> list[Taken]:
-    """From any thread but the loop's."""
+    """The hosts' rows. Must not be called on the loop's thread."""
     nodes = {port.client.number: port.remote.node for port in ports}
     passes = {number: node.passes.get(f"client/{number}", "") for number, node in nodes.items()}
     clients = [(number, shown) for number, shown in passes.items() if shown]
@@ -43,19 +44,19 @@ async def _fetched(head: Head, clients: list[tuple[int, str]], addresses: dict[i
     try:
         permitted = await head.permit(clients, PATIENCE)
     except Wrong as wrong:
-        log.warning("the trace is without what hosts have seen: %s", wrong)
+        log.warning("the trace lacks the hosts' own times: %s", wrong)
         return []
     most = max(LEAST, min(ROOM, ROWS // len(addresses)))
     found = await fetched(addresses, head.access, permitted, most, PATIENCE)
     if found.missing:
         host, why = next(iter(found.missing.items()))
         number = f"{len(found.missing)} of {len(addresses)}"
-        log.warning("the trace is without what %s hosts have seen; host %d: %s", number, host, why)
+        log.warning("the trace lacks the times of %s hosts; host %d: %s", number, host, why)
     return found.rows
 
 
 def hosts_of(core: Trace, cluster: Cluster, clients: set[int]) -> set[int]:
-    """On which gangs of these clients' runs were."""
+    """The hosts on which gangs of these clients' runs ran."""
     mine = [client in clients for client in core.runs.column("client")]
     gangs = zip(core.gangs.column("run"), core.gangs.column("place"), strict=True)
     places = {place for run, place in gangs if run >= 0 and mine[run]}

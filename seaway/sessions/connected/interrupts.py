@@ -1,6 +1,6 @@
-"""Ctrl-C while the main thread is inside a machine of core's: it waits until the machine is whole again.
+"""Delays Ctrl-C while the main thread is inside one of core's state machines, so that it is not left half changed.
 
-Elsewhere it works at once, and whatever handler was there before is the one that acts.
+Outside of them Ctrl-C works at once. In both cases the handler that was installed before the session is the one called.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class Shield:
-    """`with shield:` around what must not be torn. Only signals of the main thread tear anything."""
+    """`with shield:` around code that must not be interrupted. Python runs signal handlers in the main thread only."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -24,7 +24,7 @@ class Shield:
         self._users = 0
 
     def raise_up(self) -> None:
-        """A session begins. Signals can be handled from the main thread only: elsewhere nothing tears."""
+        """A session begins: install the handler. Only the main thread can, and only it is ever interrupted."""
         if threading.current_thread() is not threading.main_thread():
             return
         self._users += 1
@@ -34,12 +34,12 @@ class Shield:
             signal.signal(signal.SIGINT, self._caught)
 
     def let_down(self) -> None:
-        """A session ends."""
+        """A session ends: put the old handler back after the last one."""
         if threading.current_thread() is not threading.main_thread() or not self._users:
             return
         self._users -= 1
         if not self._users and self._before is not None:
-            if signal.getsignal(signal.SIGINT) == self._caught:  # else somebody else has put his there since
+            if signal.getsignal(signal.SIGINT) == self._caught:  # else other code has installed its own since
                 signal.signal(signal.SIGINT, self._before)
             self._before = None
 

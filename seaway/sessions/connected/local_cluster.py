@@ -1,6 +1,7 @@
-"""`sw.local`: a cluster on this machine: its controller in a thread of this process, its hosts as children of it.
+"""`sw.local`: starts a cluster on this machine and opens a session on it.
 
-Children end when their standard input closes, so none outlives this process, however that ends.
+The controller runs in a thread of this process, and the hosts' agents are child processes. A child ends when its
+standard input closes, so none outlives this process, however it ends.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ log = logging.getLogger("seaway")
 Platform = Literal["cpu", "cuda", "tpu", "timed"]
 PLATFORMS = ("cpu", "cuda", "tpu", "timed")
 AGENT = "backend.agent.agent_cli"
-# A wait is told of after some seconds, and given up after ten minutes: what a first step takes, nobody knows.
+# Nobody knows how long a first step takes, so the hard bound on a wait is generous.
 CONFIG = msgspec.structs.replace(ON_DEVICES, bounds=Bounds(hard=120))
 GRACE = 5.0  # seconds for the controller to end
-LOOK = 0.01  # seconds between looks whether all hosts are there
-WATCH = 0.25  # seconds between looks whether all hosts are alive
+LOOK = 0.01  # seconds between checks that all hosts have joined
+WATCH = 0.25  # seconds between checks that all agents are alive
 _open: weakref.WeakSet[LocalDriver] = weakref.WeakSet()
 
 
@@ -119,7 +120,7 @@ def _check_platform(platform: str, hosts: int, islands: int) -> None:
 
 
 class Made(msgspec.Struct, frozen=True):
-    """What was asked for."""
+    """The options of one `sw.local` call."""
 
     hosts: int
     devices: int
@@ -132,7 +133,7 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class LocalCluster:
-    """The controller, in the loop, and its children."""
+    """A controller on the session's loop, and agents as child processes."""
 
     def __init__(self, made: Made, loop: Loop) -> None:
         self.made, self.loop = made, loop
@@ -157,7 +158,7 @@ class LocalCluster:
         return server
 
     def start_agents(self) -> None:
-        """One process a host; of devices that only take time, one for all."""
+        """Start one process a host; or one process for all hosts if their devices are "timed"."""
         together = self.made.platform == "timed"
         for number in range(1 if together else self.cluster.hosts):
             self.supervisor.keep(self._start(number), partial(self._start, number))
@@ -178,13 +179,13 @@ class LocalCluster:
         return self.server.children.start(f"agent-{number}", AGENT, words, environment_of(made))
 
     async def watch(self) -> None:
-        """A host that dies is started anew, under its name; one that never comes up is given up."""
+        """Restart agents that die, under their names. The supervisor gives up one that never comes up."""
         while True:
             await asyncio.sleep(WATCH)
             await asyncio.to_thread(self.supervisor.look)
 
     def wait(self, timeout: float) -> None:
-        """Until all islands run."""
+        """Wait until all islands run."""
         until = time.monotonic() + timeout
         while not self._ready():
             for child in self.agents:
@@ -196,7 +197,7 @@ class LocalCluster:
                 self.server.failure.result()
             if time.monotonic() > until:
                 words = "; ".join(f"{child.name}: {child.tail() or 'says nothing'}" for child in self.agents)
-                raise NotReady(f"the local cluster did not stand within {timeout:g} s. {words}")
+                raise NotReady(f"the local cluster did not start within {timeout:g} s. {words}")
             time.sleep(LOOK)
 
     def _ready(self) -> bool:
@@ -208,13 +209,13 @@ class LocalCluster:
             return copy.deepcopy(self.server.trace)
 
     def end(self) -> None:
-        """The children first: the controller then has nobody left to wait for."""
+        """End the children, then the controller, which then need not wait for them."""
         self.supervisor.stop()
         self.server.children.end_all()
         try:
             self.loop.do(self.server.stop(), GRACE)
         except (TimeoutError, RuntimeError):
-            pass  # at the interpreter's end nothing can be awaited any more
+            pass  # while the interpreter exits, nothing can be awaited
         self._folder.cleanup()
 
 
@@ -283,7 +284,7 @@ def _up(made: Made, timeout: float) -> LocalDriver:
 
 
 def _cluster(made: Made) -> Topology:
-    """As `presets.small` has it. Memory: as was said; on CPU devices, else, this machine's, shared alike."""
+    """The cluster's topology. If no memory was given, CPU devices get equal shares of this machine's memory."""
     island: dict[str, object] = {
         "name": "i", "count": made.islands, "hosts": made.hosts, "devices_per_host": made.devices
     }  # fmt: skip
@@ -297,7 +298,7 @@ def _cluster(made: Made) -> Topology:
 
 
 def environment_of(made: Made) -> dict[str, str]:
-    """Of the agents: so many devices, threads enough for their collectives, and types as wide as ours."""
+    """The agents' environment: the number of devices, enough threads for collectives, and our setting of x64."""
     found = {}
     if made.platform == "cpu":
         count = f"--xla_force_host_platform_device_count={made.devices}"
@@ -308,7 +309,7 @@ def environment_of(made: Made) -> dict[str, str]:
         found = {
             "JAX_PLATFORMS": "cpu",
             "XLA_FLAGS": " ".join([*others, count]),
-            "NPROC": str(max(32, 2 * made.devices)),  # fewer hang with many collectives under way
+            "NPROC": str(max(32, 2 * made.devices)),  # with fewer threads, many concurrent collectives hang
         }
     if "jax" in sys.modules:
         found["JAX_ENABLE_X64"] = str(int(sys.modules["jax"].config.jax_enable_x64))
@@ -325,4 +326,4 @@ def _end_all() -> None:
         try:
             driver.close()
         except Exception:
-            pass  # the children end with us anyhow
+            pass  # the children end with this process anyhow

@@ -1,4 +1,4 @@
-"""The session's asyncio loop, in a daemon thread of its own: all connections of all its clients live there."""
+"""An asyncio loop in a daemon thread of its own. It carries the connections of all clients of a session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def do(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """From any other thread. Whoever is interrupted here leaves nothing running."""
+        """Run a coroutine on the loop and wait for its result, from another thread. An interrupt cancels it."""
         future = self.begin(work)
         try:
             return future.result(timeout)
@@ -35,7 +35,7 @@ class Loop:
             raise
 
     def close(self) -> None:
-        """Cancels what is left, and ends the thread."""
+        """Cancel all tasks and end the thread."""
         if self.loop.is_closed():
             return
         try:

@@ -1,7 +1,7 @@
-"""One client of a real session, as the library sees it: its machine, and threads that wait for what it says.
+"""One client of a real session: makes user calls on core's client, and lets user threads wait for its replies.
 
-A thread that waits sleeps on a lock of its own, which `_heard` opens; so Ctrl-C ends the wait at once, and leaves
-nothing behind but a lock.
+Each waiting thread sleeps on a lock of its own, which `ring` opens. So Ctrl-C ends the wait at once and leaves only
+that lock behind.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from .driver import RealDriver
 
 T = TypeVar("T")
-LOOK = 1.0  # seconds between looks at the connection, while somebody waits
-LATE = 10.0  # seconds after which a wait is worth a line in the log, and then twice as many, and so on
-GOODBYE = 2.0  # seconds for the controller to hear that we go
+LOOK = 1.0  # seconds between checks of the connection during a wait
+LATE = 10.0  # seconds after which a wait is logged; then after twice as many, and so on
+GOODBYE = 2.0  # seconds for the controller to acknowledge that the client leaves
 
 log = logging.getLogger("seaway")
 
@@ -42,7 +42,7 @@ class RealPort:
         self._waiters: list[LockType] = []
         self._blocked = False
         self._pending: list[tuple[Offer, Any, avals.Aval]] = []  # puts of the call under way
-        self._last = ""  # that the machine has said since somebody began to wait
+        self._last = ""  # the last text that the client told since a wait began
         self._away_since = 0.0
         self.tell: Callable[[Command], None] = lambda effect: None
         self.remote: Remote  # set by the driver, at once
@@ -78,7 +78,7 @@ class RealPort:
             )
 
     def _may_block(self, act: Act[T]) -> Act[T]:
-        """Under one lock with the call, so that no `Unblocked` is missed."""
+        """Set `_blocked` under the same lock as the call, so that no `Unblocked` is missed."""
 
         def acted(client: Client, now: int) -> T | Blocked:
             answer = act(client, now)
@@ -88,7 +88,7 @@ class RealPort:
         return acted
 
     def _copy(self) -> None:
-        """What was put, as it was when the call was made; large ones take a while, and nothing else waits for them."""
+        """Copy contents that were put, before the call returns. No lock is held, since large copies take a while."""
         pending, self._pending = self._pending, []
         for offer, content, aval in pending:
             array = None
@@ -129,7 +129,7 @@ class RealPort:
             self._waiters.remove(bell)
 
     def _why(self, what: str, seconds: float) -> str:
-        """What is waited for, as far as the controller has said; or else what the machine has told last."""
+        """Why a wait goes on, by the controller's report if there is one; or else the last text the client told."""
         with SHIELD:
             words = self.remote.awaited()
         if words:
@@ -137,7 +137,7 @@ class RealPort:
         return f"{what}, for {seconds:.0f} s now{self._last and f'; {self._last}'}"
 
     def _look(self, now: float) -> None:
-        """A controller may be started anew. One that does not come back is given up, and with it what is awaited."""
+        """Fail the session if the controller has been away longer than `patience`. It may be restarted meanwhile."""
         if self.client.state not in ("new", "away"):
             self._away_since = 0.0
             return
@@ -146,13 +146,13 @@ class RealPort:
             self._driver.lost(now - self._away_since)
 
     def ring(self) -> None:
-        """Whoever waits looks again. Under the node's lock, or when all is over: so no two ring at once."""
+        """Wake all waiting threads. Called under the node's lock or after the session's end, so never twice at once."""
         for bell in list(self._waiters):
             if bell.locked():
                 bell.release()
 
     def heard(self, effect: Command) -> None:
-        """From the machine, under its lock."""
+        """Take an effect of core's client. Called under the node's lock."""
         if isinstance(effect, Unblocked):
             self._blocked = False
         elif isinstance(effect, Tell) and not effect.passing:
@@ -174,8 +174,8 @@ class RealPort:
     def unreadable(self, buffer: Buffer) -> Exception | None:
         if buffer.aval.dtype == avals.KEY:
             return TypeError(
-                f"{buffer.label} is a random key, and has no contents that numpy knows; jax.random.key_data makes it "
-                f"numbers, in a computation"
+                f"{buffer.label} is a random key, which numpy has no type for; in a computation, jax.random.key_data "
+                f"turns it into numbers"
             )
         if not self._driver.contents and not self._driver.closed:
             return TimedContents(f"{buffer.aval!r}, {buffer.label},")
@@ -190,14 +190,14 @@ class RealPort:
     # --- the end ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """The controller is told; whether it has heard is waited for, but not long."""
+        """Tell the controller that the client leaves, and wait briefly for the acknowledgement."""
         self._go()
         until = time.monotonic() + GOODBYE
         while self.client.state != "closed" and time.monotonic() < until:
             time.sleep(0.001)
 
     def leave(self) -> None:
-        """In disorder: as `close`, but nobody waits."""
+        """Tell the controller that the client leaves, without waiting. Used after a failure."""
         if self.client.state in ("new", "open", "away"):
             self._go()
 
@@ -207,9 +207,9 @@ class RealPort:
 
 
 def owned(content: Any, aval: avals.Aval) -> np.ndarray[Any, Any]:
-    """Row-major, in its canonical type, and nobody else's to write to."""
+    """The contents as a row-major array of canonical type that no other code can write to."""
     found = avals.host_array(content, aval)
-    if aval.dtype == avals.KEY:  # two words each: one number of eight bytes, as contents travel
+    if aval.dtype == avals.KEY:  # a key is two words; on the wire it is one number of eight bytes
         found = np.ascontiguousarray(found).view(np.uint64).reshape(aval.shape)
     if found is content or found.flags.writeable or not found.flags.c_contiguous:
         found = np.array(found, order="C")

@@ -1,7 +1,7 @@
-"""What the controller is told of a computation: under which hash hosts find its code, and what it is taken to cost.
+"""Prices a computation for a real session: a `Signature` becomes core's `Computation`, with a code hash and a cost.
 
-Policies and the bounds of waits go by the cost. It is, best first: what the user states (`cost=`); what it took in this
-session, where its trace is at hand; an estimate from the function's own work, with round figures for the platform.
+Policies and the bounds of waits use the cost. It is the first of these that is known: the user's (`cost=`); the median
+of recorded executions; an estimate from the function's flops and bytes, with round figures for the platform.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from core.model import Computation
 from ...graph import Signature
 from .code import Code, code_of
 
-LEAST = 1_000  # nanoseconds: nothing is launched and over in less
-UNKNOWN = 1_000_000  # of what cannot be estimated
-SEEN = 3  # executions, before what was recorded counts: the first is often slow
+LEAST = 1_000  # nanoseconds: no launch takes less
+UNKNOWN = 1_000_000  # nanoseconds for a computation that cannot be estimated
+SEEN = 3  # executions needed before recorded times are used: the first is often slow
 
 
 class Speed(NamedTuple):
-    """Of one device, in round figures: only for what nobody has measured yet."""
+    """One device's speed in round figures, used only until executions have been recorded."""
 
     flops: float
     hbm: float  # bytes a second
@@ -39,15 +39,15 @@ Keep = Callable[[Code], None]
 
 
 class Pricing:
-    """`platforms`: of the session's islands; "timed" devices take a cost, and need no code. `keep`: leave this code
-    where hosts find it. `recorded`: what executions took so far."""
+    """`platforms`: the platforms of the session's islands; "timed" devices need a cost and no code. `keep`: stores code
+    where hosts find it. `recorded`: returns what executions took so far."""
 
     def __init__(self, platforms: tuple[str, ...], keep: Keep, recorded: Recorded = dict) -> None:
         self._real = tuple(sorted(each for each in platforms if each != "timed"))
         self._timed = "timed" in platforms
         self._keep, self._recorded = keep, recorded
         self._codes: dict[Signature, str] = {}
-        self.prices: dict[Signature, tuple[Computation, str]] = {}  # and where the cost comes from
+        self.prices: dict[Signature, tuple[Computation, str]] = {}  # with the cost's source
 
     def __call__(self, signature: Signature) -> Computation:
         key = code = ""
@@ -87,7 +87,7 @@ class Pricing:
         return max(LEAST, round(max(times) * 1e9)), "estimate"
 
     def table(self) -> list[dict[str, Any]]:
-        """For people: a row a computation."""
+        """Rows for `session.costs()`, one a computation."""
         return [
             {
                 "computation": signature.name, "devices": signature.slice.devices, "duration_ns": made.cost,

@@ -1,4 +1,4 @@
-"""The simulated session: user code of many clients on one machine, one thread at a time, in simulated time."""
+"""Simulated sessions: the user code of many clients runs on one machine, one thread at a time, in simulated time."""
 
 from .simulating import Policies, checked_config, policy_of, simulate, struct_of
 

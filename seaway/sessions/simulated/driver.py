@@ -1,4 +1,4 @@
-"""The world of a simulated session: one simulation, its clients' threads, and where values and costs come from."""
+"""The driver of a simulated session: it holds the simulation, the turns of user threads, values, sizes and costs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SimDriver:
         return self.price_of(signature)
 
     def nonce(self) -> str:
-        """What tells two saves apart: the same each time."""
+        """A name that tells two checkpoint saves apart. A count, so that repeated simulations agree."""
         self._nonces += 1
         return f"{self._nonces:016x}"
 

@@ -1,4 +1,4 @@
-"""One simulated client's machine, as the library sees it: sim's client, and this thread's turns."""
+"""One client of a simulated session: makes user calls on sim's client when the calling thread has its turn."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SimPort:
         while True:
             due = client.due
             turns.until(due, f"client {client.title!r} waits to call")
-            while client.sim.now < client.free_at:  # another thread has called in its name meanwhile
+            while client.sim.now < client.free_at:  # another thread has called as this client meanwhile
                 turns.until(client.free_at, f"client {client.title!r} waits to call")
             answer = client.act(act)
             if not isinstance(answer, Blocked):
@@ -61,7 +61,7 @@ class SimPort:
         self.tell(effect)
         self._turns.poke()
 
-    # --- contents: none travel; whoever makes values up knows them -----------------------------------------
+    # --- contents: the simulation moves none; `Values` has them ----------------------------------------------
 
     def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
         self._values.put(buffer, content)

@@ -1,4 +1,7 @@
-"""What computations cost in a simulation: what their users say, else an estimate from the JAX function's own work."""
+"""Prices a computation for a simulation: a `Signature` goes in, core's `Computation` and sim's `Kernel` come out.
+
+The cost is the user's if there is one, or else an estimate from the JAX function's flops and bytes.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,11 @@ Costs = str | Mapping[str, Cost] | Callable[[Signature], Cost | None]
 
 
 class Pricing:
-    """`costs`: "estimate" or "roofline"; a time, for all whose cost nobody gave; a dict by computation name (the rest
-    is estimated); or a function of the `Signature`, None for one to estimate. What a computation brings itself goes
-    first, unless `costs` has its name."""
+    """`costs` is one of: "estimate" or "roofline"; a time, for every computation without a cost; a dict by computation
+    name (others are estimated); a function of the `Signature` that may return None for "estimate this".
+
+    A computation's own `cost=` overrides "estimate", "roofline" or a time. A dict's or function's cost overrides it.
+    """
 
     def __init__(self, costs: Costs, simulation: Simulation) -> None:
         self._costs, self._sim = costs, simulation
@@ -69,7 +74,7 @@ class Pricing:
         return self._estimate(signature)
 
     def _roofline(self, signature: Signature) -> Kernel:
-        """Compiled for as many CPU devices, which takes seconds the first time; collectives are found."""
+        """Compile for as many CPU devices to find collectives too. The first time takes seconds."""
         from ...costs import roofline_costs
 
         home = signature.slice
@@ -84,7 +89,7 @@ class Pricing:
         return found.kernel
 
     def _setup_of(self, home: Slice) -> str:
-        """The name of a set-up that has such a chip."""
+        """The name of a hardware set-up with the slice's chip."""
         chip, name = self._chip(home), self._sim.setup.name
         for known in (name, f"{chip.name.removeprefix('tpu-')}-{home.devices}", "A"):
             try:
@@ -110,7 +115,7 @@ class Pricing:
             flops=work.flops, hbm_bytes=work.hbm_bytes, source="estimate",
         )  # fmt: skip
 
-    # --- on what it will run, as far as can be told before it is bound -----------------------------------------
+    # --- where it will run, as far as can be known before its slice is bound -------------------------------------
 
     def _chip(self, home: Slice) -> Chip:
         return self._sim.setup.chips[self._island(home)]
@@ -123,7 +128,7 @@ class Pricing:
         return 0
 
     def _expected(self, kernel: Kernel, home: Slice) -> int:
-        """What policies and bounds go by: its time where such a slice would be put on a cluster that is idle."""
+        """The time that policies and bounds use: that of the slice placed on an idle cluster."""
         if not kernel.collectives:
             return kernel.duration
         found = self._place(home.spec(""))
@@ -142,7 +147,7 @@ class Pricing:
             try:
                 bound = self._scratch.bind(0, spec)
             except Impossible:
-                return None  # core will say so
+                return None  # core reports it when the program runs
             if isinstance(bound, Bound):
                 self._places[spec] = bound.place, bound.place.island
             self._scratch.release(0, spec.name)
@@ -150,7 +155,7 @@ class Pricing:
 
 
 def table(kernels: Mapping[Signature, Kernel]) -> list[dict[str, Any]]:
-    """For people: what each computation was taken to cost, and why."""
+    """Rows for `session.costs()`, one a computation."""
     return [
         {
             "computation": signature.name, "devices": signature.slice.devices, "duration_ns": kernel.duration,

@@ -1,4 +1,4 @@
-"""A progress line for simulations that take their time: simulated time, gangs run, and how fast."""
+"""Shows a progress line for long simulations: simulated time, gangs run, and gangs a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEP = 0.25
 
 
 class Progress:
-    """`show`: None stands for where somebody would see it: a terminal, or a notebook."""
+    """`show`: None shows it only in a terminal or a notebook."""
 
     def __init__(self, simulation: Simulation, show: bool | None) -> None:
         self._sim = simulation
@@ -34,7 +34,7 @@ class Progress:
             while not self._over.wait(STEP):
                 gangs = len(self._sim.trace)
                 if self._sim.now == last:
-                    continue  # the user's own code is at work
+                    continue  # the user's own code is running
                 last = self._sim.now
                 rate = gangs / (time.monotonic() - began)
                 line.set_description_str(f"{last / 1e6:,.3f} ms, {gangs:,} gangs, {rate:,.0f} a second")

@@ -1,4 +1,4 @@
-"""`sw.simulate`: a session on modelled hardware, driven by the same core as a real one."""
+"""`sw.simulate`: opens a session on simulated hardware. It runs the same core as a real session."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ def simulate(
 
 
 def policy_of(policy: Policies) -> Callable[[], Policy]:
-    """One for each island: what makes them."""
+    """A function that makes one policy, called for each island."""
     if policy is None:
         return Fifo
     if isinstance(policy, str):
-        policies.named(policy)  # says now what is wrong with it
+        policies.named(policy)  # raises now if the name is wrong
         return lambda: policies.named(policy)
     if isinstance(policy, Policy):
         pristine = copy.deepcopy(policy)
@@ -105,7 +105,7 @@ def policy_of(policy: Policies) -> Callable[[], Policy]:
     if callable(policy):
         return lambda: _made_by(policy)
     raise TypeError(
-        f"policy={policy!r}: a name ({', '.join(policies.POLICIES)}), a Policy, or what makes one"
+        f"policy={policy!r}: a name ({', '.join(policies.POLICIES)}), a Policy, or a function that makes one"
     )
 
 
@@ -142,7 +142,7 @@ def _faults(given: Any) -> list[Fault]:
 
 
 def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
-    """A table of settings, where it is one; what it leaves out is as in `base`."""
+    """Settings as a struct of this kind, from a table or from the struct itself. Missing ones come from `base`."""
     if given is None or isinstance(given, kind):
         return given if given is not None else base
     if not isinstance(given, Mapping):
@@ -161,7 +161,7 @@ def struct_of(kind: type[Any], given: Any, what: str, base: Any = None) -> Any:
 
 
 def _noise(given: Noise | Mapping[str, Any] | None) -> Noise | None:
-    """`latency` may be text, with a unit."""
+    """Noise from a table, in which `latency` may be a text with a unit."""
     if isinstance(given, Mapping) and isinstance(given.get("latency"), str):
         given = {**given, "latency": duration(given["latency"], "noise: latency")}
     return struct_of(Noise, given, "noise")  # type: ignore[no-any-return]
@@ -176,8 +176,10 @@ def _profile(given: Any, setup: Setup) -> Profile:
 
 
 def _config(given: Config | Mapping[str, Any] | None, setup: Setup, profile: Profile) -> Config | None:
-    """How wide the tree of hosts is, the profile says, unless it is given: a `Config` says all, a table need not. A
-    cluster that was measured has the settings with which the real one runs."""
+    """The controller's settings. A `Config` is taken as it is; a table leaves the rest to defaults.
+
+    The default fan-out of the tree of hosts comes from the profile. A calibrated cluster has a real one's defaults.
+    """
     base = None if setup.profile is None else ON_DEVICES
     if isinstance(given, Mapping) or (given is None and base is not None):
         given = {"fanout": fanout_of(profile, setup.cluster), **(given or {})}

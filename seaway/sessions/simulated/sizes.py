@@ -1,6 +1,7 @@
-"""How much irregular computations make in a simulation: said by the user, known from contents, or as much as they may.
+"""Decides how many rows irregular computations make in a simulation, up to the bound that each declares.
 
-Sizes are rows of the whole array, up to the bound that the computation declares.
+The number is known from contents (`values="compute"`), or given by the user (`sizes=`), or else the bound. Rows are
+those of the whole array.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from ...errors import nearest
 from .values import Values
 
 Size = int | float | Sequence[int] | Callable[[Any, int], int]
-OURS = "checkpoint."  # computations that are irregular for the sake of their order, and make what they make
-STREAM = 0x51E5  # of chance: apart from all else that the seed draws
+OURS = "checkpoint."  # name prefix of Seaway's own irregular computations, which always make their bound
+STREAM = 0x51E5  # keeps these random draws apart from all others that use the seed
 
 
 class Sizes:
-    """`given`: one size for all, or one a computation's name. A whole number is rows; a fraction, of the bound; a list,
-    recorded, one a run, over again when it ends; a function draws: `lambda rng, bound: rng.integers(bound)`."""
+    """`given`: one size for all computations, or a dict by computation name.
+
+    A whole number is rows; a fraction is that part of the bound; a list has one entry a run and starts again at its
+    end; a function draws: `lambda rng, bound: rng.integers(bound)`.
+    """
 
     def __init__(self, given: Any, simulation: Simulation, values: Values, seed: int) -> None:
         self._given: dict[str, Any] = (
@@ -33,13 +37,13 @@ class Sizes:
         self._sim, self._values, self._seed = simulation, values, seed
         self._counts: dict[str, int] = {}
         self._seen: dict[str, None] = {}
-        self._last: tuple[int, tuple[int, ...]] = (-1, ())  # seq, and what it made
+        self._last: tuple[int, tuple[int, ...]] = (-1, ())  # a gang's seq, and the rows it made
         for name, size in self._given.items():
             _check(name, size)
         simulation.sizes = self.of
 
     def of(self, plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:
-        """Asked once a gang, or once a host of it."""
+        """The rows a gang makes, by output. Asked once a gang or once a host, and drawn once."""
         if self._last[0] != seq:
             self._last = (seq, self._draw(plan, gang, seq))
         return self._last[1]
@@ -86,10 +90,10 @@ class Sizes:
         return rows
 
     def unknown(self) -> str:
-        """A name in `sizes` that no irregular computation had."""
+        """A message if `sizes` has a name that no irregular computation had; else ""."""
         for name in self._given:
             if name not in self._seen and name != "*":
-                return f"sizes names {name!r}, which no irregular computation was called{nearest(name, self._seen)}"
+                return f"sizes has {name!r}, but no irregular computation has that name{nearest(name, self._seen)}"
         return ""
 
 

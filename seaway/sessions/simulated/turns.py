@@ -1,13 +1,14 @@
-"""User threads take turns: one runs, all others wait for something in simulated time, and time moves while all wait.
+"""User threads take turns: one runs, all others wait in simulated time, and simulated time moves while all wait.
 
-A thread that waits drives the simulation itself until somebody is ready, and hands over if that is another. Whoever
-becomes ready at one time resumes when all else of that time has happened, lowest number first: the same program
-takes the same turns each time.
+A thread that waits drives the simulation itself until some thread is ready, and hands the turn over if that is another
+one. Threads that become ready at one time resume after all events of that time, lowest number first. So the same
+program takes the same turns each time.
 
-Threads that the session did not start (`threading.Thread`) take part as they call. What such a thread, or the main
-one, does outside is not seen here: if it waits for another thread, in `join` say, while it has the turn, nothing
-would go on. So an attendant looks every few milliseconds whether the thread at turn is over, or waits inside
-`threading` and its kin; then the next one gets the turn, and it waits for its own when it calls again.
+Threads that the session did not start (`threading.Thread`) join in with their first call. This module does not see what
+such a thread, or the main one, does elsewhere. If it blocked there, in `join` say, while it had the turn, no thread
+could go on. So a watcher thread checks every few milliseconds whether the thread with the turn has ended or is blocked
+inside `threading` or a similar module. If so, the next thread gets the turn, and the blocked one waits for another turn
+when it calls again.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from sim.simulation import Simulation
 
 from ...errors import SessionClosed, Stalled
 
-LOOK = 0.005  # seconds between two looks at who is at turn
-LOOKS = 6  # that have found it at the same place, before it loses its turn
-WAITING = tuple(  # where Python's own library waits
+LOOK = 0.005  # seconds between two checks of the thread that has the turn
+LOOKS = 6  # checks in a row that find it blocked at the same place before it loses the turn
+WAITING = tuple(  # where Python's own library blocks
     str(Path(threading.__file__).with_name(name))
     for name in ("threading.py", "queue.py", "selectors.py", "concurrent", "asyncio", "multiprocessing")
 )
 GRACE = 1.0  # seconds that a thread has to end with its session
-PATIENCE = 20.0  # seconds until it is said that a thread waits for its turn in vain
+PATIENCE = 20.0  # seconds before a message that a thread waits for its turn in vain
 
 
 class Party:
-    """A user's thread. `ready`: it is at turn, or in line for it; else it waits, for a time or until `over()`."""
+    """A user's thread. `ready`: it has the turn or is in line for it; if not, it waits, for a time or for `over()`."""
 
     __slots__ = ("baton", "ended", "number", "over", "ready", "thread", "what")
 
@@ -50,18 +51,18 @@ class Party:
 
 
 class Turns:
-    """What is here is touched only by the thread at turn, or under the lock."""
+    """The turns of one session. Its state is changed only by the thread that has the turn, or under the lock."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._sim = simulation
         self._parties: dict[int, Party] = {}  # by the thread's identity
-        self._line: list[Party] = []  # ready, and not at turn
+        self._line: list[Party] = []  # ready, without the turn
         self._holder: Party | None = None
-        self._inside = False  # the holder is in here, and not in the user's code
+        self._inside = False  # the holder runs code of this module, not the user's
         self._count = 0
         self._switches = 0
         self._lock = threading.RLock()
-        self._attendant: threading.Thread | None = None
+        self._watcher: threading.Thread | None = None
         self.stopped = False
 
     # --- waiting ------------------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class Turns:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """At turn, for something that takes no time."""
+        """Have the turn for code that takes no simulated time."""
         self._enter()
         try:
             yield
@@ -91,7 +92,7 @@ class Turns:
             self._inside = False
 
     def poke(self) -> None:
-        """Something has come that somebody may wait for."""
+        """Make ready all threads whose condition now holds."""
         for party in self._parties.values():
             if party.over is not None and party.over():
                 self._rouse(party)
@@ -111,7 +112,7 @@ class Turns:
             me.ready, me.over = True, None
 
     def _drive(self, me: Party) -> None:
-        """Let time pass until somebody is ready, and give the turn away if that is not me; until it is."""
+        """Let time pass, and hand the turn to threads that become ready, until this one is."""
         while True:
             if not self._line:
                 self._pass_time()
@@ -158,7 +159,7 @@ class Turns:
             raise SessionClosed("the session was closed while this client was waiting in it")
 
     def _enter(self) -> Party:
-        """The user's code calls: from here on it is at turn."""
+        """The user's code calls: wait until this thread has the turn."""
         self._check()
         with self._lock:
             me = self._me()
@@ -171,7 +172,7 @@ class Turns:
                 self._inside = True
                 return me
             self._line.append(me)
-            self._attend()
+            self._start_watcher()
         self._pause(me)
         return me
 
@@ -190,12 +191,12 @@ class Turns:
     # --- the session's own threads ------------------------------------------------------------------------
 
     def spawn(self, name: str, work: Callable[[], None]) -> Party:
-        """Begins when it is its turn, at this time."""
+        """Start a thread. It runs at the current simulated time, when it gets its turn."""
         self._enter()
         known = threading.Event()
         thread = threading.Thread(target=lambda: self._begin(known, work), name=name, daemon=True)
         thread.start()
-        self._attend()
+        self._start_watcher()
         with self._lock:
             party = self._add(thread)
             self._line.append(party)
@@ -216,12 +217,12 @@ class Turns:
             self._inside = False
             work()
         except SessionClosed:
-            pass  # before it had begun
+            pass  # the session closed before the work began
         finally:
             self._finish(me)
 
     def _finish(self, me: Party) -> None:
-        """Its work is done: somebody else goes on, if there is anybody."""
+        """A spawned thread is done: hand the turn to another one, if there is any."""
         me.ended = True
         with self._lock:
             self._parties.pop(me.thread.ident or 0, None)
@@ -231,7 +232,7 @@ class Turns:
                 self._go_on()
 
     def _go_on(self) -> None:
-        """Whoever is ready has the turn, or whoever waits, to let time pass; or nobody."""
+        """Give the turn to a ready thread; or to a waiting one, which lets time pass; or to none."""
         waiting = [party for party in self._parties.values() if not party.ready]
         if self._line:
             self._hand_to(self._next())
@@ -240,15 +241,15 @@ class Turns:
         else:
             self._holder = None
 
-    # --- the attendant ------------------------------------------------------------------------------------
+    # --- the watcher thread ---------------------------------------------------------------------------------
 
-    def _attend(self) -> None:
-        if self._attendant is None:
-            self._attendant = threading.Thread(target=self._look_around, name="seaway-attendant", daemon=True)
-            self._attendant.start()
+    def _start_watcher(self) -> None:
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, name="seaway-watcher", daemon=True)
+            self._watcher.start()
 
-    def _look_around(self) -> None:
-        """Takes the turn from a thread that waits elsewhere, when a few looks in a row have found it so."""
+    def _watch(self) -> None:
+        """Take the turn from a thread that several checks in a row have found blocked elsewhere."""
         seen: object = None
         looks = 0
         while not self.stopped:
@@ -278,13 +279,13 @@ class Turns:
             )
 
     def stop(self) -> None:
-        """Whoever waits is told that the session is closed."""
+        """Raise SessionClosed in all threads that wait."""
         self.stopped = True
         for party in list(self._parties.values()):
             party.baton.set()
 
     def end(self) -> None:
-        """The session's threads have heard it, unless they are busy elsewhere."""
+        """Join the session's own threads, briefly: one may be busy in the user's code."""
         mine = threading.current_thread()
         for party in list(self._parties.values()):
             if party.thread is not mine and party.thread.daemon:
@@ -292,7 +293,7 @@ class Turns:
 
 
 def _waits_at(thread: threading.Thread) -> object:
-    """Where a thread is, if it is over, or where threads wait for one another; else None."""
+    """Where a thread is blocked, or "over" if it has ended; None if it is neither."""
     if not thread.is_alive():
         return "over"
     frame: Any = sys._current_frames().get(thread.ident or 0)
@@ -302,7 +303,7 @@ def _waits_at(thread: threading.Thread) -> object:
 
 
 def _used(thread: threading.Thread) -> int:
-    """Milliseconds of CPU time: whoever waits uses none."""
+    """Milliseconds of CPU time used. A blocked thread uses none."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return 0
     try:

@@ -1,4 +1,7 @@
-"""Where contents come from in a simulation that moves none: nowhere, from this machine's CPU, or from stand-ins."""
+"""Contents of arrays in a simulation: none, computed on this machine's CPU, or stand-ins that the user gives.
+
+The simulation itself moves no contents, so `Values` holds them beside it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ Ran = Callable[[Graph, Any, Sequence[tuple[int, ...]]], None]
 
 
 class Values(ABC):
-    """Of one session."""
+    """The contents of one session's arrays."""
 
     @abstractmethod
     def put(self, buffer: Buffer, content: Any) -> None: ...
@@ -36,12 +39,12 @@ class Values(ABC):
     def contents(self, buffer: Buffer) -> Any: ...
 
     def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
-        """Rows that an irregular node of this run made, where that is known."""
+        """Rows that an irregular node of this run made, if known."""
         return None
 
 
 class Shapes(Values):
-    """Shapes, types and times; no contents."""
+    """`values="shapes"`: arrays have shapes, types and times, and no contents."""
 
     def put(self, buffer: Buffer, content: Any) -> None:
         pass
@@ -57,14 +60,14 @@ class Shapes(Values):
 
 
 class Wrong:
-    """A computation that raised, in place of what it would have made."""
+    """Stands for a result of a computation that raised."""
 
     def __init__(self, blame: Blame) -> None:
         self.blame = blame
 
 
 class Compute(Values):
-    """Every computation really runs, on this machine's CPU, when it is called; how long it takes is modelled."""
+    """`values="compute"`: each computation runs on this machine's CPU when it is called. Its time is still modelled."""
 
     def __init__(self) -> None:
         self._sizes: dict[tuple[str, int, int], tuple[int, ...]] = {}  # (client, run, node) -> rows
@@ -116,7 +119,7 @@ class Compute(Values):
 
 
 class StandIns(Values):
-    """Contents by the name of a program or computation, and where it has several results, of the result:
+    """`values={...}`: contents by the name of a program, computation or result, or by both joined with a dot:
     {"loss": 0.5, "train.loss": lambda n: 1 / (n + 1), "step.0": [3.0, 2.0, 1.0]}. A function is called with the
     number of the run, from 0; a list has one entry a run."""
 
@@ -174,9 +177,7 @@ class StandIns(Values):
         unknown = [name for name in self._given if name not in self._names]
         hint = f" `values` has nothing for {buffer.label}"
         if unknown:
-            hint += (
-                f"; its {unknown[0]!r} is no name of a program or result{nearest(unknown[0], self._names)}"
-            )
+            hint += f"; its {unknown[0]!r} is not the name of a program or result{nearest(unknown[0], self._names)}"
         return NoContents(f"{buffer.aval!r}, {buffer.label},", hint)
 
     def contents(self, buffer: Buffer) -> Any:
@@ -184,13 +185,13 @@ class StandIns(Values):
 
 
 def _own(content: Any, aval: avals.Aval) -> Any:
-    """A copy in its canonical type: the user may write to his again."""
+    """A copy of canonical type, since the user may write to the original."""
     return content if aval.dtype == avals.KEY else np.array(content, aval.numpy_dtype)
 
 
 def _readable(content: Any, buffer: Buffer) -> np.ndarray[Any, Any]:
     if buffer.aval.dtype == avals.KEY:
-        raise TypeError(f"{buffer.label} is a random key, and has no contents that numpy knows")
+        raise TypeError(f"{buffer.label} is a random key, which numpy has no type for")
     return np.array(content, buffer.aval.numpy_dtype)
 
 

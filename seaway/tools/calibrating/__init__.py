@@ -1,10 +1,12 @@
-"""What the simulator's host model needs to know, measured on the machine at hand: `python -m seaway calibrate`.
+"""Measures the figures of the simulator's host model on this machine: `python -m seaway calibrate`.
 
-machine     its cores                               watching   CPU time by thread, and counts of what was done
-workloads   what is run for that                     costs      what of the model's costs these say
-pace        how fast it is, all the while
-wire        two processes and nothing else           transfers, devices   contents; what is computed
-fitting     from counts and times to costs           calibration          what was found, as a cluster file
+Sessions of `sw.local` run workloads; CPU times and counts go in, and a cluster file for the simulator comes out.
+
+machine     cores, and a reference piece of Python    watching   CPU time by thread, and counts of messages and gangs
+workloads   the calls that are run                    costs      the model's costs, fitted to CPU times and counts
+pace        the machine's speed during measurements   stalls     how often threads are held up, and for how long
+wire        gRPC messages between two processes       transfers, devices   contents between hosts; computations
+fitting     least squares from counts to costs        calibration          the result, as a table and a cluster file
 """
 
 from .calibration import Calibration, Figure

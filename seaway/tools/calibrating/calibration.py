@@ -1,8 +1,7 @@
-"""What was found, for people as a table, and for the simulator as a cluster file.
+"""The result of a calibration: figures go in, a table for people and a cluster file for the simulator come out.
 
-A figure that stands in the file has a place there; others are for the reader. What was not measured is in no place, and
-named: in `missing`, in the file's note, and on the terminal. Neighbours: `measuring`, which finds; `sim.hardware`,
-which reads.
+A figure with a `place` is written to the file; others are only in the table. What was not measured is listed in
+`missing`, in the file's note and on the terminal. `measuring` makes the figures; `sim.hardware` reads the file.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from typing import Any, NamedTuple
 
 TIMES = (("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0))
 RATES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
-LOUD = 0.25  # a figure whose spread is more is named
-BUSY = 0.1  # and of the reference
+LOUD = 0.25  # spread of a figure from which there is a warning
+BUSY = 0.1  # the same for the reference, "speed"
 
 
 class Figure(NamedTuple):
-    """unit: "ns", "ps/B", "B/s", "B", "FLOP/s" or "". spread: as a fraction of the value (`fitting`). how: what was
-    measured, and how. place: where it stands in the file ("costs.send", "dcn.latency"); "": nowhere."""
+    """unit: "ns", "ps/B", "B/s", "B", "FLOP/s" or "". spread: as a fraction of the value (`fitting`). how: how it was
+    measured. place: its key in the file ("costs.send", "dcn.latency"); "": not in the file."""
 
     name: str
     value: float
@@ -33,7 +32,7 @@ class Figure(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As the file has it, and people read it."""
+        """The value with its unit, for the file and the table."""
         if self.unit == "ns":
             return time_text(self.value)
         if self.unit in ("B/s", "FLOP/s", "B"):
@@ -42,22 +41,22 @@ class Figure(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """speed: nanoseconds of the reference (`pace`). missing: what could not be measured, and what the
-    simulator takes instead."""
+    """All results. speed: nanoseconds of the reference (`pace`). missing: texts that name figures that could not be
+    measured, and the values that the simulator uses instead."""
 
     platform: str
     hosts: int
     devices_per_host: int
     cores: int
     fanout: int
-    machine: str  # the processor, the day, and what ran on it
+    machine: str  # the processor, the date and the software
     figures: tuple[Figure, ...]
     missing: tuple[str, ...]
     speed: float
 
     @property
     def warnings(self) -> list[str]:
-        """Figures that vary so much that the machine must have had other things to do."""
+        """Texts for figures that vary so much that the machine must have been busy with other work."""
         return [
             f"{figure.name}: spread {figure.spread:.0%}, more than {bound:.0%}"
             for figure in self.figures
@@ -65,7 +64,7 @@ class Calibration(NamedTuple):
         ]
 
     def at(self, place: str) -> dict[str, Figure]:
-        """The figures of a table of the file, by key."""
+        """The figures of one table of the file, by key."""
         return {
             figure.place.rpartition(".")[2]: figure
             for figure in self.figures
@@ -85,7 +84,7 @@ class Calibration(NamedTuple):
         return "\n".join(_lines(self, name)) + "\n"
 
     def save(self, path: str | Path) -> Path:
-        """Whole or not at all."""
+        """Write the cluster file atomically."""
         target = Path(path)
         number, made = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
         try:
@@ -99,7 +98,7 @@ class Calibration(NamedTuple):
         return target
 
     def table(self) -> list[str]:
-        """For a terminal."""
+        """Lines for a terminal."""
         wide = max((len(figure.name) for figure in self.figures), default=0)
         lines = []
         for figure in self.figures:
@@ -146,12 +145,15 @@ def _lines(made: Calibration, name: str) -> Iterator[str]:
         yield from _figures(costs)
 
 
-LIKE = {"cuda": "h100", "tpu": "v4"}  # of what is not measured of a chip, the file says so by this name
+LIKE = {"cuda": "h100", "tpu": "v4"}  # chip whose figures the file refers to for those not measured
 
 
 def shared(platform: str, cores: int) -> dict[str, Any]:
-    """As `sw.local` places processes: its controller and clients in the user's, an agent's process a host; timed
-    devices, which do not compute, all in one."""
+    """The file's table of shared cores, for the processes of `sw.local`.
+
+    The controller and clients are in the user's process, and each host has an agent process. All hosts of timed
+    devices, which do not compute, are in one process.
+    """
     found: dict[str, Any] = {
         "cores": cores,
         "hosts": True,
@@ -192,19 +194,19 @@ def plain(value: Any) -> str:
 
 
 def string(text: str) -> str:
-    """TOML's basic strings escape as JSON's do, but for one character more."""
+    """A TOML basic string. It escapes like JSON, with one more character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def time_text(nanoseconds: float) -> str:
-    """To the nanosecond: the simulator's times are whole."""
+    """A time to the nanosecond, since the simulator's times are whole."""
     whole = max(0, round(nanoseconds))
     unit, scale = next((each for each in TIMES if whole >= each[1]), TIMES[-1])
     return f"{whole / scale:.9f}".rstrip("0").rstrip(".") + f" {unit}"
 
 
 def rate_text(value: float, unit: str) -> str:
-    """Four digits; nothing is known better."""
+    """A rate with four digits. No measurement is more exact."""
     prefix, scale = next((each for each in RATES if value >= each[1]), RATES[-1])
     return f"{float(f'{value / scale:.4g}'):g} {prefix}{unit}"
 
@@ -216,5 +218,5 @@ def umask() -> int:
 
 
 def figures(place: str, unit: str, found: Sequence[tuple[str, float, float, str]]) -> list[Figure]:
-    """Of a table of the file: key, value, spread, how."""
+    """Figures for one table of the file, from (key, value, spread, how)."""
     return [Figure(key, value, unit, spread, how, f"{place}.{key}") for key, value, spread, how in found]

@@ -1,22 +1,22 @@
-"""What of the model's costs the samples say: which of them a thread's CPU time is made of, and how often each came.
+"""Fits the model's costs to samples: CPU times by group of threads and counts go in, nanoseconds by cost come out.
 
-A cost may be paid in several threads (a note is taken in the connections' loop, and wakes the user's thread): it is the
-sum of what was found in each. `send` and `receive` are the same for all processes, and all their rows say what they
-are. What no row tells apart is divided evenly (`fitting`), and `sources` says so.
+A cost may be paid in several threads: a note is received in the connections' loop and wakes the user's thread. Such a
+cost is the sum of what is found in each. `send`, `receive` and `wake` are the same for all processes, and are fitted to
+rows of all. If no row tells two costs apart, their time is divided evenly (`fitting`), and `sources` says so.
 
-How often, from the counts of the controller's node (`backend.node.traffic`), which speaks to all hosts:
+The counts come from the controller's node (`backend.node.traffic`), which writes to all hosts:
 
-    send, receive              gRPC messages; at a host, the other way round
-    send_more, receive_more    further parcels in them, and all between clients and controller, in one process
-    wake                       how often the connections' loop has slept, which Linux counts: a message that comes while
-                               it works costs far less
-    step, relay_step           steps that were ordered; as often as they were written to a host
-    complete, complete_more    groups of gangs' ends told together by a host; further gangs in them
+    send, receive              gRPC messages; for a host, the other way round
+    send_more, receive_more    further parcels in them; all parcels between clients and controller, in one process
+    wake                       how often the connections' loop has slept, as Linux counts it: a message that comes
+                               while the loop is working costs far less
+    step, relay_step           steps ordered; steps written to hosts
+    complete, complete_more    groups of ends of gangs that a host reports together; further gangs in them
     enqueue                    gangs, on each host
-    hand                       those that another thread computes than the one that enqueues them
-    meet                       those of which other hosts have a part, and wait for each other in it
-    client_call, client_note   calls; notes that the controller has told clients
-    literal                    contents that came with a call, on each host
+    hand                       gangs that are computed by another thread than the one that enqueues them
+    meet                       gangs over several hosts, which wait for each other in them
+    client_call, client_note   calls; notes from the controller to clients
+    literal                    contents that travel in a call, on each host
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ SHARED = ("send", "send_more", "receive", "receive_more", "wake")
 
 
 class Costs(NamedTuple):
-    """Nanoseconds, by cost. missed: how far a row is from what the costs say, root mean square, by group of threads."""
+    """Nanoseconds by cost. missed: root mean square of the rows' relative errors, by group of threads."""
 
     costs: dict[str, Cost]
     missed: dict[str, float]
     rows: int
 
     def less(self, name: str, part: Cost) -> Costs:
-        """What has that in it, without it."""
+        """These costs with `part` subtracted from the one called `name`."""
         whole = self.costs.get(name)
         if whole is None:
             return self
@@ -69,7 +69,7 @@ class Costs(NamedTuple):
 
 
 def counted(group: str, sample: Sample, timed: bool) -> Counts:
-    """How often each of the costs came of which this group's time is made."""
+    """How often each cost occurred in this group of threads."""
     said = sample.counts
     more_out = said["parcels_out"] - said["frames_out"]
     more_in = said["parcels_in"] - said["frames_in"]
@@ -87,7 +87,7 @@ def counted(group: str, sample: Sample, timed: bool) -> Counts:
             "receive": said["frames_in"], "receive_more": more_in + near,
             "step": said["said"], "client_note": said["notes"], "wake": said["wakes_user"], **literal,
         }  # fmt: skip
-    if group == HOST:  # with the thread that waits for gangs, which has little to do by itself
+    if group == HOST:  # includes the thread that waits for gangs, which does little
         found = {
             "receive": said["frames_out"], "receive_more": more_out,
             "send": said["frames_in"], "send_more": more_in,
@@ -110,13 +110,15 @@ def handed(sample: Sample) -> float:
 
 
 def meetings(sample: Sample) -> float:
-    """What is computed in place is a sum over all hosts."""
+    """Gangs over several hosts. Those that the enqueueing thread computes itself are sums over all hosts."""
     return sample.counts["ends"] - handed(sample) if sample.counts["hosts"] > 1 else 0
 
 
 def rows_of(samples: Sequence[Sample], timed: bool) -> list[tuple[str, Row]]:
-    """With the group that each belongs to. Costs that are not shared are that group's own: "complete" of the enqueueing
-    thread is another than that of the loop."""
+    """(group, row) for each sample and group.
+
+    A cost that is not shared belongs to its group: "complete" of the enqueueing thread is not that of the loop.
+    """
     groups = (CALLER, USER, HOST) if timed else (CALLER, USER, HOST, ENQUEUE, DEVICE)
     usual: dict[tuple[str, str], list[float]] = {}
     for sample in samples:
@@ -129,7 +131,7 @@ def rows_of(samples: Sequence[Sample], timed: bool) -> list[tuple[str, Row]]:
                 name if name in SHARED else f"{name}@{group}": count
                 for name, count in counted(group, sample, timed).items()
             }
-            if any(counts.values()):  # else it has done nothing that these costs are of
+            if any(counts.values()):  # otherwise none of these costs occurred
                 typical = statistics.median(usual[sample.name, group])
                 found.append((group, Row(spent_by(group, sample), counts, typical)))
     return found
@@ -140,7 +142,7 @@ def spent_by(group: str, sample: Sample) -> float:
 
 
 def costs_of(samples: Sequence[Sample], timed: bool) -> Costs:
-    """Groups that share costs are fitted together, the others by themselves."""
+    """Fit the costs. Groups that share costs are fitted together, others alone."""
     rows = rows_of(samples, timed)
     together: list[Fit] = []
     missed: dict[str, float] = {}
@@ -154,7 +156,7 @@ def costs_of(samples: Sequence[Sample], timed: bool) -> Costs:
 
 
 def summed(fits: Sequence[Fit]) -> dict[str, Cost]:
-    """Over the groups in which a cost was found; their spreads as if one did not know of the other."""
+    """Add up each cost over its groups. Spreads are added as if independent."""
     found: dict[str, list[Cost]] = {}
     for each in fits:
         for name, cost in each.costs.items():
@@ -170,7 +172,7 @@ def summed(fits: Sequence[Fit]) -> dict[str, Cost]:
 
 
 def sources(costs: Costs, timed: bool) -> dict[str, str]:
-    """Of each cost, in words: how it was measured."""
+    """A text for each cost that says how it was measured."""
     where = WHERE | (TIMED if timed else {})
     found = {}
     for name, cost in costs.costs.items():

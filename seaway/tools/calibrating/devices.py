@@ -1,8 +1,8 @@
-"""What devices reach: products of matrices, sums of arrays, and sums over all devices, each in a loop inside a gang.
+"""Measures devices: times of matrix products, sums of arrays and sums over all devices give flops, bytes and links.
 
-Two calls that differ only in how often the loop goes round differ by the time of the rounds, whatever a call takes.
-All devices compute at once, as gangs have them. `timed` devices compute nothing, so there is nothing to find.
-Neighbours: `workloads`; `measuring`, which makes figures of a chip of it.
+Each is run in a loop inside a gang. Two calls that differ only in the number of rounds differ by the time of those
+rounds, so the cost of a call cancels. All devices compute at once, as in any gang. `timed` devices compute nothing.
+`measuring` makes a chip's figures of the result.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ AXIS = "device"
 MATRICES, QUICK_MATRICES = (256, 512, 1024), (256,)
 ARRAYS, QUICK_ARRAYS = (1 << 20, 1 << 22), (1 << 20,)  # float32
 SUMS, QUICK_SUMS = (1, 1 << 14, 1 << 18), (1, 1 << 16)
-AIM = 0.06  # seconds that the rounds of a call are to take
+AIM = 0.06  # seconds that the rounds of a call should take
 FEW = 4
 MOST = 4096
 LOOPED = 128
 
 
 class Timed(NamedTuple):
-    """Of a computation on every device, nanoseconds."""
+    """Nanoseconds of a computation on every device."""
 
     name: str
     size: int
@@ -36,8 +36,8 @@ class Timed(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """flops, bytes: a second and device. sums: nanoseconds by byte on each device; None where devices are alone.
-    looped: of few of the smallest sums in a loop, and of many, by turns (`looped_cpu`)."""
+    """flops, bytes: per second and device. sums: nanoseconds of a sum over devices by its bytes; None for one device.
+    looped: samples with few and with many of the smallest sums in a loop, alternating (`looped_cpu`)."""
 
     flops: Cost
     bytes: Cost
@@ -47,7 +47,7 @@ class Reached(NamedTuple):
 
 
 def measured(session: Any, devices: int, repeats: int, quick: bool) -> Reached:
-    """In that session, which is open."""
+    """Run all measurements in an open session."""
     products = [
         Timed("product of two float32 matrices", size, rounds(product, (size, size), devices, repeats))
         for size in (QUICK_MATRICES if quick else MATRICES)
@@ -72,7 +72,7 @@ def measured(session: Any, devices: int, repeats: int, quick: bool) -> Reached:
 
 
 def rate(work: float, time: Cost) -> Cost:
-    """A second, of what takes nanoseconds."""
+    """Work per second, for work that takes some nanoseconds."""
     return Cost(work * 1e9 / time.value if time.value else 0.0, time.spread)
 
 
@@ -81,7 +81,7 @@ def product(x: Any) -> Any:
 
 
 def addition(x: Any) -> Any:
-    """Two arrays read and one written: what comes in and its reverse, which no compiler makes one of."""
+    """Read two arrays and write one. The reverse of `x` counts as a second array: no compiler merges the two reads."""
     return x + x[::-1]
 
 
@@ -93,7 +93,7 @@ def over_all(x: Any) -> Any:
 
 
 def rounds(work: Callable[[Any], Any], shape: Sequence[int], devices: int, repeats: int) -> Cost:
-    """Nanoseconds of one: of the differences between long calls and short ones."""
+    """Nanoseconds of one round, from the difference between long and short calls."""
     import seaway as sw
 
     home = sw.slice(devices=devices)
@@ -113,7 +113,7 @@ def rounds(work: Callable[[Any], Any], shape: Sequence[int], devices: int, repea
 
 
 def loops(session: Any, devices: int, repeats: int) -> Iterator[Sample]:
-    """Of the smallest sum, once in a loop and many times, by turns; each a few times."""
+    """Samples of the smallest sum, once in a loop and many times in a loop, alternating."""
     import seaway as sw
 
     home = sw.slice(devices=devices)
@@ -131,7 +131,7 @@ def loops(session: Any, devices: int, repeats: int) -> Iterator[Sample]:
 
 
 def looped_cpu(samples: Sequence[Sample]) -> Cost:
-    """Nanoseconds of CPU, of the threads that compute and enqueue, on each host, of one more in the loop."""
+    """CPU nanoseconds on each host for one more sum in the loop, in the threads that compute and enqueue."""
     found = []
     for few, many in zip(samples[::2], samples[1::2], strict=True):
         spent = [each.cpu["enqueue"] + each.cpu["device"] for each in (few, many)]
@@ -153,7 +153,7 @@ def looped(work: Callable[[Any], Any], many: int, home: Any) -> Any:
 
 
 def _took(call: Any, x: Any) -> float:
-    """The second time: the first compiles it."""
+    """Seconds of a second call, since the first one compiles."""
     _once(call, x)
     return _once(call, x)
 

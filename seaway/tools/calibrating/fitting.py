@@ -1,9 +1,8 @@
-"""From counts and times to costs: least squares without negative costs, lines, and how far each may be wrong.
+"""Fits costs to counts and times: least squares without negative costs, straight lines, and their spreads.
 
-A row says: this much time was spent, on so many of these things. Rows count by their relative error, and those that err
-far more than most (something else had the machine) by less. Of costs that the
-rows cannot tell apart (they always come in the same proportion), each gets an equal part of the time: a choice that
-makes less of a difference than the rows err by is made evenly.
+A row says how much time was spent, and how often each cost occurred in it. Rows are weighted by relative error; rows
+with far larger errors than most count less, since other work was on the machine then. If rows cannot tell some costs
+apart, because these always occur in the same proportion, each gets an equal part of the time.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ import numpy as np
 
 Counts = Mapping[str, float]
 Array = np.ndarray[Any, Any]
-DRAWS = 200  # of rows anew, for the spread
-LEAST = 0.01  # as relative errors of rows go, none is better known than so
-APART = 0.05  # of a cost's column must be its own (or more, where rows err by more), or it is not told apart
+DRAWS = 200  # resamplings of rows, for the spread
+LEAST = 0.01  # the smallest relative error assumed for a row
+APART = 0.05  # part of a cost's column that other columns must not explain, or the cost is not told apart
 NORMAL = 1.4826
 FAR = 2.0  # times the median error: a row that errs by more counts by less
-AGAIN = 4  # times the weights are found anew
-LOW, HIGH = 5, 95  # percentiles: the spread is half of what lies between them
+AGAIN = 4  # times that the weights are computed again
+LOW, HIGH = 5, 95  # percentiles: the spread is half of the range between them
 
 
 class Row(NamedTuple):
-    """usual: what its error is relative to: what such rows spend, if there are several; 0: what itself did."""
+    """One measurement. usual: errors are relative to this, the typical time of such rows; 0: relative to `spent`."""
 
     spent: float
     counts: Counts
@@ -33,8 +32,8 @@ class Row(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """spread: half of what lies between the 5th and 95th percentile, as a fraction. like: with what it was divided
-    evenly, because no row tells them apart."""
+    """spread: half of the range from the 5th to the 95th percentile, as a fraction. like: costs with which it was
+    divided evenly, because no row tells them apart."""
 
     value: float
     spread: float
@@ -56,7 +55,7 @@ class Line(NamedTuple):
 
 
 def fit(rows: Sequence[Row], draws: int = DRAWS) -> Fit:
-    """A cost for each name that any row counts."""
+    """Fit a cost for each name that any row counts."""
     useful = [row for row in rows if row.spent > 0]
     names = sorted({name for row in useful for name, count in row.counts.items() if count})
     if not names:
@@ -87,7 +86,7 @@ def fit(rows: Sequence[Row], draws: int = DRAWS) -> Fit:
 
 
 def usual_error(matrix: Array, spent: Array, costs: Array) -> float:
-    """What a row errs by, but for those that something else had a hand in: from the median, as of a normal law."""
+    """The typical error of an undisturbed row: a standard deviation estimated from the median error."""
     return float(NORMAL * np.median(np.abs(matrix @ costs - spent)))
 
 
@@ -96,9 +95,10 @@ def missed_by(matrix: Array, spent: Array, costs: Array) -> float:
 
 
 def solved(matrix: Array, spent: Array, even: float) -> Array:
-    """Costs, none negative, that make each row what was spent; where that leaves a choice that is worth less than so
-    much of a row, the most even ones."""
-    weights = np.minimum(1, np.maximum(spent, LEAST) ** -2.0)  # more than is usual is more often wrong
+    """The costs, none negative, that explain the rows best. Of solutions within `even` of each other, the evenest."""
+    weights = np.minimum(
+        1, np.maximum(spent, LEAST) ** -2.0
+    )  # rows above their usual time are more often disturbed
     found = weighed(matrix, spent, even, weights)
     for _ in range(AGAIN):
         errors = np.abs(matrix @ found - spent)
@@ -109,7 +109,7 @@ def solved(matrix: Array, spent: Array, even: float) -> Array:
 
 
 def weighed(matrix: Array, spent: Array, even: float, weights: Array) -> Array:
-    """Evenness is not to make them smaller in all."""
+    """Weighted least squares with a preference for even costs, scaled so that the preference does not shrink them."""
     from scipy.optimize import nnls  # type: ignore[import-untyped]  # a requirement of jax's
 
     rows, columns = matrix.shape
@@ -124,7 +124,7 @@ def weighed(matrix: Array, spent: Array, even: float, weights: Array) -> Array:
 
 
 def alike(matrix: Array, names: Sequence[str], apart: float) -> dict[str, tuple[str, ...]]:
-    """Of each column that is nearly a sum of others: which these are."""
+    """For each column that is nearly a sum of others: the names of those."""
     found = {}
     for at, name in enumerate(names):
         others = [other for other in range(len(names)) if other != at]
@@ -142,7 +142,7 @@ def alike(matrix: Array, names: Sequence[str], apart: float) -> dict[str, tuple[
 
 
 def line(points: Sequence[tuple[float, float]], draws: int = DRAWS) -> Line:
-    """Through (x, y), by relative errors of y; neither its base nor its slope is negative."""
+    """A line through (x, y) by relative errors of y, with no negative base or slope."""
     rows = [Row(y, {"base": 1.0, "slope": x}) for x, y in points]
     costs = fit(rows, draws).costs
     base, slope = (costs.get(name, Cost(0.0, 0.0)) for name in ("base", "slope"))
@@ -150,7 +150,7 @@ def line(points: Sequence[tuple[float, float]], draws: int = DRAWS) -> Line:
 
 
 def middle(values: Sequence[float]) -> Cost:
-    """The median, and its spread as above."""
+    """The median, with its spread as in `Cost`."""
     value = float(np.median(np.array(values)))
     return Cost(value, half_range(values) / value if value else 0.0)
 

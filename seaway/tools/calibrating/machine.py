@@ -1,4 +1,4 @@
-"""The machine at hand: its cores, as many as we may use, and a fixed piece of Python, by which to tell its speed."""
+"""This machine: the number of cores we may use, its memory's speed, and a fixed piece of Python to tell its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def counted(rounds: int) -> int:
-    """The reference (`pace`): integers, a dictionary and calls, as our own code has them."""
+    """The reference (`pace`): integers, a dictionary and calls, like our own code."""
     seen: dict[int, int] = {}
     total = 0
     for number in range(rounds):
@@ -55,7 +55,7 @@ def processor() -> str:
 
 
 def cores() -> tuple[int, str]:
-    """How many we may use, and how that is known."""
+    """(cores that we may use, a text that says how that is known)."""
     allowed = len(os.sched_getaffinity(0))
     quota = cgroup_cores()
     if quota is not None and quota < allowed:
@@ -64,7 +64,7 @@ def cores() -> tuple[int, str]:
 
 
 def cgroup_cores(root: Path = CGROUPS, membership: Path = MEMBERSHIP) -> float | None:
-    """What the narrowest cgroup above us allows; None: none does, or nobody can tell."""
+    """Cores that the narrowest cgroup above us allows; None if there is no limit, or it cannot be read."""
     try:
         lines = membership.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -74,7 +74,7 @@ def cgroup_cores(root: Path = CGROUPS, membership: Path = MEMBERSHIP) -> float |
 
 
 def folders(root: Path, lines: list[str]) -> list[Path]:
-    """Of version 2 `0::/path`, of version 1 `4:cpu,cpuacct:/path`; and all above them."""
+    """Folders of the cgroups in these lines, and of all above: `0::/path` (version 2), `4:cpu,cpuacct:/path` (1)."""
     found: list[Path] = []
     for line in lines:
         _, _, rest = line.partition(":")

@@ -1,7 +1,7 @@
-"""From a machine to its calibration: sessions are opened, workloads run, and figures made of what was seen.
+"""`calibrate`: opens sessions, runs workloads in them, and makes a `Calibration` of what was measured.
 
-A session of one host and one of all say together what a host costs. Contents move, and devices compute, in the latter.
-Neighbours: all of this folder; `cli.calibrating`, which prints.
+A session of one host and a session of all hosts together show what a host costs. In the latter, contents are also moved
+between hosts, and devices compute. `cli.calibrating` prints the result.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ QUEUE = "backend.node.send_queue"
 MODEL = ("client_call", "client_note", "receive", "receive_more", "send", "send_more", "step", "relay_step",
          "enqueue", "wake", "literal", "complete", "complete_more", "hand", "meet")  # fmt: skip
 
-COMPUTED = ("hand", "meet")  # of devices that compute
+COMPUTED = ("hand", "meet")  # costs that only devices that compute have
 
 
 class Effort(NamedTuple):
-    """How much is run. repeats: of each workload; seconds: of each; bound: of all those of a session, after which they
-    are repeated no more. batches: of rounds on the wire; moves: of each of these sizes."""
+    """How much is run. repeats, seconds: of each workload. bound: seconds after which a session's workloads are not
+    repeated. batches: of rounds on the wire. moves: transfers of each of `sizes`."""
 
     repeats: int
     seconds: float
@@ -49,14 +49,14 @@ class Effort(NamedTuple):
     played: int  # such calls, simulated
 
 
-MANY = {"timed": 6, "cpu": 4}  # hosts that a machine can play, of which each is a process where it computes
+MANY = {"timed": 6, "cpu": 4}  # hosts of the largest session; on "cpu" each is a process
 FULL = Effort(4, 0.2, 20.0, 12, 3, transfers.SIZES, 3.0, 400)
 QUICK = Effort(2, 0.04, 4.0, 4, 2, transfers.QUICK, 0.5, 100)
 
 
 class Found(NamedTuple):
-    """What the sessions said. reached: None where devices do not compute; hops: none where there is one host. waited:
-    calls, one by one."""
+    """Measurements of the sessions. reached: None if devices do not compute. hops: empty for one host. waited: calls
+    that were waited for one by one."""
 
     samples: list[Sample]
     hops: list[transfers.Hop]
@@ -67,11 +67,13 @@ class Found(NamedTuple):
 def calibrate(
     platform: str = "cpu", hosts: int = 2, devices_per_host: int = 1, quick: bool = False, say: Say = print
 ) -> Calibration:
-    """Measures this machine: in under two minutes, or a quarter of one if it is to be quick, and less well then.
-    platform, hosts, devices_per_host: as for `sw.local`. say: is told how it goes."""
+    """Measure this machine, in under two minutes. `quick`: in a quarter of the time, less exactly.
+
+    platform, hosts, devices_per_host: as for `sw.local`. say: called with texts about progress.
+    """
     if not Path("/proc/self/schedstat").exists():
         raise NotImplementedError(
-            "calibrating needs CPU times by thread, which only Linux tells (/proc/PID/schedstat)"
+            "calibrating needs CPU times by thread, which only Linux has (/proc/PID/schedstat)"
         )
     effort = QUICK if quick else FULL
     number, known = machine.cores()
@@ -111,7 +113,7 @@ def calibrate(
 
 
 def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort, say: Say) -> Found:
-    """What cannot be is refused by the first, before anything else."""
+    """Open all sessions and measure. The first one refuses impossible options at once."""
     import seaway as sw
 
     options: Any = {"devices_per_host": each, "platform": platform}
@@ -134,8 +136,11 @@ def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort,
 
 
 def others(platform: str, hosts: int) -> list[int]:
-    """So many hosts have further sessions. With one host, and with more than that, a process does other numbers of
-    things each time that it wakes up: else what waking up costs is not told apart from what messages do."""
+    """Numbers of hosts of further sessions.
+
+    With other numbers of hosts, a process does more or less work each time it wakes up. Without them the fit could not
+    tell the cost of waking up from the cost of messages.
+    """
     if platform not in MANY:
         return []
     return [number for number in (1, MANY[platform]) if number != hosts]
@@ -186,7 +191,7 @@ def _of_costs(costs: Costs, timed: bool) -> list[Figure]:
 
 
 def _of_gangs(samples: Sequence[Sample]) -> list[Figure]:
-    """What devices of this machine's own cores take of them is no cost of the host's: a computation's own affair."""
+    """CPU time of threads that compute. It is the computation's own time, not a cost of the host."""
     sums = [sample for sample in samples if not sample.counts["handed"]]
     each = [sample.cpu["device"] / sample.counts["ends"] for sample in sums if sample.cpu["device"]]
     if not each:
@@ -270,7 +275,7 @@ def _of_transfers(hops: Sequence[transfers.Hop], costs: Costs) -> list[Figure]:
 
 
 def _of_copies(copied: Cost) -> list[Figure]:
-    """Between processes of one machine is no wire: what crosses there is copied, and the rest is their CPU."""
+    """Bandwidth between processes of one machine: there is no wire, so contents are copied in memory."""
     how = "measured: bytes copied in memory; between processes of one machine is no other wire"
     return figures("dcn", "B/s", [("bandwidth", 1e9 / copied.value, copied.spread, how)])
 
@@ -308,7 +313,7 @@ def _of_devices(reached: devices.Reached | None, hosts: int, each: int) -> list[
 
 
 def _of_sums(reached: devices.Reached, hosts: int, each: int) -> list[Figure]:
-    """As the model prices them behind a switch: twice log2 n latencies, and twice (n-1)/n of the bytes."""
+    """Latency and bandwidth by the model of a sum behind a switch: 2 log2(n) latencies, 2 (n-1)/n of the bytes."""
     sums, count = reached.sums, hosts * each
     assert sums is not None
     way = "network" if hosts > 1 else "ici"
@@ -332,7 +337,7 @@ CHIP = ("peak_flops", "hbm_bandwidth", "hbm_bytes", "clock_hz", "ici_latency", "
 
 
 def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Found) -> list[str]:
-    """And what the simulator takes for it."""
+    """Texts that name figures not measured, and the values that the simulator uses for them."""
     have = {figure.place for figure in made if figure.place}
     words = []
     costs = [
@@ -343,9 +348,7 @@ def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Found) ->
     if costs:
         words.append(f"{', '.join(costs)} (profile 'seaway' holds)")
     if "dcn.bandwidth" not in have:
-        words.append(
-            "the bandwidth between hosts, for there is one (the machine's network card as assumed holds)"
-        )
+        words.append("the bandwidth between hosts, since there is only one (the assumed network card holds)")
     like = LIKE.get(platform, "cpu")
     chip = [key for key in CHIP if f"chip.{key}" not in have]
     words.append(f"{', '.join(chip)} of the devices (chip {like!r} holds)")

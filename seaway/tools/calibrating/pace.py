@@ -1,12 +1,11 @@
-"""How fast the machine is, all the while: a small fixed piece of Python, run on each core in turn, many times a second.
+"""Tracks the machine's speed during measurements: a process runs a small fixed piece of Python on each core in turn.
 
-    with paced(folder) as pace:            a process of its own, that writes what each took
+    with paced(folder) as pace:            starts the process, which writes the CPU time of each run
         ...
-        pace.between(begun, ended)         nanoseconds of the reference meanwhile, as the machine's mean speed has it
+        pace.between(begun, ended)         mean nanoseconds of the reference between these moments
 
-A core that shares its hardware with a stranger's thread is nearly half as fast, for a second or for minutes, and no
-counter says so. What is measured meanwhile is then measured on another machine; how much of another, this tells.
-Neighbours: `measuring`, which puts all samples at one speed; `experiments.bench`, which says at which speed a run was.
+A core that shares its hardware with another tenant's thread is nearly half as fast, for a second or for minutes, and no
+counter shows it. `measuring` uses this to convert all samples to one speed; `experiments.bench` prints a run's speed.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from .fitting import Cost, half_range
 from .machine import counted
 
 MODULE = "seaway.tools.calibrating.pace"
-ROUNDS = 600  # of the reference: a tenth of a millisecond or two
-EVERY = 0.01  # seconds from one to the next: a hundredth of a core's time, or two
-WINDOW = 1_000_000_000  # nanoseconds: speeds over such are compared to say how much the machine varied
-FEW = 5  # of a core, or the time is too short to tell
-PATIENCE = 20.0  # seconds for the first
+ROUNDS = 600  # of the reference: 0.1 to 0.2 milliseconds
+EVERY = 0.01  # seconds between two runs, which take one or two percent of a core
+WINDOW = 1_000_000_000  # nanoseconds: the spread is that of means over such windows
+FEW = 5  # runs needed to tell a speed
+PATIENCE = 20.0  # seconds to wait for the first run
 
 
 class Beat(NamedTuple):
-    """at: monotonic nanoseconds. took: nanoseconds of CPU."""
+    """One run of the reference. at: monotonic nanoseconds. took: nanoseconds of CPU."""
 
     at: int
     core: int
@@ -42,7 +41,7 @@ class Beat(NamedTuple):
 
 
 class Pace:
-    """`path`: where beats are written."""
+    """Reads the runs that the process writes to `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,7 +49,7 @@ class Pace:
         self._read = 0
 
     def between(self, begun: int, ended: int) -> float:
-        """Monotonic nanoseconds both. Where that is too short to tell: of the moments around it."""
+        """The mean time of the reference between two monotonic times; if they are too close, around them."""
         beats = self._until(ended)
         first, last = bisect_left(beats, begun, key=when), bisect_right(beats, ended, key=when)
         if last - first < FEW:
@@ -59,7 +58,7 @@ class Pace:
         return mean(beats[first:last])
 
     def all(self) -> Cost:
-        """Over all the time until now; its spread is that of its seconds."""
+        """The mean over all time until now, with the spread of its seconds."""
         beats = self._until(time.monotonic_ns())
         windows: dict[int, list[Beat]] = {}
         for beat in beats:
@@ -69,13 +68,13 @@ class Pace:
         return Cost(value, half_range(seconds) / value if seconds else 0.0)
 
     def _until(self, moment: int) -> list[Beat]:
-        """All beats, once they go as far as that."""
+        """All runs, once one is as late as `moment`."""
         patience = time.monotonic() + PATIENCE
         while not self._beats or self._beats[-1].at < moment:
             if not self._more():
                 if time.monotonic() > patience:
                     raise RuntimeError(
-                        f"the process that tells the machine's speed says nothing: {self.path}"
+                        f"the process that measures the machine's speed writes nothing: {self.path}"
                     )
                 time.sleep(EVERY)
         return self._beats
@@ -95,7 +94,7 @@ def when(beat: Beat) -> int:
 
 
 def mean(beats: Sequence[Beat]) -> float:
-    """At the mean speed: what runs all the while gets done so much as at this. Each core counts alike."""
+    """The time of the reference at the mean speed over these runs (a harmonic mean). All cores count equally."""
     by_core: dict[int, list[float]] = {}
     for beat in beats:
         by_core.setdefault(beat.core, []).append(1 / beat.took)
@@ -104,7 +103,7 @@ def mean(beats: Sequence[Beat]) -> float:
 
 
 class Spent(Protocol):
-    """`span`: when; monotonic nanoseconds."""
+    """A measurement that can be scaled. `span`: when it was made, in monotonic nanoseconds."""
 
     @property
     def span(self) -> tuple[int, int]: ...
@@ -116,20 +115,20 @@ Thing = TypeVar("Thing", bound=Spent)
 
 
 def steady(things: Sequence[Thing], pace: Pace) -> list[Thing]:
-    """As if the machine had had its mean speed all the while."""
+    """The measurements scaled as if the machine had always had its mean speed."""
     usual = pace.all().value
     return [thing.scaled(usual / pace.between(*thing.span)) for thing in things]
 
 
 @contextmanager
 def paced(folder: Path) -> Iterator[Pace]:
-    """Beats are written in there, until it is left."""
+    """Run the process that writes to this folder, until the block ends."""
     children, path = Children(folder), folder / "pace"
     try:
         with path.open("wb") as file:
             children.start("pace", MODULE, [], stdout=file)
         pace = Pace(path)
-        pace.between(0, 0)  # it has begun
+        pace.between(0, 0)  # wait until it has begun
         yield pace
     finally:
         children.end_all(0.1)

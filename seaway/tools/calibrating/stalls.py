@@ -1,9 +1,9 @@
-"""How far one call differs from the next, though all do the same: what holds threads up, how often and for how long.
+"""Estimates stalls: how often threads are held up, and for how long, from how much equal calls differ in time.
 
-Whatever else has a core now and then (the system's own work, another's threads, a page that is not there) is in no CPU
-time of ours. Calls that are made and waited for one by one show it: some last longer. The simulator plays the same
-calls with stalls of several lengths, more and less often, and those count with which its calls differ as the real
-ones did. Neighbours: `workloads`, whose computation this is; sim's `cores`, which plays stalls.
+Other work on a core (the system's, another tenant's, a page fault) is not in our CPU time. But calls that are made and
+waited for one by one show it: some take longer. The simulator runs the same calls with stalls of several lengths and
+frequencies. Those stalls are chosen with which simulated calls differ most like the real ones.
+The computation is that of `workloads`; sim's `cores` simulates stalls.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from .fitting import DRAWS, Cost, half_range
 from .workloads import Rig
 
 WARM = 20
-LEAST = 100  # calls, or nothing is said
+LEAST = 100  # calls needed for an estimate
 TAIL = (
     0.75,
     0.9,
     0.95,
     0.99,
-)  # parts of the calls that take less: how much more these take than the usual one
+)  # quantiles of the calls' times that are compared, relative to the median
 LENGTHS = (100_000, 200_000, 400_000, 800_000, 1_600_000)  # nanoseconds
 PARTS = (0.01, 0.025, 0.05, 0.1)  # of a thread's time
 
 
 class Waited(NamedTuple):
-    """A call that was waited for, nanoseconds. span: monotonic ones."""
+    """The nanoseconds of a call that was waited for. span: when, in monotonic nanoseconds."""
 
     took: float
     span: tuple[int, int]
@@ -43,7 +43,7 @@ class Waited(NamedTuple):
 
 
 class Stalls(NamedTuple):
-    """each: how long one lasts. every: how much work there is from one to the next. Nanoseconds, means."""
+    """each: mean nanoseconds of a stall. every: mean nanoseconds of work from one stall to the next."""
 
     each: int
     every: int
@@ -60,7 +60,7 @@ Shape = tuple[float, ...]
 
 
 def calls(rig: Rig, seconds: float) -> list[Waited]:
-    """For so long."""
+    """Make and wait for calls one by one, for some seconds."""
     x: Any = rig.first
     for _ in range(WARM):
         x = rig.step(x).block_until_ready()
@@ -75,7 +75,7 @@ def calls(rig: Rig, seconds: float) -> list[Waited]:
 
 
 def found_in(waited: Sequence[Waited], played: Mapping[Stalls, Shape], draws: int = DRAWS) -> Found | None:
-    """The stalls that make simulated calls most like these. Spreads: of calls drawn anew from these."""
+    """The stalls that make simulated calls most like these. Spreads come from resampled calls."""
     took = np.array([each.took for each in waited])
     if len(took) < LEAST:
         return None
@@ -88,7 +88,7 @@ def found_in(waited: Sequence[Waited], played: Mapping[Stalls, Shape], draws: in
 
 
 def shape(took: Any) -> Shape:
-    """How much longer than the usual call the longer ones take."""
+    """Times of the longer calls, by quantile, relative to the median."""
     usual, *tail = np.quantile(took, (0.5, *TAIL)).tolist()
     return tuple(one / usual for one in tail)
 
@@ -100,7 +100,7 @@ def nearest(one: Shape, played: Mapping[Stalls, Shape]) -> Stalls:
 
 
 def simulated(table: dict[str, Any], devices: int, lasts: int, count: int) -> dict[Stalls, Shape]:
-    """Of so many calls in the simulator, with each of all stalls. table: of a cluster; lasts: of the computation."""
+    """Shapes of `count` simulated calls, for each of the stalls. table: a cluster's. lasts: the computation's time."""
     profile = load(table).profile
     assert profile is not None
     return {
@@ -113,7 +113,7 @@ def with_stalls(profile: Profile, stalls: Stalls) -> Profile:
 
 
 def played(table: dict[str, Any], devices: int, lasts: int, profile: Profile, count: int) -> list[int]:
-    """Nanoseconds of each."""
+    """Nanoseconds of each simulated call."""
     import seaway as sw
 
     found = []

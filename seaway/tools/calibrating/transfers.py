@@ -1,6 +1,6 @@
-"""Contents from host to host and back: what a byte costs the CPUs of its ends, and how fast chunks follow each other.
+"""Measures transfers of contents between two hosts: CPU time by byte at each end, and the rate of long transfers.
 
-Each size moves to and fro between two hosts, hop after hop, in one program. Neighbours: `workloads`, `watching`.
+An array of each size moves to and fro between two hosts, hop after hop, in one program.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .watching import Watch
 KB, MB = 1_000, 1_000_000
 SIZES = (KB, 64 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
 QUICK = (KB, 256 * KB, 2 * MB, 8 * MB)
-LARGE = 1 * MB  # from which on hops are chunk after chunk
+LARGE = 1 * MB  # bytes from which a hop is many chunks in a row
 HOPS = 4
-WARM = 40  # calls of small ones that do not count: what runs for the first time takes far longer
-OFTEN = 20  # of them, one after another, are measured together: after a rest, the first ones take longer
-AGAIN = 4  # calls of so many, simulated
-MOST = 256 * MB  # bytes that a call moves
+WARM = 40  # calls with small arrays that are not counted: code that runs for the first time is far slower
+OFTEN = 20  # calls with small arrays measured together: after a pause the first ones are slower
+AGAIN = 4  # simulated calls
+MOST = 256 * MB  # bytes that a call moves at most
 
 
 class Hop(NamedTuple):
-    """Of one of some bytes, nanoseconds: of the clock, and of the hosts' CPU in all. span: monotonic nanoseconds."""
+    """A hop's nanoseconds by the clock, and of all hosts' CPU. span: when, in monotonic nanoseconds."""
 
     nbytes: int
     wall: float
@@ -40,8 +40,8 @@ class Hop(NamedTuple):
 
 
 class Transfers(NamedTuple):
-    """byte: nanoseconds of CPU of one end, by byte. rate: nanoseconds of the clock a byte, where chunk
-    follows chunk. small: a hop of the smallest size, of the clock."""
+    """byte: CPU nanoseconds of one end, by bytes. rate: clock nanoseconds of large hops, by bytes. small: clock
+    nanoseconds of a hop of the smallest size."""
 
     byte: Line
     rate: Line
@@ -50,8 +50,8 @@ class Transfers(NamedTuple):
 
 
 def hops(session: Any, devices: int, sizes: Sequence[int], repeats: int) -> list[Hop]:
-    """Between two hosts, on all devices of each. In a session that has not run anything yet: the hosts are taken for
-    this alone, and given back."""
+    """Move arrays between two hosts, on all devices of each. The hosts are reserved meanwhile, so nothing else may have
+    run in the session."""
     import seaway as sw
 
     homes = [sw.slice(devices=devices, exclusive=True) for _ in range(2)]
@@ -90,15 +90,15 @@ def to_and_fro(one: Any, other: Any, many: int) -> Any:
 
 
 def end_of(found: Sequence[Hop], table: dict[str, Any], devices: int) -> Cost:
-    """CPU of one end of a transfer, beyond all that the simulator charges for the words, the orders, the bytes and the
-    buffers of a hop: what it leaves of the smallest hops. table: of a cluster."""
+    """CPU nanoseconds of one end of a transfer, beyond what the simulator charges for messages, orders, bytes and
+    buffers of a hop: the rest of the smallest hops' CPU. table: a cluster's."""
     charged = simulated(table, devices)
     smallest = min(hop.nbytes for hop in found)
     return middle([max(0.0, hop.cpu - charged) / 2 for hop in found if hop.nbytes == smallest])
 
 
 def simulated(table: dict[str, Any], devices: int) -> float:
-    """Nanoseconds of the hosts' CPU for the smallest of hops, if ends cost nothing and nothing holds threads up."""
+    """Simulated nanoseconds of the hosts' CPU for a smallest hop, with no cost of ends and no stalls."""
     import seaway as sw
 
     profile = load(table).profile

@@ -1,11 +1,11 @@
-"""What a session's processes spend and do meanwhile: CPU time by kind of process and thread, and counts.
+"""Watches the processes of a session while a workload runs: CPU time by group of threads, and counts.
 
 caller        the user's threads                          (this process)
 user          the connections' loop and gRPC's threads    (this process: controller and clients)
-host          an agent's loop and gRPC's threads          (agents; timed devices: their work too)
+host          an agent's loop and gRPC's threads          (agents; also the work of timed devices)
 enqueue       an agent's enqueueing thread
-completions   its thread that waits for what was enqueued
-device        threads that compute, which JAX began from these
+completions   an agent's thread that waits for enqueued gangs to end
+device        threads that compute, which JAX started from these two
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from backend.admin import cpu_of, sleeps_of, threads_of
 
 GROUPS = ("caller", "user", "host", "enqueue", "completions", "device")
-STILL = 0.02  # seconds without traffic: whatever was to be said has been said
-MOST = 2.0  # seconds that this is waited for
+STILL = 0.02  # seconds without traffic after which all messages have been sent
+MOST = 2.0  # seconds to wait for that
 
 
 class Sample(NamedTuple):
-    """Nanoseconds: of the clock, and of CPU by group; and how often what was done. span: monotonic nanoseconds."""
+    """Clock nanoseconds, CPU nanoseconds by group, and counts of one workload. span: monotonic nanoseconds."""
 
     name: str
     wall: float
@@ -36,8 +36,10 @@ class Sample(NamedTuple):
 
 
 class Watch:
-    """Of a session of `sw.local`: its controller writes to all hosts directly, and counts for them. What the looking
-    itself takes is left out: our own times are read last when it begins, and first when it ends."""
+    """Watches a session of `sw.local`, whose controller writes to all hosts directly and counts messages.
+
+    The time of watching is not included: our own times are read last at the beginning and first at the end.
+    """
 
     def __init__(self, session: Any) -> None:
         self._driver = session.driver
@@ -57,7 +59,7 @@ class Watch:
         )
 
     def end(self, name: str, **counts: float) -> Sample:
-        """Since it began; `counts`: what only the workload knows. It is over when nobody says anything any more."""
+        """A sample since `begin`, taken when all messages have been sent. `counts`: added by the workload."""
         ended, caller = time.monotonic_ns(), time.thread_time_ns() - self._mine
         self.still()
         ours = cpu_of(os.getpid()) - self._process
@@ -73,7 +75,7 @@ class Watch:
         return Sample(name, float(ended - self._wall), spent, found, (self._wall, ended))
 
     def still(self) -> None:
-        """Wait until nobody says anything any more; heartbeats alone do not count."""
+        """Wait until no more messages are sent. Heartbeats do not count."""
         until = time.monotonic() + MOST
         seen, since = self._said(), time.monotonic()
         while time.monotonic() < until:
@@ -93,7 +95,7 @@ class Watch:
         return traffic.parcels_out, traffic.ends, traffic.near_out
 
     def _wakes(self) -> dict[str, int]:
-        """Of the connections' loops: the others' threads wake for them, and with them."""
+        """How often the connections' loops woke up. gRPC's threads wake together with them."""
         agents = sum(sleeps_of(child.pid, child.pid) for child in self._driver.agents)
         return {
             "wakes_user": sleeps_of(os.getpid(), self._driver.loop_thread.native_id),
@@ -110,8 +112,10 @@ class Watch:
 
 
 def by_group(threads: dict[int, tuple[str, int]]) -> Counter[str]:
-    """Of an agent's threads those with a name of ours. What these have begun is called as they are, and comes later:
-    JAX's own, which compute."""
+    """CPU time of an agent's threads by group.
+
+    The first thread with one of our names is ours. Later ones with that name are JAX's, started from it, and compute.
+    """
     found: Counter[str] = Counter()
     for name in ("enqueue", "completions"):
         same = sorted(number for number, (called, _) in threads.items() if called == name)

@@ -1,8 +1,7 @@
-"""Two processes, one gRPC stream and nothing else: how long it takes from written to somebody waking up, and a byte.
+"""Measures gRPC messages between two processes: latency, and CPU time by message and by byte.
 
-`python -m seaway.tools.calibrating.wire` is the other process: it answers each message with a short one. Of the time of
-a round, what was CPU of either process is not latency: the model charges that as messages' cost.
-Neighbours: `measuring`; `transfers`, which is about contents.
+`python -m seaway.tools.calibrating.wire` is the other process, which answers each message with a short one. CPU time of
+either process is subtracted from a round's time to get the latency, since the model charges it as the messages' cost.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ BATCHES = 12
 
 
 class Round(NamedTuple):
-    """Of one message there and a short one back, nanoseconds: of the clock, and of either's CPU. span: monotonic
-    nanoseconds."""
+    """A message there and a short one back: nanoseconds by the clock, and of each process's CPU. span: when, in
+    monotonic nanoseconds."""
 
     nbytes: int
     wall: float
@@ -48,8 +47,8 @@ class Round(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """latency: nanoseconds one way, and how far up and down that goes; none, where that is further than down to none.
-    message: of CPU of both ends, one way. send, receive: of CPU, by byte."""
+    """latency: nanoseconds one way; 0 if it is smaller than `doubt`, its uncertainty. message: CPU nanoseconds of both
+    ends, one way. send, receive: CPU nanoseconds by bytes."""
 
     latency: Cost
     doubt: float
@@ -67,7 +66,7 @@ def measured(batches: int = BATCHES, rounds: int = ROUNDS) -> list[Round]:
             assert child.process.stdout is not None
             address = child.process.stdout.readline().decode().strip()
             if not address:
-                raise RuntimeError(f"the other end of the wire ended: {child.tail()}")
+                raise RuntimeError(f"the process at the other end of the wire ended: {child.tail()}")
             return loop.do(_rounds(address, child.pid, batches, rounds))
         finally:
             children.end_all()
@@ -102,21 +101,21 @@ async def _rounds(address: str, pid: int, batches: int, rounds: int) -> list[Rou
 
 
 async def _batch(call: Any, pid: int, nbytes: int, rounds: int) -> Round:
-    """Means: of the clock while a round is under way, of CPU in all, for some of it comes behind the answer."""
+    """Means over a batch. CPU time is that of the whole batch, since part of it is spent after an answer."""
     content = bytes(nbytes)
     wall, mine, theirs, first = 0, cpu_of(os.getpid()), cpu_of(pid), time.monotonic_ns()
     for _ in range(rounds):
         begun = time.monotonic_ns()
         await call.write(content)
         if await call.read() is grpc.aio.EOF:
-            raise RuntimeError("the other end of the wire hung up")
+            raise RuntimeError("the process at the other end of the wire closed the stream")
         wall += time.monotonic_ns() - begun
     mine, theirs = cpu_of(os.getpid()) - mine, cpu_of(pid) - theirs
     return Round(nbytes, wall / rounds, mine / rounds, theirs / rounds, (first, time.monotonic_ns()))
 
 
 def pauses(times: int) -> dict[str, Cost]:
-    """How long the backend's pauses between messages really last, in its loop: timers have their grain."""
+    """How long the backend's pauses between messages really last, since timers are coarse."""
     loop = Loop("calibrating")
     try:
         return {

@@ -1,7 +1,7 @@
-"""Short workloads that differ in what goes together: calls waited for one by one, streams, calls of many nodes.
+"""Short workloads with different mixes of calls, messages and gangs: single calls, streams, calls of many nodes.
 
-Each is run for about as long as it is told to. Neighbours: `watching`, which looks on; `costs`, which makes of it what
-a message and a gang cost.
+A session goes in, samples of CPU time and counts come out. `watching` measures each workload; `costs` fits the costs of
+messages and gangs to the samples.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ CHAINS = (8, 32, 128)  # nodes of a call
 LITERALS = (1024, 4096)  # bytes
 CLIENTS = 4
 BURST = 8
-LEAST = 2  # turns
-TRIAL = 3  # calls, to know how long one takes
-ROWS = 64  # of a product that is computed by another thread than the one that enqueues it
+LEAST = 2  # rounds through all workloads
+TRIAL = 3  # calls made to learn how long one takes
+ROWS = 64  # rows of a product large enough for JAX to compute it on another thread than the enqueueing one
 AXIS = "device"
-Made = Callable[[int], "Done"]  # so many times
+Made = Callable[[int], "Done"]  # runs a workload this many times
 
 
 class Done(NamedTuple):
-    """calls; and literals, which travel with a call: what an array of the session is needs none."""
+    """Numbers of calls, and of literals, which are arguments that travel in a call."""
 
     calls: int
     literals: int
 
 
 class Workload(NamedTuple):
-    """handed: its gangs, by the threads that enqueue to others that compute."""
+    """handed: whether its gangs are computed by other threads than those that enqueue them."""
 
     name: str
     run: Made
@@ -43,7 +43,7 @@ class Workload(NamedTuple):
 
 
 class Rig:
-    """Of a session: one computation on all of its devices, and chains of it."""
+    """A session with one computation on all of its devices, and chains of it."""
 
     def __init__(self, session: Any, platform: str, hosts: int, devices: int) -> None:
         import seaway as sw
@@ -61,7 +61,7 @@ class Rig:
         self.matrices: Any = np.ones((devices, ROWS, ROWS), np.float32)
 
     def literal(self, nbytes: int) -> Any:
-        """As large as a call may carry, or nearly."""
+        """An array of about this many bytes, small enough to travel in a call."""
         each = max(1, nbytes // (4 * self.devices))
         return np.zeros((self.devices, each), np.float32)
 
@@ -110,7 +110,7 @@ def workloads(rig: Rig) -> Iterator[Workload]:
 
 
 def waited(call: Any, first: Any, times: int, *, again: bool = False) -> Done:
-    """again: with contents of the user's own each time, and not with what the last one made."""
+    """Calls waited for one by one. again: pass the user's own contents each time, not the last result."""
     x = first
     for _ in range(times):
         x = call(first if again else x).block_until_ready()
@@ -126,7 +126,7 @@ def streamed(call: Any, first: Any, times: int, *, many: int = 1) -> Done:
 
 
 def apart(call: Any, first: Any, times: int, *, many: int = 1) -> Done:
-    """None needs another's result."""
+    """A stream of calls that do not need each other's results."""
     for x in [call(first) for _ in range(times * many)]:
         x.block_until_ready()
     return Done(times * many, times * many)
@@ -139,7 +139,7 @@ def bursts(call: Any, first: Any, times: int) -> Done:
 
 
 def clients(rig: Rig, times: int, *, each: int) -> Done:
-    """From one thread, by turns."""
+    """Calls of several clients, made in turn by one thread."""
     for _ in range(times):
         last = []
         for number in range(CLIENTS):
@@ -156,7 +156,7 @@ def clients(rig: Rig, times: int, *, each: int) -> Done:
 def samples(
     rig: Rig, repeats: int, seconds: float, bound: float, say: Callable[[str], object] = lambda text: None
 ) -> list[Sample]:
-    """Of all workloads, by turns; each for about so long. After so many seconds no third turn begins."""
+    """Samples of all workloads, in rounds; each takes about `seconds`. After `bound` seconds no third round begins."""
     watch, until = Watch(rig.session), time.monotonic() + bound
     chosen = [(workload, times_for(workload, seconds)) for workload in workloads(rig)]
     found = []
@@ -174,7 +174,7 @@ def samples(
 
 
 def times_for(workload: Workload, seconds: float) -> int:
-    """After some that do not count: what is compiled and found once is then there."""
+    """How often to run a workload so that it takes some seconds. A first run compiles and does not count."""
     workload.run(1)
     begun = time.monotonic()
     workload.run(TRIAL)

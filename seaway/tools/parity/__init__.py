@@ -1,4 +1,4 @@
-"""Parity: one program, simulated and on real devices; what core decided in both, and what devices were told."""
+"""Parity: runs one program in a simulation and on real devices, and compares what core decided and hosts executed."""
 
 from . import running
 from .compare import Comparison

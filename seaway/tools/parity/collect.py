@@ -1,10 +1,10 @@
-"""What a controller decided, in names that mean the same in every run of a program: clients, runs, steps, slots.
+"""Collects a controller's decisions in names that are the same in every run of a program: clients, runs, steps, slots.
 
     controller's commands, turn by turn --Collector.saw--> Seen
 
-The same code reads a simulated controller's commands, as it gives them, and a real one's, as they are replayed from
-its event log. Ids (of runs, buffers, the global sequence) depend on who came first, so none is kept. What the
-simulator never does is left out: its clients read results without a Get.
+The same code reads a simulated controller's commands as they are made, and a real controller's as they are replayed
+from its event log. Ids (of runs, buffers, the global sequence) depend on the order of arrival, so none is kept. Gets
+are left out, since simulated clients read results without them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RunKey(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """When a buffer of a run is made, and when it dies: see `core.model.plan.Slot`."""
+    """When a buffer of a run is made and freed: see `core.model.plan.Slot`."""
 
     maker: int
     takes: int
@@ -65,7 +65,7 @@ class Slot(NamedTuple):
 
 
 class RunSeen:
-    """All that hosts were told of one run."""
+    """All commands to hosts for one run."""
 
     def __init__(self, program: str) -> None:
         self.program = program
@@ -74,7 +74,7 @@ class RunSeen:
         self.slots: dict[int, Slot] = {}
         self.freed: Counter[str] = (
             Counter()
-        )  # by a word to the hosts; the others go with the order of the devices
+        )  # by a command to the hosts; other buffers are freed by the order of gangs
         self.outcomes: list[str] = []
 
     @property
@@ -83,7 +83,7 @@ class RunSeen:
 
 
 class Seen:
-    """Of a whole run of a cluster."""
+    """All decisions of a controller, from start to end."""
 
     def __init__(self, islands: Sequence[str]) -> None:
         self.islands = list(islands)
@@ -92,11 +92,11 @@ class Seen:
         self.runs: dict[RunKey, RunSeen] = {}
         self.puts: Counter[str] = Counter()  # clients' buffers, and what became of them
         self.left: dict[str, int] = {}
-        self.told: list[str] = []  # what the controller had to say to those who run it
+        self.told: list[str] = []  # the controller's messages to operators
 
 
 class Collector:
-    """Told of each turn's commands, right after the turn."""
+    """Takes each turn's commands, right after the turn."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -107,7 +107,7 @@ class Collector:
         self._buffers: dict[int, tuple[RunKey | None, str]] = {}  # by id: whose, and its name
         self._puts: Counter[str] = Counter()
         self._peers: dict[int, str] = {}
-        self._entered: set[int] = set()  # what a new epoch is told again
+        self._entered: set[int] = set()  # a new epoch repeats steps; these are known
 
     def saw(self, commands: Sequence[Any]) -> None:
         for command in commands:
@@ -120,7 +120,7 @@ class Collector:
                 self.seen.told.append(command.text)
 
     def end(self) -> Seen:
-        """Nothing more comes: what is left over is counted."""
+        """Count what is left over, and return all that was seen."""
         left = self._controller.left()
         self.seen.left = {
             "buffers": left["buffers"],
@@ -133,7 +133,7 @@ class Collector:
         self.seen.left |= {f"{what}, miscounted": 1 for what in wrong}
         return self.seen
 
-    # --- what hosts are told ----------------------------------------------------------------------------------
+    # --- commands to hosts ------------------------------------------------------------------------------------
 
     def _ordered(self, message: m.Ordered) -> None:
         for plan in message.plans:
@@ -191,7 +191,7 @@ class Collector:
         self.seen.runs[key].sequences.setdefault(devices, []).append(step.step)
 
     def _half(self, island: int, step: m.SendStep | m.RecvStep) -> None:
-        """Of a transfer. Gets are not counted: simulated clients need none."""
+        """Record one end of a transfer. Gets are not counted, since simulated clients need none."""
         if not step.client:
             what = "send" if isinstance(step, m.SendStep) else "receive"
             self.seen.runs[self._keys[step.run]].entered.append((island, what, step.step))
@@ -220,7 +220,7 @@ class Collector:
         key, name = self._buffers.get(buffer, (None, f"buffer {buffer}"))
         self.seen.puts[f"{name}{f' of {key}' if key else ''}: {what}"] += 1
 
-    # --- what clients are told --------------------------------------------------------------------------------
+    # --- notes to clients -------------------------------------------------------------------------------------
 
     def _noted(self, peers: tuple[int, ...], message: msgspec.Struct) -> None:
         for note in message.notes if isinstance(message, m.Notes) else (message,):
@@ -235,7 +235,7 @@ class Collector:
 
 
 class Watched:
-    """In place of a controller: its commands are collected as they are given."""
+    """Wraps a controller and collects its commands as they are made."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller, self.collector = controller, Collector(controller)

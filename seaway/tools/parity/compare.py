@@ -1,7 +1,8 @@
-"""Two runs of one program, compared; where they differ, the first decision that does, and what led to it.
+"""Compares two runs of one program: two `collect.Seen` go in, a `Comparison` with rows and differences comes out.
 
-Pure: what it compares is `collect.Seen`. Equal means: the same gangs entered each island in the same sequence, each run
-was told of the same steps, its buffers live and die at the same steps, it ended alike, and nothing is left over.
+Equal means: the same gangs entered each island in the same sequence, each run had the same steps, its buffers were made
+and freed at the same steps, it ended alike, and nothing is left over. If orders differ, the first different decision is
+shown with the decisions before it.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct):
-    """`left`, `right`: how the two are called."""
+    """`left`, `right`: names of the two sides."""
 
     left: str
     right: str
     rows: list[Row] = []
     differences: list[str] = []
-    gangs: tuple[int, int] = (0, 0)  # that ran on each side, where that is counted
+    gangs: tuple[int, int] = (0, 0)  # gangs that ran on each side, if counted
 
     @property
     def equal(self) -> bool:
@@ -97,11 +98,11 @@ def _first(found: Comparison, name: str, one: Sequence[Decision], other: Sequenc
         )
         yield f"  > {at:6}  {order[at] if at < len(order) else '(nothing more entered)'}"
     if by_device(one) == by_device(other):
-        yield "  no device was given its gangs in another sequence: those that changed places share none"
+        yield "  each device got its gangs in the same sequence: the gangs that changed places share no device"
 
 
 def by_device(order: Sequence[Decision]) -> dict[int, list[Decision]]:
-    """What each device was given, in its sequence."""
+    """Each device's gangs, in their sequence."""
     found: dict[int, list[Decision]] = {}
     for decision in order:
         for device in spans.items(decision.devices):
@@ -182,7 +183,7 @@ def _puts(found: Comparison, left: Seen, right: Seen) -> None:
 
 
 def _left(found: Comparison, left: Seen, right: Seen) -> None:
-    """Nothing may be, on either side."""
+    """Compare what is left over. Both sides must have nothing."""
     one, other = (
         ", ".join(f"{number} {what}" for what, number in side.left.items() if number) or "nothing"
         for side in (left, right)

@@ -1,10 +1,10 @@
-"""What hosts must do to their devices, as it follows from the controller's commands; and what they really did.
+"""Works out what hosts must do to their devices by the controller's commands, and reads what they really did.
 
     event log --replayed--> Commanded: gangs of each device in sequence, buffers of each host, bytes of each transfer
-    witness's files ------> what devices' own layer was told, and which chunks were sent
+    device logs ----------> Witnessed: what the device layer was told to do, and which chunks were sent
 
-Arrivals are given here: the controller is told what the real one was, so any policy, any number of clients and any
-failure can be compared. What is compared are effects at the edge of the driver, where a driver's mistake shows.
+The replayed controller receives the real one's events, so runs with any policy, any number of clients and any failure
+can be compared. Effects are compared where the driver meets devices and network, so a driver's mistakes show.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXCUSED = ("host-lost", "peer", "cancelled", "client-lost", "user", "restart", "
 
 
 class Enqueued(msgspec.Struct, frozen=True):
-    """A gang, as a host is to enqueue it."""
+    """A gang that a host must enqueue."""
 
     seq: int
     text: str
@@ -42,18 +42,18 @@ class Enqueued(msgspec.Struct, frozen=True):
 
 
 class Sent(msgspec.Struct):
-    """A transfer. By (from host, to host or -client): bytes."""
+    """A transfer that hosts must make. Bytes are by (from host, to host or -client)."""
 
     text: str
     nbytes: Counter[tuple[int, int]]
-    known: bool = True  # of a sparse exchange the contents say how much ...
+    known: bool = True  # False for a sparse exchange, whose bytes depend on contents ...
     pieces: dict[int, int] = msgspec.field(
         default_factory=dict
-    )  # ... and hosts are told how many pieces will come
+    )  # ... and whose number of pieces hosts are told
 
 
 class Commanded(Collector):
-    """Told of each event and its commands."""
+    """Collects what hosts must do. It takes each event and its commands."""
 
     def __init__(self, controller: Controller) -> None:
         super().__init__(controller)
@@ -63,8 +63,8 @@ class Commanded(Collector):
         self.donated: dict[int, set[int]] = {host: set() for host in range(self.cluster.hosts)}
         self.transfers: dict[int, Sent] = {}
         self.abandoned: set[int] = set()
-        self.excused: set[int] = set()  # transfers that did not come to their end through nobody's mistake
-        self.lost: set[int] = set()  # hosts that were members once, and then were not
+        self.excused: set[int] = set()  # transfers that did not end, for a legitimate reason
+        self.lost: set[int] = set()  # hosts that were members and then were lost
         self._members = [controller.members(island) for island in range(len(self.cluster.islands))]
         self._layouts: dict[int, Layout] = {}
         self._transfer_of: dict[int, int] = {}  # seq of a half -> transfer
@@ -87,7 +87,7 @@ class Commanded(Collector):
                 self._members[island] = members
 
     def troubled(self, island: int) -> bool:
-        """It has lost hosts."""
+        """Whether the island has lost hosts."""
         return any(self.cluster.island_of_host(host).index == island for host in self.lost)
 
     def _ordered(self, message: m.Ordered) -> None:
@@ -185,13 +185,13 @@ class Chunk(NamedTuple):
 
 
 class Witnessed:
-    """Of one host: its lines, read once."""
+    """What one host did, from the lines of its device log."""
 
     def __init__(self, lines: Sequence[Sequence[Any]]) -> None:
         self.launched: list[int] = []  # seqs
         self.freed: Counter[int] = Counter()
         self.freed_after: dict[int, int] = {}  # buffer -> how many launches came before its first free
-        self.chunks: Counter[Chunk] = Counter()  # how often it went
+        self.chunks: Counter[Chunk] = Counter()  # chunk -> times sent
         frames: set[tuple[Chunk, int]] = set()
         self.begun = 0
         for kind, *rest in lines:
@@ -210,7 +210,7 @@ class Witnessed:
 
 
 def read(log: Log, policy: Callable[[], Policy] | None = None) -> tuple[Seen, Commanded]:
-    """What a recorded controller decided: its log is told to core again, which says the same, to the byte."""
+    """Replay a recorded controller's log, and return its decisions and what hosts had to do."""
     controller = eventlogs.machine_of(log.about, policy=policy)
     found = Commanded(controller)
     for entry, commands in zip(log.entries, replayed(log, controller), strict=True):

@@ -1,9 +1,8 @@
-"""Forced parity: what devices were told, held against what the controller's commands say they must be told.
+"""Forced parity: compares what hosts did to their devices with what the controller's commands required.
 
-Three laws, host by host: each device is given its gangs in the sequence of its island's order; each buffer that comes
-to a host and is not donated is freed there once, behind all gangs that read it; each transfer sends its bytes, once and
-all of them. Where an island has lost hosts, gangs that were abandoned, and what a dead host had still to do, are not
-missed.
+Three laws, host by host. Each device gets its gangs in the sequence of its island's order. Each buffer that comes to a
+host and is not donated is freed there once, after all gangs that read it. Each transfer sends all of its bytes once. If
+an island has lost hosts, abandoned gangs and the remaining work of a dead host are not required.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ END = "(nothing more)"
 
 
 def compare(commanded: Commanded, seen: dict[int, Witnessed], over: bool = True) -> Comparison:
-    """`over`: all had come to its end before the hosts did, so what was not freed then never was."""
+    """Compare. `over`: all work had ended before the hosts did, so a buffer not freed by then never was."""
     found = Comparison("commanded", "by devices")
     _enqueued(found, commanded, seen)
     _freed(found, commanded, seen, over)
@@ -51,8 +50,7 @@ def commanded_texts(commanded: Commanded) -> dict[int, str]:
 
 
 def _expected(commanded: Commanded, host: int, wanted: Sequence[int], given: Sequence[int]) -> list[int]:
-    """Without what nobody will miss: abandoned gangs that had not been launched, and whatever a host that has died was
-    still to do."""
+    """The required gangs, without abandoned ones that were not launched, and without a dead host's remaining work."""
     there = set(given)
     island = commanded.cluster.island_of_host(host).index
     if not commanded.troubled(island):
@@ -118,7 +116,7 @@ def _of_host(
 
 
 def last_readers(gangs: Sequence[Enqueued], launched: Sequence[int]) -> dict[int, int]:
-    """Buffer -> where in the host's launches the last gang is that reads it."""
+    """Buffer -> the position in the host's launches of the last gang that reads it."""
     at = {seq: number for number, seq in enumerate(launched)}
     found: dict[int, int] = {}
     for gang in gangs:
@@ -131,7 +129,7 @@ def last_readers(gangs: Sequence[Enqueued], launched: Sequence[int]) -> dict[int
 
 
 def _sent(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed]) -> None:
-    """Pair by pair of hosts (a client is one, too); of a sparse exchange, pieces by host that gets them."""
+    """Compare bytes by pair of hosts (or host and client); for a sparse exchange, pieces by receiving host."""
     wrong: list[str] = []
     nbytes: dict[int, Counter[tuple[int, int]]] = {}
     pieces: dict[int, Counter[int]] = {}
@@ -155,9 +153,7 @@ def _sent(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed]) -
                 f"{dict(sorted(sent.pieces.items()))} counted"
             )
     wrong += [
-        f"transfer {each} was sent, and nobody had ordered it"
-        for each in nbytes
-        if each not in commanded.transfers
+        f"transfer {each} was sent, but never ordered" for each in nbytes if each not in commanded.transfers
     ]
     found.rows.append(Row("bytes sent, by pairs of hosts", str(counts[0]), str(counts[1]), not wrong))
     found.differences += wrong[:SHOWN]

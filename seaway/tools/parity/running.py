@@ -1,10 +1,10 @@
-"""One program, run twice: in a simulated session and on real devices of this machine, of the same shape and settings.
+"""Runs one program twice: in a simulated session, and on real devices of this machine with the same shape and settings.
 
     shape --simulated--> session --the program--> Seen, from the controller's commands as it gives them
     shape --real-------> session --the program--> event log --replayed--> Seen, from the same commands again
 
-Nothing of one run is given to the other. What both are given is what a deployer says beforehand: the cluster, the
-policy, the settings, and what each computation is taken to cost.
+Neither run sees the other. Both get what a deployer gives in advance: the cluster, the policy, the settings, and each
+computation's assumed cost.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from . import compare, edge, forced
 from .collect import Seen, Watched
 from .compare import Comparison
 
-HEARD, LOOK = 5.0, 0.02  # seconds for hosts to confirm what they were told; between looks
+HEARD, LOOK = 5.0, 0.02  # seconds for hosts to acknowledge all commands; between checks
 Program = Callable[[Session], None]
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What both runs are given."""
+    """The settings of both runs."""
 
     setup: Setup
     policy: Callable[[], Policy]
@@ -65,7 +65,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def setup_of(cluster: str, **changes: int) -> Setup:
-    """`cluster`: a name or a TOML file; "": alike islands of this machine's CPU."""
+    """The cluster's set-up. `cluster`: a name or a TOML file; "": equal islands of this machine's CPU."""
     if cluster:
         return setups.load(cluster, **changes)
     island = {
@@ -80,7 +80,7 @@ def setup_of(cluster: str, **changes: int) -> Setup:
 
 
 def nobody(code: object) -> None:
-    """Code is not kept: hosts of a simulation need none."""
+    """Store no code, since hosts of a simulation need none."""
 
 
 # --- simulated ------------------------------------------------------------------------------------------------------
@@ -101,12 +101,12 @@ def simulated(shape: Shape, program: Program) -> Seen:
     try:
         simulation.run(until=lambda: not any(map(controller.left().get, ("clients", "buffers", "runs"))))
     except Stuck:
-        pass  # it is found, and counted, as left over
+        pass  # `end` counts what is left over
     return watched.collector.end()
 
 
 class Priced:
-    """What the simulator takes a computation to need, and what controllers are told: as on real devices."""
+    """Prices computations for the simulator, but tells the controller the cost and memory of real devices."""
 
     def __init__(self, simulated: Any, platform: str) -> None:
         self._simulated, self._real = simulated, Pricing((platform,), nobody)
@@ -122,7 +122,7 @@ class Priced:
 
 
 class RecordedCluster(LocalCluster):
-    """As `sw.local` has it, of any shape; its controller keeps a log, its hosts what their devices were told."""
+    """Like the cluster of `sw.local`, but of any shape, with the controller's event log and hosts' device logs."""
 
     def __init__(self, shape: Shape, loop: Loop, folder: Path) -> None:
         self._shape, self._kept = shape, folder
@@ -151,7 +151,7 @@ class RecordedCluster(LocalCluster):
 
 class RecordedDriver(LocalDriver):
     def leave(self) -> None:
-        """Hosts are to hear the last of it before they end."""
+        """Leave, but first wait until hosts have acknowledged all commands."""
         RealDriver.leave(self)
         until = time.monotonic() + HEARD
         while self._backlog() and time.monotonic() < until:
@@ -163,7 +163,7 @@ class RecordedDriver(LocalDriver):
             return any(island.backlog for island in self.server.controller.snapshot().islands)
 
     def recorded(self) -> dict[str, tuple[int, int]]:
-        """Nothing: what executions took is not known beforehand, and costs decide about order."""
+        """Nothing, since recorded times would change costs, and so the order, during the run."""
         return {}
 
 
@@ -172,10 +172,10 @@ def log_of(folder: Path) -> Path:
 
 
 def real(shape: Shape, program: Program, folder: Path) -> None:
-    """Leaves the controller's log in the folder, and what the hosts' devices were told."""
+    """Run the program on real devices. Leaves the controller's event log and the hosts' device logs in the folder."""
     if len(numbers := sorted({island.devices_per_host for island in shape.cluster.islands})) > 1:
         raise Impossible(
-            f"hosts with {', '.join(map(str, numbers))} devices: on one machine all must have as many"
+            f"hosts with {', '.join(map(str, numbers))} devices: on one machine all hosts must have the same number"
         )
     loop = Loop()
     cluster = None
@@ -195,7 +195,7 @@ def real(shape: Shape, program: Program, folder: Path) -> None:
 
 
 def judged(shape: Shape, simulation: Seen, folder: Path) -> list[Comparison]:
-    """Free: what core decided in both. Forced: what devices were told, against what was commanded in the real run."""
+    """Two comparisons: of core's decisions in both runs, and of hosts' actions with the real run's commands."""
     seen, commanded = edge.read(eventlogs.read(log_of(folder)), shape.policy)
     free = compare.compare(simulation, seen)
     return [free, forced.compare(commanded, edge.witnessed(folder, shape.cluster.hosts))]

@@ -1,16 +1,16 @@
-"""What-if: a recorded workload run again in the simulator, under other settings, and laid beside the record.
+"""What-if: runs a recorded workload again in the simulator, under other settings, and compares it with the record.
 
-    recorded = workload.read(path)              # clients, programs, calls, and what each call waited for
-    durations.measured(recorded)                # what each computation took, waits excluded
-    world = running.run(recorded, settings)     # a simulation with clients that do as they did
-    report.table([...])                         # side by side
+    recorded = workload.read(path)                   # clients, programs, calls, and what each call waited for
+    took = durations.measured(recorded)              # each computation's device time, without waits
+    world = running.run(recorded, settings, took)    # a simulation whose clients make the recorded calls
+    report.lines([...])                              # a table, side by side
 
-workload    from a controller's event log: who called what, and what each call had waited for
+workload    the calls of each client and what each call waited for, from a controller's event log
 compiling   how long hosts compiled
 durations   measured device times, from the replayed log
-settings    what is changed, and the cluster that it is run on
-running     simulated clients that follow the workload, closed loop or open
-report      makespan, utilisation, latency and share, side by side; plot and tables
+settings    the changes, and the cluster to run on
+running     simulated clients that follow the workload, in a closed or an open loop
+report      makespan, utilisation, latency and shares, side by side; plot and tables
 """
 
 from . import durations, report, running, settings, workload

@@ -1,6 +1,6 @@
-"""How long hosts compiled in a record: from when the controller ordered a code until the last host had it ready.
+"""Measures how long hosts compiled in a record: from the controller's order until the last host had the code ready.
 
-Neighbours: `workload` replays the log and asks this; `running` lets each code of a simulation take the mean.
+`workload` passes the replayed events to this; `running` lets each code of a simulation take the mean.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from core.protocol import Came, CameTogether, Compiled, CompileStep, Ordered, Reports, Send
 
-LEAST = 10_000_000  # below it the mean is messages there and back, and nothing was compiled
+LEAST = 10_000_000  # nanoseconds: a smaller mean is only the time of messages, and nothing was compiled
 
 
 class Compiling:
@@ -19,7 +19,7 @@ class Compiling:
         self._ready: dict[tuple[int, int], int] = {}
 
     def see(self, event: Any, commands: Sequence[Any], now: int) -> None:
-        """What a controller was told, and what it commands then."""
+        """Take an event of the controller and its commands."""
         if isinstance(event, Came | CameTogether) and isinstance(event.message, Reports):
             for report in event.message.reports:
                 if isinstance(report, Compiled) and (report.plan, report.code) in self._ordered:
@@ -33,7 +33,7 @@ class Compiling:
 
     @property
     def mean(self) -> int:
-        """Nanoseconds a code; 0 where nothing was compiled."""
+        """Mean nanoseconds a code; 0 if nothing was compiled."""
         took = [now - self._ordered[which] for which, now in self._ready.items()]
         mean = sum(took) // max(1, len(took))
         return mean if mean >= LEAST else 0

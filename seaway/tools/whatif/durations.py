@@ -1,11 +1,11 @@
-"""How long computations took on their devices, from a record: without waits for peers, inputs, messages or an order.
+"""Computes from a record how long computations took on their devices, without waits for peers, inputs or messages.
 
-A controller hears when a gang has ended, and not when it began: which gangs show what they took, and how, is
-`core.record.durations`. The mean counts, not the median: what a report was late, the next gang's sample lacks. Samples
-of more than `STALL` times the median are stalls, and left out. A computation that never stood behind another has its
-stated cost, but no more than the shortest time in which it was ever over.
+A controller hears when a gang has ended, but not when it started. `core.record.durations` chooses the gangs whose times
+can be known. The mean is used, not the median: if one report is late, the next gang's sample is shorter by as much.
+Samples of more than `STALL` times the median are left out. A computation that was never queued behind another gets its
+stated cost, but no more than its shortest time from entering the order to its end.
 
-A computation is known by its key and by how many devices it ran on.
+A computation is identified by its key and by the number of devices it ran on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Took(NamedTuple):
     name: str
     devices: int
     nanoseconds: int
-    samples: int  # 0: it is the stated cost
+    samples: int  # 0 if the time is the stated cost
     runs: int  # executions in the record
 
 
@@ -40,7 +40,7 @@ Gang = spacing.Over[Which]
 
 
 def measured(recorded: Workload) -> dict[Which, Took]:
-    """Of every computation that any program of the workload has, in the order of programs."""
+    """The time of every computation in the workload, in the order of programs."""
     gangs = list(_gangs(recorded))
     seen = spacing.taken(gangs, recorded.trace.places)
     counts = executions(recorded)
@@ -62,7 +62,7 @@ def measured(recorded: Workload) -> dict[Which, Took]:
 
 
 def executions(recorded: Workload) -> dict[Which, int]:
-    """How often each was executed; those that failed do not count."""
+    """How often each computation was executed, without failed executions."""
     counts: dict[Which, int] = {}
     for gang in _gangs(recorded):
         if gang.what is not None and not gang.failed:
@@ -71,7 +71,7 @@ def executions(recorded: Workload) -> dict[Which, int]:
 
 
 def computations(program: Program) -> Iterator[tuple[Which, Computation]]:
-    """By node that runs one."""
+    """The computation of each node that has one."""
     for node in program.nodes:
         if isinstance(node, Node):
             does = program.computations[node.computation]
@@ -79,7 +79,7 @@ def computations(program: Program) -> Iterator[tuple[Which, Computation]]:
 
 
 def told_apart(program: Program) -> Program:
-    """With a key for each size that a computation runs on: so a simulation prices each by its own time."""
+    """The program with keys that include the number of devices, so that a simulation prices each number separately."""
     index: dict[tuple[int, int], int] = {}
     made: list[Computation] = []
     nodes = []
@@ -100,7 +100,7 @@ def key_of(which: Which) -> str:
 
 
 def kernels(found: dict[Which, Took]) -> dict[str, Kernel]:
-    """As a simulation takes them, for programs that are `told_apart`."""
+    """The simulator's kernels for programs from `told_apart`."""
     return {
         key_of(which): Kernel(took.name, took.nanoseconds, source="recorded" if took.samples else "stated")
         for which, took in found.items()
@@ -113,7 +113,7 @@ def _mean(samples: list[int]) -> int:
 
 
 def _gangs(recorded: Workload) -> Iterator[Gang]:
-    """All that have ended."""
+    """All gangs of the record that have ended."""
     trace = recorded.trace
     words = trace.strings.words
     by_run = _steps_by_run(recorded)
@@ -128,7 +128,7 @@ def _gangs(recorded: Workload) -> Iterator[Gang]:
 
 
 def _steps_by_run(recorded: Workload) -> list[dict[tuple[str, int], Which | None]]:
-    """By row of a run: (step's name, its devices) -> which computation; None where two have one name."""
+    """For each row of runs: (step's name, its devices) -> computation; None if two have the same name."""
     programs: dict[tuple[int, int], dict[tuple[str, int], Which | None]] = {}
     called: dict[tuple[int, int], tuple[int, int]] = {}  # (client, run) -> (client, program)
     for person in recorded.people:

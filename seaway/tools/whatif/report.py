@@ -1,7 +1,7 @@
-"""What-if's answer: the record, what the model makes of the same settings, and each change, side by side.
+"""The report of a what-if: the record, a simulation under its own settings, and one for each change, side by side.
 
-Of the record the controller's trace is all there is: when gangs began, it does not say. So device time there is
-executions times what each was measured to take, which is how the simulated worlds price them, too.
+The record is only the controller's trace, which does not say when gangs started. So its device time is the number of
+executions times the measured time of each, which are also the simulated costs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Client(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A world in figures. Times in nanoseconds."""
+    """The figures of the record or of one simulation. Times are in nanoseconds."""
 
     title: str
     makespan: int  # from the first run that was submitted to the last that ended
-    utilization: float  # device time that was computed, of all devices' in that time
+    utilization: float  # busy part of all devices' time in the makespan
     clients: tuple[Client, ...]
 
 
@@ -78,7 +78,7 @@ def _clients(trace: Trace) -> Iterator[Client]:
 
 
 def lines(columns: Sequence[Column]) -> Iterator[str]:
-    """A table: a row a figure, a column a world. Behind the record, how far each is from it."""
+    """A table with one row a figure and one column a world. Each world's difference from the record is in brackets."""
     record = columns[0]
     rows = [["", *(column.title for column in columns)]]
     rows.append(["makespan", *(_time(c.makespan, record.makespan, c is record) for c in columns)])
@@ -109,7 +109,7 @@ def _time(value: float, record: float, is_record: bool) -> str:
 
 
 class Errors(NamedTuple):
-    """By how much the model misses the record under the record's own settings: signed fractions."""
+    """The model's errors under the record's own settings, as signed fractions of the record."""
 
     makespan: float
     p50: dict[str, float]  # by client
@@ -129,7 +129,7 @@ def errors(record: Column, same: Column) -> Errors:
 
 
 def notes(recorded: Workload, took: dict[Which, Took]) -> Iterator[str]:
-    """What the reader must know of the record, before he believes a figure."""
+    """Notes on the record that limit what the figures mean."""
     stated = [one for one in took.values() if not one.samples and one.runs]
     if stated:
         named = ", ".join(f"{one.name} on {one.devices}" for one in stated[:8])
@@ -152,7 +152,7 @@ def notes(recorded: Workload, took: dict[Which, Took]) -> Iterator[str]:
 
 
 def frame(columns: Sequence[Column]) -> pd.DataFrame:
-    """A row a world and client; what is of the world stands in each of its rows."""
+    """One row a world and client. A world's own figures are repeated in each of its rows."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
@@ -172,7 +172,7 @@ def frame(columns: Sequence[Column]) -> pd.DataFrame:
 
 
 def save(columns: Sequence[Column], folder: Path) -> list[Path]:
-    """`whatif.csv`, `.parquet`, `.png` and `.svg`."""
+    """Write `whatif.csv`, `.parquet`, `.png` and `.svg`."""
     from ...trace import style
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ def save(columns: Sequence[Column], folder: Path) -> list[Path]:
 
 
 def plot(columns: Sequence[Column]) -> Figure:
-    """Makespan, and of each client its median latency (a line up to the 99th percentile) and its share."""
+    """Plot makespan, and each client's median latency (with a line to the 99th percentile) and share."""
     from ...trace import style
 
     titles = [style.short(column.title, 22) for column in columns]

@@ -1,14 +1,13 @@
-"""A workload run again in a simulation: a simulated person for each client, who calls as the recorded one did.
+"""Runs a workload again in a simulation: one simulated client for each recorded client makes the same calls.
 
-Closed loop: whoever had waited for runs waits for the same runs here (and for contents that were asked of them), and
-calls when the time has passed that he then thought. Open loop: each call is made when it was made, whatever has ended.
+Closed loop: a client that waited for runs in the record waits for the same runs here (and for contents that it fetched
+of them), and makes its next call after the recorded think time. Open loop: each call is made at its recorded time.
 
     submit --think--> submit, waited for runs 3, 4 --(3 and 4 have ended here)--think--> submit ...
 
-Thinking includes what the call itself costs the client: a call is charged once. An older log, whose library told of a
-wait only as of the next call, has no thinking after it; then what passed between the end and the call, as the
-controller saw it, less what the model takes for the message there and the call back, is held to be thinking. So it is
-for calls that say nothing of it, puts and releases.
+Think time includes the client's own cost of the call, so that it is charged once. Older logs, and calls such as puts
+and releases, have no recorded think time. For these it is the time between the awaited end and the call, as the
+controller saw both, less the model's time for the message to the client and the call back.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from .workload import Made, Person, Workload, anywhere
 
 
 class World:
-    """What came of it."""
+    """The result of one simulation."""
 
     def __init__(self, settings: Settings, simulation: Simulation) -> None:
         self.settings, self.simulation = settings, simulation
@@ -44,7 +43,7 @@ class World:
 def run(recorded: Workload, settings: Settings, took: dict[Which, Took]) -> World:
     check(recorded, settings)
     times = Times(pcie_latency=settings.setup.chips[0].pcie_latency, compile=recorded.compiling)
-    measured = settings.setup.profile is not None  # and then with contents in pieces as they were
+    measured = settings.setup.profile is not None  # a calibrated cluster also has the backend's chunks
     sim = Simulation(
         settings.setup, policy=settings.make, profile=settings.profile, config=settings.config, times=times,
         chunk=CHUNK if measured else 16 * MIB,
@@ -66,7 +65,7 @@ def run(recorded: Workload, settings: Settings, took: dict[Which, Took]) -> Worl
 
 
 class Ways(NamedTuple):
-    """What the model takes for messages between the controller and a client, but for the call's own cost."""
+    """The model's times of messages between the controller and a client, without the call's own cost."""
 
     note: int  # a run has ended, as the controller sees it -> its user knows
     call: int  # a call is made -> the controller hears it
@@ -79,7 +78,7 @@ class Ways(NamedTuple):
         return cls(costs.send + latency + costs.client_note, call, 2 * call + costs.send)
 
     def thinking(self, made: Made) -> int:
-        """Of what passed between what was waited for and the call, as the controller saw it."""
+        """The think time within a call's recorded gap."""
         if not made.waited:
             return made.gap
         return max(0, made.gap - self.call + (self.landed if made.contents else -self.note))
@@ -128,7 +127,7 @@ class Actor:
         self.over = True
 
     def _wait_for(self, runs: Sequence[int]) -> Generator[simpy.Event, Any, None]:
-        """And for contents that were asked of what they make."""
+        """Wait for the ends of these recorded runs, and for contents fetched of their results."""
         if not runs:
             return
         names = [self._runs[run] for run in runs]
@@ -137,13 +136,13 @@ class Actor:
         self._since = max(self._since, *(self._ended[name] for name in names))
 
     def _due(self, made: Made) -> int:
-        """When it is made, if what it waited for has come now."""
+        """When to make the call, given that the runs it waited for have ended now."""
         call, seen = made.call, self._ways.thinking(made)
         if made.crowded:
-            return self._since  # room is what this world has
+            return self._since  # this simulation decides whether there is room
         if isinstance(call, m.Submit):
             return self._since + (seen if made.waited and not call.think else int(call.think))
-        if made.before is not None:  # it may not be so late that it holds up what is known to come after it
+        if made.before is not None:  # it must not delay the later call whose time is known
             think, calls = made.before
             seen = min(seen, think - calls * self._sim.profile.client_call)
         return (self._since if made.waited else self._submitted) + seen
@@ -165,7 +164,7 @@ class Actor:
         self._made(made.call, answer)
 
     def _act(self, made: Made) -> Callable[[Client, int], Any]:
-        """The same call, in the names that things have here."""
+        """The same call, with the names of this simulation."""
         match made.call:
             case m.Register(ir=ir):
                 program = told_apart(ir)
@@ -192,7 +191,7 @@ class Actor:
                 raise NotImplementedError(made.call)
 
     def _submit(self, made: Made) -> Callable[[Client, int], Any]:
-        """What was due so long after its call is so here."""
+        """A submit with the same deadline relative to its call."""
         call: m.Submit = made.call
         args = tuple(self._buffers[arg] if isinstance(arg, int) else arg for arg in call.args)
         keep = tuple(bool(name) for name in call.results)
@@ -223,7 +222,7 @@ class Actor:
     # --- what it hears ------------------------------------------------------------------------------------
 
     def _hears(self) -> simpy.Event:
-        """The next that it does."""
+        """The event of the client's next news."""
         return self._news
 
     def _hear(self, effect: e.Command) -> None:
@@ -236,7 +235,7 @@ class Actor:
                 return
             case e.Received(transfer=transfer) if transfer in self._coming:
                 run = self._runs.get(self._gets.pop(self._coming.pop(transfer), -1), -1)
-                self._ended[run] = self._sim.now  # whoever waited for it had its contents only now
+                self._ended[run] = self._sim.now  # a wait for it ends only when its contents are there
             case e.CallRefused(what="get", name=request):
                 self._gets.pop(request, None)
             case e.Unblocked():

@@ -1,4 +1,4 @@
-"""Under what a workload is run again: what a person may change of it, and whether the workload can be run so at all."""
+"""The settings under which a workload is run again: the changes a user may make, and checks that they are possible."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ SHAPE = ("name", "hosts", "devices_per_host", "torus", "wraps", "block", "memory
 
 
 class Settings(NamedTuple):
-    """`weights`: by client, in the order in which they came; () stands for their own. `dispatch`: "" for each run's
-    own."""
+    """`weights`: by client in the order of joining; () for the recorded ones. `dispatch`: "" for each run's own."""
 
     title: str
     setup: Setup
@@ -36,15 +35,17 @@ class Settings(NamedTuple):
 
 
 def as_recorded(recorded: Workload, profile: Profile, known: Setup | None = None) -> Settings:
-    """All as it was, on a model of the cluster that it was. `known`: what has been measured of that."""
+    """The recorded settings, on a model of the recorded cluster. `known`: a measured set-up of that cluster."""
     return Settings(
         "same settings", setup_of(recorded.cluster, known), recorded.make, recorded.config, profile
     )
 
 
 def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
-    """Its islands as they are, of the chips that they name; of chips that nobody knows, what holds for CPUs. `known`
-    says more of the same cluster: its network, which processes share cores."""
+    """A set-up with the cluster's islands and their chips; an unknown chip is modelled as a CPU.
+
+    `known`: a measured set-up of the same cluster, with its network and shared cores.
+    """
     if known is not None:
         shapes = [
             [(each.hosts, each.devices_per_host) for each in one.islands] for one in (cluster, known.cluster)
@@ -70,8 +71,7 @@ def setup_of(cluster: Cluster, known: Setup | None = None) -> Setup:
 def changed_setup(
     cluster: Cluster, hosts: int | None, islands: int | None, known: Setup | None = None
 ) -> Setup:
-    """The recorded one with more or fewer hosts on each island, or with more or fewer islands; what is `known` of its
-    hosts' costs still holds."""
+    """The recorded cluster with another number of hosts an island, or of islands. Host costs of `known` are kept."""
     if islands is None and hosts is None:
         return setup_of(cluster, known)
     entries: list[dict[str, Any]] = _table(cluster, kinds=True)["island"]
@@ -108,7 +108,7 @@ def config_of(
     recorded: Workload, setup: Setup, profile: Profile, *, window: int | None = None, early: str | None = None,
     fanout: int | None = None, same_cluster: bool = True,
 ) -> Config:  # fmt: skip
-    """The recorded one, changed. On another cluster the tree of hosts is as wide as the profile says."""
+    """The recorded config with changes. On another cluster the fan-out of the tree of hosts is the profile's."""
     config = recorded.config
     if not same_cluster:
         config = msgspec.structs.replace(config, fanout=fanout_of(profile, setup.cluster))
@@ -122,7 +122,7 @@ def config_of(
 
 
 def check(recorded: Workload, settings: Settings) -> None:
-    """Raises Impossible where the workload asks for what the cluster has not, or for other clients."""
+    """Raise Impossible if the cluster lacks islands, kinds or devices that are needed, or the weights do not fit."""
     _check_weights(recorded, settings.weights)
     islands = settings.setup.cluster.islands
     names = [island.name for island in islands]

@@ -1,11 +1,11 @@
-"""A workload, taken from a controller's event log: per client its calls in order, and what each had waited for.
+"""Reads a workload from a controller's event log: each client's calls in order, and the runs each call waited for.
 
-Names in it are the clients' own, as they stood in their calls. Only `Submit` says what was waited for and how long its
-user thought then. Of other calls the log has the time alone; one that came when a run had ended, for which the next
-`Submit` says that it was waited for, is held to have come of that wait too. (A get is not: it is asked at once, and
-whoever waits for a run of whose results he asked contents, has waited for those.)
+Names of programs, runs and buffers are the clients' own, as in their calls. Only a `Submit` says which runs were
+waited for and how long the user thought. Other calls have only a time. If one came after the end of a run that the next
+`Submit` waited for, it is assumed to have waited for that run too. (Except a get, which is made at once: a client that
+waits for a run whose contents it fetches waits for the contents.)
 
-Neighbours: `running` lets simulated clients do the same; `durations` has what computations took.
+`running` makes simulated clients repeat the calls; `durations` has the computations' times.
 """
 
 from __future__ import annotations
@@ -41,19 +41,18 @@ from core.schedule.policy import Policy
 from .compiling import Compiling
 
 NOT_KNOWN = -1
-CROWDED = (
-    Limits().max_runs * 9 // 10
-)  # runs that a client has under way: from here on it may have been held up
+CROWDED = Limits().max_runs * 9 // 10  # runs under way from which a client may have been blocked
 
 
 class Made(NamedTuple):
-    """A call, and when the controller heard it. `waited`: runs whose ends came first. `gap`: nanoseconds between the
-    last of what was waited for, else the `Submit` before (or the opening), and this call, as the controller saw it.
+    """A call, and when the controller heard it.
 
-    `contents`: the last of what was waited for were contents, which the client had before the controller heard of it.
-    `before`: of a call that comes while the user thought, as the next `Submit` says: (how long, before how many).
-    `crowded`: when it was to be made, its client had about as many runs under way as it may, and will have waited for
-    room, not thought."""
+    `waited`: runs that the client waited for before it. `gap`: nanoseconds, by the controller's clock, from the last
+    thing waited for (or the previous `Submit`, or the opening) to this call. `contents`: the last thing waited for were
+    contents, which the client had before the controller heard of it. `before`: for a call within a think time that the
+    next `Submit` records: (that think time, number of calls until that `Submit`). `crowded`: the client had about as
+    many runs under way as allowed, so it probably waited for room rather than thought.
+    """
 
     at: int
     call: Any
@@ -65,16 +64,16 @@ class Made(NamedTuple):
 
 
 class Person(NamedTuple):
-    """A client, as it was."""
+    """A recorded client."""
 
     name: str
-    label: str  # no two alike: `name`, `name (2)`
-    number: int  # by which the controller knew it
+    label: str  # unique: `name`, `name (2)`
+    number: int  # the controller's number for it
     weight: int
     priority: int
     opened: int
     calls: tuple[Made, ...]
-    left: bool  # it said goodbye
+    left: bool  # it closed its session
 
     def programs(self) -> Iterator[tuple[int, Program]]:
         for made in self.calls:
@@ -101,7 +100,7 @@ class Workload(NamedTuple):
         return min(person.opened for person in self.people)
 
     def slices(self) -> Iterator[tuple[str, SliceSpec]]:
-        """(who asks for it, the slice), of all programs and puts."""
+        """(a text for the program or put, its slice), for all of them."""
         for person in self.people:
             for made in person.calls:
                 if isinstance(made.call, Register):
@@ -112,7 +111,7 @@ class Workload(NamedTuple):
 
 
 def read(path: Path, *, policy: Callable[[], Policy] | None = None, partial: bool = False) -> Workload:
-    """From a file. `policy`: what makes the one that it ran under, where its name does not tell."""
+    """Read a log file. `policy`: makes the recorded policy, if that is not one known by name."""
     try:
         return workload_of(eventlogs.read(path, partial=partial), policy)
     except LogError as error:
@@ -199,7 +198,8 @@ def _people(order: Sequence[_Gathered], trace: Trace) -> tuple[Person, ...]:
 def _with_waits(
     calls: Sequence[tuple[int, Any]], opened: int, ends: dict[int, int], fetched: Sequence[int]
 ) -> Iterator[Made]:
-    """`ends`: of runs; `fetched`: when contents had been sent: both as the controller saw them."""
+    """Calls with their waits. `ends`: ends of runs. `fetched`: times when contents had been sent. Both by the
+    controller's clock."""
     pending: list[tuple[int, Any]] = []
     last = opened  # when it last submitted
     over, runs_made = sorted(ends.values()), 0
@@ -227,8 +227,10 @@ def _with_waits(
 def _came(
     waited: Sequence[int], at: int, ends: dict[int, int], fetched: Sequence[int], last: int
 ) -> tuple[int, bool]:
-    """When what a call had waited for was there, and whether that were contents; of one that had not waited, when the
-    user last submitted."""
+    """(when the last thing that a call waited for was there, whether that were contents).
+
+    For a call that waited for nothing, the time of the previous `Submit`.
+    """
     over = [ends[run] for run in waited if run in ends]
     if not over:
         return min(at, last), False
@@ -237,14 +239,14 @@ def _came(
 
 
 def _check_names(label: str, calls: Sequence[tuple[int, Any]]) -> None:
-    """Whatever a call names, an earlier call of the log has made."""
+    """Raise Impossible if a call names something that no earlier call of the log has made."""
     known: dict[tuple[str, int], None] = {}
     for _, call in calls:
         for what, name in _names(call):
             if (what, name) not in known:
                 raise Impossible(
-                    f"client {label!r} names {what} {name}, which no call in this log has made: the log lacks calls of "
-                    f"it (a connection that was lost?), and what it did cannot be done again"
+                    f"client {label!r} names {what} {name}, which no call in this log has made: the log lacks some of "
+                    f"its calls (a lost connection?), so they cannot be run again"
                 )
         known |= dict.fromkeys(_made(call))
 
@@ -279,5 +281,5 @@ def _made(call: Any) -> list[tuple[str, int]]:
 
 
 def anywhere(spec: SliceSpec) -> SliceSpec:
-    """Wherever there is room."""
+    """The slice without its island and kind, so that it can be placed anywhere."""
     return msgspec.structs.replace(spec, island="", kind="")

@@ -107,7 +107,7 @@ def test_of_many_hosts_those_are_shown_whose_clocks_are_known_worst() -> None:
         str(each) for each in range(12, 19)
     ]
     assert next(line for line in lines if line.startswith("19 ")).endswith("19.000 ms  has jumped 1 time")
-    assert "  and 12 hosts whose clocks are better known" in lines
+    assert "  and 12 hosts with narrower bounds" in lines
     island["hosts"] = [{**host, "clock": None} for host in hosts]
     assert "ahead" not in table(found)
 

@@ -160,7 +160,7 @@ def test_groups_of_an_operation_are_found_among_its_attributes(sub_axes: str) ->
         ("mesh['a'=2,'b'=2], device_ids=(0,1,2) {'a'}", "3 devices for 4 places"),
         ("mesh['a'=2,'b'=2], device_ids=([4,2]T(1,0)) {'a'}", "8 devices for 4 places"),
         ("mesh['a'=2] {'c'}", "'c', which is no axis"),
-        ("mesh['a'=6] {'a':(1)4}", "do not make it up"),
+        ("mesh['a'=6] {'a':(1)4}", "do not add up to it"),
         ("mesh['a'=6] over {'a'}", "in no way that is known"),
     ],
 )

@@ -101,7 +101,7 @@ WRONG = [
     (lambda s: s.client("a", deadline="fast"), "client 'a': deadline: time cannot be 'fast'"),
     (lambda s: s.client("a", deadline=-1), "client 'a': deadline: -1 is no time: seconds"),
     (lambda s: s.client("a", deadline=0), "over before it begins; leave it out"),
-    (lambda s: sw.deadline("5 parsecs"), "sw.deadline: time '5 parsecs' has no unit that is known"),
+    (lambda s: sw.deadline("5 parsecs"), "sw.deadline: time '5 parsecs' has an unknown unit"),
     (lambda s: traced(), "around the call of the program"),
     (lambda s: (s.client("b", deadline="1ms"), s.client("b", deadline="2ms")), "with weight 1, priority 0 and dead"),
 ]  # fmt: skip

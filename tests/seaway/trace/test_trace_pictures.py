@@ -86,7 +86,7 @@ def test_a_long_trace_is_shown_in_part_below_a_strip_of_the_whole() -> None:
 def test_what_is_too_fine_for_bars_is_divided_in_bins() -> None:
     trace = Trace(traces.shared(gangs=900))
     (axes,) = trace.plot(window=trace.span).axes
-    assert "divided among those who had it" in axes.get_xlabel()
+    assert "divided among its users" in axes.get_xlabel()
     share = trace.clients()["got_share"].to_numpy()
     assert key(axes.get_figure(root=True)) == [  # type: ignore[arg-type]
         f"{name} {part:.1%}" for name, part in zip(("ann", "bob", "cat", "dan"), share, strict=True)

@@ -112,7 +112,7 @@ def test_a_program_that_does_something_else_on_real_devices_is_not(
     assert "  >      3  (nothing more entered)" in said
     assert "  >      3  client 'work', run 4 of 'step', step 0 'step'" in said
     assert "only the real side has run 4 of client 'work'" in said
-    assert said.endswith("docs/parity.md says where that is to be expected\n")
+    assert said.endswith("docs/parity.md says where to expect that\n")
 
 
 def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +122,10 @@ def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for words, reason in (
         (["--hosts", "0"], "--hosts 0: at least 1"),
         (["--policy", "fif"], "fifo"),
-        (["--cluster", str(uneven)], "hosts with 2, 4 devices: on one machine all must have as many"),
+        (
+            ["--cluster", str(uneven)],
+            "hosts with 2, 4 devices: on one machine all hosts must have the same number",
+        ),
         (["--cluster", "nowhere.toml"], "nowhere.toml"),
     ):
         assert main(["parity", path, *words]) == 1

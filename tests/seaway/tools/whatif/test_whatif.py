@@ -331,7 +331,7 @@ def test_the_command_lays_worlds_side_by_side(
         (["--policy", "absent.py:Mine"], "--policy absent.py:Mine: there is no file absent.py"),
         (["--recorded-policy", "absent:Mine"], "--recorded-policy absent:Mine: no policy is called 'absent'"),
         (["--policy", "stride:1,2,3"], "3 weights, 1:2:3, and the log has 1 clients: ann"),
-        (["--policy", "fifo:1"], "fifo does not go by weights"),
+        (["--policy", "fifo:1"], "fifo does not use weights"),
         (["--cluster", "nowhere.toml"], "there is no file nowhere.toml"),
         (["--hosts", "0"], "--hosts 0: at least 1"),
         (["--window", "0"], "--window 0: at least 1"),

@@ -20,11 +20,13 @@ class Lowerings:
         self._capacity = capacity
         self._plans: dict[Key, Plan] = {}  # least recently used first
         self._next = first
-        self.dropped: list[int] = []  # plans that are forgotten, until `forgotten` is asked
-        self.version = 0  # grows whenever a plan is dropped: nobody may keep one from before
+        self.dropped: list[int] = []  # plans dropped since the last call of `forgotten`
+        self.version = (
+            0  # grows whenever a plan is dropped: callers must not use plans that they kept from before
+        )
         self.recent: set[int] = (
             set()
-        )  # plans that somebody kept, and has used again since a plan was dropped for room
+        )  # plans that callers kept, and used again since the last call of `_make_room`
 
     def lower(
         self, program: Program, places: Sequence[Place], args: Sequence[Layout], *, fused: bool = False
@@ -40,7 +42,7 @@ class Lowerings:
         return plan
 
     def _make_room(self) -> None:
-        """What was used again since the last time goes to the end of the line, once."""
+        """Drop the least recently used plan. A plan in `recent` counts as used just now, once."""
         for key in list(self._plans)[:-1]:
             if self._plans[key].id not in self.recent:
                 self._drop(key)

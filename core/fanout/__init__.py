@@ -1,12 +1,12 @@
-"""One ordered stream for each island, by one path to each host; and reports combined on the way up.
+"""Sends an ordered stream of messages to the hosts of an island, down a tree, and combines their reports on the way up.
 
-stream     the controller's end: numbers what an island is told and keeps it until all hosts have seen it
-tree       the hosts by which one message reaches all
+stream     the controller's end: numbers messages and keeps them until all hosts have seen them
+tree       which host passes messages on to which
 relay      a host's end: takes orders, passes them on, combines reports
-reduce     the same report from many hosts becomes one
-frontier   the number below which no host owes anything
+reduce     combines equal reports of many hosts into one
+frontier   the number up to which all hosts have seen their messages
 
-In: messages to number, orders and reports from peers. Out: messages to write, and which hosts have seen what.
+In: messages to number, orders and reports from peers. Out: messages to write, and which hosts have seen which number.
 The functions that matter most: `Stream.append`, `Relay.ordered`, `Relay.report`, `Reduction.add`, `tree`.
 `controller.islands` has a `Stream` for each island, each `core.host.Host` a `Relay`.
 """

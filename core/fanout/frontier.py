@@ -21,13 +21,13 @@ class Frontier:
     def __init__(self, shape: Tree, fence: int) -> None:
         self._shape = shape
         self._root_of = {shape.below(root): root for root in shape.roots}
-        self._roots: dict[Spans, tuple[int, ...]] = {}  # by hosts: through whom they are reached
-        self._covered: dict[Spans, tuple[int, ...]] = {}  # by hosts: all below whom are among them
-        self.written: dict[Spans, int] = {}  # by hosts: the last number written for them
-        self._written_to: dict[int, int] = {}  # by root: the same, of sets of hosts that are no longer kept
-        self._all = fence  # every root has seen this ...
-        self._ahead: dict[int, int] = {}  # ... and these more
-        self._holding: set[int] = set()  # roots that hold back at `_low`: while there are any, it stays
+        self._roots: dict[Spans, tuple[int, ...]] = {}  # hosts -> the roots that reach them
+        self._covered: dict[Spans, tuple[int, ...]] = {}  # hosts -> the roots with only these below them
+        self.written: dict[Spans, int] = {}  # hosts -> the last number written for them; `Stream` sets it
+        self._written_to: dict[int, int] = {}  # root -> the same, from entries that were folded
+        self._all = fence  # every root has seen its messages up to this number
+        self._ahead: dict[int, int] = {}  # root -> a higher number that it has seen
+        self._holding: set[int] = set()  # the roots that have not passed `_low`; it stays while there are any
         self._low = fence
 
     def roots(self, hosts: Spans) -> tuple[int, ...]:
@@ -38,7 +38,7 @@ class Frontier:
         return found
 
     def fold(self) -> None:
-        """A message of this number was written for these hosts."""
+        """Replace the entries of `written` by one for each root. Call this if there are more than KEPT."""
         self._written_to, self.written = self._by_root(), {}
 
     def seen(self, hosts: Spans, number: int) -> None:
@@ -63,8 +63,8 @@ class Frontier:
             if self._ahead:
                 self._scan_roots(newest)
             else:
-                owing = max(self.written.values(), default=-1), max(self._written_to.values(), default=-1)
-                self._low = self._all if max(owing) > self._all else newest
+                last = max(self.written.values(), default=-1), max(self._written_to.values(), default=-1)
+                self._low = self._all if max(last) > self._all else newest
         return self._low
 
     def _scan_roots(self, newest: int) -> None:

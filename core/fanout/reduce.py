@@ -1,7 +1,8 @@
-"""Makes one report of the same report from all hosts that a relay waits for.
+"""Combines reports of the same kind about the same step, from all hosts that a relay waits for, into one report.
 
-Hosts are merged into spans, sizes into their maximum, pieces into their sum. Different blames stay apart. Of equal
-blames that name different hosts, the one from the first host is kept, whatever the order in which they came.
+Hosts are merged into spans, sizes into their maximum, pieces into their sum. Reports with different blames stay apart.
+If blames differ only in the host that they name, the blame from the lowest host is kept, so the order in which reports
+come does not matter.
 
 Neighbours: `relay` keeps one `Reduction` for each step and kind of report; a simulator's cohorts combine with the
 same rules. Read `Reduction.add` first.
@@ -20,8 +21,10 @@ Cause = tuple[str, str, str, str]
 
 
 class Participants:
-    """The hosts below a relay that take part: all of them, and those behind each source (a child, or the host
-    itself)."""
+    """The hosts from which a relay expects reports: all (`need`), and by source (`parts`).
+
+    A source is a child of the relay, or the relay's own host.
+    """
 
     __slots__ = ("need", "parts")
 
@@ -35,32 +38,34 @@ NOBODY = Participants(spans.EMPTY, {})
 
 
 class EqualReports:
-    """What was said by hosts with the same blame, or with none."""
+    """The combined reports with equal blames, or without blame."""
 
     __slots__ = ("blame", "first", "hosts", "pieces", "sizes")
 
     def __init__(self, blame: Blame | None, first: int) -> None:
         self.blame = blame
-        self.first = first  # the lowest host
+        self.first = first  # the lowest host among them
         self.hosts: list[Spans] = []
         self.sizes: tuple[int, ...] = ()
         self.pieces: dict[int, int] = {}
 
 
 class Reduction:
-    """What has been said, and by source which hosts have not said it."""
+    """The reports of one kind about one step that have come so far, and the hosts whose reports are missing."""
 
     __slots__ = ("_groups", "_participants", "_taken", "left")
 
     def __init__(self, participants: Participants = NOBODY) -> None:
         self._participants = participants
         self._groups: dict[Cause | None, EqualReports] = {}
-        self._taken = False  # some of it has gone up already
-        self.left = dict(participants.parts)  # by source: hosts still missing
+        self._taken = False  # whether reports have been taken already
+        self.left = dict(participants.parts)  # source -> hosts whose reports are missing
 
     def add(self, source: int, report: Combined) -> Spans:
-        """Take what was waited for. Returns the hosts that were not waited for, and that nothing here will speak
-        for. A host that says the same thing twice is not heard again."""
+        """Add the report for the hosts whose report was missing. Return the hosts that are not expected at all.
+
+        A host whose report has come already is ignored.
+        """
         hosts = report.hosts
         missing = self.left.get(source)
         if missing == hosts:
@@ -78,6 +83,7 @@ class Reduction:
         return spans.minus(hosts, self._participants.parts.get(source, spans.EMPTY))
 
     def put(self, report: Combined, hosts: Spans) -> None:
+        """Add the report for these hosts, whether or not they were expected."""
         blame = report.blame if type(report) is Done or type(report) is Compiled else None
         cause = None if blame is None else (blame.code, blame.cause, blame.program, blame.node)
         group = self._groups.get(cause)
@@ -95,7 +101,7 @@ class Reduction:
                 group.pieces[receiver] = group.pieces.get(receiver, 0) + pieces
 
     def take(self, like: Combined) -> list[Combined]:
-        """What has been said since it was last taken: one report a blame, in host order."""
+        """Return what has come since the last call, as one report for each blame, in the order of hosts."""
         groups, self._groups = self._groups, {}
         whole = len(groups) == 1 and not self.left and not self._taken and self._participants is not NOBODY
         self._taken = True
@@ -117,7 +123,7 @@ def _largest(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(max(pair) for pair in zip(longer, shorter, strict=False)) + longer[len(shorter) :]
 
 
-# How each kind of report is made of equal ones. `like`: any of them.
+# How to make one report of each kind. `like` is any of the reports that were combined.
 REPORTS: dict[type, Callable[[Any, Spans, EqualReports], Combined]] = {
     Done: lambda like, hosts, group: Done(like.seq, hosts, group.blame, group.sizes),
     Enqueued: lambda like, hosts, group: Enqueued(like.seq, hosts),

@@ -1,24 +1,24 @@
-"""One on each host: takes the orders meant for it, passes them down the tree, and combines the reports that go up.
+"""The relay of one host: it passes orders down the tree unchanged, and combines reports on their way up.
 
-Down: `Inlet` takes an `Ordered` or says why it refuses it. What it takes goes, as the same object, to the children
-below which some host must see it, and to this host's executor. What it refuses goes nowhere.
+Down: `Inlet` accepts an `Ordered` or says why it refuses it. An accepted message goes, as the same object, to each
+child that has one of its hosts below it, and to the executor of this host. Refused messages are dropped.
 
-Up: a report on a step waits until all hosts below that take part have made it, then goes up as one with merged
-spans. The relay saw which hosts take part when the step went down. A report that nothing on the way down announced
-(one made again after a new seat) goes up with the turn in which it came. Reports of one turn leave as one message
-(`flush`).
+Up: a report about a step waits until all hosts below that take part in the step have reported, then goes up as one
+report with merged spans. The relay knows who takes part from the orders that it passed down. A report about a step
+that it has not seen (one that is repeated after a new seat) goes up in the turn in which it came. All reports of a
+turn go up as one message (`flush`).
 
-Some reports do not wait for all hosts, since some hosts may never speak. `Trouble` and `Lost` go up at once, `Beat`
-on its period, and what there is of `Arrived` (the watchdog asks which hosts have *not*) and `Compiled` (some compile
-for long) after `patience`.
+Some reports do not wait for all hosts, because some hosts may never report. `Trouble` and `Lost` go up at once, `Beat`
+on its period. `Arrived` (the watchdog wants to know which hosts are missing) and `Compiled` (some hosts may compile for
+long) go up after `patience`, as far as they have come.
 
-A new seat ends all that is being combined; executors then say again what is not settled. Reports from children may
-come before this host's own seat: reports of a later tree wait for it. Memory is bounded: what is noted of a step
-leaves when all are done or `Ordered.settled` passes it, and at most EARLY messages from each child wait for a seat.
+A new seat drops all reports that are being combined; executors then repeat those that are not settled. These may come
+before this host has its own new seat, so reports of a later tree wait for the seat. Memory is bounded: the note of a
+step is dropped when all hosts are done or `Ordered.settled` passes it, and at most EARLY messages of a child wait.
 
-Peers are hosts; the controller is -1. `now` decides only when beats, and reports that `patience` held, go up.
+Peers are hosts; the controller is -1. `now` decides only when beats and delayed reports go up.
 
-Neighbours: `core.host.Host` calls it and sends what it says; `reduce` combines equal reports; `stream` is the other
+Neighbours: `core.host.Host` calls it and sends its messages; `reduce` combines equal reports; `stream` is the other
 end. Read `ordered` first, then `report` and `_combine`.
 """
 
@@ -58,33 +58,33 @@ from ..protocol import (
 )
 from .reduce import Combined, Participants, Reduction
 
-EARLY = 1024  # messages of a later tree that wait, for each child
-ROUTES = 512  # sets of hosts whose ways and participants are remembered
-SWEEP = 256  # steps noted before it is worth looking which are settled
+EARLY = 1024  # messages of a later tree that may wait, for each child
+ROUTES = 512  # sets of hosts whose routes and participants are remembered
+SWEEP = 256  # notes to collect before settled ones are searched and dropped
 
 BY_SEQ = frozenset((Done, Enqueued, Arrived))
 COMBINED = BY_SEQ | {Compiled, Counted}
 
 
 class Inlet:
-    """A host's end of the stream: says of each message whether it is the next on the one path, or why it is
-    refused."""
+    """A host's end: accepts the messages that come by the current path in order, and says why it refuses others."""
 
     def __init__(self) -> None:
         self.seat: Seat | None = None
-        self.seen = -1  # all that was for this host has come up to this number: what Seated and Join say
-        self.last = -1  # the fence: nothing up to this number is taken any more
-        self._held = False  # until the next seat
+        self.seen = -1  # all messages for this host have come up to this number, as Seated and Join say
+        self.last = -1  # no message up to this number is accepted any more
+        self._held = False  # whether all messages are refused until the next seat
 
     def hold(self) -> None:
-        """The host has said what it has. What came by the old path now would not be in that."""
+        """Refuse all messages until the next seat. The host has reported what it has, and that must stay true."""
         self._held = True
 
     def take_seat(self, seat: Seat) -> int:
-        """What older paths still hold is refused from now on. Returns what to say in Seated.
+        """Take this seat, and refuse messages of older paths from now on. Return the number for `Seated.last`.
 
-        `seen` may stay below the fence: what is between the two is owed to this host under new numbers. A host
-        that has just come is owed nothing from before its time."""
+        That number may be below `last`: the messages between the two will be sent again under new numbers. A host
+        without an earlier seat gets none of these.
+        """
         if self.seat is None:
             self.seen = seat.last
         self.seat = seat
@@ -93,7 +93,7 @@ class Inlet:
         return self.seen
 
     def refuses(self, message: Ordered) -> str:
-        """Why, in words; "" when it has been taken."""
+        """Accept the message and return "", or return the reason for which it is refused."""
         seat = self.seat
         if seat is None:
             return f"message {message.number} came before any seat"
@@ -112,10 +112,10 @@ class Inlet:
 
 
 class StepNote(msgspec.Struct, eq=False):
-    """Which hosts take part in a step, as seen on the way down; and what is being combined about it."""
+    """The hosts that take part in a step, and the reports about it so far."""
 
     hosts: Spans
-    seen_by: Spans  # after a re-seat only some of the hosts are told; the others have spoken, or will
+    seen_by: Spans  # the hosts that this message told; after a new seat the others know the step already
     transfer: int | None = None
     reductions: dict[type[Combined], Reduction] = {}
 
@@ -137,24 +137,27 @@ class Relay:
     def _forget(self) -> None:
         self._children: dict[int, Spans] = {}
         self._sources: dict[int, Spans] = {}  # the children and this host itself
-        self._written: dict[int, int] = {}  # by child: the last number passed on to it
-        self._beats: dict[int, Beat] = {}  # by child: the latest
+        self._written: dict[int, int] = {}  # child -> the last number passed on to it
+        self._beats: dict[int, Beat] = {}  # child -> its latest beat
         self._settled = -1
         self._steps: dict[int, StepNote] = {}  # by seq
         self._sends: dict[int, int] = {}  # transfer -> seq
         self._compiles: dict[tuple[int, int], StepNote] = {}  # by plan and code
         self._sweep_at = SWEEP
-        self._loose: dict[tuple[type[Combined], int | tuple[int, int]], tuple[Reduction, Combined]] = {}
-        self._hasty: dict[Reduction, Combined] = {}  # something in them may go up before all have spoken ...
-        self._hasty_at: int | None = None  # ... at this time
-        self._routes: dict[Spans, tuple[tuple[int, ...], bool]] = {}  # which children; this host too
+        # reports of this turn about steps that this relay does not know
+        self._unknown: dict[tuple[type[Combined], int | tuple[int, int]], tuple[Reduction, Combined]] = {}
+        self._delayed: dict[Reduction, Combined] = {}  # go up, as far as they have come, at `_delayed_until`
+        self._delayed_until: int | None = None
+        self._routes: dict[
+            Spans, tuple[tuple[int, ...], bool]
+        ] = {}  # hosts -> children, whether this host too
         self._participants: dict[tuple[Spans, Spans], Participants] = {}
         self._up.clear()
 
     # --- seats ----------------------------------------------------------------------------------------------
 
     def seated(self, seat: Seat, now: int, out: list[Command]) -> None:
-        """Take this seat. What was on the old path is lost, and will be said again. An older seat is refused."""
+        """Take this seat, and drop what came by the old path; it will be repeated. An older seat is refused."""
         if seat.host != self.host:
             raise Illegal(f"a seat for host {seat.host} at host {self.host}")
         old = self.inlet.seat
@@ -172,13 +175,13 @@ class Relay:
                 self.reports(peer, message, now, out)
 
     def _refused(self, peer: int, reason: str) -> Tell:
-        """Nobody's fault: it was under way when the tree changed. For the log."""
+        """Return a line for the log. No peer is at fault: the message was under way when the tree changed."""
         return Tell(f"host {self.host}: refused from peer {peer}: {reason}")
 
     # --- down -----------------------------------------------------------------------------------------------
 
     def ordered(self, peer: int, message: Ordered, out: list[Command]) -> bool:
-        """Pass it on to the children that need it. Returns whether it is for this host's executor too."""
+        """Pass a message on to the children that need it. Return whether it is for this host's executor too."""
         seat = self.inlet.seat
         if (
             seat is not None
@@ -202,6 +205,7 @@ class Relay:
         return ours
 
     def _route(self, hosts: Spans) -> tuple[tuple[int, ...], bool]:
+        """Return the children that have one of these hosts below them, and whether this host is one of them."""
         if len(self._routes) >= ROUTES:
             self._routes.clear()
         children = tuple(child for child, below in self._children.items() if spans.overlap(below, hosts))
@@ -244,14 +248,14 @@ class Relay:
     # --- up -------------------------------------------------------------------------------------------------
 
     def report(self, report: Report, now: int) -> None:
-        """From this host's own executor."""
+        """Take a report of this host's own executor."""
         if self._children and type(report) in COMBINED:
             self._combine(self.host, report, now)  # type: ignore[arg-type]
         else:
             self._up.append(report)
 
     def reports(self, peer: int, message: Reports, now: int, out: list[Command]) -> None:
-        """From a child."""
+        """Take the reports of a child."""
         seat = self.inlet.seat
         if seat is None or message.tree != seat.tree or message.epoch != seat.epoch:
             self._other_tree(peer, message, out)
@@ -261,14 +265,16 @@ class Relay:
             return
         below = self._children.get(peer)
         if below is None:
-            out.append(Close(peer, f"host {peer} is no child of host {self.host}"))
+            out.append(Close(peer, f"host {peer} is not a child of host {self.host}"))
             return
         for report in message.reports:
             combined = type(report) in COMBINED
             one = not combined and type(report) is not Beat
             hosts = spans.one(report.host) if one else report.hosts  # type: ignore[union-attr]
             if hosts != below and (not hosts or spans.minus(hosts, below)):
-                out.append(Close(peer, f"host {peer} speaks for hosts {spans.text(hosts)}"))
+                out.append(
+                    Close(peer, f"host {peer} reports for hosts {spans.text(hosts)}, not all below it")
+                )
                 return
             if combined:
                 self._combine(peer, report, now)  # type: ignore[arg-type]
@@ -278,25 +284,27 @@ class Relay:
                 self._beats[peer] = report  # type: ignore[assignment]
 
     def _other_tree(self, peer: int, message: Reports, out: list[Command]) -> None:
-        """Reports of a later tree wait for this host's own seat; those of an earlier tree are refused."""
+        """Keep reports of a later tree for this host's own seat; refuse reports of an earlier tree."""
         seat = self.inlet.seat
         if seat is not None and (message.epoch, message.tree) < (seat.epoch, seat.tree):
             out.append(self._refused(peer, f"reports of epoch {message.epoch}, tree {message.tree}"))
             return
         waiting = self._early.setdefault(peer, [])
         if len(waiting) >= EARLY:
-            reason = f"{EARLY} reports of tree {message.tree}, which is not this host's"
+            reason = (
+                f"more than {EARLY} reports of tree {message.tree}, for which host {self.host} has no seat"
+            )
             out.append(Close(peer, reason))
         else:
             waiting.append(message)
 
     def beside(self, host: int) -> bool:
-        """Whether this host is above us in the tree, or right below."""
+        """Whether that host is this host's parent in the tree, or one of its children."""
         seat = self.inlet.seat
         return seat is not None and (host == seat.parent or host in self._children)
 
     def child_lost(self, host: int) -> None:
-        """Its lease has run out."""
+        """The lease of a child has run out: report that."""
         self._early.pop(host, None)
         if host in self._children:
             self._beats.pop(host, None)
@@ -309,7 +317,7 @@ class Relay:
         else:
             note = self._find(report)
         if note is None:
-            self._loosely(report)
+            self._add_unknown(report)
             return
         reduction = note.reductions.get(kind)
         if reduction is None:
@@ -319,14 +327,14 @@ class Relay:
             self._up += reduction.take(report)
             self._complete(report, note)
         elif kind is Arrived or kind is Compiled:
-            self._hasty[reduction] = report
-            if self._hasty_at is None:
-                self._hasty_at = now + self.patience
+            self._delayed[reduction] = report
+            if self._delayed_until is None:
+                self._delayed_until = now + self.patience
         if others:
-            self._loosely(replace(report, hosts=others))
+            self._add_unknown(replace(report, hosts=others))
 
     def _find(self, report: Combined) -> StepNote | None:
-        """By what such a report names."""
+        """Return the note of the step that this report is about."""
         if isinstance(report, Compiled):
             return self._compiles.get((report.plan, report.code))
         if isinstance(report, Counted):
@@ -334,7 +342,7 @@ class Relay:
         return self._steps.get(report.seq)
 
     def _complete(self, report: Combined, note: StepNote) -> None:
-        """All have said it: nothing more is expected of them, unless the watchdog asks again."""
+        """All hosts have reported: forget what was expected of them. The watchdog may ask again."""
         if isinstance(report, Done):
             arrived = note.reductions.get(Arrived)
             if arrived is not None:
@@ -345,13 +353,13 @@ class Relay:
         else:
             del note.reductions[type(report)]
 
-    def _loosely(self, report: Combined) -> None:
-        """Nobody knows how many will say it: what this turn brings goes up together."""
+    def _add_unknown(self, report: Combined) -> None:
+        """Combine a report about an unknown step with the others of this turn. More may come in later turns."""
         if isinstance(report, Compiled):
             key: int | tuple[int, int] = (report.plan, report.code)
         else:
             key = report.transfer if isinstance(report, Counted) else report.seq
-        reduction, _ = self._loose.setdefault((type(report), key), (Reduction(), report))
+        reduction, _ = self._unknown.setdefault((type(report), key), (Reduction(), report))
         reduction.put(report, report.hosts)
 
     def _taking_part(self, hosts: Spans, seen_by: Spans) -> Participants:
@@ -366,23 +374,26 @@ class Relay:
     # --- time, and the end of a turn ------------------------------------------------------------------------
 
     def next_wakeup(self) -> int | None:
-        beat, hasty = self._beat_at, self._hasty_at
-        if hasty is None or (beat is not None and beat < hasty):
+        beat, delayed = self._beat_at, self._delayed_until
+        if delayed is None or (beat is not None and beat < delayed):
             return beat
-        return hasty
+        return delayed
 
     def wakeup(self, now: int) -> None:
-        if self._hasty_at is not None and now >= self._hasty_at:
-            hasty, self._hasty, self._hasty_at = self._hasty, {}, None
-            for reduction, like in hasty.items():
+        if self._delayed_until is not None and now >= self._delayed_until:
+            delayed, self._delayed, self._delayed_until = self._delayed, {}, None
+            for reduction, like in delayed.items():
                 self._up += reduction.take(like)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self.period
             self._up.append(self._beat())
 
     def _beat(self) -> Beat:
-        """A child that has seen all that was passed on to it has seen all that this host has: the rest was
-        not for anybody below it."""
+        """Return the beat of this host and all below it that have sent one.
+
+        A child that has seen everything passed on to it counts as having seen all that this host has seen: the other
+        messages were for no host below it.
+        """
         number = self.inlet.last
         hosts = [spans.one(self.host)]
         for child in self._children:
@@ -394,12 +405,12 @@ class Relay:
         return Beat(spans.union(*hosts), number)
 
     def flush(self, out: list[Command]) -> None:
-        """At the end of a turn: all that is to go up, as one message."""
-        if self._loose:
-            for reduction, like in self._loose.values():
+        """End a turn: send all reports that are to go up, as one message."""
+        if self._unknown:
+            for reduction, like in self._unknown.values():
                 self._up += reduction.take(like)
-            self._loose = {}
+            self._unknown = {}
         seat = self.inlet.seat
         if self._up and seat is not None:
-            said, self._up = tuple(self._up), []
-            out.append(Send((seat.parent,), Reports(seat.island, seat.epoch, seat.tree, said)))
+            reports, self._up = tuple(self._up), []
+            out.append(Send((seat.parent,), Reports(seat.island, seat.epoch, seat.tree, reports)))

@@ -54,11 +54,11 @@ from .transfers import Transfers
 
 def everything(controller: Counted | None = None, pool: int = 0) -> list[Checker]:
     """Return all checkers. `books` are the controller's, if it is in this process. `pool`: see `Transfers`."""
-    world: list[Checker] = [
+    checkers: list[Checker] = [
         GangAtomicity(), OneOrder(), DoubleBooking(), Memory(), Buffers(), RunsEnd(), Epochs(),
         Transfers(pool),
     ]  # fmt: skip
-    return [*world, CountersAddUp(controller)] if controller is not None else world
+    return [*checkers, CountersAddUp(controller)] if controller is not None else checkers
 
 
 __all__ = [

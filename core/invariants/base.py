@@ -4,9 +4,9 @@ Any driver can use this: the in-memory world of the tests, the simulator, the ba
 what it was told to do, so a checker shares no code and no assumptions with the machines that it checks:
 
     checks = Checks([GangAtomicity(), OneOrder(), ...])     # invariants.everything() makes all of them
-    checks.saw(Launched(host, seq, epoch, devices), now)    # as each thing happens
-    checks.look(now)                                        # after every event handled: the counters add up
-    checks.at_rest(now)                                     # nothing is under way: nothing may be left over
+    checks.saw(Launched(host, seq, epoch, devices), now)    # whenever something happens
+    checks.look(now)                                        # after each event: check the controller's counters
+    checks.at_rest(now)                                     # nothing is under way: check that nothing is left
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The controller's counters add up: each is what a recount gives, and all are zero in the end.
+"""Checks the controller's counters: each equals a recount from the facts, and all are zero when nothing is left.
 
-The other checkers judge the world; this one reads a machine. It wants of it (see `Counted`): counters with a recount
-to hold against each, the memory ledger's levels, and what is left when nothing is under way.
+The other checkers use observations; this one reads the controller. It needs (see `Counted`) the counters with a recount
+of each, the levels of the memory ledger, and what is left when nothing is under way.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ class Counted(Protocol):
     def ledger(self) -> Ledger: ...
 
     def left(self) -> dict[str, int]:
-        """How many "runs" are not over, "operations" are in an island's order, and "buffers" anybody holds."""
+        """Return the number of "runs" that have not ended, of "operations" in orders, and of "buffers" with holders."""
 
     def audit(self) -> Iterable[tuple[str, int, int]]:
-        """(what, as it is kept, counted anew from the facts), say ("references of buffer 7", its count, its
-        holders) and ("steps of run 3 in an order", its counter, its operations)."""
+        """Return (name of a counter, its value, the value that a recount gives).
+
+        For example ("references of buffer 7", its count, the number of its holders).
+        """
 
 
 class CountersAddUp(Checker):
@@ -43,7 +45,7 @@ class CountersAddUp(Checker):
     def look(self, now: int) -> None:
         for what, kept, recounted in self._controller.audit():
             if kept != recounted:
-                self.fail(f"{what}: its counter says {kept}, a count gives {recounted}")
+                self.fail(f"{what}: the counter says {kept}, a recount gives {recounted}")
         for devices, resident, committed, capacity in self._controller.ledger.counters():
             if not 0 <= resident <= committed <= capacity:
                 self.fail(

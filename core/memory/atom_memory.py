@@ -63,11 +63,11 @@ class Level:
             self.top = new if 0 <= self.top < new else self.top
 
     def enter(self, seq: int, made: int, freed: int, scratch: int, drop: int, old: int, new: int) -> None:
-        """A gang enters the order behind all that is there."""
+        """A gang enters the order: add it to the queue, with the level of memory while it runs."""
         high, queue = self.resident + made, self.queue
         peak = high + scratch - self.shift
         while queue and queue[-1][1] <= peak:
-            queue.pop()  # what would wait for that gang waits for this one anyhow
+            queue.pop()  # a receive that does not fit at that gang does not fit at this later one either
         queue.append((seq, peak))
         self.resident = high - freed
         self.committed -= drop

@@ -47,34 +47,34 @@ TABLE: dict[tuple[State, Event], State] = {
 
 
 class Buffer(msgspec.Struct, eq=False):
-    """One logical buffer. The last block is its owner's: `Buffers` keeps it and does not read it."""
+    """One logical buffer. The last block is for the controller: `Buffers` does not read it."""
 
     id: int
-    client: int  # its owner; 0: nobody but the runs that hold it
-    name: int  # the client's own
-    key: int  # of its place
+    client: int  # its owner; 0 if only runs hold it
+    name: int  # the client's name for it
+    key: int  # of its place, in `Atoms`
     nbytes: int  # on each device
-    handle: bool = False
-    promise: bool = False
-    exact: bool = True  # False: `nbytes` is a bound
-    made: bool = False  # the step that makes it has entered an order
-    on_device: bool = False  # its bytes are counted in the ledger, as its own and no run's
-    on_host: bool = False  # its bytes are counted in host memory
-    copying: bool = False  # to or from host memory
-    taken: bool = False  # a run that it was donated to has taken over its memory
+    handle: bool = False  # whether its client holds it
+    promise: bool = False  # whether the step that makes it has still to enter an order
+    exact: bool = True  # False if `nbytes` is only a bound
+    made: bool = False  # whether the step that makes it has entered an order
+    on_device: bool = False  # whether the ledger counts its bytes as the buffer's own, not as a run's
+    on_host: bool = False  # whether its bytes are counted in host memory
+    copying: bool = False  # whether it is being copied to or from host memory
+    taken: bool = False  # whether a run to which it was donated has taken over its memory
     state: State = "promised"
     blame: Blame | None = None
-    holds: int = 0  # runs and transfers
-    users: int = 0  # those of them that are admitted
-    last_seq: int = -1  # latest step in the order that touches it
-    last_used: int = 0  # counts uses of all buffers: the one that was used least recently is spilled first
+    holds: int = 0  # runs and transfers that hold it
+    users: int = 0  # runs and transfers among these that use it
+    last_seq: int = -1  # the latest step in the order that touches it
+    last_used: int = 0  # a count of uses of all buffers, to find the least recently used one
 
     layout: Layout | None = None
     hosts: Spans = ()
-    owner: Any = None  # what its client calls it
-    rows: int = -1  # of its first dimension, which an irregular maker has made; -1: all
-    aliases: int = 0  # more names that clients have for it
-    transfers: int = 0  # puts and gets under way
+    owner: Any = None  # the controller's record of the client's name
+    rows: int = -1  # valid rows of the first dimension, if an irregular gang made it; -1: all
+    aliases: int = 0  # number of further names that clients have for it
+    transfers: int = 0  # number of puts and gets under way
 
     @property
     def count(self) -> int:

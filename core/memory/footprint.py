@@ -30,8 +30,8 @@ from ..model import Atoms, Gang, Move, Plan
 NEVER = -2  # the order of the devices does not free the slot
 BEFORE = -1  # the slot is there before the run
 
-# What entering a step does to a group: (group, made, freed, scratch, position, drop, old, new). Position 0 is no gang.
-# `drop`: by how much the bound falls; `old` and `new`: the extra before and behind it.
+# What entering a step does to a group: (group, made, freed, scratch, position, drop, old, new). Position 0: not a gang.
+# `drop` is by how much the bound falls; `old` and `new` are the extras before and after it.
 Touch = tuple[int, int, int, int, int, int, int, int]
 
 
@@ -65,7 +65,7 @@ class Timeline:
             top = max(top, peaks[at] + scratch[at])
 
     def change(self, position: int) -> tuple[int, int, int]:
-        """By how much the bound falls when the gang at this position enters; the extra before, and behind it."""
+        """Return (by how much the bound falls, extra before, extra after) if the gang at this position enters."""
         bounds, extras = self.bounds, self.extras
         return bounds[position - 1] - bounds[position], extras[position - 1], extras[position]
 

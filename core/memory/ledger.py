@@ -45,20 +45,20 @@ class NeverFits(msgspec.Struct, frozen=True):
 
 
 class RunMemory(msgspec.Struct, eq=False):
-    """What an admitted run has reserved and used. Lists are by group of its footprint."""
+    """The memory that an admitted run has reserved and used. Lists are by group of its footprint."""
 
     footprint: Footprint
     timelines: list[Timeline]
-    at: list[int]  # position: gangs that have entered
-    level: list[int]  # what it has added so far
+    at: list[int]  # position: number of gangs that have entered
+    level: list[int]  # bytes that it has added so far
     freed_early: list[int]  # bytes freed out of order, which the timeline keeps to the end
     entered: int = 0  # bit set of steps
     freed_slots: dict[int, None] = {}  # slots freed out of order
-    shrunk: dict[int, int] = {}  # slot -> bytes it did not need after all
+    shrunk: dict[int, int] = {}  # slot -> bytes of its bound that it did not need
 
     @property
     def is_plain(self) -> bool:
-        """All of it has entered, and the order frees all that it made."""
+        """Whether all its steps have entered, and the order frees all its slots."""
         return not self.footprint.loose and self.entered + 1 == 1 << len(self.footprint.plan.steps)
 
     def has_entered(self, step: int) -> bool:
@@ -138,7 +138,7 @@ class Ledger:
                     level.active += 1
                     if extra:
                         level.swap(0, extra)
-        for atom, nbytes in more.items():  # at once, and so below everything in the queue
+        for atom, nbytes in more.items():  # these come at once, and so add to all levels in the queue
             level = levels[atom]
             touched[atom] = None
             level.resident += nbytes
@@ -209,7 +209,7 @@ class Ledger:
             raise Illegal(f"step {step} of run {run} enters twice")
         for touch in touches:
             if touch[4] and touch[4] != at[touch[0]] + 1:
-                raise Illegal(f"step {step} of run {run} enters out of turn")
+                raise Illegal(f"step {step} of run {run} enters out of order")
         state.entered |= 1 << step
         for number, made, freed, scratch, position, drop, old, new in touches:
             if state.shrunk:
@@ -225,7 +225,7 @@ class Ledger:
                 level = levels[atom]
                 if position:
                     level.enter(seq, made, freed, scratch, drop, old, new)
-                else:  # a move: its target comes at once, below what is in the queue
+                else:  # a move: its target comes at once, and so adds to all levels in the queue
                     level.resident += made
                     level.shift += made
         key = footprint.gang_keys.get(step)

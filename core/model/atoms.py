@@ -21,8 +21,8 @@ class Atoms:
         self._devices: list[Spans] = []  # by atom
         self._keys: dict[Spans, int] = {}
         self._sets: list[Spans] = []  # by key
-        self.parts: list[tuple[int, ...]] = []  # by key: its atoms. For others to read
-        self.number = 0  # of atoms
+        self.parts: list[tuple[int, ...]] = []  # by key: its atoms; other modules may read it
+        self.number = 0  # number of atoms
 
     def intern(self, place: Place) -> int:
         """Return the small integer that stands for the devices of this place."""

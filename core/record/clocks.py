@@ -13,9 +13,9 @@ intervals hold at once, so their intersection holds.
     at(ours)             Estimate(offset, bound) at a time of ours, past or future; None if nothing is known of it
     forget(ours)         from that time on, use nothing that was known before, because their clock is another one
 
-The true offset is never further than `bound` from `offset`, unless a clock runs off faster than `rate`. If that is seen
-(exchanges contradict each other: a clock has jumped), all that was known before is forgotten, and `jumps` counts it.
-Neighbours: `backend.node.clock_sync`, which has the clocks and carries the exchanges.
+The true offset is never further than `bound` from `offset`, unless a clock runs wrong by more than `rate`. If exchanges
+contradict each other, a clock has jumped: everything known before is forgotten, and `jumps` counts it. Neighbour:
+`backend.node.clock_sync`, which has the clocks and carries the exchanges.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class OrderHash:
 
     def entered(self, island: int, client: str, run: int, stands_for: int) -> None:
         """Add a gang that has entered an order. `run` is the client's own number of the run."""
-        # `fold` four times, written out: this is fed once a gang
+        # `fold` four times, written out, because this is called for each gang
         state = ((self._islands.get(island, _EMPTY) ^ stands_for) * _FACTOR + _ADD) & _MASK
         state = ((state ^ (state >> 29) ^ run) * _FACTOR + _ADD) & _MASK
         self._islands[island] = state ^ (state >> 29)

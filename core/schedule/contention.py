@@ -65,10 +65,12 @@ class Lane:
 
 
 class Domain(msgspec.Struct, eq=False):
+    """Lanes that are alive and connected through neighbours."""
+
     id: int
     lanes: dict[int, Lane] = {}
-    open: dict[int, Lane] = {}  # those from which a gang may enter now
-    clients: dict[int, int] = {}  # how many ripe queues each has here
+    open: dict[int, Lane] = {}  # the lanes from which a gang may enter now
+    clients: dict[int, int] = {}  # client -> number of its ripe queues here
 
 
 class Lanes:

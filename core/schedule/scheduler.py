@@ -88,17 +88,17 @@ class Scheduler:
     ) -> None:
         window = Window(window) if isinstance(window, int) else window
         if window.gangs < 1 or max_passes < 0:
-            raise ValueError(f"a window of {window.gangs} and {max_passes} passes: want at least 1 and 0")
-        self.faults: list[tuple[str, str]] = []  # of which policy, and what it did; the owner passes it on
+            raise ValueError(f"a window of {window.gangs} and {max_passes} passes: must be at least 1 and 0")
+        self.faults: list[tuple[str, str]] = []  # (policy, what it did); the owner reports them
         self._use(policy() if isinstance(policy, type) else policy)
         self.max_passes = max_passes
         self.early = early
         self.quiet = quiet
-        self.paused = False  # for a change of epoch: nothing is picked
+        self.paused = False  # during a change of epoch, when nothing is picked
         self._atoms = atoms
         self._lanes = Lanes(atoms, window, early == "idle", self._tell)
-        self.live = self._lanes.live  # not empty: something may enter
-        self._runs: dict[int, list[Ticket]] = {}  # tickets that wait
+        self.live = self._lanes.live  # not empty if a gang may enter
+        self._runs: dict[int, list[Ticket]] = {}  # run -> its tickets that wait
         self._offers = 0
 
     # --- called by the controller
@@ -347,7 +347,7 @@ class Scheduler:
     # --- the policy
 
     def _use(self, policy: Policy) -> None:
-        """What it does not do, it is not asked for each gang."""
+        """Use this policy from now on. Methods that it does not write are not called."""
         self.policy = policy
         self._hooks = frozenset(name for name in HOOKS if _does(policy, name))
         self._ranks = _does(policy, "rank")
@@ -394,20 +394,20 @@ def _error_text(error: Exception) -> str:
 
 
 def _does(policy: Policy, method: str) -> bool:
-    """Whether it has a method of its own, and not the one that does nothing."""
+    """Whether the policy writes this method, and does not inherit the one that does nothing."""
     own: object = getattr(policy, "__dict__", {}).get(method)
     return own is not None or getattr(type(policy), method, None) is not getattr(Policy, method)
 
 
 def _definers(policy: Policy, method: str) -> list[type]:
-    """The class that this method of the policy is from; none if it is the object's own."""
+    """Return the class that defines this method of the policy, in a list; [] if the object itself does."""
     if method in getattr(policy, "__dict__", {}):
         return []
     return [kind for kind in type(policy).__mro__ if method in vars(kind)][:1]
 
 
 def _only(boards: list[Board]) -> Ticket | None:
-    """The gang, if there is no other."""
+    """Return the gang if there is only one, else None."""
     if len(boards) == 1 and len(boards[0]) == 1:
         for queue in boards[0].values():
             if len(queue) == 1:

@@ -67,7 +67,7 @@ class Resources:
         self._bindings: dict[Key, Binding] = {}  # in order of tickets
         self._waiting: dict[Key, None] = {}  # in order of tickets
         self._tickets = 0
-        self.version = 0  # grows whenever a slice is bound, moved or released
+        self.version = 0  # grows when a slice is bound, moved or released
 
     # --- hosts and devices come and go ----------------------------------------------------------------------
 

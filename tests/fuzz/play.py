@@ -453,7 +453,7 @@ class Game:
             else:
                 script.release_all()
         self._until(world.now + 4 * LEASE + 700 * MS)
-        # What was found after a restart is kept for clients that may still come, and freed behind that grace.
+        # A restarted controller keeps the buffers that it found for a while, for clients that may still come.
         self._while(lambda: any(map(world.machine.watch.waits_for, ("recovery", "claims"))), PATIENCE)
         self._while(lambda: bool(world.clock.pending), PATIENCE)
         self._no_faults()

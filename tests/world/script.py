@@ -165,7 +165,7 @@ class Script:
         self.told: list[str] = []
         self.refusals: list[e.CallRefused] = []
         self._programs: list[tuple[Program, int]] = []
-        limits = msgspec.structs.replace(limits, get_retries=0)  # what breaks off is seen
+        limits = msgspec.structs.replace(limits, get_retries=0)  # so that tests see a get that breaks off
         self.machine = Client(
             name, world.hosts_of, weight=weight, priority=priority, limits=limits, pool=world.pool, chunk=world.chunk
         )  # fmt: skip

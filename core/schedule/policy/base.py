@@ -145,7 +145,7 @@ class Memory:
 class Policy(Memory, ABC):
     """The base class of policies. Pass a subclass, or an instance for each island. Only `pick` must be written."""
 
-    takes_the_only_one: ClassVar[bool] = False  # True: `pick` need not be asked while only one gang may enter
+    takes_the_only_one: ClassVar[bool] = False  # if True, `pick` is not called while only one gang may enter
 
     @abstractmethod
     def pick(self, ready: Ready, now: int) -> Ticket:

@@ -1,4 +1,4 @@
-"""Relays pass an order to exactly those who must see it, and what comes up is one report a subtree."""
+"""Relays pass an order to exactly the hosts that must see it, and combine the reports of a subtree into one."""
 
 import pytest
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ ALL = ((0, 4),)
 
 
 class SpeakingRelay(Relay):
-    """Returns what it says. `ours`: orders that are for this host's executor."""
+    """A relay whose methods return the effects. `ours` are the orders for this host's executor."""
 
     def __init__(self) -> None:
         super().__init__(0, PERIOD, PATIENCE)
@@ -64,7 +64,7 @@ class SpeakingRelay(Relay):
 
 
 def relay(children: tuple[tuple[int, Spans], ...] = CHILDREN) -> SpeakingRelay:
-    """Host 0, a root; the tree is number 1 of epoch 1."""
+    """Return the relay of host 0, a root of tree 1 in epoch 1."""
     made = SpeakingRelay()
     assert made.sit(Seat(0, 1, 1, 0, -1, children, ALL, 0), 0) == []
     return made
@@ -83,7 +83,7 @@ def up(*reports: Report) -> Reports:
 
 
 def said(effects: list[Command]) -> list[Report]:
-    """What the one message to the parent says."""
+    """Return the reports in the one message to the parent."""
     if not effects:
         return []
     [send] = effects
@@ -112,7 +112,7 @@ def test_an_order_goes_to_the_children_that_lead_to_its_hosts_and_to_the_executo
     assert passed.message is again
 
 
-def test_what_comes_late_or_by_another_path_goes_nowhere() -> None:
+def test_orders_that_come_late_or_by_another_path_are_dropped() -> None:
     host = relay()
     host.tell(-1, order(5))
     for stale in (
@@ -148,7 +148,7 @@ def test_reports_of_all_below_go_up_as_one() -> None:
     assert not host._steps
 
 
-def test_only_those_who_take_part_are_waited_for() -> None:
+def test_only_hosts_that_take_part_are_waited_for() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8, ((2, 9),))))
     host.hear(1, up(Enqueued(8, ((2, 3),))), 0)
@@ -205,7 +205,7 @@ def test_exceptions_are_named_whatever_the_order_they_come_in(turned: bool) -> N
     ]
 
 
-def test_trouble_and_loss_wait_for_nobody() -> None:
+def test_trouble_and_loss_go_up_at_once() -> None:
     host = relay()
     trouble = Trouble(2, 8, Blame("launch", "no memory", host=2))
     host.hear(1, up(trouble, Lost(2, 1)), 0)
@@ -214,7 +214,7 @@ def test_trouble_and_loss_wait_for_nobody() -> None:
     assert said(host.end()) == [trouble, Lost(2, 1), Lost(3, 0)]
 
 
-def test_who_has_arrived_is_told_after_a_while_though_others_have_not() -> None:
+def test_arrived_hosts_are_reported_after_a_while_though_others_are_missing() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8)))
     host.tell(-1, order(2, AskStep(8)))
@@ -261,7 +261,7 @@ def test_a_leaf_passes_on_what_its_executor_says() -> None:
     assert not host._steps
 
 
-def test_a_child_speaks_for_those_below_it_only() -> None:
+def test_a_child_reports_only_for_hosts_below_it() -> None:
     host = relay()
     host.tell(-1, order(1, gang(8)))
     for lie in (Done(8, ((1, 4),)), Beat(((0, 1),), 1), Trouble(3, 8, Blame("x", "y")), Done(8, ())):
@@ -279,7 +279,7 @@ def test_a_beat_says_up_to_where_all_have_seen_what_was_for_them() -> None:
     host = relay()
     host.tell(-1, order(1))
     host.tell(-1, order(2, hosts=((0, 3),)))  # not for host 3
-    host.tell(-1, order(3, hosts=((0, 1),)))  # for nobody below
+    host.tell(-1, order(3, hosts=((0, 1),)))  # for no host below
     host.hear(1, up(Beat(((1, 3),), 1)), 0)
     host.hear(3, up(Beat(((3, 4),), 1)), 0)
     assert host.next_wakeup() == PERIOD
@@ -290,7 +290,7 @@ def test_a_beat_says_up_to_where_all_have_seen_what_was_for_them() -> None:
     assert said(host.end()) == [Beat(ALL, 3)]
 
 
-def test_a_child_that_is_lost_or_has_never_spoken_is_not_vouched_for() -> None:
+def test_a_beat_leaves_out_a_child_that_is_lost_or_silent() -> None:
     host = relay()
     host.hear(1, up(Beat(((1, 3),), 0)), 0)
     host.wakeup(PERIOD)
@@ -316,9 +316,9 @@ def test_a_new_seat_ends_what_was_being_combined() -> None:
     assert host.end() == [Send((5,), Reports(0, 1, 2, (Done(8, ((0, 1), (3, 4))),)))]
 
 
-def test_a_step_that_is_sent_again_waits_only_for_those_who_are_told_now() -> None:
+def test_a_step_that_is_sent_again_waits_only_for_the_hosts_that_get_it_now() -> None:
     host = relay()
-    host.hear(3, up(Done(8, ((3, 4),))), 0)  # it had the step by the old tree, and says so again
+    host.hear(3, up(Done(8, ((3, 4),))), 0)  # it got the step by the old tree, and repeats its report
     assert said(host.end()) == [Done(8, ((3, 4),))]
     host.tell(-1, order(9, gang(8), hosts=((0, 3),)))
     host.hear(3, up(Done(8, ((3, 4),))), 0)
@@ -328,7 +328,7 @@ def test_a_step_that_is_sent_again_waits_only_for_those_who_are_told_now() -> No
     assert said(host.end()) == [Done(8, ((0, 3),))]
 
 
-def test_a_child_that_was_seated_first_is_heard_when_this_host_is() -> None:
+def test_reports_of_a_child_that_was_seated_first_wait_for_this_hosts_seat() -> None:
     host = relay()
     early = Reports(0, 1, 2, (Done(8, ((3, 4),)),))
     assert host.hear(3, early, 0) == []

@@ -406,7 +406,7 @@ def test_counters_that_add_up_pass() -> None:
 def test_a_lost_decrement_is_found() -> None:
     controller = FakeController()
     controller.kept = 1
-    with pytest.raises(Violation, match="buffer 7: its counter says 1, a count gives 0"):
+    with pytest.raises(Violation, match="buffer 7: the counter says 1, a recount gives 0"):
         Checks([CountersAddUp(controller)]).look(1)
 
 

@@ -12,7 +12,6 @@ Every method returns at once; what is said in the enqueueing thread happens in t
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -36,8 +35,6 @@ from .worker_thread import Line
 from .world import Membership
 
 OVERTAKEN_S = 5.0  # to get out of joining a world that is over, before the process begins anew
-
-log = logging.getLogger("seaway.pjrt")
 
 
 class PjrtDevices:

@@ -20,7 +20,6 @@ from core.protocol import effects as e
 from ..admin import Child, Children
 from ..coordination import world_name
 
-PATIENCE = 30.0  # seconds for the service to say its port
 KEPT = 3  # services of one island: of epochs that follow fast on each other, the last
 PAUSE = 1.0  # seconds after a world that did not form: what keeps it from that may keep on
 

@@ -130,10 +130,6 @@ class Outcome(NamedTuple):
     checked: int
     wrong: int
 
-    @property
-    def harmed(self) -> bool:
-        return bool(self.wrong) or self.how != "ended"
-
 
 def outcome_of(endings: Sequence[members.Ending]) -> Outcome:
     """A process that a peer's failure has taken along counts as that failure."""

@@ -23,7 +23,6 @@ from core.record import Trace as CoreTrace
 from seaway.trace import Trace
 
 HOSTS, PER_HOST, PROGRAMS, GANGS = 512, 4, 4, 1_000
-DEVICES = HOSTS * PER_HOST
 REPEATS = 5
 US = 1_000
 DURATION = 330 * US

@@ -16,7 +16,6 @@ from core.record import Trace
 
 from ..engine import Clock, Port
 
-PS = 1_000_000_000_000  # picoseconds a second
 Name = int
 FIRST = 1 << 50  # numbers of contents, apart from those of other messages
 CARRIED_BYTES = 64  # of a word that travels in order with contents

@@ -5,7 +5,7 @@ Sizes are rows of the whole array, up to the bound that the computation declares
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -17,7 +17,6 @@ from sim.simulation import Simulation, bounds_of
 from ...errors import nearest
 from .values import Values
 
-Size = int | float | Sequence[int] | Callable[[Any, int], int]
 OURS = "checkpoint."  # computations that are irregular for the sake of their order, and make what they make
 STREAM = 0x51E5  # of chance: apart from all else that the seed draws
 

@@ -17,8 +17,6 @@ from ...specs import avals
 from ..arguments import has_contents
 from ..arrays import Buffer
 
-Ran = Callable[[Graph, Any, Sequence[tuple[int, ...]]], None]
-
 
 class Values(ABC):
     """Of one session."""

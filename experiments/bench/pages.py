@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,7 +142,3 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--turns", type=options.least(1), default=TURNS, help="of each (%(default)s)")
     chosen = parser.parse_args(arguments)
     print(table(*measured(chosen.turns)))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -162,7 +162,3 @@ def report(hosts: int = HOSTS, gangs: int = PROGRAMS * GANGS) -> str:
 
 def main() -> None:
     print(report())
-
-
-if __name__ == "__main__":
-    main()

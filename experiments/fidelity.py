@@ -34,15 +34,6 @@ ASSUMED = (
     "table1",
 )  # its absolute numbers do not follow from what is printed; that two systems are equal does
 COLUMNS = ("experiment", "what", "paper", "predicted", "error", "fitted")
-NOT_WHAT = (
-    "row",
-    "seed",
-    "profile",
-    "fidelity",
-    "policy",
-    "window",
-    "fitted",
-)  # options that tell rows apart, seldom
 WORDS = (
     "cluster",
     "hosts",

@@ -86,23 +86,7 @@ def _islands(axes: Any, row: Any, until: float) -> None:
 
 def pairs(frame: pd.DataFrame) -> list[tuple[Any, Any]]:
     """One island, and the same on several."""
-    known = rows.listed(frame)
-    same = (
-        "model",
-        "cores",
-        "stages",
-        "microbatches",
-        "batch",
-        "length",
-        "schedule",
-        "efficiency",
-        "profile",
-        "seed",
-    )
-    return [
-        (one, other) for other in known for one in known
-        if one.islands == 1 < other.islands and all(getattr(one, key) == getattr(other, key) for key in same)
-    ]  # fmt: skip
+    return rows.one_and_several(frame, "stages", "microbatches", "schedule")
 
 
 def conclusions(frame: pd.DataFrame) -> dict[str, float]:

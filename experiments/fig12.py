@@ -81,12 +81,7 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
 
 def pairs(frame: pd.DataFrame) -> list[tuple[Any, Any]]:
     """One island, and the same devices as several."""
-    known = rows.listed(frame)
-    same = ("model", "cores", "segments", "batch", "length", "efficiency", "profile", "seed")
-    return [
-        (one, other) for other in known for one in known
-        if one.islands == 1 < other.islands and all(getattr(one, key) == getattr(other, key) for key in same)
-    ]  # fmt: skip
+    return rows.one_and_several(frame, "segments")
 
 
 def conclusions(frame: pd.DataFrame) -> dict[str, float]:

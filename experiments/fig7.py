@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .framework import Option, Point, Values, grid
 from .framework.figures import doublings, line
 from .micro import common
-from .micro.clients import Failed, Loop, rate, simulation
+from .micro.clients import Failed, Loop, rate
 from .micro.programs import simple, stages
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ def points(options: dict[str, Values]) -> list[Point]:
 def measure(point: Point) -> dict[str, Any]:
     count, width = point["stages"], point["cores"]
     setup = common.chain_of_hosts(point["cluster"], count, width)
-    sim = simulation(
-        setup, profile=point["profile"], policy=point["policy"], fidelity=point["fidelity"], seed=point["seed"],
-        config=common.config(setup, point["profile"], point["window"]),
-    )  # fmt: skip
+    sim = common.simulated(setup, point)
     task = stages(setup, simple(round(point["compute_ms"] * 1e6)), count, width)
     client = Loop(sim, "client", task, ahead=point["ahead"], calls=CALLS + 2 * point["ahead"], chained=False,
                   dispatch=point["dispatch"])  # fmt: skip

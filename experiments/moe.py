@@ -33,7 +33,7 @@ from sim.hardware import Kernel
 from .framework import Option, Point, Values, grid
 from .framework.figures import beside, doublings, line
 from .micro import common
-from .micro.clients import Failed, Loop, simulation
+from .micro.clients import Failed, Loop
 from .micro.programs import Task
 
 if TYPE_CHECKING:
@@ -67,10 +67,7 @@ def points(options: dict[str, Values]) -> list[Point]:
 
 def measure(point: Point) -> dict[str, Any]:
     setup = common.island(point["cluster"], point["hosts"])
-    sim = simulation(
-        setup, profile=point["profile"], policy=point["policy"], fidelity=point["fidelity"], seed=point["seed"],
-        config=common.config(setup, point["profile"], point["window"]),
-    )  # fmt: skip
+    sim = common.simulated(setup, point)
     chosen = choices(point)
     room = point["capacity"] * point["tokens"] / point["experts"]
     sparse = point["routing"] == "sparse"

@@ -18,7 +18,7 @@ from core.schedule.policy import POLICIES
 from .framework import Option, Point, Values, grid
 from .framework.figures import beside, doublings, line
 from .micro import common
-from .micro.clients import Failed, Loop, Tally, simulation
+from .micro.clients import Failed, Loop, Tally
 from .micro.programs import chain, plain
 from .micro.tenants import busy, names, shares
 
@@ -70,10 +70,7 @@ def points(options: dict[str, Values]) -> list[Point]:
 
 def measure(point: Point) -> dict[str, Any]:
     setup = common.island(point["cluster"], point["hosts"])
-    sim = simulation(
-        setup, profile=point["profile"], policy=point["policy"], fidelity=point["fidelity"], seed=point["seed"],
-        config=common.config(setup, point["profile"], point["window"]),
-    )  # fmt: skip
+    sim = common.simulated(setup, point)
     rng, tally = np.random.default_rng(point["seed"]), Tally()
     loops, ideal = [], []
     for at, name in enumerate(names(point["clients"])):

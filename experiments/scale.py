@@ -17,7 +17,7 @@ from sim.hardware import load
 from .framework import BadOption, Option, Point, Values, grid
 from .framework.figures import beside, doublings, line, log_y
 from .micro import common
-from .micro.clients import Failed, Loop, Tally, simulation
+from .micro.clients import Failed, Loop, Tally
 from .micro.programs import chain, plain
 from .micro.tenants import busy
 
@@ -54,10 +54,7 @@ def points(options: dict[str, Values]) -> list[Point]:
 
 def measure(point: Point) -> dict[str, Any]:
     setup = load(point["cluster"], hosts=point["hosts"], islands=point["islands"])
-    sim = simulation(
-        setup, profile=point["profile"], policy=point["policy"], fidelity=point["fidelity"], seed=point["seed"],
-        config=common.config(setup, point["profile"], point["window"]),
-    )  # fmt: skip
+    sim = common.simulated(setup, point)
     compute, tally = max(1, round(point["compute_ms"] * 1e6)), Tally()
     loops = [
         Loop(

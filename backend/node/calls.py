@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 import grpc.aio
@@ -32,7 +32,6 @@ class Wrong(Exception):
         self.code = code
 
 
-T = TypeVar("T")
 Answer = Callable[[Any], Awaitable[Any]]
 
 

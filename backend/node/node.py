@@ -10,7 +10,6 @@ call, which either end may have begun; the endpoint decides which end dials.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -50,7 +49,6 @@ RETRY_MOST = 1.0
 GOODBYE = 2.0  # seconds for the last messages on a connection that is given up: its peer may never read them
 REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, versions.OTHER)
 
-log = logging.getLogger("seaway.node")
 Read = Callable[[], Awaitable[Any]]
 Put = Callable[[bytes], Awaitable[Any]]
 

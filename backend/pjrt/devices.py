@@ -12,7 +12,6 @@ Every method returns at once; the enqueueing thread works in the order of core's
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -36,8 +35,6 @@ from .worker_thread import Line
 from .world import Membership
 
 OVERTAKEN_S = 5.0  # seconds to stop joining a world that is over, before the process restarts
-
-log = logging.getLogger("seaway.pjrt")
 
 
 class PjrtDevices:

@@ -20,7 +20,6 @@ from core.protocol import effects as e
 from ..admin import Child, Children
 from ..coordination import world_name
 
-PATIENCE = 30.0  # seconds for the service to say its port
 KEPT = 3  # most services of one island; if epochs follow each other fast, the latest ones
 PAUSE = 1.0  # seconds after a world that did not form: the cause may persist
 

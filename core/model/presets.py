@@ -7,9 +7,6 @@ assume that A is a whole pod, whose links wrap, and that B and C are parts of a 
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
-from .errors import Impossible
 from .topology import Cluster
 
 PRESETS: dict[str, dict[str, object]] = {
@@ -32,13 +29,6 @@ PRESETS: dict[str, dict[str, object]] = {
         ],
     },
 }  # fmt: skip
-
-
-def preset(name: str) -> Cluster:
-    if name not in PRESETS:
-        close = get_close_matches(name, PRESETS, 1, 0.0)
-        raise Impossible(f"no preset {name!r}; there is: {', '.join(PRESETS)}; nearest: {close[0]}")
-    return Cluster.from_table(PRESETS[name])
 
 
 def small(hosts: int = 2, devices_per_host: int = 2, islands: int = 1) -> Cluster:

@@ -22,7 +22,7 @@ from . import spans
 from .errors import Impossible
 from .place import Place, device_spans, line
 from .spans import Spans
-from .torus import Shape, ravel, unravel
+from .torus import Shape, unravel
 
 GIB = 2**30
 T = TypeVar("T")
@@ -120,13 +120,6 @@ class Island(msgspec.Struct, frozen=True, kw_only=True):
         host, inner = divmod(device - self.base_device, self.devices_per_host)
         grid = zip(unravel(host, self._host_grid), self.block, unravel(inner, self.block), strict=True)
         return tuple(at * size + rest for at, size, rest in grid)
-
-    def device_at(self, coords: Shape) -> int:
-        pairs = [divmod(at, size) for at, size in zip(coords, self.block, strict=True)]
-        host = ravel([host for host, _ in pairs], self._host_grid)
-        return (
-            self.base_device + host * self.devices_per_host + ravel([rest for _, rest in pairs], self.block)
-        )
 
     @property
     def _host_grid(self) -> Shape:

@@ -7,7 +7,6 @@ and a block of the torus is a few strides. *Cells* are the points of the torus, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations, permutations
 from math import prod
@@ -22,13 +21,6 @@ def unravel(index: int, shape: Shape) -> Shape:
         index, digit = divmod(index, extent)
         digits.append(digit)
     return tuple(reversed(digits))
-
-
-def ravel(digits: Sequence[int], shape: Shape) -> int:
-    index = 0
-    for digit, extent in zip(digits, shape, strict=True):
-        index = index * extent + digit
-    return index
 
 
 def offsets(torus: Shape, block: Shape, axis: int) -> list[int]:

@@ -12,7 +12,6 @@ from hashlib import blake2b
 _MASK = (1 << 64) - 1
 _FACTOR, _ADD = 0x9E3779B97F4A7C15, 0x7F4A7C15
 _EMPTY = 0x5EA5EA5EA5EA5EA5
-_NAMES_REMEMBERED = 1 << 16
 
 
 def token(*names: str) -> int:

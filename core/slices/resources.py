@@ -182,10 +182,6 @@ class Resources:
         self._waiting = dict.fromkeys(order)
         return moved
 
-    def bindings(self) -> tuple[Binding, ...]:
-        """Return all slices, the oldest first."""
-        return tuple(self._bindings.values())
-
     def waiting(self) -> tuple[Binding, ...]:
         """Return the waiting slices in the order in which they will be bound."""
         return tuple(self._bindings[key] for key in self._waiting)

@@ -27,9 +27,7 @@ from .deployed import deployed
 HOSTS = 2
 SHORT, LONG = 150, 800  # operations: about 5 s and 30 s if two busy cores compile for two hosts
 SIDE = 16  # of their matrices
-SLICE = 0.25  # seconds in which calls are counted
 AHEAD = 8
-PATIENCE = 300.0
 OTHER = "experiments.bench.sharing"
 SPIN = "while True: pass"
 

@@ -188,7 +188,3 @@ def predictions(found: Sequence[Measured]) -> None:
             f"{1e3 / row.tree.rate:>11.3f}{budget:>12}{message:>20}{step:>18}",
             flush=True,
         )
-
-
-if __name__ == "__main__":
-    main()

@@ -114,7 +114,3 @@ def main() -> None:
             f"{spent[row, 'message']:>6.1f} ms {size:>20}"
         )
     print(f"median CPU time of {REPEATS}; x: against {first} devices, to stay within 1.1")
-
-
-if __name__ == "__main__":
-    main()

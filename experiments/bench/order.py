@@ -130,10 +130,6 @@ class Outcome(NamedTuple):
     checked: int
     wrong: int
 
-    @property
-    def harmed(self) -> bool:
-        return bool(self.wrong) or self.how != "ended"
-
 
 def outcome_of(endings: Sequence[members.Ending]) -> Outcome:
     """The outcome of a case. A process that failed because its peer did counts as the same failure."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -145,7 +144,3 @@ def main(arguments: Sequence[str] = ()) -> None:
     )
     chosen = parser.parse_args(arguments)
     print(table(*measured(chosen.turns)))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -154,7 +154,3 @@ def main(arguments: Sequence[str] = ()) -> None:
         print(told(rows, failures), flush=True)
         if chosen.out:
             print("\n".join(str(path) for path in save(rows, folder)))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

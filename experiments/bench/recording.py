@@ -73,7 +73,3 @@ def timed(world: OneClient) -> float:
     begun = process_time()
     world.run(GANGS)
     return (process_time() - begun) * 1e6 / GANGS
-
-
-if __name__ == "__main__":
-    main()

@@ -259,7 +259,3 @@ def main() -> None:
     print(f"{'local load':12}{'early':10}{'island 1 idle':>14}{'makespan':>12}{'crossing run':>14}")
     for load, early, idle, makespan, latency in late_inputs():
         print(f"{load:12}{early:10}{idle:13.1f}%{makespan:9,.0f} ms{latency:11.2f} ms")
-
-
-if __name__ == "__main__":
-    main()

@@ -22,7 +22,6 @@ from . import compiling, options
 from .deployed import Deployed, cpu_of, deployed
 
 FULL = True
-MODULE = "experiments.bench.sharing"
 HOSTS = 4  # timed ones, in one process
 CLIENTS = (1, 2, 4, 8, 16)
 SHORT, SHORT_NS = "330us", 330_000  # the paper's: one client cannot fill the island with it

@@ -182,7 +182,3 @@ def main(arguments: Sequence[str] = ()) -> None:
             head = f"{'attack':<18}{'p50':>7}{'p99':>8}{'p50':>9}{'p99':>9}{'x p99':>8}{'calls':>7}{'CPU':>6}"
             print(f"{head}{'health, ms':>16}   attacks a second, by answer")
             under(policy, names, seconds)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

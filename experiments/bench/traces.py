@@ -23,7 +23,6 @@ from core.record import Trace as CoreTrace
 from seaway.trace import Trace
 
 HOSTS, PER_HOST, PROGRAMS, GANGS = 512, 4, 4, 1_000
-DEVICES = HOSTS * PER_HOST
 REPEATS = 5
 US = 1_000
 DURATION = 330 * US
@@ -163,7 +162,3 @@ def report(hosts: int = HOSTS, gangs: int = PROGRAMS * GANGS) -> str:
 
 def main() -> None:
     print(report())
-
-
-if __name__ == "__main__":
-    main()

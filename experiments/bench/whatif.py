@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import threading
 from collections import deque
@@ -293,7 +292,3 @@ def _options(parser: argparse.ArgumentParser) -> None:
         help="each with a run of all settings behind it (%(default)s)",
     )
     add("--calls", type=options.least(1), default=CALLS, help="of whoever has weight 1 (%(default)s)")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 from .catalogue import Experiment, named
 from .options import Point, Values, read_all
 from .profiles import profile_of
-from .sweeping import gather
 from .tables import tidy
 
 if TYPE_CHECKING:
@@ -18,20 +16,8 @@ if TYPE_CHECKING:
 FACTORS = (0.5, 2.0)
 
 
-def sensitivity(
-    experiment: Experiment, chosen: Mapping[str, Values], executor: Executor | None = None,
-    jobs: int | None = None, progress: bool = True,
-) -> pd.DataFrame | None:  # fmt: skip
-    """A row a conclusion and change: its value as fitted, its value then, and the ratio. None: it has no
-    conclusions in numbers, or rests on nothing that was fitted."""
-    points = variants(experiment, chosen)
-    title = f"{experiment.NAME}, fitted values x 1/2 and x 2" if progress else ""
-    found = gather(points, executor, jobs=jobs, title=title)
-    return moved(experiment, chosen, found.rows.values()) if points and found.complete else None
-
-
 def variants(experiment: Experiment, chosen: Mapping[str, Values]) -> list[Point]:
-    """What is to be measured for it; nothing, if it cannot be told."""
+    """What is to be measured for it: nothing if it has no conclusions in numbers, or rests on no fitted value."""
     narrowed = getattr(experiment, "SENSITIVITY", None)
     if getattr(experiment, "conclusions", None) is None or narrowed is None or "profile" not in chosen:
         return []
@@ -48,7 +34,8 @@ def variants(experiment: Experiment, chosen: Mapping[str, Values]) -> list[Point
 def moved(
     experiment: Experiment, chosen: Mapping[str, Values], rows: Iterable[Mapping[str, Any]]
 ) -> pd.DataFrame:
-    """From the rows of all variants."""
+    """From the rows of all variants: a row a conclusion and change, with its value as fitted, its value then, and the
+    ratio."""
     conclusions: Any = experiment.conclusions  # type: ignore[attr-defined]
     base, found = str(chosen["profile"][0]), list(rows)
     fitted = list(profile_of(base).fitted)

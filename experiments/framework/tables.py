@@ -53,12 +53,6 @@ def write(frame: pd.DataFrame, stem: Path) -> list[Path]:
     return [parquet, csv]
 
 
-def read(stem: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.read_parquet(stem.with_suffix(".parquet"))
-
-
 def markdown(frame: pd.DataFrame, columns: Sequence[str] = ()) -> str:
     """For reports: numbers to four figures, what is missing as a dash."""
     shown = list(columns) or list(frame.columns)

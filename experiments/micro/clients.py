@@ -151,14 +151,3 @@ def rate(sim: Simulation, computations: int = 1, skip: float = 1 / 3, period: in
     if gaps < 1:
         raise ValueError(f"{len(ended)} gangs have no rate; run the simulation for longer")
     return float(gaps * computations * 1e9 / (ended[-1] - ended[-1 - gaps]))
-
-
-def busy(sim: Simulation, since: int = 0) -> float:
-    """The part of the time, from `since` to the last end, in which the devices of all gangs ran (all wide)."""
-    started = np.asarray(sim.trace.gangs.column("started"))
-    ended = np.asarray(sim.trace.gangs.column("ended"))
-    known = (ended >= 0) & (started >= since)
-    if not known.any():
-        return 0.0
-    first, last = started[known].min(), ended[known].max()
-    return float((ended[known] - started[known]).sum() / (last - first))

@@ -6,8 +6,9 @@ from core.controller import Config
 from core.fanout import fanout_for
 from sim.baselines import SYSTEMS, Mode, Work, run
 from sim.hardware import Kernel, Setup, load
+from sim.simulation import Simulation
 
-from ..framework.options import Option
+from ..framework.options import Option, Point
 from ..framework.profiles import profile_of
 from .clients import Failed, Loop, rate, simulation
 from .programs import chain
@@ -40,6 +41,14 @@ def config(setup: Setup, profile: str, window: int) -> Config:
     if not isinstance(wanted, int):
         wanted = largest if wanted == "flat" else fanout_for(largest)
     return Config(window=window, fanout=wanted)
+
+
+def simulated(setup: Setup, point: Point) -> Simulation:
+    """As a point says that has all of PROFILE, POLICY, FIDELITY, SEED and WINDOW."""
+    return simulation(
+        setup, profile=point["profile"], policy=point["policy"], fidelity=point["fidelity"], seed=point["seed"],
+        config=config(setup, point["profile"], point["window"]),
+    )  # fmt: skip
 
 
 def pathways(

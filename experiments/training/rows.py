@@ -173,6 +173,15 @@ def listed(frame: pd.DataFrame) -> list[Any]:
     return list(frame.itertuples())
 
 
+def one_and_several(frame: pd.DataFrame, *same: str) -> list[tuple[Any, Any]]:
+    """Pairs of rows: one island, and the same training on several. `same`: columns that are equal, beside the usual."""
+    known, keys = listed(frame), ("model", "cores", "batch", "length", "efficiency", "profile", "seed", *same)
+    return [
+        (one, other) for other in known for one in known
+        if one.islands == 1 < other.islands and all(getattr(one, key) == getattr(other, key) for key in keys)
+    ]  # fmt: skip
+
+
 def known(value: float | None) -> bool:
     """Whether a cell of a frame has a number."""
     return value is not None and isfinite(value)

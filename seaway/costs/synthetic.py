@@ -6,8 +6,6 @@ from math import prod
 
 import msgspec
 
-from sim.hardware import Kernel
-
 from ..errors import CostError
 from .cost import Cost, Memory
 from .hlo import Exchange, Kind
@@ -46,11 +44,6 @@ def synthetic(
     )
     cost = Cost.stated(duration_of(duration) * count, name)
     return msgspec.structs.replace(cost, collectives=collectives, memory=Memory(temp=nbytes(temp, "temp")))
-
-
-def kernel(duration: str | int, **options: Amount | int | None) -> Kernel:
-    """`synthetic` as the simulator's `Kernel`."""
-    return synthetic(duration, **options).kernel  # type: ignore[arg-type]
 
 
 def _exchange(kind: Kind, amount: Amount, count: int) -> Exchange:

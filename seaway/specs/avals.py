@@ -13,7 +13,6 @@ import numpy as np
 from core.model import ITEM_BYTES
 
 KEY = "key<fry>"
-KEY_WORDS = (2,)  # of uint32: what a key is made of
 _NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
 _known: dict[tuple[tuple[int, ...], str, bool], Aval] = {}
 

@@ -13,10 +13,6 @@ def flatten(tree: Any) -> tuple[list[Any], Treedef]:
     return jax.tree_util.tree_flatten(tree)
 
 
-def unflatten(treedef: Treedef, leaves: list[Any]) -> Any:
-    return treedef.unflatten(leaves)
-
-
 def leaves(tree: Any) -> list[Any]:
     import jax
 

@@ -28,7 +28,6 @@ from .times import Ints, micros
 if TYPE_CHECKING:
     import pandas as pd
 
-LIMIT = 2_000_000
 # A gang on a host: (host, seq, enqueued, ended, bound, whether it is a collective), in the controller's time.
 Seen = tuple[int, int, int, int, int, bool]
 

@@ -16,8 +16,6 @@ from .busy import Chosen, chosen
 from .facts import NONE, Facts, category
 from .times import Ints, micros
 
-LIMIT = 2_000_000
-
 
 def count(facts: Facts, devices: Ints | None, window: tuple[int, int]) -> int:
     return sum(len(_rows(facts, pick, window)) * len(pick.devices) for pick in chosen(facts, devices))

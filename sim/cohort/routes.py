@@ -41,7 +41,6 @@ class Route(NamedTuple):
     roots: Rows
     number: int  # of roots
     root_spans: Spans
-    root_ranks: Ints  # 1, 2, ... in the order in which the controller writes to them
     root_hosts: Ints  # numbered in the cluster
     levels: tuple[Level, ...]
     ways: Ints | None  # by host: to how many hosts it passes the message on; None if the tree is flat
@@ -112,7 +111,7 @@ class Tree:
         base = self._island.base_host
         return Route(
             _compact(roots), len(roots), spans.of((roots + base).tolist()),
-            np.arange(1, len(roots) + 1), (roots + base).astype(np.int64), tuple(levels), ways,
+            (roots + base).astype(np.int64), tuple(levels), ways,
         )  # fmt: skip
 
 

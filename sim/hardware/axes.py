@@ -125,11 +125,6 @@ def network(island: Island, chip: Chip) -> Link:
     return Link(chip.network_bandwidth, chip.network_latency)
 
 
-def describe(axes: tuple[Axis, ...]) -> str:
-    """The axes as text: `ring of 32 x ring of 32 x switch of 2`."""
-    return " x ".join(f"{axis.kind} of {axis.size}" for axis in axes) or "one device"
-
-
 # --- where the members lie ------------------------------------------------------------------------------------
 
 

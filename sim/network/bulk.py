@@ -17,7 +17,6 @@ from core.record import Trace
 
 from ..engine import Clock, Port
 
-PS = 1_000_000_000_000  # picoseconds a second
 Name = int
 FIRST = 1 << 50  # numbers of contents, apart from the numbers of other messages
 CARRIED_BYTES = 64  # of a message that travels in order with contents

@@ -21,8 +21,6 @@ def test_what_came_of_a_case_is_told_from_how_its_processes_ended() -> None:
     assert order.outcome_of(both) == order.Outcome("ended", 40, 3)
     assert order.outcome_of([ending(None, 20, 0), ending(None, 10, 0)]) == order.Outcome("hung", 30, 0)
     assert order.outcome_of([ending(-6, 0, 0), ending(None, 10, 0)]) == order.Outcome("aborted", 10, 0)
-    assert order.outcome_of(both).harmed
-    assert not order.outcome_of([ending(0, 20, 0, True)] * 2).harmed
 
 
 def test_a_process_that_never_began_is_no_outcome() -> None:
@@ -91,7 +89,8 @@ def test_two_hosts_that_disagree_are_seen() -> None:
 def test_jax_with_one_order_is_right_and_with_opposite_orders_is_not() -> None:
     right, opposite = order.CASES[0], order.CASES[3]
     assert order.without(right, 20) == order.Outcome("ended", 80, 0)
-    assert order.without(opposite, 20).harmed
+    found = order.without(opposite, 20)
+    assert found.wrong or found.how != "ended"
 
 
 @pytest.mark.full

@@ -10,9 +10,9 @@ import pytest
 
 from core.model.errors import Impossible
 from experiments import fig5, fig6, fig7, fig8, fig9, fig11
-from experiments.framework import BadOption, load, run
+from experiments.framework import BadOption, load, run, sensitivity
 from experiments.framework.profiles import profile_of
-from experiments.framework.sensitivity import sensitivity
+from experiments.framework.sweeping import gather
 from experiments.micro.tenants import weights_of
 
 
@@ -163,8 +163,8 @@ def test_a_conclusion_is_drawn_again_with_each_fitted_value_halved_and_doubled(
 ) -> None:
     monkeypatch.setattr(fig6, "SENSITIVITY", {"cluster": ("B",), "hosts": (16,), "curve": (0,)})
     chosen: dict[str, Any] = {option.name: option.values for option in fig6.OPTIONS}
-    found = sensitivity(load("fig6"), chosen, jobs=1, progress=False)
-    assert found is not None
+    rows = gather(sensitivity.variants(load("fig6"), chosen), jobs=1, title="").rows
+    found = sensitivity.moved(load("fig6"), chosen, rows.values())
     assert set(found["fitted"]) == {"client_call", "receive", "send"}
     moved = found.set_index(["fitted", "factor"])["ratio"]
     assert moved["send", 2.0] == pytest.approx(1 + 16 * 0.066 / 2.3, rel=0.05)

@@ -379,7 +379,7 @@ class Game:
     def _for_slices(self) -> bool:
         """Whether a run or put waits for a slice, perhaps because another client has an exclusive slice."""
         resources = self.world.machine.resources
-        exclusive = any(binding.spec.exclusive for binding in resources.bindings())
+        exclusive = any(binding.spec.exclusive for binding in resources._bindings.values())
         return exclusive and bool(resources.waiting())
 
     # --- the judgement --------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-LISTED = re.compile(r"\{(\{.*?\})?\}")
 IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 LAID_OUT = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
 IDS = r"\s*,?\s*device_ids=\((\[[\d,]+\](?:T\([\d,]+\))?|[\d,\s]*)\)"

@@ -81,10 +81,6 @@ def leaves(kind: Type) -> Iterator[Shape]:
             yield from leaves(part)
 
 
-def nbytes(kind: Type) -> int:
-    return sum(shape.nbytes for shape in leaves(kind))
-
-
 def main_memory(kind: Type) -> int:
     """Bytes of this type that are in the device's main memory."""
     return sum(shape.nbytes for shape in leaves(kind) if shape.space == 0)

@@ -20,7 +20,6 @@ from .text import Computation, HloError, Module, Op
 LABELS = re.compile(r"dim_labels=([\w?]+)_([\w?]+)->([\w?]+)")
 WINDOW = re.compile(r"window=\{([^}]*)\}")
 CONTRACTED = re.compile(r"lhs_contracting_dims=\{([\d,]*)\}")
-FEATURE_GROUPS = re.compile(r"feature_group_count=(\d+)")
 BATCH_GROUPS = re.compile(r"batch_group_count=(\d+)")
 
 FREE = {

@@ -6,7 +6,7 @@ those of the whole array.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -18,7 +18,6 @@ from sim.simulation import Simulation, bounds_of
 from ...errors import nearest
 from .values import Values
 
-Size = int | float | Sequence[int] | Callable[[Any, int], int]
 OURS = "checkpoint."  # name prefix of Seaway's own irregular computations, which always make their bound
 STREAM = 0x51E5  # keeps these random draws apart from all others that use the seed
 

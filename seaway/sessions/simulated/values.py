@@ -20,8 +20,6 @@ from ...specs import avals
 from ..arguments import has_contents
 from ..arrays import Buffer
 
-Ran = Callable[[Graph, Any, Sequence[tuple[int, ...]]], None]
-
 
 class Values(ABC):
     """The contents of one session's arrays."""

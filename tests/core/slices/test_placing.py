@@ -15,6 +15,7 @@ from core.model.topology import Cluster, Island
 from core.model.torus import hosts_touched, orientations
 from core.slices.placing import choose, fits
 from core.slices.wording import nearest, sound
+from tests.coordinates import device_at
 
 Cell = tuple[int, ...]
 LAYOUTS: list[Literal["packed", "spread"]] = ["packed", "spread"]
@@ -79,7 +80,7 @@ def shifted(island: Island, start: Cell, lie: Cell, digits: Cell) -> int | None:
             at[axis] -= island.torus[axis]
             if at[axis] >= start[axis]:
                 return None  # it wraps around and overlaps itself
-    return island.device_at(tuple(at))
+    return device_at(island, tuple(at))
 
 
 def neighbours(island: Island, one: int, other: int) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from core.model.errors import Illegal, Impossible
 from core.model.place import Grid, Place, line
-from core.model.presets import preset, small
+from core.model.presets import PRESETS, small
 from core.model.program import SliceSpec
 from core.model.topology import Cluster, Island
 from core.slices.resources import Bound, Moved, Resources, Waits
@@ -93,7 +93,7 @@ def test_spread_takes_a_device_of_every_host() -> None:
 
 
 def test_a_mesh_lies_on_the_torus_in_order() -> None:
-    r = all_up(preset("C"))
+    r = all_up(Cluster.from_table(PRESETS["C"]))
     island = r.cluster.island("c2")
     coords = [island.coords(device) for device in bound(r.bind(1, take(16, mesh=(4, 4), island="c2")))]
     assert coords == [(x, y) for x in range(4) for y in range(4)]
@@ -114,7 +114,7 @@ def test_release_gives_back_exactly_what_was_bound() -> None:
     assert not r.release(1, "b")
     r.bind(2, take(2))
     r.release_session(1)
-    assert [(b.session, b.spec.name) for b in r.bindings()] == [(2, "s")]
+    assert [(b.session, b.spec.name) for b in r._bindings.values()] == [(2, "s")]
     assert sum(r.load(device) for device in range(4)) == 2
 
 
@@ -209,7 +209,7 @@ def test_an_impossible_slice_is_told_what_would_fit(spec: SliceSpec, text: str) 
     there = "there is island 'pod': 2 hosts x 4 v3, torus 2x4; island 'few': 1 hosts x 2 cpu. "
     assert str(refused.value).startswith(there)
     assert text in str(refused.value)
-    assert r.bindings() == ()
+    assert not r._bindings
 
 
 def test_a_slice_that_waits_for_hosts_names_them() -> None:

@@ -13,6 +13,7 @@ from core.model.presets import small
 from core.model.program import SliceSpec
 from core.model.topology import Cluster, Island
 from core.slices.resources import Bound, Resources, Waits
+from tests.coordinates import device_at
 
 
 def all_up(cluster: Cluster) -> Resources:
@@ -88,7 +89,7 @@ def check(r: Resources, settled: bool) -> None:
     """Check what holds after every call, and what holds when all slices that had to move have moved."""
     carried = dict.fromkeys(range(r.cluster.devices), 0)
     holders: dict[int, list[bool]] = {}
-    for binding in r.bindings():
+    for binding in r._bindings.values():
         if binding.place is None:
             assert binding.reason.startswith("waits for ")
             assert len(binding.reason) > len("waits for ")
@@ -105,7 +106,7 @@ def check(r: Resources, settled: bool) -> None:
             holders.setdefault(device, []).append(spec.exclusive)
     assert {device: r.load(device) for device in carried} == carried
     assert all(len(held) == 1 for held in holders.values() if any(held))
-    assert [b.key for b in r.waiting()] == [b.key for b in r.bindings() if b.place is None]
+    assert [b.key for b in r.waiting()] == [b.key for b in r._bindings.values() if b.place is None]
 
 
 @given(clusters(), st.lists(STEPS, max_size=25), st.booleans())
@@ -120,17 +121,17 @@ def test_whatever_happens(cluster: Cluster, steps: list[tuple[str, object, objec
     for step in steps:
         assert play(r, step) == play(again, step)
         check(r, settled=step[0] == "turn")
-    assert r.bindings() == again.bindings()
+    assert r._bindings == again._bindings
 
     for host in range(cluster.hosts):
         r.host_joined(host)
     turn(r)
     check(r, settled=True)
-    while r.bindings():
-        for binding in [b for b in r.bindings() if b.place]:
+    while r._bindings:
+        for binding in [b for b in r._bindings.values() if b.place]:
             r.release(*binding.key)
         served = r.retry()
-        assert bool(served) == bool(r.bindings()), "they wait for each other"
+        assert bool(served) == bool(r._bindings), "they wait for each other"
         check(r, settled=False)
     assert all(r.load(device) == 0 for device in range(cluster.devices))
 
@@ -167,7 +168,7 @@ def room(island: Island, spec: SliceSpec) -> bool:
         for x in range(tall if island.wraps[0] else max(0, tall - high + 1)):
             for y in range(wide if island.wraps[1] else max(0, wide - broad + 1)):
                 cells = {((x + i) % tall, (y + j) % wide) for i in range(high) for j in range(broad)}
-                if len(cells) == spec.devices and {island.device_at(cell) for cell in cells} <= good:
+                if len(cells) == spec.devices and {device_at(island, cell) for cell in cells} <= good:
                     return True
     return False
 

@@ -6,7 +6,7 @@ import pytest
 
 from seaway.costs.hlo import HloError, parse
 from seaway.costs.hlo.groups import ATTRIBUTE, BadGroups, members, nested, pairs_of, rings
-from seaway.costs.hlo.shapes import BadShape, Shape, leaves, main_memory, nbytes, parse_type
+from seaway.costs.hlo.shapes import BadShape, Shape, leaves, main_memory, parse_type
 
 REAL = Path(__file__).with_name("hlo") / "async_v5e.txt"
 
@@ -18,7 +18,7 @@ def test_a_type_has_its_dimensions_and_the_memory_that_it_is_in() -> None:
     kind, end = parse_type("bf16[64,1024]{1,0:T(8,128)(2,1)S(1)} fusion(", 0)
     assert kind == Shape("bf16", (64, 1024), space=1)
     assert end == len("bf16[64,1024]{1,0:T(8,128)(2,1)S(1)}")
-    assert nbytes(kind) == 64 * 1024 * 2
+    assert kind.nbytes == 64 * 1024 * 2
     assert main_memory(kind) == 0
 
 
@@ -26,13 +26,18 @@ def test_tuples_nest_and_carry_comments() -> None:
     kind, _ = parse_type("((f32[2]{0}, token[]), pred[], /*index=2*/s4[3]{0}) x", 0)
     assert kind == ((Shape("f32", (2,)), Shape("token")), Shape("pred"), Shape("s4", (3,)))
     assert [shape.dtype for shape in leaves(kind)] == ["f32", "token", "pred", "s4"]
-    assert nbytes(kind) == 8 + 0 + 1 + 2  # three elements of four bits are two bytes
+    assert [shape.nbytes for shape in leaves(kind)] == [
+        8,
+        0,
+        1,
+        2,
+    ]  # three elements of four bits are two bytes
 
 
 def test_an_element_type_that_nobody_knows_is_refused() -> None:
     kind, _ = parse_type("q17[3]", 0)
     with pytest.raises(BadShape, match="q17"):
-        nbytes(kind)
+        main_memory(kind)
 
 
 # --- operations -----------------------------------------------------------------------------------------

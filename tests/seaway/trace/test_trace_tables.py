@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.controller import Controller
-from core.model.presets import preset, small
+from core.model.presets import PRESETS, small
+from core.model.topology import Cluster
 from core.protocol.messages import Blame
 from core.record.tables import Lists, Table
 from core.record.trace import ENDED, PLACEHOLDER
@@ -368,7 +369,7 @@ def test_a_set_up_names_islands_and_counts_idle_devices() -> None:
     core = CoreTrace()
     core.place(0, 1, ((32, 48),), 8, 32)
     core.gang(1, -1, "a", 1, 0, started=0, ended=10)
-    named, alone = Trace(core, preset("C")), Trace(core)
+    named, alone = Trace(core, Cluster.from_table(PRESETS["C"])), Trace(core)
     assert named.utilization()["island"].tolist() == ["c0", "c1", "c2", "c3"]
     assert named.utilization()["busy_fraction"].tolist() == [0, 0.5, 0, 0]
     assert named.intervals()["host"].unique().tolist() == [4, 5]

@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 from core.model import spans
-from core.model.presets import preset, small
+from core.model.presets import PRESETS, small
 from core.model.topology import Cluster
 from core.record.trace import Trace
 
@@ -56,7 +56,7 @@ def shared(
 
 def pipeline(islands: int = 4, microbatches: int = 8, steps: int = 2) -> tuple[Trace, Cluster]:
     """One stage an island of set-up C, forward and back, contents sent on between; each step a run."""
-    cluster = preset("C") if islands == 4 else small(4, 8, islands)
+    cluster = Cluster.from_table(PRESETS["C"]) if islands == 4 else small(4, 8, islands)
     trace = Trace()
     for island in cluster.islands:
         trace.place(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from math import ceil, prod
 
@@ -16,11 +17,12 @@ from core.model.place import Place, line
 from core.model.topology import Cluster, Island
 from core.slices import grids
 from sim.hardware import axes, ici
-from sim.hardware.axes import Axis, Group, axes_of, describe, groups_of
+from sim.hardware.axes import Axis, Group, axes_of, groups_of
 from sim.hardware.chips import Chip, chip
 from sim.hardware.ici import collective_time
 from sim.hardware.kernels import Collective, Kind
 from sim.hardware.setups import Setup, load
+from tests.coordinates import device_at
 
 from .rounds import Torus, all_gather, busiest_link_of_all_to_all, reduce_scatter
 
@@ -53,7 +55,8 @@ def take(
 
 def how(island: Island, of: Chip = PLAIN, levels: axes.Levels = (), place: Place | None = None) -> str:
     place = place or island.whole
-    return describe(axes_of(place, groups_of(place, levels)[0], island, of))
+    found = axes_of(place, groups_of(place, levels)[0], island, of)
+    return " x ".join(f"{axis.kind} of {axis.size}" for axis in found) or "one device"
 
 
 # --- formulas against rounds ------------------------------------------------------------------------------------
@@ -340,7 +343,7 @@ def test_a_permute_between_cores() -> None:
 
 def test_distance_is_the_shorter_way_between_chips() -> None:
     ring, line_ = torus(8, 8), torus(8, 8, wraps=False)
-    at = ring.device_at
+    at = partial(device_at, ring)
     assert ici.distance(at((0, 0)), at((0, 7)), ring, PLAIN) == 1
     assert ici.distance(at((0, 0)), at((0, 7)), line_, PLAIN) == 7
     assert ici.distance(at((1, 1)), at((5, 3)), line_, PLAIN) == 6
@@ -368,7 +371,7 @@ def slices(draw: st.DrawFn) -> tuple[Island, Place]:
         along = []
         for at in range(extent):
             origin[axis] = (start + at) % dims[axis]
-            along.append(island.device_at(tuple(origin)) - island.base_device)
+            along.append(device_at(island, tuple(origin)) - island.base_device)
         steps.append(along)
     return island, Place(1, grids.product(steps, island.base_device))
 

@@ -83,8 +83,8 @@ def program(
 
     Calls inside are recorded, not made. Data flow between slices, wherever these are. Any pytree goes in and comes out.
     Use it bare or with options: `@sw.program(donate_argnums=0)`.
-    retries: how often a run is submitted again if the cluster failed it (a host died, the controller restarted). Runs that
-    failed by their own error are not. None: as often as its session says.
+    retries: how often a run is submitted again if the cluster failed it (a host died, the controller restarted). Runs
+    that failed by their own error are not. None: as often as its session says.
 
         >>> double = sw.jit(lambda x: x * 2, devices=2)
         >>> plus_one = sw.jit(lambda x: x + 1, devices=4)

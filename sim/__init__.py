@@ -1,12 +1,12 @@
 """The simulator: a SimPy driver that turns core's commands into events on modelled hardware.
 
-`simulation.Simulation` is where to begin; `hardware.load` and `hardware.profile` say on what; `cohort` is what makes
-2048 TPUs quick. A package imports only from those above it:
+Begin with `simulation.Simulation`. `hardware.load` and `hardware.profile` describe the cluster that it simulates.
+`cohort` makes 2048 TPUs quick to simulate. A package imports only from packages above it in this list:
 
-    engine, hardware    time, threads and jitter;  clusters, and what things take there
-    network             what is under way
+    engine, hardware    time, threads and jitter;  clusters, and how long things take there
+    network             messages and contents on their way
     hosts, cohort       processes and devices: one by one, and alike ones together
-    simulation          all of it
+    simulation          all of these, put together
     baselines           other systems on the same hardware
 """
 

@@ -1,8 +1,8 @@
-"""Running processes, and saying how they are.
+"""Running processes, and reporting their state.
 
-children, supervising  processes that are started, watched, started again and ended
+children, supervising  start, watch, restart and end processes
 health, metrics        gRPC's standard health service; figures for Prometheus
-trace_export           a controller's trace, page by page
+trace_export           sends a controller's trace, page by page
 durations, cpu_times   how long computations take; CPU time by thread
 """
 

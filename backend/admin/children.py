@@ -1,7 +1,7 @@
-"""Processes that are started here, watched here, and end with us whatever happens.
+"""Child processes: they are started and watched here, and end with this process whatever happens.
 
-A child gets a pipe as its standard input and ends when that closes, so it does not outlive its parent, even one that is
-killed. What it says goes into a file, whose end is shown when the child dies before its time.
+A child gets a pipe as its standard input and ends when that closes. So it does not outlive its parent, even if the
+parent is killed. Its output goes into a file, whose end is shown when the child dies too early.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 ROOT = Path(__file__).parents[2]
-TAIL = 2000  # bytes of a dead child's words that are shown
-SAID = 1 << 20  # ... and of its first words, in which it says that it is there
+TAIL = 2000  # bytes of a dead child's output that are shown
+SAID = 1 << 20  # bytes of a child's first output that are read, in which it prints that it is up
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy", "no_proxy")
 
 
 class Child:
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path, since: int = 0) -> None:
         self.name, self.process, self.log = name, process, log
-        self._since = since  # bytes of the log that are an earlier process's
-        self.ended = False  # by us
+        self._since = since  # bytes of the log that an earlier process wrote
+        self.ended = False  # ended by this process
 
     @property
     def pid(self) -> int:
@@ -38,7 +38,7 @@ class Child:
         return self.process.poll() is None
 
     def said(self, most: int = SAID) -> str:
-        """Since it was started, from the beginning."""
+        """The first output of this process."""
         try:
             with self.log.open("rb") as file:
                 file.seek(self._since)
@@ -47,7 +47,7 @@ class Child:
             return ""
 
     def tail(self) -> str:
-        """The last of it."""
+        """The last output of this process."""
         try:
             with self.log.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -57,7 +57,7 @@ class Child:
             return ""
 
     def fate(self) -> str:
-        """How it has ended: by which signal, or with which status."""
+        """How it ended, as text: by which signal, or with which status."""
         status = self.process.poll()
         if status is None:
             return "still runs"
@@ -75,7 +75,7 @@ class Child:
 
 
 class Children:
-    """`folder`: for what they say."""
+    """All children of this process. `folder`: for their logs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -86,13 +86,14 @@ class Children:
         self, name: str, module: str, arguments: Sequence[str], env: Mapping[str, str] | None = None, *,
         stdout: int | IO[bytes] | None = None,
     ) -> Child:  # fmt: skip
-        """`python -m module arguments`, with `env` on top of ours. stdout: PIPE, to read what it answers."""
+        """Runs `python -m module arguments`, with `env` added to our environment. stdout: PIPE, to read its
+        answers."""
         log = self._folder / f"{name.replace('/', '-')}.log"
         with log.open("ab") as words:
             since = words.tell()
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=stdout or words, stderr=words,
-                env=environment(env or {}), start_new_session=True,  # Ctrl-C is for us alone
+                env=environment(env or {}), start_new_session=True,  # Ctrl-C reaches only the parent
             )  # fmt: skip
         child = Child(name, process, log, since)
         with self._lock:
@@ -125,7 +126,8 @@ class Children:
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Ours, without proxies (no connection of ours wants one), and with our own code on its path."""
+    """Our environment for a child, without proxies (none of our connections needs one), and with our code on its
+    path."""
     found = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
     path = found.get("PYTHONPATH")
     found["PYTHONPATH"] = str(ROOT) if not path else f"{path}{os.pathsep}{ROOT}"
@@ -133,10 +135,11 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """This process goes on as another program. All but the standard streams closes: Gloo's sockets would stay open."""
+    """Replaces this process by another program. Closes all but the standard streams: Gloo's sockets would stay
+    open."""
     for name in os.listdir("/dev/fd"):
         if int(name) > 2:
-            with suppress(OSError):  # the folder's own
+            with suppress(OSError):  # the handle of the listing itself
                 os.set_inheritable(int(name), False)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -144,11 +147,10 @@ def become(command: Sequence[str]) -> NoReturn:
 
 
 def end_with_parent(*, in_order: float = 0.0) -> None:
-    """For a child: end when the standard input closes. `in_order`: seconds that it has to do so as when it is told to
-    by SIGTERM; 0: at once."""
+    """For a child: ends when the standard input closes. `in_order`: seconds to end as on SIGTERM; 0: ends at once."""
 
     def watch() -> None:
-        while os.read(0, 4096):  # not by way of sys.stdin, whose lock would be held when the interpreter ends
+        while os.read(0, 4096):  # not sys.stdin, whose lock would be held when the interpreter ends
             pass
         if in_order:
             os.kill(os.getpid(), signal.SIGTERM)

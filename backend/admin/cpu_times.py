@@ -1,7 +1,7 @@
-"""CPU time of processes of this machine and of their threads, as Linux counts it: nanoseconds.
+"""CPU time of processes on this machine and of their threads, as Linux counts it, in nanoseconds.
 
-Neighbours: `pjrt.worker_thread`, which names threads so that they can be told apart; `traffic`, for what they did
-meanwhile.
+Neighbours: `pjrt.worker_thread`, which gives threads names by which to tell them apart; `traffic`, which counts what
+they did in that time.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from pathlib import Path
 
 
 def threads_of(pid: int) -> dict[int, tuple[str, int]]:
-    """Of a process: its living threads' names, and nanoseconds of CPU that each has had."""
+    """The living threads of a process: their names, and the CPU time of each."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             name, spent = (task / "comm").read_text().strip(), (task / "schedstat").read_text().split()[0]
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the thread has ended
         found[int(task.name)] = name, int(spent)
     return found
 
 
 def sleeps_of(pid: int, thread: int) -> int:
-    """How often a thread has gone to sleep, because it had nothing to do: and so, how often it has woken up."""
+    """How often a thread has gone to sleep because it had nothing to do, which is also how often it woke up."""
     for line in Path(f"/proc/{pid}/task/{thread}/status").read_text().splitlines():
         key, _, value = line.partition(":")
         if key == "voluntary_ctxt_switches":
@@ -32,6 +32,6 @@ def sleeps_of(pid: int, thread: int) -> int:
 
 
 def cpu_of(pid: int) -> int:
-    """Of a process with all its threads, those that have ended too: nanoseconds. Its clock's number is made of its own
+    """CPU time of a process with all its threads, including ended ones. The clock's number is computed from the pid
     (clock_getcpuclockid(3))."""
     return time.clock_gettime_ns((~pid << 3) | 2)

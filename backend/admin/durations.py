@@ -1,8 +1,8 @@
-"""How long computations take, as far as the controller's trace shows it: better than any estimate of the next.
+"""How long computations took, by the controller's trace: a better estimate of the next execution than any model.
 
-Which gangs show it, and how: `core.record.durations`. The median counts, by a computation's name.
+`core.record.durations` selects the gangs that show it. The result is a median for each computation's name.
 
-Neighbours: `server` tells it to sessions elsewhere; `seaway.sessions.connected` prices by it.
+Neighbours: `server` sends it to sessions; `seaway.sessions.connected` uses it as the computations' costs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from statistics import median
 
 from core.record import FAILED, PLACEHOLDER, Over, Trace, taken
 
-LAST = 1000  # gangs that are looked at
+LAST = 1000  # most gangs that are read, the latest ones
 
 
 def durations(trace: Trace) -> dict[str, tuple[int, int]]:
-    """Name -> (executions, their median time in nanoseconds). Under the lock of whoever writes the trace."""
+    """Name -> (executions, median time in nanoseconds). Call it under the lock that protects the trace."""
     found = taken(_last(trace), trace.places)
     return {trace.strings.words[step]: (len(took), round(median(took))) for step, took in found.items()}
 

@@ -1,10 +1,10 @@
-"""Children that are started again when they die: the agents of `sw.local`; agents and controller of `seaway up`.
+"""Restarts children that die: the agents of `sw.local`; agents and controller of `seaway up`.
 
-    supervisor.keep(child, start)     `start()` makes the next of its name
-    supervisor.look()                 now and then, in one thread: what has died since is started again, and told of
+    supervisor.keep(child, start)     `start()` starts the next process of the same name
+    supervisor.look()                 regularly, in one thread: restarts dead children, and reports it
 
-The first time, that is at once. One that dies soon again is started after pauses that grow, so that nothing spins; one
-that dies again and again and has never come up in between is given up, and its last words are told.
+The first restart is immediate. A child that soon dies again is restarted after growing pauses, so that nothing spins.
+A child that dies again and again without ever coming up is given up, and its last output is reported.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from collections.abc import Callable
 
 from .children import Child, Children
 
-SOON = 10.0  # seconds: one that lived for less has died soon
-FIRST = 0.5  # seconds before the second start in a row; twice as long each time ...
-MOST = 4.0  # ... and no longer than this
-VAINLY = 4  # starts in a row that never came up, after which there is no other
-UP = re.compile(
-    r"^(hosts [\d, ]+|controller) at ", re.MULTILINE
-)  # what our programs print when they are there
+SOON = 10.0  # seconds: a child that lived for less died soon
+FIRST = 0.5  # seconds before the second restart in a row; twice as long each time ...
+MOST = 4.0  # ... but no longer than this
+VAINLY = 4  # starts in a row that never came up, after which there is no further one
+UP = re.compile(r"^(hosts [\d, ]+|controller) at ", re.MULTILINE)  # what our programs print when they are up
 Start = Callable[[], Child]
 
 
@@ -31,17 +29,17 @@ def came_up(child: Child) -> bool:
 
 
 class Kept:
-    """One that is started again: its last process, and how the ones before it fared."""
+    """A child that is restarted: its latest process, and how the earlier ones ended."""
 
     def __init__(self, child: Child, start: Start, now: float) -> None:
         self.child, self.start, self.born = child, start, now
-        self.deaths = 0  # soon after a start, in a row
-        self.vainly = 0  # of these, without coming up, in a row
-        self.due: float | None = None  # when it is started again
+        self.deaths = 0  # deaths in a row soon after a start
+        self.vainly = 0  # deaths in a row without having come up
+        self.due: float | None = None  # time of the next start
         self.given_up = False
 
     def died(self, now: float) -> None:
-        """Decides when there is another start, or that there is none."""
+        """Decides when the child is restarted, or that it is given up."""
         came = came_up(self.child)
         self.deaths = 1 + self.deaths * (not came or now - self.born < SOON)
         self.vainly = 0 if came else self.vainly + 1
@@ -50,12 +48,13 @@ class Kept:
 
 
 def pause(deaths: int) -> float:
-    """Seconds before the start behind so many deaths in a row."""
+    """Seconds before the restart after this many deaths in a row."""
     return 0.0 if deaths <= 1 else min(FIRST * 2 ** min(deaths - 2, 32), MOST)
 
 
 class Supervisor:
-    """`tell`: a line for whoever runs us. It may be looked at and stopped from different threads."""
+    """Restarts children. `tell` takes lines for the operator. `look` and `stop` may be called in different
+    threads."""
 
     def __init__(
         self, children: Children, tell: Callable[[str], None], now: Callable[[], float] = time.monotonic
@@ -70,7 +69,7 @@ class Supervisor:
 
     @property
     def all(self) -> list[Child]:
-        """The last process of each, in the order in which they are kept."""
+        """The latest process of each child, in the order of `keep`."""
         return [each.child for each in self._kept]
 
     def given_up(self) -> list[Child]:
@@ -83,7 +82,7 @@ class Supervisor:
                     self._look_at(each)
 
     def stop(self) -> None:
-        """Nothing is started from now on."""
+        """Starts nothing from now on."""
         with self._lock:
             self._over = True
 
@@ -95,10 +94,10 @@ class Supervisor:
             each.died(now)
             self._tell(_news(each, now))
         if each.due is not None and each.due <= now:
-            self._children.end(each.child)  # nothing of it is to stay here
+            self._children.end(each.child)  # so that nothing of the old process remains
             try:
                 each.child, each.born, each.due = each.start(), now, None
-            except OSError as error:  # this machine has no room for a process now
+            except OSError as error:  # the machine has no room for a process now
                 each.due = now + MOST
                 self._tell(
                     f"{each.child.name} cannot be started: {error.strerror}; the next try is in {MOST:g} s"
@@ -110,14 +109,14 @@ def _news(each: Kept, now: float) -> str:
     ended = f"{child.name} (pid {child.pid}) {child.fate()}{_why(child)}"
     if each.due is None:
         return (
-            f"{ended}; it did so {VAINLY} times in a row before it had come up, and is given up. Its log, "
-            f"{child.log}, ends: {child.tail() or 'it said nothing'}"
+            f"{ended}; it ended {VAINLY} times in a row before it had come up, and is given up. Its log, "
+            f"{child.log}, ends: {child.tail() or '(no output)'}"
         )
     wait = each.due - now
     return f"{ended}; it is started again" + (f" in {wait:g} s" if wait else "")
 
 
 def _why(child: Child) -> str:
-    """The last line that it said, if it ended by itself and not in order."""
+    """The last line of its output, if it ended with an error."""
     lines = child.tail().splitlines()
     return f" ({lines[-1].strip()})" if lines and (child.process.poll() or 0) > 0 else ""

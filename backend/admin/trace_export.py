@@ -1,7 +1,7 @@
-"""The controller's trace, as it travels: its columns, packed, in pages below the limit of a message.
+"""Sends the controller's trace: its columns, packed, in pages that fit into a message.
 
-A snapshot is taken when its first page is asked for, and kept while its others are fetched. Neighbours: `server`, which
-keeps them; `seaway.sessions.connected`, which makes the same object of them that the controller has.
+A snapshot is taken when its first page is requested, and kept while the others are fetched. Neighbours: `server`,
+which keeps snapshots; `seaway.sessions.connected`, which restores the controller's `Trace` from them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 class Snapshot:
-    """Taken under the lock of whoever records; packed without it."""
+    """A copy of a trace: taken under the lock of its writer, packed without it."""
 
     def __init__(self, trace: Trace) -> None:
         self._words, self._places = list(trace.strings.words), dict(trace.places)
-        self._columns = trace.columns()  # what it hands out never changes
+        self._columns = trace.columns()  # these columns never change
         self._since = trace.since
 
     def packed(self) -> bytes:
@@ -53,7 +53,7 @@ def unpacked(data: bytes) -> Trace:
 
 
 class Shelf:
-    """The last snapshots, packed."""
+    """The latest snapshots, packed."""
 
     def __init__(self, page: int = PAGE) -> None:
         self._page = page
@@ -62,7 +62,7 @@ class Shelf:
         self._lock = threading.Lock()
 
     def put(self, snapshot: Snapshot) -> int:
-        """Its number. In any thread."""
+        """Packs and keeps a snapshot, in any thread; returns its number."""
         data = snapshot.packed()
         with self._lock:
             self._count += 1
@@ -72,7 +72,7 @@ class Shelf:
             return self._count
 
     def page(self, number: int, at: int) -> call_messages.RecordedPage:
-        """Raises Wrong."""
+        """One page of a snapshot. Raises Wrong."""
         with self._lock:
             data = self._all.get(number)
         if data is None:
@@ -84,7 +84,7 @@ class Shelf:
 
 
 async def fetched(address: str, access: Access, timeout: float = 60.0) -> Trace:
-    """In a loop. Raises Wrong."""
+    """Fetches the trace of the controller at `address`, in a loop. Raises Wrong."""
     channel = access.channel(address)
     try:
         first: call_messages.RecordedPage = await calls.ask(

@@ -1,9 +1,9 @@
-"""A host as a process: its machine's commands carried to devices, and what devices say back.
+"""A host as a process: carries out its machine's commands on devices, and feeds the devices' events to the machine.
 
-agent       commands become launches, transfers and compilations
+agent       turns commands into launches, transfers and compilations
 agent_cli   its command line, `python -m backend.agent.agent_cli`
-device_log  what devices were told and a node sent, written down for parity
-tpu         a host's place in a TPU slice;  malloc: freed memory is kept for the gangs that come next
+device_log  records what devices were told and what a node sent, for parity
+tpu         a host's place in a TPU slice;  malloc: keeps freed memory for the next gangs
 """
 
 from __future__ import annotations

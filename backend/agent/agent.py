@@ -1,9 +1,10 @@
-"""A host as a process: core's host machine on a node; what it commands is carried to devices, contents to their places.
+"""A host as a process: core's host machine on a node, with devices that carry out its commands.
 
     controller --Enrol--> who we are     Node <--> core.host --Launch ...--> Devices --Finished ...--> Node
                                                         `--OpenSend, OpenRecv, Fill--> cargo
 
-Several agents may live in one process and loop (`timed` devices); one with real devices has a process of its own.
+Several agents may live in one process and loop (`timed` devices); an agent with real devices has a process of its
+own.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from ..node import HostClock, Load, Node, Wrong, calls, loaded, new_server
 from ..wire import call_messages, envelopes
 
 log = logging.getLogger("seaway.agent")
-FETCHING_S = 10.0  # that code which the controller lacks is asked for again
+FETCHING_S = 10.0  # seconds for which it asks again for code that the controller lacks
 
 
 class Names:
-    """As `node.Names`, for a host."""
+    """Implements `node.Names` for a host."""
 
     def __init__(self, host: int, secret: bytes) -> None:
         self._me, self._secret = f"host/{host}", secret
@@ -61,21 +62,21 @@ class Names:
 
 
 class Ends:
-    """What devices say, on its way to the node, in its order: gangs that end within a moment are told together."""
+    """Events of devices on their way to the node, in order: gangs that end within one pause are reported together."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._lock = threading.Lock()
-        self._said: list[e.Effect] = []
+        self._said: list[e.Event] = []
         self._gathering = Gathering()
-        self._next = 0.0  # of the loop's clock: not before is the next of them told
+        self._next = 0.0  # by the loop's clock: nothing more is reported before
 
-    def post(self, event: e.Effect) -> None:
-        """From any thread."""
+    def post(self, event: e.Event) -> None:
+        """Takes an event, from any thread."""
         with self._lock:
             self._said.append(event)
             if len(self._said) > 1:
-                return  # somebody has rung
+                return  # the loop is already called
         if not self._node.stopped:
             self._node.loop.call_soon_threadsafe(self._soon)
 
@@ -101,8 +102,8 @@ class Ends:
 
 
 class Agent:
-    """`controller`: its address. `advertise`: where others reach us, if not at `bind`. `over`: told once when this host
-    is to end, and why. `clock`: of this process, which several hosts may have in common."""
+    """One host. `controller`: its address. `advertise`: the address for other processes, if it is not `bind`.
+    `over(reason)` is called once when this host is to end. `clock`: of this process; several hosts may share it."""
 
     def __init__(
         self, controller: str, devices: Devices, *, name: str = "", island: str = "", host: int = -1,
@@ -123,7 +124,7 @@ class Agent:
         self._code = Blobs()
         self._sources: dict[int, Source] = {}
         self._sinks: dict[int, Sink] = {}  # by buffer
-        self._counted: set[int] = set()  # transfers of sparse exchanges, whose pieces are their own
+        self._counted: set[int] = set()  # transfers of sparse exchanges whose pieces have been counted
         self._filling: dict[int, int] = {}  # transfer -> buffer
         self._local: dict[tuple[int, int, int], bytes] = {}  # chunks from this host to itself
         self._acts = self._table()
@@ -132,7 +133,7 @@ class Agent:
     # --- life -----------------------------------------------------------------------------------------------
 
     async def start(self) -> int:
-        """Our number. Raises Wrong where the controller will not have us."""
+        """Enrols and starts; returns the host's number. Raises Wrong if the controller refuses it."""
         port = self.access.bind(self._grpc, self._bind)
         where, at = self._advertise
         self.address = f"{where}:{at or port}"
@@ -173,19 +174,20 @@ class Agent:
         await self._channel.close()
 
     def leave(self, reason: str) -> None:
-        """Ask to be drained; Stop follows when nothing lies here any more."""
+        """Asks to be drained; Stop follows when no buffer is left on this host."""
         self.node.feed(e.LeaveRequested(reason))
 
     async def _stamps(self, request: call_messages.Stamps) -> call_messages.Stamped:
         return gang_times.answer(self._secret, request, self.devices.stamps, self.clock.clock)
 
     def _fail(self, error: BaseException) -> None:
-        told = isinstance(error, PermissionError)  # by the controller, and nothing of ours is wrong
+        # the controller refused us: nothing is wrong in this process
+        told = isinstance(error, PermissionError)
         log.error("host %s failed: %s", self.name, error, exc_info=None if told else error)
         self._end(f"{type(error).__name__}: {error}")
 
     def _devices_failed(self, error: BaseException) -> None:
-        """From any thread of theirs."""
+        """Ends this host after an error of its devices, in any thread."""
         self.node.loop.call_soon_threadsafe(self._fail, error)
 
     def _end(self, reason: str) -> None:
@@ -193,7 +195,7 @@ class Agent:
             self.ended = True
             self._over(reason)
 
-    # --- what core commands -----------------------------------------------------------------------------------
+    # --- core's commands --------------------------------------------------------------------------------------
 
     def _perform(self, effect: Any) -> None:
         self._acts[type(effect)](effect)
@@ -224,7 +226,7 @@ class Agent:
 
     def _plan_of(self, run: int) -> Plan:
         plan = self.host.executor.plan_of(run)
-        assert plan is not None, f"run {run} is launched and not known"
+        assert plan is not None, f"run {run} is launched, but unknown"
         return plan
 
     def _world(self, command: e.Reform) -> World:
@@ -239,7 +241,7 @@ class Agent:
     async def _compile(self, command: e.CompileCode) -> None:
         plan = self.host.executor.plan(command.plan)
         if plan is None:
-            return  # forgotten meanwhile: nobody waits for it
+            return  # forgotten meanwhile: core does not wait for it
         code = plan.codes[command.code]
         names = [name for name in (code.code, *(part.code for part in code.parts)) if name]
         try:
@@ -255,13 +257,14 @@ class Agent:
             found = await self._fetched(name)
             if self._code.keep(found.code) != name:
                 raise Wrong(
-                    f"what the controller keeps as code {name[:12]} is not that", grpc.StatusCode.DATA_LOSS
+                    f"the controller's bytes for code {name[:12]} have another hash",
+                    grpc.StatusCode.DATA_LOSS,
                 )
             known = found.code
         return known
 
     async def _fetched(self, name: str) -> call_messages.Found:
-        """A controller that has been started again may get it from its clients only now."""
+        """Fetches code. A controller that has been restarted may still be waiting for it from its clients."""
         until = time.monotonic() + FETCHING_S
         while True:
             try:
@@ -283,7 +286,7 @@ class Agent:
                     effect, self.host.host, self.cluster, lambda: self.devices.shards(buffer),
                     sparse=transfer in self._counted,
                 )  # fmt: skip
-            case e.Send(message=Chunk() as chunk):  # to ourselves
+            case e.Send(message=Chunk() as chunk):  # from this host to itself
                 self._local[chunk.transfer, chunk.piece, chunk.offset] = loaded(self._contents(chunk))
             case e.OpenRecv(transfer=transfer, buffer=buffer):
                 self._sinks[transfer] = Sink(effect, self.host.host, self.cluster)
@@ -306,16 +309,16 @@ class Agent:
         local = self._local.pop((chunk.transfer, chunk.piece, chunk.offset), None)
         contents = self.node.cargo if local is None else local
         if chunk.nbytes and not contents:
-            return  # its sender has lost them: the sink will be found incomplete
+            return  # the sender has lost the contents: the sink will be incomplete
         try:
             sink.fill(chunk, contents)
-        except Misfit as misfit:  # its sender lies, or is another version: nobody else is to suffer
+        except Misfit as misfit:  # the sender is wrong or of another version: only it is to suffer
             self.node.post(e.Malformed(peers.peer_of(chunk.sender), str(misfit)))
 
     def _fill_up(self, buffer: int, filled: Sink) -> None:
         try:
             self.devices.fill(buffer, filled.layout, filled.shards())
-        except (Overflow, Misfit) as error:  # whoever reads it is told why it has no contents
+        except (Overflow, Misfit) as error:  # gangs that read the buffer get this reason
             self.devices.spoil(buffer, str(error))
 
     def _count(self, command: e.CountRows) -> None:
@@ -323,6 +326,7 @@ class Agent:
         self.devices.count(command)
 
     def _contents(self, chunk: Chunk) -> Load:
-        """A chunk may be sent again when its receiver has all, and its source is gone: nobody reads it."""
+        """A function that reads a chunk. A chunk may be sent again when its receiver has all contents and its
+        source is gone; then it is empty, since the receiver does not read it."""
         source = self._sources.get(chunk.transfer)
         return bytes if source is None else lambda: source.bytes_of(chunk)

@@ -1,9 +1,9 @@
-"""Agents as a program: a host of real devices, or many timed ones.
+"""The program of an agent: one host with real devices, or many timed hosts.
 
     python -m backend.agent.agent_cli --controller HOST:PORT
 
-It ends when it is told to (SIGTERM: drained first), or when its parent does (`--with-parent`). One that the controller
-has dismissed, because it was gone too long, begins anew by itself, as another process image under the same id.
+It ends on SIGTERM, after it has been drained, or with its parent (`--with-parent`). An agent that the controller
+has dismissed, because it was away too long, replaces itself by a new program under the same process id.
 """
 
 from __future__ import annotations
@@ -34,56 +34,65 @@ from .tpu import Seat, seat
 
 log = logging.getLogger("seaway.agent")
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
-GRACE = 20.0  # seconds to be drained in
-ALONE, LOOK = 1.0, 0.1  # seconds without a controller until nobody is taken to drain us; between looks for it
-SOON, EVERY = 1.0, 5.0  # seconds without an answer until that is said, and said again
-AGAIN = 3  # exit status inside: begin anew
+GRACE = 20.0  # seconds to be drained
+# seconds without a controller after which an ending agent is not drained; seconds between checks
+ALONE, LOOK = 1.0, 0.1
+SOON, EVERY = 1.0, 5.0  # seconds without an answer until this is reported, and reported again
+AGAIN = 3  # internal exit status: restart
 
 
 def options() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
-        prog="seaway agent", description="A host of a Seaway cluster: its devices, for all its clients."
+        prog="seaway agent",
+        description="A host of a Seaway cluster: runs gangs of all clients on its devices.",
     )
     add = found.add_argument
     add("--controller", required=True, metavar="HOST:PORT", help="where the controller listens")
-    add("--name", default="", help="the same each time this host starts; default: from the host's name")
-    add("--island", default="", help="which island it belongs to; default: any that has room")
-    add("--host", type=int, default=-1, help="which number it wants; default: any of its island")
+    add(
+        "--name",
+        default="",
+        help="the agent's name, the same at each start; default: made from the host's name",
+    )
+    add("--island", default="", help="the island to which it belongs; default: any that has room")
+    add("--host", type=int, default=-1, help="the host number that it asks for; default: any on its island")
     add(
         "--rank",
         type=int,
         default=-1,
-        help="or its number within its island; default: as TPU_WORKER_ID says, if set",
+        help="instead of --host, its number within the island; default: TPU_WORKER_ID, if set",
     )
     add(
-        "--bind", default="127.0.0.1:0", metavar="ADDRESS:PORT", help="where other hosts and clients reach it"
+        "--bind",
+        default="127.0.0.1:0",
+        metavar="ADDRESS:PORT",
+        help="where it listens for other hosts and clients",
     )
     add(
         "--advertise",
         default="",
         metavar="ADDRESS[:PORT]",
-        help="... if that is not where it listens, as in a container, or with --bind 0.0.0.0:PORT",
+        help="where others reach it, if not at --bind: in a container, or with --bind 0.0.0.0:PORT",
     )
     add(
         "--platform",
         default="auto",
         choices=PLATFORMS,
-        help="devices: what JAX finds, or `timed`, which only take time",
+        help="which devices: those that JAX finds, or `timed` ones, which only take time",
     )
-    add("--devices", type=int, default=0, help="devices of this host, where that is a choice (cpu, timed)")
-    add("--hosts", type=int, default=1, help="timed: so many hosts in this process")
+    add("--devices", type=int, default=0, help="number of devices, for cpu and timed")
+    add("--hosts", type=int, default=1, help="for timed: number of hosts in this process")
     add(
         "--memory",
         type=int,
         default=0,
-        help="bytes of each device that programs may use; 0: what the platform says",
+        help="bytes of each device that programs may use; 0: what the platform reports",
     )
-    add("--cache", default="", metavar="FOLDER", help="compiled code is kept here between starts")
+    add("--cache", default="", metavar="FOLDER", help="a folder that keeps compiled code between starts")
     add(
         "--checkpoints",
         default="",
         metavar="FOLDER",
-        help="clients may save and restore below it; all hosts see it",
+        help="a folder that all hosts see; clients may save and restore below it",
     )
     add_options(found)
     add("--token-file", default="", help="a file with the cluster's token")
@@ -103,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         level=logging.INFO if chosen.verbose else logging.WARNING,
         format="%(asctime)s %(name)s %(levelname)s %(message)s",
     )
-    signal.signal(signal.SIGTERM, _end_at_once)  # until there is something to be drained
+    signal.signal(signal.SIGTERM, _end_at_once)  # until `serve` has something to drain
     if chosen.with_parent:
         end_with_parent()
     keep_what_is_freed()
@@ -121,11 +130,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         become([sys.executable, "-m", "backend.agent.agent_cli", *words])
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # a member of a collective world that exits in order would wait for the others
+    os._exit(code)  # an orderly exit of a member of a collective world would wait for the others
 
 
 def _end_at_once(*_: object) -> None:
-    """Nothing lies here yet, so neither JAX, which may be starting, nor the controller's answer is waited for."""
+    """Exits at once: there is nothing to drain yet, so it waits neither for JAX to start nor for the controller."""
     os._exit(0)
 
 
@@ -141,7 +150,7 @@ def _words(error: Refused | Wrong, controller: str) -> str:
 
 
 def prepare(chosen: argparse.Namespace) -> None:
-    """What JAX must find in the environment before it is imported."""
+    """Sets the environment that JAX must find when it is imported."""
     if chosen.platform in ("timed", "auto", "cuda", "tpu") and not (
         chosen.platform == "auto" and chosen.devices
     ):
@@ -150,7 +159,8 @@ def prepare(chosen: argparse.Namespace) -> None:
         return
     count = chosen.devices or 1
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    os.environ.setdefault("NPROC", str(max(32, 2 * count)))  # else more than 32 collectives under way hang
+    # without it, more than 32 collectives under way hang
+    os.environ.setdefault("NPROC", str(max(32, 2 * count)))
     flags = f"--xla_force_host_platform_device_count={count} --xla_cpu_collective_timeout_seconds=20"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
 
@@ -169,14 +179,16 @@ def devices_of(chosen: argparse.Namespace) -> Devices:
             memory=chosen.memory, cache=cache_of(chosen.cache) if chosen.cache else None,
             checkpoints=Path(chosen.checkpoints).absolute() if chosen.checkpoints else None,
         )  # fmt: skip
-    except (RuntimeError, AssertionError) as error:  # what JAX raises of a platform that is not here
+    except (RuntimeError, AssertionError) as error:  # JAX's errors when the platform is missing
         reason = (str(error) or "JAX finds none").splitlines()[0]
-        raise Refused(f"no {chosen.platform} device here: {reason}; --platform cpu is everywhere") from None
+        raise Refused(
+            f"no {chosen.platform} device here: {reason}; --platform cpu works everywhere"
+        ) from None
 
 
 def cache_of(folder: str) -> Path | None:
-    """Compiled code can be done without; so an agent starts all the same where it cannot be kept. (JAX itself goes on,
-    and says so, when the disk fills later.)"""
+    """The cache's folder; None if it cannot be written: an agent can work without a cache. (If the disk fills
+    later, JAX reports it and goes on.)"""
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -211,12 +223,12 @@ async def serve(chosen: argparse.Namespace, access: Access) -> int:
         await agent.stop()
     if leaving.is_set():
         return 0
-    print(f"seaway agent: dismissed: {reason}; beginning anew", file=sys.stderr)
+    print(f"seaway agent: dismissed: {reason}; restarting", file=sys.stderr)
     return AGAIN
 
 
 async def _looking(address: str) -> None:
-    """Nobody is to wonder why nothing happens."""
+    """Reports regularly that the controller does not answer."""
     await asyncio.sleep(SOON)
     while True:
         print(
@@ -244,14 +256,14 @@ def _agent(
 
 
 async def _alone(agents: Sequence[Agent]) -> None:
-    """An agent without a controller is drained by nobody: it ends, as soon as that is clear."""
+    """Ends the process when it is to be drained but has no controller that could drain it."""
     loop = asyncio.get_running_loop()
     heard = loop.time()
     while not any(agent.ended for agent in agents):
         if any(agent.node.connected(CONTROLLER) for agent in agents):
             heard = loop.time()
         elif loop.time() - heard >= ALONE:
-            log.warning("it was told to end, and has no controller that would drain it: it ends now")
+            log.warning("it was told to end, and no controller is connected that could drain it: it ends now")
             os._exit(0)
         await asyncio.sleep(LOOK)
 

@@ -1,11 +1,11 @@
-"""What a host's devices were really told, and which contents it really sent: the edge of a driver, written down.
+"""Records what a host's devices were told, and which contents it sent, as lines in a file.
 
-    core --commands--> agent --launch, free--> devices      a line each, as the devices' own layer is called
-                         `--chunks--> node                   a line each, as they are handed to a connection
+    core --commands--> agent --launch, free--> devices      one line for each call of the devices' own layer
+                         `--chunks--> node                   one line for each chunk handed to a connection
 
-For tests and for `seaway parity`, which computes from the controller's commands what these lines must say. Where
-devices have a thread that enqueues (`pjrt`), the line is written in that thread. Lines are JSON, one file a host; a
-process that is killed has written all it did. Neighbours: `agent`, which is watched; `hosting --witness`.
+It is for tests and `seaway parity`, which compute from the controller's commands what these lines must be. Where
+devices have an enqueuing thread (`pjrt`), the line is written in that thread. Lines are JSON, one file for each
+host; a process that is killed has written all it did. Neighbours: `agent`, which is recorded; `agent_cli --witness`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ RECENT = 256  # frames
 
 
 class Witness:
-    """`attach` it before the agent starts. Its file is opened with the first line: the host's number is known then."""
+    """The recorder. `attach` it before the agent starts. The file is opened with the first line, which needs the
+    host's number."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, threading.Lock()
@@ -42,7 +43,7 @@ class Witness:
     def attach(self, agent: Agent) -> None:
         self._agent = agent
         devices: Any = agent.devices
-        line = getattr(devices, "_line", None)  # the enqueueing thread's, where there is one
+        line = getattr(devices, "_line", None)  # the enqueuing thread, if the devices have one
         if line is None:
             _around(devices, "launch", self._launched)
             _around(devices, "free", self._freed)
@@ -82,8 +83,9 @@ class Witness:
         self._say(FREE, buffer)
 
     def _wrote(self, write: Write) -> None:
-        """A link sends a message again, as a new frame of the old number, when a connection was lost, or had a gap:
-        that is its task. The same frame twice, or the same chunk under two numbers, nobody has asked for."""
+        """Records a chunk that is written. After a lost connection or a gap, a link sends a message again as a new
+        frame with its old number, which is right. The same frame twice, or the same chunk under two numbers, is an
+        error."""
         packet = write.packet
         if isinstance(packet, Frame) and isinstance(packet.message, Chunk):
             repeated = any(packet is each for each in self._written)
@@ -122,7 +124,7 @@ def file_of(folder: Path, host: int) -> Path:
 
 
 def lines_of(path: Path) -> Iterator[list[Any]]:
-    """Of one host, in the order of its devices' layer; a line that was cut short by the end of its process is none."""
+    """The lines of one host, in order, without a last line that was cut off by the end of the process."""
     if not path.exists():
         return
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):

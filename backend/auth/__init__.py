@@ -1,8 +1,8 @@
-"""Which callers are let in, with which proof, how often, and what their code may do.
+"""Which callers are admitted, with which proof, how often, and what their code may do.
 
-access       what a process shows when it calls, and what it accepts: tokens, TLS, passes
+access       what a process sends with its calls, and what it accepts: tokens, TLS, passes
 call_turns   the share of a process's time that calls get, and which call is next
-refusal_log  callers that were refused: logged, and counted
+refusal_log  refused callers: logged and counted
 trust        whether an agent trusts its clients' code
 """
 

@@ -1,11 +1,12 @@
-"""Who may come: what a process shows when it calls, and what it accepts.
+"""Which callers are admitted: what a process sends with its calls, and what it accepts.
 
-    loopback            nothing is needed: whoever has an account on this machine may come
-    a token             one secret for the whole cluster, shown with every call; plaintext, unless TLS is on
+    loopback            needs nothing: every account on this machine has access
+    a token             one secret for the whole cluster, sent with every call; in plaintext, unless TLS is on
     mTLS                certificates, checked by gRPC on both ends
 
-Beside that, hosts know each other and clients by *passes*: a keyed hash of their name, made with a secret that only the
-controller and enrolled hosts have. So no client can speak as another, or as a host. Neighbours: `node`, `server`.
+Besides, hosts know each other and clients by *passes*: a keyed hash of the caller's name, made with a secret that
+only the controller and enrolled hosts have. So no client can act as another client, or as a host. Neighbours: `node`,
+`server`.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ from ..wire import MESSAGE, versions
 
 OPTIONS: Sequence[tuple[str, Any]] = (
     ("grpc.enable_http_proxy", 0),
-    ("grpc.so_reuseport", 0),  # a second server on a port is an error, not a rival
+    ("grpc.so_reuseport", 0),  # a second server on the same port is an error
     ("grpc.max_send_message_length", MESSAGE),
     ("grpc.max_receive_message_length", MESSAGE),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),  # else a server ends connections that are quiet
+    # without this, a server ends connections that are idle
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.min_reconnect_backoff_ms", 10_000),  # what an attempt may take, whose other end may be starved
+    # how long an attempt may take; the other end may be short of CPU
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
@@ -43,15 +46,15 @@ SCHEME = "grpc://"
 PORT = 29000
 HOST = re.compile(r"\[[^\s/\[\]]+\]|[^\s/:\[\]]+")
 PORTS = re.compile(r"[0-9]{1,5}")
-ANY = ("0.0.0.0", "[::]")  # all addresses of a machine: to listen at, not to dial
+ANY = ("0.0.0.0", "[::]")  # all addresses of a machine: one can listen at them, but not connect to them
 
 
 class Refused(Exception):
-    """This may not be opened, or called; the text says what to do about it."""
+    """An address may not be opened or called; the text says what to do about it."""
 
 
 class Access(msgspec.Struct, frozen=True):
-    """token: what every caller must show. ca, cert, key: PEM bytes; with them every connection is mutual TLS."""
+    """token: required of every caller. ca, cert, key: PEM bytes; with them, every connection is mutual TLS."""
 
     token: str = ""
     ca: bytes = b""
@@ -71,7 +74,7 @@ class Access(msgspec.Struct, frozen=True):
         return bool(self.ca)
 
     def shown(self) -> tuple[tuple[str, str], ...]:
-        """Metadata of every call."""
+        """The metadata of every call."""
         return (*versions.shown(), *(((HEADER, f"Bearer {self.token}"),) if self.token else ()))
 
     def accepts(self, metadata: Mapping[str, Any]) -> bool:
@@ -86,7 +89,7 @@ class Access(msgspec.Struct, frozen=True):
         return grpc.aio.insecure_channel(address, options=OPTIONS)
 
     def bind(self, server: grpc.aio.Server, address: str) -> int:
-        """The port that was opened. Raises Refused: unprotected, or taken."""
+        """Opens a port and returns it. Raises Refused if the address is unprotected, or the port is taken."""
         self.may_bind(address)
         try:
             if self.tls:
@@ -105,15 +108,15 @@ class Access(msgspec.Struct, frozen=True):
         if self.token or self.tls or is_loopback(address):
             return
         raise Refused(
-            f"will not listen on {address} unprotected: anybody who reaches it could run code here. Give it a token "
-            "(--token-file FILE, on every process of the cluster) or certificates (--ca, --cert, --key), or listen on "
-            "127.0.0.1"
+            f"will not listen on {address} unprotected: any process that can reach it could run code here. Give it a "
+            "token (--token-file FILE, on every process of the cluster) or certificates (--ca, --cert, --key), or "
+            "listen on 127.0.0.1"
         )
 
 
 def read(token_file: str = "", ca: str = "", cert: str = "", key: str = "") -> Access:
-    """From the files that the options name. An empty one protects nothing, and whoever names it means to be
-    protected: it is refused, not taken for none."""
+    """The access that the option's files describe. An empty file is refused, since the user meant it to protect the
+    cluster."""
     try:
         token = _contents("token", token_file).decode().strip()
         return Access(token, _contents("ca", ca), _contents("cert", cert), _contents("key", key))
@@ -136,7 +139,7 @@ def _contents(what: str, file: str) -> bytes:
 
 
 def checked(address: str) -> str:
-    """Where to listen, as it was given. Raises Refused for what is no address, or leaves its port to be guessed."""
+    """The address at which to listen, unchanged. Raises Refused if it is no address or has no port."""
     if not is_address(address):
         raise Refused(
             f"cannot listen on {address!r}: an address is like 127.0.0.1:29000; port 0 takes any that is free"
@@ -145,8 +148,8 @@ def checked(address: str) -> str:
 
 
 def advertised(bind: str, said: str) -> tuple[str, int]:
-    """Host and port at which others reach who listens at `bind`; port 0: that which was opened. Raises Refused for what
-    nobody could dial."""
+    """Host and port at which other processes reach a server that listens at `bind`; port 0 stands for the port
+    that was opened. Raises Refused for an address to which no other process could connect."""
     host, _, port = checked(bind).rpartition(":")
     if said:
         whole = said if is_address(said) else f"{said}:0"
@@ -162,13 +165,14 @@ def advertised(bind: str, said: str) -> tuple[str, int]:
 
 
 def reached(address: str, controller: str) -> str:
-    """What the controller's machine listens at, as we dial it: all its addresses are the one by which we know it."""
+    """An address on the controller's machine as this process can reach it: "all addresses" becomes the one that we
+    know."""
     host, _, port = address.rpartition(":")
     return f"{controller.rpartition(':')[0]}:{port}" if host in ANY else address
 
 
 def place_of(address: object) -> str:
-    """Of a controller, as host:port. Raises Refused for what is none."""
+    """A controller's address as host:port. Raises Refused if it is none."""
     place = address.removeprefix(SCHEME).rstrip("/") if isinstance(address, str) else ""
     whole = place if ":" in place else f"{place}:{PORT}"
     if "://" in place or not is_address(whole) or whole.endswith(":0"):
@@ -177,7 +181,7 @@ def place_of(address: object) -> str:
 
 
 def is_address(text: str) -> bool:
-    """A host and a port. An IPv6 address stands in brackets; a socket of this machine is a file."""
+    """Whether this is a host and a port. An IPv6 address is in brackets; a Unix socket is a file."""
     if text.startswith("unix:"):
         return len(text) > len("unix:")
     host, _, port = text.rpartition(":")

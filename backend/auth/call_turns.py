@@ -1,14 +1,15 @@
-"""Whose turn it is: what calls beside the streams may take of a loop, and who of those that wait comes next.
+"""Turns of unary calls: how much of an asyncio loop calls may use, and which waiting call is next.
 
-    handler --turn(address)--> waits in the queue of its connection, among those of its host --> answers --> is charged
+    handler --turn(address)--> waits in its connection's queue, within its host's --> answers --> is charged
 
-All that a controller does for its members runs in the same loop as what strangers ask of it. So calls of all hosts
-together get a part of its time (`SHARE`), by what each has taken of CPU: who has had the least comes next, host by
-host, and of a host connection by connection. As many wait as there is room for (`ROOM`); beyond, of the host with the
-most waiting the last one is refused, and slowly, for who is answered at once asks again at once. A call is read when
-it is its turn, so that what strangers send lies with them until then; who sends slowly holds up those of his own host.
+A controller works for its members in the same loop that answers calls from strangers. So calls of all hosts
+together get a share of its time (`SHARE`). The next call is from the host that has used the least CPU, and within
+that host from the connection that has used the least. At most `ROOM` calls wait. Beyond that, the last call of the
+host with the most waiting calls is refused, after a delay: a caller that is answered at once asks again at once. A
+call's message is read when it is its turn, so unread messages stay with their senders. A slow sender delays only
+calls of its own host.
 
-`Turns` decides and knows no clock; `Gate` is the same in a loop. Neighbours: `calls`, `health`, `node`.
+`Turns` decides and has no clock; `Gate` runs it in a loop. Neighbours: `calls`, `health`, `node`.
 """
 
 from __future__ import annotations
@@ -23,16 +24,14 @@ from typing import Any, Generic, TypeVar
 from .refusal_log import host_of
 
 SHARE = 0.25  # of the loop's time
-BURST = 20_000_000  # nanoseconds that are not spent are kept, up to so many
-CALL = (
-    300_000  # nanoseconds that a call costs beside what is measured of it: what gRPC does for it in this loop
-)
-ROOM = 1024  # calls that wait
-AT_ONCE = 4  # calls that are answered, each of which may wait for a thread or a disk
-READING = 10.0  # seconds for a message to come whose turn it is
-READERS = 8  # messages of one host that are awaited at once
-SLOWLY = 0.25  # seconds until who is refused for want of room hears of it ...
-SLOW = 4096  # ... unless so many wait for that already
+BURST = 20_000_000  # most nanoseconds that can be saved up
+CALL = 300_000  # nanoseconds that a call costs beside the measured time: gRPC's own work for it in this loop
+ROOM = 1024  # calls that may wait
+AT_ONCE = 4  # calls that are answered at the same time; each may wait for a thread or a disk
+READING = 10.0  # seconds for the message of a call whose turn it is
+READERS = 8  # messages of one host that are awaited at the same time
+SLOWLY = 0.25  # seconds until a caller learns that it was refused for want of room ...
+SLOW = 4096  # ... unless so many such callers wait already
 SLICE = 1_000_000  # nanoseconds that one stream's messages take before others have a turn
 
 T = TypeVar("T")
@@ -40,36 +39,37 @@ R = TypeVar("R")
 
 
 class Busy(Exception):
-    """There is no room for another call that waits."""
+    """There is no room for another waiting call."""
 
 
 class Queue(Generic[T]):
-    """Of one connection, or of one host. taken: nanoseconds, counted from where those who waited then were. reached:
-    what the connection that was chosen last had taken then."""
+    """The calls of one connection, or of one host. taken: nanoseconds used; a new queue begins at the value of the
+    queue that was chosen last. reached: `taken` of the connection that was chosen last."""
 
     __slots__ = ("reached", "taken", "waiting", "within")
 
     def __init__(self, taken: int) -> None:
         self.taken, self.reached = taken, 0
-        self.waiting: deque[T] = deque()  # of a connection
-        self.within: dict[str, Queue[T]] = {}  # of a host: its connections
+        self.waiting: deque[T] = deque()  # if this is a connection
+        self.within: dict[str, Queue[T]] = {}  # if this is a host: its connections
 
 
 class Turns(Generic[T]):
-    """`address`: of a connection. What waits is whatever a driver gives; time is in nanoseconds."""
+    """Decides which call is next. `address`: of a connection. Waiting items are opaque; time is in nanoseconds."""
 
     def __init__(self, now: int, share: float = SHARE, burst: int = BURST, room: int = ROOM) -> None:
         self._share, self._burst, self._room = share, burst, room
         self._credit, self._since = float(burst), now
         self._hosts: dict[str, Queue[T]] = {}
-        self._reached = 0  # what the host that was chosen last had taken then
+        self._reached = 0  # `taken` of the host that was chosen last
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def wait(self, host: str, address: str, who: T) -> T | None:
-        """Who finds no room, if anybody: this one, or the last of those who take the most of it."""
+        """Adds a waiting call. If there is no room, returns the call to refuse: this one, or the last of the
+        busiest host."""
         queue = self._hosts.get(host)
         if queue is None:
             queue = self._hosts[host] = Queue(self._reached)
@@ -89,8 +89,8 @@ class Turns(Generic[T]):
         return out
 
     def next(self, now: int, held: Container[str] = ()) -> tuple[T, str, str] | None:
-        """Whose turn it is, with its host and address; None if nobody waits, or there is nothing left to spend. `held`:
-        hosts whose calls must wait for their own."""
+        """The next call, with its host and address; None if no call waits or the share is used up. `held`: hosts
+        whose calls must wait for other calls of the same host."""
         self._earn(now)
         hosts = [each for each in self._hosts if each not in held]
         if not hosts or self._credit <= 0:
@@ -102,7 +102,7 @@ class Turns(Generic[T]):
         who = mine.waiting.popleft()
         for each in (queue, mine):
             each.taken += CALL
-        # Who comes later, or comes again, begins behind this turn: else he would stand before all who wait, for ever.
+        # A later queue begins behind this turn; otherwise a new one would always be first.
         self._reached, queue.reached = queue.taken, mine.taken
         self._credit -= CALL
         self._left(host, address)
@@ -117,7 +117,7 @@ class Turns(Generic[T]):
             del self._hosts[host]
 
     def charge(self, host: str, address: str, spent: int) -> None:
-        """What a call took beside CALL. Who has nobody waiting is forgotten, with what it took."""
+        """Charges what a call took beside CALL. A host without waiting calls has no queue, and is not charged."""
         self._credit -= spent
         queue = self._hosts.get(host)
         if queue is not None:
@@ -126,14 +126,14 @@ class Turns(Generic[T]):
                 queue.within[address].taken += spent
 
     def ready_at(self, now: int, held: Container[str] = ()) -> int | None:
-        """When there is something to spend again, if somebody waits who may have it."""
+        """When the share allows another call, if a call waits that may have it."""
         self._earn(now)
         if all(each in held for each in self._hosts):
             return None
         return now if self._credit > 0 else now + int(-self._credit / self._share) + 1
 
     def forget(self, host: str, address: str, who: T) -> None:
-        """It has given up, if it still waits."""
+        """Removes a waiting call that has given up."""
         queue = self._hosts.get(host)
         mine = queue.within.get(address) if queue is not None else None
         if mine is not None and who in mine.waiting:
@@ -150,7 +150,7 @@ def _length(queue: Queue[Any]) -> int:
 
 
 class Gate:
-    """Turns of calls, in the loop in which it is used."""
+    """Gives calls their turns, in one asyncio loop."""
 
     def __init__(self) -> None:
         self._turns: Turns[asyncio.Future[bool]] = Turns(time.monotonic_ns())
@@ -160,7 +160,8 @@ class Gate:
 
     @asynccontextmanager
     async def turn(self, address: str, strange: bool = False) -> AsyncIterator[Turn]:
-        """`strange`: who has shown no token, and takes nothing of those who have. Raises Busy."""
+        """Waits for a turn. `strange`: the caller has sent no token, and competes only with other such callers.
+        Raises Busy."""
         host = ("?" if strange else "") + host_of(address)
         await self._entered(host, address)
         turn = Turn(self, host, address)
@@ -180,7 +181,7 @@ class Gate:
             may = await entered
         except BaseException:
             if entered.done() and not entered.cancelled() and entered.result():
-                self._move(-1)  # it was its turn in the very moment in which it gave up
+                self._move(-1)  # it gave up in the moment in which it got its turn
             else:
                 self._turns.forget(host, address, entered)
             raise
@@ -197,7 +198,7 @@ class Gate:
                 self._slow -= 1
 
     def _move(self, inside: int, host: str = "") -> None:
-        """One more of those that are answered, or one less; which is read meanwhile, if it is of a host."""
+        """Changes the number of calls inside by `inside`; `host`: the call begins or ends reading its message."""
         self._inside += inside
         if host:
             self._reading[host] -= inside
@@ -210,12 +211,12 @@ class Gate:
         held = {host for host, count in self._reading.items() if count >= READERS}
         while self._inside < AT_ONCE and (found := self._turns.next(now, held)) is not None:
             who, _, _ = found
-            if not who.done():  # else it has given up, and its turn is the next one's
+            if not who.done():  # otherwise it has given up, and the next call gets the turn
                 self._inside += 1
                 who.set_result(True)
         due = (
             self._turns.ready_at(now, held) if self._inside < AT_ONCE else None
-        )  # else who leaves looks again
+        )  # otherwise the next call that leaves calls this again
         if due is not None and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later((due - now) / 1e9, self._ring)
 
@@ -230,7 +231,7 @@ class Gate:
 
 
 class Meter:
-    """What a call takes of its loop's thread: `await meter.of(work)`."""
+    """Measures the time that a call takes of its loop's thread: `await meter.of(work)`."""
 
     def __init__(self, clock: Callable[[], int] = time.thread_time_ns) -> None:
         self.spent = 0
@@ -248,7 +249,7 @@ class Meter:
 
 
 class Turn(Meter):
-    """Of a call that is answered now."""
+    """The turn of a call that is being answered."""
 
     def __init__(self, gate: Gate, host: str, address: str) -> None:
         super().__init__()
@@ -256,7 +257,7 @@ class Turn(Meter):
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """While its message comes, which may take its time, others are answered."""
+        """While the call's message is being read, which may take long, other calls are answered."""
         self._gate._move(-1, self._host)
         try:
             yield
@@ -265,7 +266,7 @@ class Turn(Meter):
 
 
 class Metered(Generic[T]):
-    """A coroutine, whose own steps are measured and not what runs while it waits."""
+    """A coroutine whose own steps are measured, but not its waits."""
 
     def __init__(self, meter: Meter, work: Awaitable[T]) -> None:
         self._meter, self._work = meter, work

@@ -1,10 +1,11 @@
-"""Who was refused, how often and why: what is said of it in the log, and counted for `cluster_status` and metrics.
+"""Refused callers: how often and why. Writes the log lines, and counts for `cluster_status` and metrics.
 
     calls, node, health --refuse--> Door --note--> Refusals --a line, or none yet--> log, at level WARNING
 
-A stranger decides how often he knocks and under which address, so neither may fill a log or memory: of a source (a kind
-of refusal, and the host that it comes from) the first is told at once, and those behind it together, a second later; of
-more than `SOURCES` at once the rest share one line a kind. No refusal is told twice, and none is left out.
+A stranger can choose how often to call and from which address, and must not be able to fill a log or memory. A source
+is a kind of refusal and the host from which it comes. Its first refusal is logged at once; further ones are logged
+together, a second later. Beyond `SOURCES` sources, the rest share one line for each kind. So every refusal is counted
+in exactly one line.
 """
 
 from __future__ import annotations
@@ -18,28 +19,29 @@ from urllib.parse import unquote
 
 KINDS = {
     "token": "without the cluster's token",
-    "name": "as somebody who is not known here",
-    "call": "for what nobody answers",
+    "name": "under a name that is not known here",
+    "call": "for a call that does not exist",
     "pass": "with a wrong pass",
-    "malformed": "with what is no message",
+    "malformed": "for a malformed message",
     "oversized": "with a message that is too large",
-    "protocol": "for what nobody may say",
+    "protocol": "for a message that is not allowed",
     "duplicate": "with a second stream",
     "agent": "as an agent that has no place",
     "version": "that is of another version",
-    "busy": "for there was too much of it",
+    "busy": "for too many calls",
 }
-QUIET = ("duplicate",)  # told at level INFO: no stranger can cause them, and hosts that dial each other do
-EVERY = 1_000_000_000  # nanoseconds between two lines on one source
-SOURCES = 64  # of which lines are kept apart
+# logged at level INFO: strangers cannot cause them, but hosts that connect to each other do
+QUIET = ("duplicate",)
+EVERY = 1_000_000_000  # nanoseconds between two lines about one source
+SOURCES = 64  # sources that have lines of their own
 ELSEWHERE = "other addresses"
-WORDS = 200  # characters of what a stranger has said that a line repeats
+WORDS = 200  # longest quotation of a stranger's text in a line, in characters
 
 log = logging.getLogger("seaway.refused")
 
 
 class Source:
-    """What is to be told of one, and when."""
+    """What is to be logged about one source, and when."""
 
     __slots__ = ("called", "due", "left_out", "why")
 
@@ -48,14 +50,15 @@ class Source:
 
 
 class Refusals:
-    """Time comes as an argument, in nanoseconds."""
+    """Turns refusals into log lines. Time is an argument, in nanoseconds."""
 
     def __init__(self) -> None:
         self.totals: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
         self._sources: dict[tuple[str, str], Source] = {}
 
     def note(self, kind: str, address: str, called: str, why: str, now: int) -> str | None:
-        """What is to be said of it now. `address`: as gRPC writes it; `called`: the call, or the name of a stream."""
+        """Counts a refusal; returns the line to log now. `address`: as gRPC writes it; `called`: the call, or the
+        stream."""
         self.totals[kind] += 1
         host = host_of(address)
         source = self._sources.get((kind, host))
@@ -70,7 +73,7 @@ class Refusals:
         return None
 
     def due(self, now: int) -> list[tuple[str, str]]:
-        """(kind, line) of what has been left out so far; a source of which nothing was is forgotten."""
+        """(kind, line) for refusals that were not logged yet; a source without any is dropped."""
         lines = []
         for (kind, host), source in list(self._sources.items()):
             if now < source.due:
@@ -96,7 +99,7 @@ class Refusals:
 
 
 class Door:
-    """The same with a clock and a log, in an asyncio loop. `said`: which lines go where; the log's WARNING."""
+    """Runs `Refusals` with a clock and a log, in an asyncio loop."""
 
     def __init__(self) -> None:
         self.refusals = Refusals()
@@ -110,7 +113,7 @@ class Door:
             self._arm()
 
     def close(self) -> None:
-        """What has still to be told is told now."""
+        """Logs at once what has not been logged yet."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -132,13 +135,13 @@ def say(lines: Iterable[tuple[str, str]]) -> None:
 
 
 def host_of(address: str) -> str:
-    """Of a peer as gRPC names it: "ipv4:10.0.0.7:41234", "ipv6:%5B::1%5D:41234", "unix:/run/x"."""
+    """The host of a peer as gRPC names it: "ipv4:10.0.0.7:41234", "ipv6:%5B::1%5D:41234", "unix:/run/x"."""
     if address.startswith(("ipv4:", "ipv6:")):
         return unquote(address[5:]).rpartition(":")[0] or address
     return address
 
 
 def plain(text: str) -> str:
-    """On one line, and no longer than a line may be, whatever a stranger calls himself."""
+    """A stranger's text on one line and of bounded length."""
     short = text if len(text) <= WORDS else f"{text[:WORDS]}..."
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in short)

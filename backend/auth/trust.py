@@ -1,7 +1,7 @@
-"""Whether an agent trusts its clients' code; and where it does not, what that may be and take. The options for it.
+"""Whether an agent trusts its clients' code, and what untrusted code may be and use; with the options for both.
 
-Without JAX, which looks at the environment when it is imported. Neighbours: `agent_cli`, `pjrt.code_gate`,
-`seaway.cli`.
+This module does not import JAX, which reads the environment when it is imported. Neighbours: `agent_cli`,
+`pjrt.code_gate`, `seaway.cli`.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import msgspec
 
 from .access import Refused, is_loopback
 
-LARGEST = 32 << 20  # bytes of one computation's code: no message is larger
+LARGEST = 32 << 20  # bytes of one computation's code; no message is larger
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What clients' code may be and take, as whoever runs the agent has said."""
+    """What clients' code may be and use, as the agent's options say."""
 
-    more: tuple[str, ...] = ()  # foreign functions that are allowed besides the list
-    seconds: float = 600.0  # to compile in
-    memory: int = 0  # bytes that compiling may take; 0: what the machine has
+    more: tuple[str, ...] = ()  # foreign functions that are allowed besides the built-in list
+    seconds: float = 600.0  # longest compilation
+    memory: int = 0  # bytes that a compilation may use; 0: what the machine has
     largest: int = LARGEST
 
 
 def add_options(found: argparse.ArgumentParser) -> None:
     group = found.add_argument_group(
         "clients' code",
-        "Code of clients that are not trusted is read and compiled in a child process first, foreign functions (custom "
-        "calls) are let in by a list, and Python callbacks never. Give --cache, or it is compiled twice.",
+        "Code of clients that are not trusted is first read and compiled in a child process. Foreign functions (custom "
+        "calls) are allowed by a list; Python callbacks are never allowed. Give --cache, or code is compiled twice.",
     )
     add_trust(group)
     add = group.add_argument
@@ -36,13 +36,13 @@ def add_options(found: argparse.ArgumentParser) -> None:
         "--check-seconds",
         type=float,
         default=Rules().seconds,
-        help="that one computation may take to be compiled (%(default)g)",
+        help="how long the compilation of one computation may take, in seconds (%(default)g)",
     )
     add(
         "--check-memory",
         type=int,
         default=0,
-        help="bytes that compiling one may take; 0: what the machine has",
+        help="bytes that the compilation of one computation may use; 0: what the machine has",
     )
 
 
@@ -50,7 +50,7 @@ def add_trust(group: argparse._ActionsContainer) -> None:
     group.add_argument(
         "--trust-clients",
         action=argparse.BooleanOptionalAction,
-        help="compile clients' code unchecked; default: only an agent on loopback that ends with the process that "
+        help="compile clients' code unchecked; default: only for an agent on loopback that ends with the process that "
         "started it (--with-parent), as those of `sw.local` and `seaway up` do",
     )
     group.add_argument(
@@ -58,12 +58,12 @@ def add_trust(group: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a foreign function that clients' code may call besides those of the list; may be repeated",
+        help="a foreign function that clients' code may call besides those of the built-in list; may be repeated",
     )
 
 
 def words_of(given: argparse.Namespace) -> list[str]:
-    """The same, for an agent that is started with what was given to us."""
+    """The same options as words, for an agent that this process starts."""
     trust = {None: [], True: ["--trust-clients"], False: ["--no-trust-clients"]}
     words = list(trust[given.trust_clients])
     for name in given.allow_custom_call:
@@ -72,9 +72,9 @@ def words_of(given: argparse.Namespace) -> list[str]:
 
 
 def rules_of(chosen: argparse.Namespace) -> Rules | None:
-    """None: clients are trusted."""
+    """The rules for clients' code; None: clients are trusted."""
     if chosen.check_seconds <= 0 or chosen.check_memory < 0:
-        raise Refused("--check-seconds is more than 0, and --check-memory at least that")
+        raise Refused("--check-seconds must be more than 0, and --check-memory at least 0")
     trusted = chosen.trust_clients
     if trusted is None:
         trusted = chosen.with_parent and is_loopback(chosen.bind)

@@ -1,13 +1,13 @@
 """Checkpoints: sharded arrays in a folder that all hosts see, written and read by the hosts that have the shards.
 
-    documents   what a client asks for, as the code of a computation; and which folder and step, as its first argument
-    folders     where a checkpoint may lie, when it is whole, which is the latest
-    chunks      how an array is cut into files, and who writes which
+    documents   a client's requests: the code of a computation; and folder and step, as its first argument
+    folders     where a checkpoint may be, when it is complete, which is the latest
+    chunks      how an array is cut into files, and which host writes which file
     zarrs       the files: zarr v3, by tensorstore
 
 A step of a checkpoint is a zarr group, `folder/step/`, with one array for each leaf of the tree. It is written under
-another name, `step.partial-...`, and gets its own when all of it is on disk. Nothing here knows devices: that is
-`pjrt.checkpoints`.
+another name, `step.partial-...`, and is renamed when all of it is on disk. This package knows no devices;
+`pjrt.checkpoints` does.
 """
 
 from . import chunks, documents, folders, zarrs

@@ -1,7 +1,7 @@
-"""How an array is cut into files, and which of its holders writes which: the same arithmetic wherever it is done.
+"""How an array is cut into files, and which of its holders writes which file. All hosts compute the same result.
 
-A file holds a part of one shard, so no two hosts write to one. Of a shard that several devices hold, they share the
-files: what is replicated is written once, and by all of them.
+A file holds a part of one shard, so no two hosts write to one file. If several devices hold a shard, they share its
+files: replicated data are written once, and all holders write a part.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from math import prod
 
 from core.model import ITEM_BYTES, Index, Layout, Shards
 
-LARGEST = 64 << 20  # bytes of a file, about: who reads a part of it reads all of it
-SMALLEST = 4 << 20  # bytes, below which sharing is not worth a file more
+LARGEST = 64 << 20  # approximate bytes of a file; a reader of any part of it reads all of it
+SMALLEST = 4 << 20  # bytes, below which sharing is not worth another file
 Box = tuple[slice, ...]
 
 
 def chunk_of(
     shape: Sequence[int], dtype: str, split: Sequence[Sequence[int]], mesh: Sequence[int]
 ) -> tuple[int, ...]:
-    """What one file holds: a shard, cut along its first dimensions until it is small enough."""
+    """The shape of one file's part: a shard, cut along its first dimensions until it is small enough."""
     dims = split or ((),) * len(shape)
     parts = [prod(mesh[axis] for axis in axes) for axes in dims]
     found = [max(1, size // count) for size, count in zip(shape, parts, strict=True)]
@@ -32,7 +32,8 @@ def chunk_of(
             break
         cuts = min((cut for cut in divisors(size) if nbytes <= wanted * cut), default=size)
         if nbytes < wanted * cuts // 16:
-            continue  # a size with no fitting divisor, as a prime has: better to cut the next one
+            # no divisor of this size fits, for example of a prime: the next dimension is cut instead
+            continue
         found[dimension] = size // cuts
         nbytes //= cuts
     return tuple(found)
@@ -44,16 +45,16 @@ def divisors(number: int) -> list[int]:
 
 
 def grid(shape: Sequence[int], chunk: Sequence[int]) -> tuple[int, ...]:
-    """Files along each dimension."""
+    """The number of files along each dimension."""
     return tuple(size // part for size, part in zip(shape, chunk, strict=True))
 
 
 def ours(
     layout: Layout, chunk: Sequence[int], salt: int, devices: Sequence[int]
 ) -> Iterator[tuple[Index, Box, Box]]:
-    """What these (virtual) devices write: (shard, where in the shard, where in the array). Each file is somebody's.
+    """What these (virtual) devices write: (shard, where in the shard, where in the array). Every file has one writer.
 
-    `salt`: the array's number, so that not all small arrays are one holder's to write."""
+    `salt`: the array's number, so that small arrays do not all have the same writer."""
     shards = Shards(layout)
     if not prod(layout.shape):
         return

@@ -1,12 +1,13 @@
-"""What a client asks of hosts' file systems: the code of a computation that is no XLA program, and its first argument.
+"""A client's requests to hosts' file systems: the code of a computation that is no XLA program, and its first
+argument.
 
     save     (request, arrays ...) -> token    write our part of these arrays
-    commit   (request, tokens ...) -> token    all of it is written: from now on it is a checkpoint
+    commit   (request, tokens ...) -> token    all parts are written: make them a checkpoint
     read     (request) -> token                read our shards of these arrays into host memory
-    load     (token) -> arrays                 ... and give them to the devices
-    latest   (request) -> number               the last step that is whole, plus one; 0: there is none
+    load     (token) -> arrays                 ... and copy them to the devices
+    latest   (request) -> number               the last complete step, plus one; 0: there is none
 
-Documents come from clients, so all that they say is checked here, and against the plan by whoever runs them.
+Documents come from clients, so they are checked here; their runner checks them against the plan.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from core.model import Layout, ProgramError, Sharding, SliceSpec, Value, validat
 
 MAGIC = b"seaway-checkpoint 1\n"
 Kind = Literal["save", "commit", "read", "load", "latest"]
-NAME = re.compile(r"[A-Za-z0-9_%-][A-Za-z0-9_.%-]{0,199}")  # a folder's name, on any file system
+NAME = re.compile(r"[A-Za-z0-9_%-][A-Za-z0-9_.%-]{0,199}")  # valid as a folder's name on any file system
 NONCE = re.compile(r"[0-9a-f]{16}")
-MOST = 100_000  # arrays of one checkpoint
-LAST = 2**31 - 2  # steps
-LEAST = 512  # bytes of a request, as an array: rounded up, so that most are alike
-TOKEN = ("int32", (1,))  # type and shape of what says that it is done
+MOST = 100_000  # most arrays in one checkpoint
+LAST = 2**31 - 2  # largest step
+LEAST = 512  # fewest bytes of a request, as an array: rounded up, so that most have the same size
+TOKEN = ("int32", (1,))  # type and shape of the output that marks completion
 
 
 class CheckpointError(RuntimeError):
@@ -36,11 +37,11 @@ class CheckpointError(RuntimeError):
 
 
 class Discarded(CheckpointError):
-    """What was being written has been removed: another host's part has failed, or somebody has tidied up."""
+    """The files being written have been removed: another host's part failed, or a user has deleted them."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One array. `split`: which mesh axes split each dimension. `chunk`: what one file holds; () where it is read."""
+    """One array. `split`: the mesh axes that split each dimension. `chunk`: what one file holds; () when reading."""
 
     name: str
     dtype: str
@@ -50,8 +51,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Document(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`mesh`: of the slice where the arrays lie. A commit has the arrays of all slices, and says of none how it is
-    split."""
+    """A request's code. `mesh`: of the slice that has the arrays. A commit lists the arrays of all slices, without
+    their split."""
 
     kind: Kind
     mesh: tuple[int, ...] = ()
@@ -59,7 +60,7 @@ class Document(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`nonce`: tells two saves of one step apart. `keep`: so many steps stay when this one is whole; 0: all."""
+    """A request's argument. `nonce`: distinguishes two saves of one step. `keep`: how many steps remain; 0: all."""
 
     folder: str
     step: int = 0
@@ -77,11 +78,11 @@ def is_document(blob: bytes) -> bool:
 
 
 def decode(blob: bytes) -> Document:
-    """Raises CheckpointError."""
+    """Decodes and checks a document. Raises CheckpointError."""
     try:
         found = msgspec.msgpack.decode(blob[len(MAGIC) :], type=Document)
     except msgspec.MsgspecError as error:
-        raise CheckpointError(f"a document of a checkpoint that cannot be read: {error}") from None
+        raise CheckpointError(f"a checkpoint's document cannot be read: {error}") from None
     if len(found.entries) > MOST:
         raise CheckpointError(f"a checkpoint of {len(found.entries)} arrays; at most {MOST}")
     if len({entry.name for entry in found.entries}) < len(found.entries):
@@ -111,7 +112,7 @@ def _check(entry: Entry, mesh: tuple[int, ...], *, chunked: bool) -> None:
 
 
 def fits(document: Document, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> None:
-    """Whether the plan has this computation take and make what the document says. Raises CheckpointError."""
+    """Checks that the computation's inputs and outputs in the plan fit the document. Raises CheckpointError."""
     kind, arrays = document.kind, [(entry.dtype, entry.shape) for entry in document.entries]
     takes, makes = ([(each.dtype, each.shape) for each in layouts] for layouts in (inputs, outputs))
     asked = bool(takes) and takes[0][0] == "uint8" and len(takes[0][1]) == 1
@@ -129,14 +130,14 @@ def fits(document: Document, inputs: Sequence[Layout], outputs: Sequence[Layout]
     if kind == "save":
         for layout, entry in zip(inputs[1:], document.entries, strict=True):
             if (layout.mesh, layout.sharding.dims) != (document.mesh, entry.split):
-                raise CheckpointError(f"array {entry.name!r} does not lie as the document says")
+                raise CheckpointError(f"array {entry.name!r} has another sharding than the document says")
 
 
 # --- requests ---------------------------------------------------------------------------------------------------
 
 
 def as_array(request: Request) -> np.ndarray[Any, Any]:
-    """As contents that travel with a call."""
+    """A request as contents that travel with a call."""
     told = msgspec.msgpack.encode(request)
     room = LEAST
     while room < len(told) + 4:
@@ -148,13 +149,13 @@ def as_array(request: Request) -> np.ndarray[Any, Any]:
 
 
 def request_of(array: np.ndarray[Any, Any]) -> Request:
-    """Raises CheckpointError."""
+    """Reads a request from an array. Raises CheckpointError."""
     raw = np.ascontiguousarray(array, np.uint8).tobytes()
     told = raw[4 : 4 + int.from_bytes(raw[:4], "little")]
     try:
         found = msgspec.msgpack.decode(told, type=Request)
     except msgspec.MsgspecError as error:
-        raise CheckpointError(f"a request for a checkpoint that cannot be read: {error}") from None
+        raise CheckpointError(f"a checkpoint's request cannot be read: {error}") from None
     if not 0 <= found.step <= LAST:
         raise CheckpointError(f"checkpoint {found.folder}: step {found.step} is not from 0 to {LAST}")
     if found.keep < 0:

@@ -1,9 +1,9 @@
-"""Where a checkpoint may lie, when it is whole, and which is the latest.
+"""The folders of checkpoints: where a checkpoint may be, when it is complete, and which is the latest.
 
-    folder/12/                     step 12: a zarr group, whole
-    folder/13.partial-8f3a.../     step 13, while it is being written; or for ever, if whoever wrote it is gone
+    folder/12/                     step 12: a zarr group, complete
+    folder/13.partial-8f3a.../     step 13, being written; it stays for ever if its writer has died
 
-A step has its own name only when all of it is on disk, so what is found under a number can be relied on.
+A step gets its own name only when all of it is on disk, so a folder with a number is reliable.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from .documents import CheckpointError, Request
 
-ROOT_FILE = "zarr.json"  # of the group: written last but for the name
+ROOT_FILE = "zarr.json"  # of the group; written last, before the rename
 
 
 def below(root: Path | None, folder: str) -> Path:
-    """The folder that is meant, if this process may write there. Raises CheckpointError."""
+    """The real path of a requested folder, if this process may write there. Raises CheckpointError."""
     if root is None:
         raise CheckpointError(
             f"checkpoint {folder}: this host was given no folder for checkpoints; start its agent with --checkpoints "
@@ -30,7 +30,7 @@ def below(root: Path | None, folder: str) -> Path:
     if not folder or "\0" in folder or ".." in asked.parts:
         raise CheckpointError(f"checkpoint {folder!r}: name a folder, without '..'")
     real_root = os.path.realpath(root)
-    real = os.path.realpath(root / asked)  # an absolute one stands for itself
+    real = os.path.realpath(root / asked)  # an absolute path replaces the root
     if os.path.commonpath((real_root, real)) != real_root:
         led = f" (it leads to {real})" if Path(real) != asked else ""
         raise CheckpointError(
@@ -53,7 +53,7 @@ def is_whole(folder: Path, step: int) -> bool:
 
 
 def latest(folder: Path) -> int | None:
-    """The last step that is whole. Raises CheckpointError where the folder cannot be read."""
+    """The last complete step. Raises CheckpointError if the folder cannot be read."""
     return max(steps(folder), default=None)
 
 
@@ -69,7 +69,7 @@ def steps(folder: Path) -> list[int]:
 
 
 def found(folder: Path, step: int) -> Path:
-    """The folder of a step that is whole. Raises CheckpointError, and says what there is instead."""
+    """The folder of a complete step. Raises CheckpointError, which lists the steps that exist."""
     if is_whole(folder, step):
         return whole(folder, step)
     there = steps(folder)
@@ -78,7 +78,7 @@ def found(folder: Path, step: int) -> Path:
         begun = sorted(name for name in os.listdir(folder) if name.startswith(f"{step}.partial-"))
     if begun:
         raise CheckpointError(
-            f"checkpoint {folder}: step {step} is not complete: whoever saved it has not come to the end "
+            f"checkpoint {folder}: step {step} is not complete: its save has not finished "
             f"({begun[0]}){_others(there)}"
         )
     raise CheckpointError(f"checkpoint {folder}: there is no step {step}{_others(there)}")
@@ -90,15 +90,15 @@ def _others(there: list[int]) -> str:
 
 
 def saved_already(folder: Path, request: Request) -> bool:
-    """Whether this very save is complete: it may be asked for again, when its end was not heard. Raises
-    CheckpointError where the step is there, and may not be overwritten."""
+    """Whether this very save is complete: it may be requested again if its end was not received. Raises
+    CheckpointError if the step exists and may not be overwritten."""
     if not is_whole(folder, request.step):
         return False
     if _nonce(whole(folder, request.step)) == request.nonce:
         return True
     if not request.overwrite:
         raise CheckpointError(
-            f"checkpoint {folder}: step {request.step} is there already; save another step, or say overwrite=True"
+            f"checkpoint {folder}: step {request.step} exists already; save another step, or pass overwrite=True"
         )
     return False
 
@@ -111,7 +111,7 @@ def _nonce(step: Path) -> str:
 
 
 def complete(folder: Path, request: Request) -> None:
-    """All is on disk: give it its name, and let go of what it takes the place of. Raises CheckpointError."""
+    """Renames a step that is all on disk, and deletes the steps that it replaces. Raises CheckpointError."""
     target, source = whole(folder, request.step), partial(folder, request)
     others = [step for step in steps(folder) if step != request.step]
     gone = [request.step, *(others[: max(0, len(others) - request.keep + 1)] if request.keep else ())]
@@ -129,17 +129,17 @@ def complete(folder: Path, request: Request) -> None:
 
 
 def _old(folder: Path, step: int, request: Request) -> Path:
-    """What is being deleted has no number any more, so nobody takes it for whole."""
+    """The name of a step that is being deleted: it is no number, so the step does not count as complete."""
     return folder / f"{step}.old-{request.nonce}"
 
 
 def discard(folder: Path, request: Request) -> None:
-    """A save that has failed leaves nothing behind, as far as that can be done."""
+    """Deletes the files of a failed save, as far as possible."""
     shutil.rmtree(partial(folder, request), ignore_errors=True)
 
 
 def settle(folder: Path) -> None:
-    """Names in it are on disk, too."""
+    """Makes sure that the folder's names are on disk, too."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

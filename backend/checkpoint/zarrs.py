@@ -1,8 +1,8 @@
-"""The files of a checkpoint: zarr v3, by tensorstore. Whoever has zarr or tensorstore can read them without us.
+"""The files of a checkpoint: zarr v3, by tensorstore, so that zarr or tensorstore can read them without Seaway.
 
-Contents are little-endian and not compressed. Keys of `jax.random` are two words of 32 bits each, in a last dimension
-of their own; the group's attributes say which arrays are keys. `Shard`s are numpy arrays as hosts keep them: keys
-there are numbers of eight bytes.
+Contents are little-endian and not compressed. A key of `jax.random` is two words of 32 bits, in a last dimension of
+their own; the group's attributes say which arrays are keys. In memory, shards are numpy arrays, and a key is one
+number of eight bytes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .folders import ROOT_FILE, settle
 KEYS = "key<fry>"
 WORDS = 2
 FORMAT = 1
-SEEN = 5.0  # seconds until what another host has written is seen here, on file systems that are shared
+SEEN = 5.0  # seconds until another host's files are visible here, on shared file systems
 Array = np.ndarray[Any, Any]
-Piece = tuple[int, Box, Array]  # of entry number so many: what goes where
+Piece = tuple[int, Box, Array]  # (number of the entry, where in the array, contents)
 
 
 def tensorstore() -> Any:
-    """Raises CheckpointError where it is not installed."""
+    """The tensorstore module. Raises CheckpointError if it is not installed."""
     try:
         import tensorstore as found
     except ImportError:
@@ -63,13 +63,13 @@ def spec_of(folder: Path, entry: Entry) -> dict[str, Any]:
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
             "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
         },
-        "store_data_equal_to_fill_value": True,  # a file that is not there has not been written
+        "store_data_equal_to_fill_value": True,  # so that a missing file always means that it was not written
     }  # fmt: skip
 
 
 def write(folder: Path, entries: Sequence[Entry], pieces: Sequence[Piece], *, first: bool) -> None:
-    """Blocks until these pieces are on disk. `first`: and what describes the arrays. Raises CheckpointError; which is
-    Discarded if the folder went while it was written to."""
+    """Writes pieces, and blocks until they are on disk. `first`: also writes the arrays' metadata. Raises
+    CheckpointError, or Discarded if the folder was removed meanwhile."""
     ts = tensorstore()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def write(folder: Path, entries: Sequence[Entry], pieces: Sequence[Piece], *, fi
                 each.result()
         opened: dict[int, Any] = {}
         for number in dict.fromkeys(number for number, _, _ in pieces):
-            # Nobody asks whether it is there: what describes it may be written at the same time, elsewhere.
+            # The metadata are not read: another host may be writing them at this time.
             opened[number] = ts.open(
                 spec_of(folder, entries[number]), open=True, assume_metadata=True
             ).result()
@@ -100,12 +100,12 @@ def write(folder: Path, entries: Sequence[Entry], pieces: Sequence[Piece], *, fi
 
 
 def _is_gone(folder: Path, error: Exception) -> bool:
-    """Whether somebody has removed what we were writing. It may be there again: others that write make it anew."""
+    """Whether the files being written were removed. The folder may exist again: other writers create it anew."""
     return isinstance(error, FileNotFoundError) or str(error).startswith("NOT_FOUND") or not folder.is_dir()
 
 
 def read(folder: Path, wanted: Sequence[tuple[Entry, Mapping[Index, Box]]]) -> list[dict[Index, Array]]:
-    """Blocks until these boxes of the arrays are in memory, as shards. Raises CheckpointError."""
+    """Reads boxes of arrays into memory, as shards; blocks. Raises CheckpointError."""
     ts = tensorstore()
     _check(folder, [entry for entry, _ in wanted])
     try:
@@ -142,15 +142,16 @@ def _as_words(entry: Entry, array: Array) -> Array:
 
 
 def _said(error: Exception) -> str:
-    """What the system said; tensorstore says beside it where in its source that was."""
+    """The system's error text, without the source locations that tensorstore adds."""
     return str(error).partition(" [source locations=")[0].strip() or type(error).__name__
 
 
-# --- the whole ----------------------------------------------------------------------------------------------------
+# --- whole checkpoints --------------------------------------------------------------------------------------------
 
 
 def finish(folder: Path, request: Request, entries: Sequence[Entry]) -> None:
-    """All hosts have said that they have written: look, and say so in its folder. Raises CheckpointError."""
+    """All hosts have reported their parts: checks that all files exist, and writes the group's metadata. Raises
+    CheckpointError."""
     until = time.monotonic() + SEEN
     missing = _missing(folder, entries)
     while missing and time.monotonic() < until:
@@ -158,7 +159,7 @@ def finish(folder: Path, request: Request, entries: Sequence[Entry]) -> None:
         missing = _missing(folder, entries)
     if missing:
         raise CheckpointError(
-            f"checkpoint {folder}: {missing} is not there, though all hosts have written what is theirs; do all hosts "
+            f"checkpoint {folder}: {missing} is missing, though all hosts have written their parts; do all hosts "
             f"see the same folder?"
         )
     arrays = {entry.name: {"dtype": entry.dtype, "shape": entry.shape} for entry in entries}
@@ -179,7 +180,7 @@ def finish(folder: Path, request: Request, entries: Sequence[Entry]) -> None:
 
 
 def _missing(folder: Path, entries: Sequence[Entry]) -> str:
-    """A file that is not there, or not as large as it must be; "" if none is."""
+    """A file that is missing or has the wrong size; "" if there is none."""
     for entry in entries:
         dtype, _ = disk_look(entry.dtype, entry.shape)
         words = WORDS if entry.dtype == KEYS else 1
@@ -198,19 +199,19 @@ def _missing(folder: Path, entries: Sequence[Entry]) -> str:
 
 
 def described(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The arrays of a step that is whole: type and shape. Raises CheckpointError."""
+    """Type and shape of the arrays of a complete step. Raises CheckpointError."""
     try:
         told = json.loads((folder / ROOT_FILE).read_bytes())["attributes"]["seaway"]
         if told["format"] != FORMAT:
             raise CheckpointError(
-                f"checkpoint {folder}: format {told['format']} is not known here; a newer Seaway wrote it"
+                f"checkpoint {folder}: format {told['format']} is unknown to this version; a newer Seaway wrote it"
             )
         return {name: (str(each["dtype"]), tuple(each["shape"])) for name, each in told["arrays"].items()}
     except OSError as error:
         raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"checkpoint {folder}: its {ROOT_FILE} is no checkpoint's of Seaway ({error})"
+            f"checkpoint {folder}: its {ROOT_FILE} is not that of a Seaway checkpoint ({error})"
         ) from None
 
 
@@ -225,7 +226,7 @@ def _check(folder: Path, wanted: Sequence[Entry]) -> None:
             )
         if saved != (entry.dtype, entry.shape):
             raise CheckpointError(
-                f"checkpoint {folder}: array {entry.name!r} was saved as {_text(*saved)}, and is asked for as "
+                f"checkpoint {folder}: array {entry.name!r} was saved as {_text(*saved)}, but is requested as "
                 f"{_text(entry.dtype, entry.shape)}"
             )
 

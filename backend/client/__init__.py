@@ -1,6 +1,6 @@
-"""A client's machine in a user's process, and its streams to the controller and to hosts.
+"""A client's machine in a user's process, with its streams to the controller and to hosts.
 
-remote   the machine with its node: calls go out, contents come in
+remote   the machine and its node: sends calls, receives contents
 """
 
 from __future__ import annotations

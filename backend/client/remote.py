@@ -1,10 +1,10 @@
 """One client's machine in a user's process: core's client and its share of the data plane, on a node of its own.
 
     user's threads --act--> core.client --> Node --> controller, hosts
-    user's threads <--heard-- (effects, under the node's lock; in whichever thread fed the machine)
+    user's threads <--heard-- (commands, under the node's lock; in any thread that fed the machine)
 
-Contents of puts are kept from `offer` until the hosts have them; those of gets from their first chunk until `taken`.
-Neighbours: `node`, `shard_io`; `calls`, for what is asked of the controller's process beside the stream.
+Contents of puts are kept from `offer` until the hosts have them; contents of gets from their first chunk until
+`taken`. Neighbours: `node`, `shard_io`; `calls`, for requests to the controller's process beside the stream.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from ..wire import call_messages, envelopes
 
 log = logging.getLogger("seaway.remote")
 T = TypeVar("T")
-NAMELESS = -(1 << 40)  # what a client's machine calls itself: nobody else does
-COPYING = 600.0  # seconds that contents wait for whoever offered them to copy them
+NAMELESS = -(1 << 40)  # the name of a client's machine to itself; no peer uses it
+COPYING = 600.0  # seconds to wait for the offering thread to copy the contents
 ROOM = 1 << 20  # bytes of a message that are not code
-TRIES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds after a call that failed
+TRIES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds to wait after each call that failed
 
 
 class Offer:
-    """What a buffer that was put is to hold: promised under the lock, copied outside it. `again`: it may be sent more
-    than once."""
+    """The future contents of a buffer that was put: promised under the lock, copied outside it. `again`: they may
+    be sent more than once."""
 
     __slots__ = ("_array", "_here", "again")
 
@@ -49,7 +49,7 @@ class Offer:
         self._here = threading.Event()
 
     def give(self, array: Array | None) -> None:
-        """Nobody may write to it any more. None: it will never come."""
+        """Sets the contents, which may not be written to any more. None: there will be none."""
         self._array = array
         self._here.set()
 
@@ -59,7 +59,7 @@ class Offer:
 
 
 class Sent:
-    """An offer on its way, to where it is to lie."""
+    """An offer that is being sent, with the layout in which it is to lie."""
 
     __slots__ = ("_layout", "_lock", "_offer", "_source")
 
@@ -69,26 +69,24 @@ class Sent:
         self._lock = threading.Lock()
 
     def read(self, chunk: Chunk) -> bytes:
-        """In a copying thread."""
+        """The bytes of a chunk; called in a copying thread."""
         array = self._offer.array()
         with self._lock:
             if self._source is None:
                 if array is None:
-                    raise LookupError(f"{chunk} is asked for, and its contents were never given")
+                    raise LookupError(f"{chunk} is requested, but its contents were never given")
                 self._source = ArraySource(array)
                 self._source.lies(self._layout)
         return self._source.read(chunk)
 
 
 class Head:
-    """The controller's process, as it is asked beside the streams. One for all clients of a process; in their loop."""
+    """The controller's process, for unary calls. One for all clients of a process; use it in their loop."""
 
     def __init__(self, address: str, access: Access) -> None:
         self.address, self.access = address, access
         self._channel = access.channel(address)
-        self._kept: dict[
-            str, bytes
-        ] = {}  # code by its hash; a controller that is started again may not have it
+        self._kept: dict[str, bytes] = {}  # code by its hash; a restarted controller may not have it
         self._checking = False
 
     async def about(self, version: str, timeout: float) -> call_messages.Described:
@@ -98,7 +96,8 @@ class Head:
         return found
 
     async def keep(self, blobs: Iterable[bytes]) -> None:
-        """Where hosts will find it, by its hash: ahead of the message that names it."""
+        """Leaves code with the controller, where hosts find it by its hash; called before the message that names
+        it."""
         for blob in blobs:
             name = hash_of(blob)
             if name in self._kept:
@@ -114,7 +113,7 @@ class Head:
             self._kept[name] = blob
 
     async def keep_again(self) -> None:
-        """The controller has been found again: it may be another process, without what the one before was left."""
+        """Leaves code again, after a reconnect: the controller may be a new process that has none of it."""
         if self._checking or not self._kept:
             return
         self._checking = True
@@ -124,7 +123,7 @@ class Head:
                     await self._keep_missing(list(self._kept))
                     return
                 except calls.Wrong as wrong:
-                    log.info("what code the controller lacks is not known: %s", wrong)
+                    log.info("cannot find out which code the controller lacks: %s", wrong)
                     await asyncio.sleep(pause)
         finally:
             self._checking = False
@@ -148,7 +147,7 @@ class Head:
         return found.seen
 
     async def permit(self, clients: Iterable[tuple[int, str]], timeout: float) -> call_messages.Permitted:
-        """Which runs are these clients', for hosts to believe."""
+        """A permit that proves to hosts which runs belong to these clients."""
         found: call_messages.Permitted = await calls.ask(
             self._channel, self.access, call_messages.Permit(tuple(clients)), timeout
         )
@@ -159,12 +158,13 @@ class Head:
 
 
 class Remote:
-    """Make it in the loop. `heard`: what the machine has to say to its user; it holds the lock, and must not wait.
-    `failed`: an error of ours, or a controller that refuses us: nothing will come any more."""
+    """A client on a node; make it in the loop. `heard` gets the machine's commands for the user; it is called
+    under the lock, and must not wait. `failed` gets an internal error, or that the controller refuses us: nothing
+    will come after."""
 
     def __init__(
         self, client: Client, lease: int, head: Head, *,
-        heard: Callable[[e.Effect], None], failed: Callable[[BaseException], None],
+        heard: Callable[[e.Command], None], failed: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self.client = client
         self._heard = heard
@@ -184,20 +184,20 @@ class Remote:
     # --- any thread -----------------------------------------------------------------------------------------
 
     def act(self, act: Callable[[Any, int], T]) -> T:
-        """Call the client, as it was given; what comes of it has been handed on when this returns."""
+        """Calls `act` with the client; the resulting commands have been carried out when this returns."""
         with self.node.lock:
             answer = act(self.client, self.node.now())
             self.node.feed(e.Called())
         return answer
 
     def awaited(self) -> str:
-        """What the client has waited for longest, in words; "" if nothing is known."""
+        """What the client has waited for longest, as text; "" if nothing is known."""
         with self.node.lock:
             return self.client.longest_wait(self.node.now())
 
     def offer(self, buffer: int, again: bool = False) -> Offer:
-        """What a buffer that was just put will hold; under the lock, with the call that put it. `again`: it is kept
-        until it is `Unneeded`."""
+        """Promises the contents of a buffer; call it under the lock, with the call that puts the buffer. `again`:
+        they are kept until the buffer is `Unneeded`."""
         offer = self._offered[buffer] = Offer(again)
         return offer
 
@@ -207,10 +207,10 @@ class Remote:
             del self._offered[buffer]
 
     def taken(self, request: int) -> Array | None:
-        """What a get has brought; once."""
+        """The contents that a get has brought; only once."""
         return self._arrived.pop(request, None)
 
-    # --- who we are, and who others are ----------------------------------------------------------------------
+    # --- names of peers --------------------------------------------------------------------------------------
 
     def mine(self, peer: int) -> tuple[str, str]:
         if peer == CONTROLLER:
@@ -222,7 +222,7 @@ class Remote:
         return "controller" if peer == CONTROLLER else f"host/{peer}"
 
     def peer_of(self, name: str, proof: str) -> int | None:
-        return None  # nobody comes to a client
+        return None  # no process connects to a client
 
     def beside(self, peer: int, message: msgspec.Struct) -> list[envelopes.Any]:
         return []
@@ -231,9 +231,9 @@ class Remote:
         if peer == CONTROLLER:
             self.node.task(head.keep_again())
 
-    # --- what the machine says, under the lock ----------------------------------------------------------------
+    # --- commands of the machine, under the lock --------------------------------------------------------------
 
-    def _perform(self, effect: e.Effect) -> None:
+    def _perform(self, effect: e.Command) -> None:
         match effect:
             case e.OpenSend(transfer=transfer, buffer=buffer, source=layout) if buffer in self._offered:
                 assert layout is not None
@@ -258,8 +258,8 @@ class Remote:
                 self._forget(effect)
         self._heard(effect)
 
-    def _forget(self, effect: e.Effect) -> None:
-        """Offers that will not be asked for any more."""
+    def _forget(self, effect: e.Command) -> None:
+        """Drops offers that will not be requested any more."""
         match effect:
             case e.CallRefused(what="put", name=buffer):
                 self._not_wanted(buffer)
@@ -273,7 +273,8 @@ class Remote:
                 pass
 
     def _contents(self, chunk: Chunk) -> Load:
-        """A chunk may be sent again when its receiver has all, and its source is gone: nobody reads it."""
+        """A function that reads a chunk. A chunk may be sent again when its receiver has all contents and its
+        source is gone; then it is empty, since the receiver does not read it."""
         source = self._sources.get(chunk.transfer)
         return bytes if source is None else lambda: source.read(chunk)
 

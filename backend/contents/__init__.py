@@ -1,6 +1,6 @@
-"""Contents apart from core's messages: pieces of arrays, and compiled code.
+"""Contents that travel beside core's messages: pieces of arrays, and compiled code.
 
-shard_io    pieces of transfers, cut from shards and put together again
+shard_io    pieces of transfers, cut from shards and assembled again
 code_blobs  code by the hash of its contents
 """
 

@@ -1,4 +1,4 @@
-"""Code by the hash of its contents: what clients leave with the controller, and what hosts have fetched."""
+"""Code by the hash of its contents: code that clients leave with the controller, and code that hosts have fetched."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import time
 from collections.abc import Callable, Collection
 
 LIMIT = 4 << 30  # bytes in all
-LATELY = 600.0  # seconds: what was left since then may be named by a message that is on its way
+LATELY = 600.0  # seconds: a message under way may name code that was left since then
 InUse = Callable[[], Collection[str]]
 
 
 class Blobs:
-    """`in_use`: what makes room for none, however old it is; None: nothing makes room."""
+    """A bounded store of code. `in_use`: hashes that are never dropped, however old; None: nothing is ever
+    dropped."""
 
     def __init__(self, limit: int = LIMIT, in_use: InUse | None = None, lately: float = LATELY) -> None:
         self._all: dict[str, bytes] = {}
-        self._left: dict[str, float] = {}  # when that was; the last is last
+        self._left: dict[str, float] = {}  # when each was left, the latest last
         self._limit, self._in_use, self._lately = limit, in_use, lately
         self.nbytes = 0
 
     def _make_room(self, nbytes: int) -> None:
-        """The oldest goes first."""
+        """Drops the oldest code until `nbytes` fit."""
         assert self._in_use is not None
         used, before = self._in_use(), time.monotonic() - self._lately
         for name in [each for each, left in self._left.items() if left < before and each not in used]:
@@ -31,7 +32,7 @@ class Blobs:
             del self._left[name]
 
     def keep(self, code: bytes) -> str:
-        """Its name. Raises ValueError where there is no room."""
+        """Stores code; returns its hash. Raises ValueError if there is no room."""
         name = hash_of(code)
         if name not in self._all:
             if self.nbytes + len(code) > self._limit and self._in_use is not None:

@@ -1,12 +1,12 @@
-"""Contents of transfers: pieces cut out of shards where they leave, and put together to shards where they arrive.
+"""Contents of transfers: pieces are cut out of shards at the sender, and assembled to shards at the receiver.
 
-A host uses `Source` and `Sink`, one for each half of a transfer that core opens; pieces are those of
-`core.model.resharding` where both layouts are known, else whole shards, numbered row-major. A client, which has whole
-arrays, uses `ArraySource` and `ArraySink`. Here is numpy and no device; contents are bytes in C order.
+A host uses `Source` and `Sink`, one for each half of a transfer that core opens. Pieces are those of
+`core.model.resharding` where both layouts are known, otherwise whole shards, numbered row-major. A client, which has
+whole arrays, uses `ArraySource` and `ArraySink`. This module uses numpy and no device; contents are bytes in C order.
 
-Of a sparse exchange, shards are rows of whole words: the first says which shard of the target a row goes to, the
-second which row it was (see `seaway.api.routing`). Piece `s * targets + t` is what source shard s has for target shard
-t; behind the rows that came, a target shard is filled up with rows of zeros, whose second word is -1.
+In a sparse exchange, a shard's rows consist of whole words: the first word says to which shard of the target the row
+goes, the second which row it was (see `seaway.api.routing`). Piece `s * targets + t` holds the rows of source shard s
+for target shard t. Behind the rows that came, a target shard is filled with rows of zeros whose second word is -1.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from core.protocol import effects as e
 
 Array = np.ndarray[Any, Any]
 Shelf = Mapping[Index, Array]  # shards of one layout
-Box = tuple[Any, ...]  # slices; an Ellipsis behind them, so that what they cut is always a view
-ALIGN = 64  # bytes: what lies so can be taken over by devices without a copy
+Box = tuple[Any, ...]  # slices, and an Ellipsis behind them, so that indexing always gives a view
+ALIGN = 64  # bytes: devices can take over memory with this alignment without a copy
 
 
 class Misfit(ValueError):
-    """Contents that do not belong where they are said to go."""
+    """Contents that do not fit the place for which they are meant."""
 
 
 class Overflow(ValueError):
-    """More rows were sent to a shard than it has room for."""
+    """A sparse exchange sent more rows to a shard than it has room for."""
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Of core's name. Keys of `jax.random` travel as what is in them, eight bytes each."""
+    """The numpy dtype of core's name. Keys of `jax.random` travel as their data, eight bytes each."""
     if name == "key<fry>":
         return np.dtype(np.uint64)
     try:
@@ -54,7 +54,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def empty(shape: Sequence[int], dtype: str) -> Array:
-    """Room for contents, aligned."""
+    """An aligned array without contents."""
     kind = numpy_dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
     raw = np.empty(nbytes + ALIGN, np.uint8)
@@ -63,7 +63,7 @@ def empty(shape: Sequence[int], dtype: str) -> Array:
 
 
 def raw_bytes(array: Array) -> memoryview:
-    """Its contents in C order; without a copy where they lie so."""
+    """An array's contents in C order; a copy only if they lie otherwise."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8).data if flat.size else memoryview(b"")
 
@@ -75,7 +75,7 @@ def box_of(shards: Shards, index: Index) -> Box:
 
 
 def index_of(shards: Shards, ordinal: int) -> Index:
-    """Of the shard with this number."""
+    """The index of the shard with this number."""
     if not 0 <= ordinal < shards.count:
         raise Misfit(f"there is no shard {ordinal} of {shards.count}")
     found = []
@@ -89,12 +89,12 @@ def cut(layout: Layout, array: Array) -> dict[Index, Array]:
     """All distinct shards of an array, as views of it."""
     shards = Shards(layout)
     if tuple(array.shape) != tuple(layout.shape):
-        raise Misfit(f"an array of shape {array.shape} where {layout.shape} is meant")
+        raise Misfit(f"an array of shape {array.shape} where {layout.shape} is expected")
     return {index: array[box_of(shards, index)] for index in product(*map(range, shards.parts))}
 
 
 def local_shards(layout: Layout, devices: Iterable[int]) -> dict[Index, list[int]]:
-    """The distinct shards that these devices have, and which of them have it."""
+    """The distinct shards on these devices, and the devices that have each."""
     shards, found = Shards(layout), dict[Index, list[int]]()
     for device in devices:
         virtual = virtual_index(layout.place, device)
@@ -103,19 +103,19 @@ def local_shards(layout: Layout, devices: Iterable[int]) -> dict[Index, list[int
     return found
 
 
-# --- what leaves ------------------------------------------------------------------------------------------------
+# --- sending ----------------------------------------------------------------------------------------------------
 
 
 class Source:
-    """Of a host's OpenSend. `fetch` gives the shards that the host has; it is called once, in the first thread that
-    asks. `sparse`: whether the pieces are those that were counted (see `pjrt.rows`)."""
+    """The contents of one host's OpenSend. `fetch` returns the shards that the host has; it is called once, in the
+    first thread that needs them. `sparse`: whether the pieces are those that were counted (see `pjrt.rows`)."""
 
     def __init__(
         self, send: e.OpenSend, me: int, hosts: Hosts, fetch: Callable[[], Shelf], *, sparse: bool = False
     ) -> None:
         if send.source is None:
             raise Misfit(
-                f"transfer {send.transfer} is to be sent, and nobody says how buffer {send.buffer} lies"
+                f"transfer {send.transfer} is to be sent, but the layout of buffer {send.buffer} is not known"
             )
         self.layout, self._target, self.sparse = send.source, send.target, sparse
         self._transfer, self._me, self._hosts = send.transfer, me, hosts
@@ -124,15 +124,15 @@ class Source:
         self._fetch, self._shelf = fetch, dict[Index, Array]()
         self._fetched = False
         self._plan: dict[int, Piece] = {}
-        self._pieces: dict[int, memoryview] = {}  # under way
+        self._pieces: dict[int, memoryview] = {}  # pieces that are partly sent
         self._lock = threading.Lock()
 
     def bytes_of(self, chunk: Chunk) -> bytes:
-        """Any thread; blocks until the contents are there. Asked again, it says the same again."""
+        """The bytes of a chunk, from any thread; blocks until the contents exist. A chunk may be asked for again."""
         size = self._sizes.get(chunk.piece)
         if size is None or chunk.offset < 0 or chunk.nbytes < 0 or chunk.offset + chunk.nbytes > size:
             raise Misfit(
-                f"{chunk} is not of what transfer {self._transfer} sends: {size} bytes of that piece"
+                f"{chunk} is not part of transfer {self._transfer}, which sends {size} bytes of that piece"
             )
         end = chunk.offset + chunk.nbytes
         with self._lock:
@@ -182,11 +182,11 @@ def _rows_of(shelf: Shelf, source: Shards, target: Shards, number: int) -> memor
     return raw_bytes(shard[shard[:, 0] == to])
 
 
-# --- what arrives -----------------------------------------------------------------------------------------------
+# --- receiving --------------------------------------------------------------------------------------------------
 
 
 class _Incoming:
-    """One piece: where it goes, and how much of it has come."""
+    """One piece: where it goes, and how many of its bytes have come."""
 
     __slots__ = ("at", "box", "came", "home", "nbytes", "staged", "view")
 
@@ -215,12 +215,14 @@ class _Incoming:
 
 
 class Sink:
-    """Of a host's OpenRecv. What has been filled in once is never written to again: whoever takes `shards` may keep
-    them."""
+    """Takes the contents of one host's OpenRecv. A filled shard is never written to again, so the caller may keep
+    `shards`."""
 
     def __init__(self, recv: e.OpenRecv, me: int, hosts: Hosts) -> None:
         if recv.target is None:
-            raise Misfit(f"transfer {recv.transfer} comes, and nobody says how buffer {recv.buffer} lies")
+            raise Misfit(
+                f"transfer {recv.transfer} comes, but the layout of buffer {recv.buffer} is not known"
+            )
         self.layout, self.sparse = recv.target, recv.sparse
         self._transfer = recv.transfer
         self._shards = Shards(recv.target)
@@ -250,7 +252,7 @@ class Sink:
         return empty(self._shards.size, self.layout.dtype)
 
     def fill(self, chunk: Chunk, contents: bytes) -> None:
-        """What this chunk carries. Raises Misfit where that cannot be."""
+        """Stores the contents of a chunk. Raises Misfit if they do not fit."""
         if len(contents) != chunk.nbytes:
             raise Misfit(
                 f"transfer {self._transfer}: {len(contents)} bytes came as {chunk.nbytes} of piece {chunk.piece} "
@@ -277,15 +279,14 @@ class Sink:
 
     @property
     def missing(self) -> int:
-        """Bytes that are still to come, as far as that is known."""
+        """Bytes that are still to come, as far as is known."""
         return sum(piece.nbytes - piece.came for piece in self._pieces.values())
 
     def shards(self) -> dict[Index, Array]:
-        """This host's distinct shards, when all has come. Raises Overflow where a sparse exchange brought too much."""
+        """This host's distinct shards, when all has come. Raises Overflow if a sparse exchange brought too many
+        rows."""
         if self.missing:
-            raise Misfit(
-                f"transfer {self._transfer} is said to be over, and {self.missing} bytes are missing"
-            )
+            raise Misfit(f"transfer {self._transfer} ended, but {self.missing} bytes are missing")
         if not self.sparse:
             return self._shelf
         return {index: self._gather(index) for index in self._here}
@@ -321,14 +322,15 @@ class ArraySource:
         self._lock = threading.Lock()
 
     def lies(self, layout: Layout) -> None:
-        """How it shall lie, which is known when the hosts are ready for it."""
+        """Sets the layout, which is known when the hosts are ready to receive."""
         if tuple(self.array.shape) != tuple(layout.shape):
-            raise Misfit(f"an array of shape {self.array.shape} where {layout.shape} is meant")
+            raise Misfit(f"an array of shape {self.array.shape} where {layout.shape} is expected")
         self._shards = Shards(layout)
 
     def read(self, chunk: Chunk) -> bytes:
-        assert self._shards is not None, "nobody has said yet how it lies"
-        with self._lock:  # one shard after another: a copy of the last is kept, for its chunks to come
+        assert self._shards is not None, "`lies` has to be called first"
+        # chunks come shard by shard: a copy of the last shard is kept for its further chunks
+        with self._lock:
             number, shard = self._last
             if number != chunk.piece:
                 shard = raw_bytes(self.array[box_of(self._shards, index_of(self._shards, chunk.piece))])
@@ -339,7 +341,7 @@ class ArraySource:
 
 
 class ArraySink:
-    """A whole array that comes to a client, each shard from whoever has it."""
+    """A whole array that a client receives, each shard from a host that has it."""
 
     def __init__(self, layout: Layout) -> None:
         self._shards = Shards(layout)
@@ -357,8 +359,8 @@ class ArraySink:
         piece.take(chunk.offset, contents)
 
     def array(self) -> Array:
-        """When all of it has come."""
+        """The array, when all of it has come."""
         missing = self._nbytes * self._shards.count - sum(piece.came for piece in self._pieces.values())
         if missing:
-            raise Misfit(f"an array is said to have come, and {missing} of its bytes are missing")
+            raise Misfit(f"an array's transfer ended, but {missing} of its bytes are missing")
         return self._array

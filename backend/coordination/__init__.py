@@ -1,6 +1,6 @@
-"""Where the members of an island's collective world meet, before JAX is told of it.
+"""Members of an island's collective world meet here before JAX forms the world.
 
-meeting   members come, and hear when all are there
+meeting   members arrive, and learn when all have arrived
 service   the process in which they meet, `python -m backend.coordination.service`; one for each epoch
 """
 

@@ -1,8 +1,8 @@
-"""Members of a world come together before JAX is told of it: JAX's own wait for the others cannot be left again.
+"""Members of a world meet before JAX is told of it, since a process cannot leave JAX's own wait for the others.
 
-Each member dials the world's coordination process and says its rank. When all are there, each is told the port of JAX's
-service. Until then any of them may go: by itself when a newer epoch overtakes it, or because it ends.
-Neighbours: `coordination`, which serves; `pjrt.world`, which waits.
+Each member connects to the world's coordination process and sends its rank. When all have arrived, each is told the
+port of JAX's service. Until then any member may leave: because a newer epoch overtakes it, or because it ends.
+Neighbours: `service`, which serves; `pjrt.world`, which waits.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import threading
 import time
 from contextlib import suppress
 
-SAY_S = 10.0  # for a member to say its rank, and for it to reach the port
-LONGEST = 16  # bytes of a line
-# What a connection may do that is no member's, or goes.
+SAY_S = 10.0  # seconds for a member to connect, and to send its rank
+LONGEST = 16  # most bytes of a line
+# Errors of connections that are not a member's, or that end.
 STRANGE = (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 
 
 def world_name(island: int, epoch: int) -> str:
-    """By which hosts find the address of an epoch's meeting."""
+    """The name under which hosts find the address of an epoch's meeting."""
     return f"world/{island}/{epoch}"
 
 
 class Overtaken(Exception):
-    """Nobody needs the world any more that was to be joined."""
+    """A newer epoch has begun: the world that was to be joined is not needed any more."""
 
 
 class Meeting:
-    """Serves: `port` is what members are told once all `members` are there."""
+    """The serving side. Members are told `port` when all `members` have arrived."""
 
     def __init__(self, members: int, port: int) -> None:
         self._members, self._port = members, port
@@ -37,7 +37,7 @@ class Meeting:
         self._complete = False
 
     async def come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, from its beginning to its end."""
+        """Handles one connection, from its beginning to its end."""
         with suppress(*STRANGE):
             rank = int(await asyncio.wait_for(reader.readuntil(b"\n"), SAY_S))
             if 0 <= rank < self._members:
@@ -54,13 +54,13 @@ class Meeting:
             self._complete = True
             for member in self._here.values():
                 member.write(b"%d\n" % self._port)
-        await reader.read(1)  # it says nothing more: it goes
+        await reader.read(1)  # a member sends nothing more: this returns when it leaves
         if self._here.get(rank) is writer:
             del self._here[rank]
 
 
 class Arrival:
-    """One member's: `wait` until all are there, unless somebody calls `leave`."""
+    """One member's side: `wait` until all have arrived, unless another thread calls `leave`."""
 
     def __init__(self, address: str, rank: int) -> None:
         host, _, port = address.rpartition(":")
@@ -70,7 +70,8 @@ class Arrival:
         self._socket: socket.socket | None = None
 
     def wait(self, seconds: float) -> str:
-        """Where JAX's service is. If the coordination process dies, a newer epoch comes: it waits for that."""
+        """Returns the address of JAX's service. If the coordination process dies, it waits for the newer epoch
+        that follows, and raises Overtaken."""
         until = time.monotonic() + seconds
         try:
             told = self._told(seconds)
@@ -84,11 +85,11 @@ class Arrival:
         if self._left.wait(max(0.0, until - time.monotonic())):
             raise Overtaken("a newer epoch has begun")
         raise TimeoutError(
-            f"not all members of the world at {self._host}:{self._port} came within {seconds:g} s"
+            f"not all members of the world at {self._host}:{self._port} arrived within {seconds:g} s"
         )
 
     def leave(self) -> None:
-        """Any thread."""
+        """Ends the wait, from any thread."""
         self._left.set()
         with self._lock:
             if self._socket is not None:

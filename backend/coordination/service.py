@@ -1,11 +1,11 @@
-"""JAX's coordination service as a process of its own, so that no host's death takes the others of its island along.
+"""JAX's coordination service as a process of its own, so that the death of a host does not end its island's others.
 
-`python -m backend.coordination.service --members N` prints the port where members meet (`meeting`) and serves until its
-standard input closes. JAX offers no public way to run the service apart from member 0; what is used of its inside is in
-`serve`, and nowhere else.
+`python -m backend.coordination.service --members N` prints the port where members meet (`meeting`) and serves
+until its standard input closes. JAX has no public way to run the service apart from member 0; only `serve` uses
+its internals.
 
-Neither port knows tokens, and the service speaks plain gRPC (see docs/security.md): bind them to an address that only
-members reach.
+Neither port checks tokens, and the service speaks plain gRPC (see docs/security.md): bind them to an address that
+only members can reach.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any
 
 from .meeting import LONGEST, Meeting
 
-FOREVER_S = 10**8  # heartbeats are off: who is alive, core's leases tell; see `pjrt.coordination_relay`
-SHUTDOWN_S = 1  # members leave when they like: nobody waits for the others
+# heartbeats are off: core's leases tell which members are alive; see `pjrt.coordination_relay`
+FOREVER_S = 10**8
+SHUTDOWN_S = 1  # members leave at any time, and do not wait for each other
 
 
 def options() -> argparse.ArgumentParser:
@@ -46,7 +47,7 @@ def address_and_port(bind: str) -> tuple[str, int]:
 
 
 def hold_port(address: str) -> socket.socket:
-    """JAX's service cannot say which port it was given: so hold one, which both may bind."""
+    """JAX's service cannot report which port it got: so this holds a port that both sockets may bind."""
     held = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     held.bind((address.strip("[]"), 0))
@@ -70,21 +71,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         address, port = address_and_port(chosen.bind)
         held = hold_port(address)
         service_port = held.getsockname()[1]
-        service = serve(f"{address}:{service_port}", chosen.members)  # noqa: F841 - serves as long as somebody holds it
+        service = serve(f"{address}:{service_port}", chosen.members)  # noqa: F841 - serves while this reference exists
         held.close()
-        with suppress(
-            KeyboardInterrupt
-        ):  # a terminal's Ctrl-C reaches the whole family; who started us ends us
+        with suppress(KeyboardInterrupt):  # a terminal's Ctrl-C reaches this process, too; its parent ends it
             asyncio.run(meet(address, port, Meeting(chosen.members, service_port)))
     except (OSError, ValueError) as error:
         print(f"coordination: --bind {chosen.bind}: {error}", file=sys.stderr)
         return 2
-    # At once, with `service` as it is: one that shuts down in order tells its members, and JAX aborts them.
+    # At once, without shutting `service` down: an orderly shutdown tells the members, and JAX aborts them.
     os._exit(0)
 
 
 async def meet(address: str, port: int, meeting: Meeting) -> None:
-    """Until standard input closes."""
+    """Serves the meeting until the standard input closes."""
     server = await asyncio.start_server(meeting.come, address.strip("[]"), port, limit=LONGEST)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.buffer.read)

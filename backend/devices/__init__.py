@@ -1,8 +1,8 @@
-"""What an agent needs of devices, and devices that only take time.
+"""The interface of an agent's devices, and an implementation that only takes time.
 
-interface   what an agent calls, and what devices tell it: JAX's are in `backend.pjrt`
-timed       devices that take the time they are told, without JAX;  alarms: calls at a time, finer than a loop's
-gang_times  when a host's gangs were enqueued and ended, kept there for those who ask
+interface   what an agent calls, and the events that devices post; the implementation for JAX is in `backend.pjrt`
+timed       devices that take the time they are told, without JAX;  alarms: timers that are finer than asyncio's
+gang_times  when a host's gangs were enqueued and ended, kept there and fetched on request
 """
 
 from __future__ import annotations

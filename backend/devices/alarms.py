@@ -1,8 +1,8 @@
-"""Calls at a time, to some tens of microseconds; an asyncio loop waits for whole milliseconds.
+"""Calls functions at a given time, to some tens of microseconds; an asyncio loop waits for whole milliseconds.
 
-    with a thread of its own, one for all in this process that want it; it ends when nobody does any more
+One thread serves all users in this process; it ends with the last user.
 
-Neighbour: `timed`, whose devices take the time that they are told, and not a millisecond more.
+Neighbour: `timed`, whose devices must take the time that they are told, and not a millisecond more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Alarms:
                 self._thread.start()
 
     def leave(self) -> None:
-        """Of as many as entered, the last ends the thread."""
+        """Ends one use; the last one ends the thread."""
         with self._changed:
             self._users -= 1
             if not self._users:
@@ -39,7 +39,7 @@ class Alarms:
                 self._changed.notify()
 
     def at(self, when: int, call: Callable[[], object]) -> None:
-        """`when`: of time.monotonic_ns(). The call comes in the thread of the alarms, and must be short."""
+        """Calls `call` at `when`, by time.monotonic_ns(), in the thread of the alarms; it must be short."""
         with self._changed:
             number = next(self._numbers)
             heappush(self._heap, (when, number, call))
@@ -58,7 +58,7 @@ class Alarms:
             call()
 
     def _wait(self) -> float | None:
-        """Seconds until the first is due; None: there is none."""
+        """Seconds until the first call is due; None: there is none."""
         return max(0.0, (self._heap[0][0] - time.monotonic_ns()) / 1e9) if self._heap else None
 
 

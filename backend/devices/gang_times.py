@@ -1,11 +1,11 @@
-"""When a host enqueued its gangs and saw them end, by its own clock: kept there for whoever asks, and fetched.
+"""When a host enqueued its gangs and saw them end, by its own clock: kept on the host, and fetched on request.
 
-    devices --took--> Stamps (the last of them)  --Stamps, with a permit-->  a session: in the controller's time
+    devices --took--> Stamps (the latest records)  --Stamps, with a permit-->  a session: in the controller's time
 
-Nobody is told of them unasked: what is reported up the tree stays as it is. A client gets those of its own runs: the
-controller signs which runs these are (`permitted`), and hosts, who have the same secret, answer to what is signed. What
-travels are the host's own times, and what it knows of the controller's clock; whoever asks does the arithmetic.
-Neighbours: `clock_sync`; `timed`, `pjrt.completions`, which stamp; `agent`, which answers; `core.record.clocks`.
+Hosts send these times only on request, so reports up the tree stay as they are. A client gets the times of its own
+runs: the controller signs which runs these are (`permitted`), and hosts, which have the same secret, check the
+signature. A host sends its own times and what it knows of the controller's clock; the caller converts them.
+Neighbours: `clock_sync`; `timed`, `pjrt.completions`, which record; `agent`, which answers; `core.record.clocks`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ..auth import Access, access
 from ..node import Wrong, calls
 from ..wire import call_messages
 
-ROOM = 1 << 14  # gangs, of each host
-RUNS = 1 << 16  # stretches of runs in a permit: the last so many
-AT_ONCE = 32  # hosts that are asked
+ROOM = 1 << 14  # gangs that a host keeps
+RUNS = 1 << 16  # most ranges of runs in a permit, the latest ones
+AT_ONCE = 32  # hosts that are asked at the same time
 RECORD = Struct("<qqqqB")
 KINDS: list[tuple[str, str]] = [
     ("seq", "<i8"), ("run", "<i8"), ("enqueued", "<i8"), ("ended", "<i8"), ("collective", "u1")
@@ -41,7 +41,7 @@ Rows = np.ndarray[Any, Any]
 
 
 class Stamps:
-    """A ring of records. `now`: the host's clock. One thread writes, any may read."""
+    """A ring of records. `now`: the host's clock. One thread writes, any thread may read."""
 
     def __init__(self, now: Clocked = time.monotonic_ns, room: int = ROOM) -> None:
         self.now = now
@@ -49,7 +49,7 @@ class Stamps:
         self._data = bytearray(RECORD.size * room)
 
     def took(self, seq: int, run: int, enqueued: int, ended: int, collective: bool) -> None:
-        """A gang is over. This is on the way of every gang: it costs as little as can be."""
+        """Records a gang that is over. Every gang passes here, so it is as cheap as possible."""
         at = self._count % self._room
         RECORD.pack_into(self._data, at * RECORD.size, seq, run, enqueued, ended, collective)
         self._count += 1
@@ -58,8 +58,8 @@ class Stamps:
         return min(self._count, self._room)
 
     def of(self, runs: Iterable[tuple[int, int]], most: int = ROOM) -> Rows:
-        """Those of these stretches of runs, in order; of more than `most` the last."""
-        count, data = self._count, bytes(self._data)  # one copy, while nobody writes
+        """The records of these ranges of runs, in order; at most `most`, the latest ones."""
+        count, data = self._count, bytes(self._data)  # copied at once, since another thread may write
         rows = np.frombuffer(data, LOOK)[: min(count, self._room)]
         if count > self._room:
             rows = np.roll(rows, -(count % self._room))
@@ -71,11 +71,11 @@ class Stamps:
         return found[max(0, len(found) - most) :]
 
 
-# --- who may ask for which ----------------------------------------------------------------------------------------
+# --- which runs a client may ask for ------------------------------------------------------------------------------
 
 
 def stretches(runs: Iterable[int]) -> list[tuple[int, int]]:
-    """(first, one past the last) of runs that follow one another; the last `RUNS` of these."""
+    """Runs as ranges (first, one past the last); at most `RUNS`, the latest ones."""
     found: list[list[int]] = []
     for run in sorted(runs):
         if found and found[-1][1] >= run:
@@ -88,7 +88,7 @@ def stretches(runs: Iterable[int]) -> list[tuple[int, int]]:
 def permitted(
     secret: bytes, runs: Iterable[int], clients: Iterable[int], mine: set[int]
 ) -> call_messages.Permitted:
-    """`clients`: by run, whose it is."""
+    """Signs which of these runs belong to the clients in `mine`; `clients`: the client of each run."""
     own = stretches(run for run, client in zip(runs, clients, strict=True) if client in mine)
     data = _packed(number for pair in own for number in pair)
     return call_messages.Permitted(data, access.proof(secret, _name(data)))
@@ -97,7 +97,7 @@ def permitted(
 def answer(
     secret: bytes, request: call_messages.Stamps, stamps: Stamps, clock: Clock
 ) -> call_messages.Stamped:
-    """In a host. Raises Wrong."""
+    """A host's answer to a request. Raises Wrong."""
     if not access.proves(secret, _name(request.runs), request.proof):
         raise Wrong("the controller has not signed this", grpc.StatusCode.PERMISSION_DENIED)
     runs = _pairs(request.runs, 2)
@@ -117,7 +117,7 @@ def _packed(numbers: Iterable[int]) -> bytes:
 
 
 def _pairs(data: bytes, size: int) -> list[Any]:
-    """Tuples of so many numbers. Raises ValueError."""
+    """Tuples of `size` numbers. Raises ValueError."""
     if len(data) % (8 * size):
         raise ValueError(f"{len(data)} bytes are no tuples of {size} numbers")
     return [tuple(each) for each in np.frombuffer(data, "<i8").reshape(-1, size).tolist()]
@@ -127,7 +127,7 @@ def _pairs(data: bytes, size: int) -> list[Any]:
 
 
 class Taken(NamedTuple):
-    """A gang on a host, in the controller's time; each of its times is within `bound` of the truth."""
+    """A gang on a host, in the controller's time; each time is within `bound` of the truth."""
 
     host: int
     seq: int
@@ -138,7 +138,8 @@ class Taken(NamedTuple):
 
 
 def taken(host: int, found: call_messages.Stamped) -> list[Taken]:
-    """Without those of which nobody knows what time it was. Raises ValueError: a host has said what cannot be."""
+    """A host's gangs in the controller's time, without those whose time is unknown. Raises ValueError if the
+    answer is impossible."""
     if len(found.records) % RECORD.size:
         raise ValueError(f"{len(found.records)} bytes are no records of gangs")
     readings = [Reading(*each) for each in _pairs(found.readings, 3)]
@@ -157,13 +158,13 @@ def taken(host: int, found: call_messages.Stamped) -> list[Taken]:
 
 class Fetched(NamedTuple):
     rows: list[Taken]
-    missing: dict[int, str]  # hosts that did not answer, or not with anything that can be read
+    missing: dict[int, str]  # hosts that did not answer, or whose answer cannot be read
 
 
 async def fetched(
     addresses: Mapping[int, str], shown: Access, allowed: call_messages.Permitted, most: int, timeout: float
 ) -> Fetched:
-    """Of these hosts, at most so many gangs of each. In a loop."""
+    """Fetches at most `most` gangs from each of these hosts, in a loop."""
     gate = asyncio.Semaphore(AT_ONCE)
     request = call_messages.Stamps(allowed.runs, allowed.proof, most)
     found = Fetched([], {})

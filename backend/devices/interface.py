@@ -1,13 +1,13 @@
-"""What an agent needs of its host's devices: the interface of `pjrt` and of `timed`.
+"""The interface between an agent and its host's devices, implemented by `pjrt` and `timed`.
 
-Methods are called from the agent's loop, in the order of core's commands; each returns at once. What comes of them is
-told by `post`, from any thread: Reformed, CodeReady, Finished, LaunchFailed, Copied, RowsCounted, DeviceLost.
+Methods are called from the agent's loop, in the order of core's commands; each returns at once. Devices report with
+`post`, from any thread: Reformed, CodeReady, Finished, LaunchFailed, Copied, RowsCounted, DeviceLost.
 
-    launch      enqueue on this host's devices of the gang, from one thread, in the order of the calls; inputs are
+    launch      enqueues on this host's devices of the gang, from one thread, in the order of the calls; inputs are
                 futures. After LaunchFailed nothing more is enqueued until `abandon` names that seq.
-    make        room, or a literal's contents; `free` gives it back, behind what was enqueued before.
-    shards      contents for others: waits until they are there, so it is called in a copying thread.
-    fill        contents from others, into the room that `make` has made; once, before whatever reads it is launched.
+    make        reserves room, or stores a literal; `free` releases it, after what was enqueued before.
+    shards      contents for other hosts: waits until they exist, so it is called in a copying thread.
+    fill        contents from other hosts, for a buffer that `make` made; once, before a launch that reads it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from core.protocol import effects as e
 
 from .gang_times import Stamps
 
-Post = Callable[[e.Effect], None]
-Index = tuple[int, ...]  # of a shard: one number a dimension
+Post = Callable[[e.Event], None]
+Index = tuple[int, ...]  # of a shard: one number for each dimension
 Array = np.ndarray[Any, Any]
 
 
 class World:
-    """Of an epoch of an island: whom a host joins, and as whom."""
+    """The world of an island's epoch, and the rank under which a host joins it."""
 
     __slots__ = ("address", "devices", "epoch", "hosts", "me")
 
@@ -36,14 +36,14 @@ class World:
         self, epoch: int, address: str, hosts: Sequence[int], me: int, devices: Mapping[int, Sequence[int]]
     ) -> None:
         self.epoch = epoch
-        self.address = address  # of the coordination service; "" where a host is alone
+        self.address = address  # of the coordination service; "" if the host is the only member
         self.hosts = tuple(hosts)  # members, in the order of their ranks
         self.me = me  # this host
         self.devices = dict(devices)  # host -> its devices' numbers in the cluster
 
 
 class About:
-    """What a host says of itself when it enrols."""
+    """How a host describes itself when it enrols."""
 
     __slots__ = ("devices", "kind", "memory", "platform")
 
@@ -51,21 +51,22 @@ class About:
         self.platform = platform  # "cpu", "cuda", "tpu", "timed"
         self.kind = kind  # "TPU v4", "NVIDIA H200", ...
         self.devices = devices
-        self.memory = memory  # bytes of each device that programs may use; 0: not limited
+        self.memory = memory  # bytes of each device that programs may use; 0: no limit
 
 
 class Devices(Protocol):
     post: Post  # set by the agent
     hosts: Hosts | None  # set by the agent: which devices each host of the cluster has
-    failed: Callable[[BaseException], None]  # set by the agent: an error of ours, in any thread
-    stamps: Stamps  # when gangs were enqueued here, and seen to end; by a clock that the agent may replace
+    # set by the agent; called with an internal error, from any thread
+    failed: Callable[[BaseException], None]
+    stamps: Stamps  # when gangs were enqueued here, and seen to end; the agent may replace their clock
 
     def about(self) -> About: ...
 
     def reform(self, command: e.Reform, world: World) -> None: ...
 
     def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
-        """`blobs`: by content hash, all that the code's parts name."""
+        """`blobs`: all code that the command names, by content hash."""
 
     def prepare(self, command: e.Prepare, plan: Plan) -> None: ...
 
@@ -84,16 +85,17 @@ class Devices(Protocol):
     def count(self, command: e.CountRows) -> None: ...
 
     def shards(self, buffer: int) -> Mapping[Index, Array]:
-        """The distinct shards of it that this host has, in host memory. Blocks; any thread."""
+        """The distinct shards of a buffer that this host has, in host memory. Blocks; any thread."""
 
     def fill(self, buffer: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
-        """All contents of this host's shards of it have come."""
+        """Takes in the complete contents of this host's shards of a buffer."""
 
     def spoil(self, buffer: int, reason: str) -> None:
-        """What came for it cannot be used: who reads it is launched with placeholders, and ends with this reason."""
+        """The contents for a buffer are unusable: gangs that read it run with placeholders, and end with this
+        reason."""
 
     def usage(self) -> Mapping[str, int]:
-        """For people: bytes in buffers, how many buffers, programs outstanding, ..."""
+        """Figures for people: bytes in buffers, number of buffers, outstanding programs, ..."""
 
     def close(self) -> None:
-        """End threads; give everything back."""
+        """Ends threads and releases all resources."""

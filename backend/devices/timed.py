@@ -1,8 +1,8 @@
-"""Devices that take the time they are told: the real control plane can be driven at hundreds of hosts on one machine.
+"""Devices that take the time they are told, to run the real control plane with hundreds of hosts on one machine.
 
 A gang takes `cost` nanoseconds on each of its devices, in the order of the launches, and waits for no peer. Contents
-are zeros of the right size. There is no JAX here. Neighbours: `agent`; `devices` is the interface; `alarms`, because
-a loop's timers are up to a millisecond late.
+are zeros of the right size. JAX is not used. Neighbours: `agent`; `interface`; `alarms`, because a loop's timers
+are up to a millisecond late.
 """
 
 from __future__ import annotations
@@ -75,20 +75,21 @@ class TimedDevices:
         ALARMS.at(end, partial(self._over, *about))
 
     def _over(self, seq: int, sizes: tuple[int, ...], run: int, enqueued: int, collective: bool) -> None:
-        """In the thread of the alarms. An irregular gang has made as much as it may."""
+        """Ends a gang, in the thread of the alarms. An irregular gang reports as many rows as its outputs can
+        hold."""
         if self._under_way.pop(seq, seq) is not None:
-            return  # it was given up
+            return  # the gang was abandoned
         try:
             self.stamps.took(seq, run, enqueued, self.stamps.now(), collective)
             self.post(e.Finished(seq, None, sizes))
-        except Exception as error:  # in a thread that all hosts here share: theirs go on
+        except Exception as error:  # all hosts of this process share this thread: the others go on
             self.failed(error)
 
     def abandon(self, seqs: Sequence[int]) -> None:
         for seq in seqs:
             self._under_way.pop(seq, None)
 
-    # --- buffers: their looks, no contents --------------------------------------------------------------------
+    # --- buffers: layouts without contents --------------------------------------------------------------------
 
     def make(self, command: e.MakeBuffer) -> None:
         self._layouts[command.buffer] = command.layout
@@ -103,7 +104,7 @@ class TimedDevices:
         self._loop.call_soon(self.post, e.Copied(command.seq))
 
     def count(self, command: e.CountRows) -> None:
-        blame = Blame("unsupported", "timed devices have no contents, so nobody knows which rows go where")
+        blame = Blame("unsupported", "timed devices have no contents, so it is unknown which rows go where")
         self._loop.call_soon(self.post, e.RowsCounted(command.transfer, (), blame))
 
     def shards(self, buffer: int) -> Mapping[Index, Array]:

@@ -1,10 +1,10 @@
-"""What every process of a cluster has: streams to others, calls beside them, and an agreed time.
+"""What every process of a cluster has: streams to other processes, calls beside them, and a synchronised clock.
 
-node        one of core's machines in an asyncio loop, with its streams, its timer and its lock
-calls       asking and answering the calls beside the streams
+node        runs one of core's machines in an asyncio loop, with its streams, its timer and its lock
+calls       makes and answers the calls beside the streams
 send_queue  messages to one peer, several in one write;  loopback: between machines of one process
-clock_sync  each host's clock against the controller's
-traffic     how many messages there were, and what was in them
+clock_sync  the offset of each host's clock from the controller's
+traffic     counts messages and their contents
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The unary calls beside the streams: how they are asked, and how they are answered.
+"""The unary calls beside the streams: how a process makes them, and how it answers them.
 
-Their messages: `backend.wire.call_messages`.
+Their messages are in `backend.wire.call_messages`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 NO_TOKEN = "the token is wrong or missing"
 FULL, INVALID = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT
 SERVICE = "seaway.Cluster"
-# gRPC refuses it by itself and tells us nothing: what we see is an end, as of a call that is cut off.
+# gRPC refuses such a message by itself and does not tell us: we see the end of the call, as when it is cut off.
 LARGE = f"one of more than {envelopes.MESSAGE >> 20} MiB, or cut off by its sender"
 
 
 class Wrong(Exception):
-    """The caller cannot have this; the text is for him."""
+    """The call cannot be answered; the text is for the caller."""
 
     def __init__(self, text: str, code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT) -> None:
         super().__init__(text)
@@ -43,7 +43,7 @@ async def ask(
     timeout: float = 30.0,
     wait: bool = True,
 ) -> Any:
-    """The answer; a `Wrong` where the other says no. `wait`: for a server that is not up yet."""
+    """Makes a call and returns the answer; raises `Wrong` if it is refused. `wait`: until the server is up."""
     kind = type(request)
     call = channel.unary_unary(f"/{SERVICE}/{kind.__name__}")
     try:
@@ -61,8 +61,8 @@ async def ask(
 def handlers(
     access: Access, answers: dict[type[msgspec.Struct], Answer], door: Door, gate: Gate
 ) -> Sequence[grpc.GenericRpcHandler]:
-    """As calls of a stream of one message: so it is read when it is its turn, and nobody's before he has shown the
-    token."""
+    """The handlers of all calls. They handle streams of one message: so a message is read only when it is the
+    call's turn, and not before the caller has sent the token."""
     methods = {
         kind.__name__: grpc.stream_unary_rpc_method_handler(_answering(access, kind, act, door, gate))
         for kind, act in answers.items()
@@ -114,7 +114,7 @@ def shown_in(context: Context) -> dict[str, str]:
 
 
 async def message_of(turn: Turn, door: Door, context: Context, called: str) -> bytes:
-    """The one message of a call. What is larger than gRPC takes never comes: then the call just ends."""
+    """The single message of a call. A message that is larger than gRPC allows never comes: the call just ends."""
     try:
         async with turn.reading(), asyncio.timeout(READING):
             data = await context.read()
@@ -131,8 +131,8 @@ async def message_of(turn: Turn, door: Door, context: Context, called: str) -> b
 async def refuse(
     door: Door, context: Context, address: str, kind: str, called: str, why: str, code: grpc.StatusCode
 ) -> NoReturn:
-    """`address`: of the caller, asked for when the call began, since gRPC forgets it with the call. `kind`: of
-    `refusal_log`; "" for an answer that the caller may well have expected."""
+    """Refuses a call. `address`: the caller's, taken when the call began, since gRPC forgets it with the call.
+    `kind`: as in `refusal_log`; "" for an answer that the caller may have expected, which is not logged."""
     if kind:
         door.refuse(kind, address, called, why)
     await context.abort(code, why)
@@ -140,7 +140,7 @@ async def refuse(
 
 
 class Unknown(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types of it
-    """Behind all others: a call that nobody answers."""
+    """The last handler: it refuses calls that do not exist."""
 
     def __init__(self, door: Door, gate: Gate) -> None:
         self._door, self._gate = door, gate

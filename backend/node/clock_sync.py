@@ -1,13 +1,13 @@
-"""How far hosts' clocks are from the controller's: measured by each process of hosts, and told to the controller.
+"""How far hosts' clocks are from the controller's. Each process of hosts measures it, and tells the controller.
 
     HostClock (one a process of hosts)  --Tick: what is known so far-->  Clocks (of the controller)
               core.record.clocks        <--Tock: when it came, when this left; when to ask again--
 
-One exchange soon after another when a host joins, then fewer and fewer, at last one every few seconds. It is a unary
-call beside the streams, so that no gang waits behind it and it waits behind none. Core's controller hears nothing of
-it, and no event log has it: no decision depends on what time it is anywhere else. All clocks are monotonic ones:
-between machines the offset is mostly how much later one of them was started. Neighbours: `core.record.clocks`, the
-arithmetic; `gang_times`, which needs it; `cluster_status`, `metrics`.
+When a host joins, exchanges follow each other quickly, and later every few seconds. They are unary calls beside the
+streams, so that they delay no gang and no gang delays them. Core's controller does not see them, and no event log has
+them: no decision depends on the time of another machine. All clocks are monotonic: between machines, the offset is
+mostly the difference of their start times. Neighbours: `core.record.clocks`, the arithmetic; `gang_times`, which
+needs it; `cluster_status`, `metrics`.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ from .calls import Wrong
 
 S = 1_000_000_000
 PAUSE = 4.0  # seconds between exchanges ...
-EACH = 0.02  # ... or so many for each process that there is: of 512 the controller hears 50 a second
-FIRST = 1 / 256  # the first pause is this part of one, and each twice the one before
-PATIENCE = 10.0  # seconds for an answer
-LATELY = 60 * S  # who has not been heard for so long is not counted any more
+EACH = 0.02  # ... or this much for each process, if longer: 512 processes make 50 calls a second
+# the first pause is this part of a full one; each further pause is twice as long as the one before
+FIRST = 1 / 256
+PATIENCE = 10.0  # seconds to wait for an answer
+LATELY = 60 * S  # a process that has not called for so long is not counted any more
 
 log = logging.getLogger("seaway.clocks")
 
 
 class HostClock:
-    """Our side. `now`: this process's clock, by which gangs are stamped. Use within a loop."""
+    """A host process's side. `now`: this process's clock, which stamps its gangs. Use within a loop."""
 
     def __init__(self, now: Callable[[], int] = time.monotonic_ns) -> None:
         self.now, self.clock = now, Clock()
         self.refused = 0  # answers that could not be used
         self._hosts: set[int] = set()
         self._secret = b""
-        self._theirs = 0  # which clock it is that answers
-        self._part = FIRST  # of a pause: more often while little is known of it
+        self._theirs = 0  # identifies the clock that answers
+        self._part = FIRST  # part of a full pause: shorter while little is known
         self._task: asyncio.Task[None] | None = None
 
     def join(self, host: int, secret: bytes, controller: str, shown: Access) -> None:
-        """A host of this process has its number. All of them have one controller."""
+        """Takes in that a host of this process has its number. All hosts of a process have one controller."""
         self._hosts.add(host)
         self._secret = secret
         if self._task is None:
@@ -73,16 +74,16 @@ class HostClock:
                 try:
                     pause = await self._ask(channel, shown)
                 except Wrong as wrong:
-                    log.info("the controller does not say what time it is: %s", wrong)
+                    log.info("the controller does not tell its time: %s", wrong)
                 except (msgspec.MsgspecError, ValueError) as error:
                     self.refused += 1
-                    log.warning("what the controller says of its clock cannot be: %s", error)
+                    log.warning("the controller's answer about its clock is impossible: %s", error)
                 await asyncio.sleep(pause)
         finally:
             await channel.close()
 
     async def _ask(self, channel: grpc.aio.Channel, shown: Access) -> float:
-        """Seconds until the next."""
+        """Makes one exchange; returns the seconds until the next."""
         hosts = tuple(sorted(self._hosts))
         proof = access.proof(self._secret, _name(hosts))
         asked = self.now()
@@ -91,7 +92,7 @@ class HostClock:
         tock: call_messages.Tock = await calls.ask(channel, shown, tick, PATIENCE)
         answered = self.now()
         if tock.start != self._theirs:
-            if self._theirs:  # a controller that was started anew: perhaps elsewhere
+            if self._theirs:  # the controller was started again, perhaps on another machine
                 self.clock.forget(asked)
             self._theirs, self._part = tock.start, FIRST
         jumps = self.clock.jumps
@@ -110,16 +111,16 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Clocks:
-    """The controller's side. `now`: the clock that its trace is written by."""
+    """The controller's side. `now`: the clock that stamps its trace."""
 
     def __init__(self, hosts: int, secret: bytes, now: Callable[[], int]) -> None:
         self._hosts, self._secret, self.now = hosts, secret, now
         self._start = secrets.randbits(60) + 1
         self._told: dict[int, Told] = {}
-        self._heard: dict[int, int] = {}  # the first host of a process -> when it asked last
+        self._heard: dict[int, int] = {}  # the first host of a process -> when it last called
 
     async def answer(self, tick: call_messages.Tick) -> call_messages.Tock:
-        """Raises Wrong."""
+        """Answers an exchange. Raises Wrong if the caller has not these hosts."""
         received = self.now()
         if not access.proves(self._secret, _name(tick.hosts), tick.proof):
             raise Wrong("only hosts are told what time it is", grpc.StatusCode.PERMISSION_DENIED)
@@ -133,13 +134,13 @@ class Clocks:
         return call_messages.Tock(self._start, received, self.now(), pause)
 
     def _pause(self, now: int) -> int:
-        """Nanoseconds; the more ask, the longer."""
+        """Nanoseconds until the next exchange: longer, the more processes call."""
         if any(now - at > LATELY for at in self._heard.values()):
             self._heard = {host: at for host, at in self._heard.items() if now - at <= LATELY}
         return round(max(PAUSE, EACH * len(self._heard)) * S)
 
     def of(self, host: int) -> dict[str, int] | None:
-        """Nanoseconds, as they are known now: `offset` is how far the host's clock is ahead of ours."""
+        """What is known now of a host's clock, in nanoseconds; `offset`: how far it is ahead of ours."""
         told = self._told.get(host)
         if told is None:
             return None
@@ -155,10 +156,10 @@ def _name(hosts: tuple[int, ...]) -> str:
 
 
 def shifted(text: str) -> Callable[[], int]:
-    """ "SECONDS" or "SECONDS:PPM": a clock that is so far ahead, and gains so much; raises ValueError.
+    """ "SECONDS" or "SECONDS:PPM": a clock that is ahead by this much, and gains this much; raises ValueError.
 
-    For tests of all this on one machine, where all clocks are one. It changes what a host says of its own gangs' times,
-    which nothing waits for or decides by."""
+    For tests of clock synchronisation on one machine, where all clocks are the same. It changes only the times that a
+    host reports for its gangs; nothing waits for them or depends on them."""
     seconds, _, rate = text.partition(":")
     ahead, gains, begun = round(float(seconds) * S), int(rate or 0), time.monotonic_ns()
 

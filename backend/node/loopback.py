@@ -1,8 +1,8 @@
-"""A connection of two nodes of one loop: what `Outbox` and a gRPC stream are to processes, without bytes or sockets.
+"""A connection between two nodes of one loop: replaces `Outbox` and a gRPC stream, without bytes or sockets.
 
     Node --put--> Lane --in the loop, one turn later--> Node.take
 
-Two lanes make a connection. What is put on one arrives once and in order, as long as both nodes hold the connection for
+Two lanes make a connection. Parcels on a lane arrive once and in order, as long as both nodes use this connection as
 their current one. Messages are frozen, so both ends may have the same object. Neighbour: `node`.
 """
 
@@ -18,7 +18,8 @@ Deliver = Callable[[Any], bool]
 
 
 class Lane:
-    """`deliver`: takes what comes out at the other end; False: nobody there holds this connection any more."""
+    """One direction. `deliver` takes each parcel at the other end; it returns False if that node has a newer
+    connection."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
         self._loop, self._deliver = loop, deliver
@@ -29,10 +30,10 @@ class Lane:
         self.over = asyncio.Event()
 
     def put(self, parcel: Any, load: object = None) -> None:
-        """From any thread. None: the end, behind all that has been put."""
+        """Puts a parcel, from any thread. None ends the lane, behind all parcels before it."""
         self._items.append(parcel)
         if self._rung:
-            return  # before what rang has looked, so that will find this too
+            return  # `_carry` is already scheduled, and will find this parcel, too
         self._rung = True
         if threading.get_ident() == self._thread:
             self._loop.call_soon(self._carry)

@@ -1,10 +1,10 @@
-"""A machine on the network: its endpoint in an asyncio loop, its streams to others, its one timer, its lock.
+"""One of core's machines on the network: its endpoint in an asyncio loop, its streams, its one timer, its lock.
 
     user's thread, device threads --feed, post--> Node --Write--> outbox --sender--> gRPC stream, or a near Lane
-    gRPC stream --reader--> PacketCame --> Node --other effects--> perform
+    gRPC stream --reader--> PacketCame --> Node --other commands--> perform
 
-Any thread may `feed`: the machine is touched under `lock` only. Connections live in the loop. A stream is one gRPC call
-that either end may have begun; who dials whom is the endpoint's affair.
+Any thread may call `feed`: the machine is only used under `lock`. Connections live in the loop. A stream is one gRPC
+call, which either end may have begun; the endpoint decides which end dials.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .traffic import Traffic
 STREAM = "/seaway.Node/Stream"
 RETRY = 0.05  # seconds between attempts to reach a peer, at first
 RETRY_MOST = 1.0
-GOODBYE = 2.0  # seconds for the last words to one whose connection is given up: it may never read them
+GOODBYE = 2.0  # seconds for the last messages on a connection that is given up: its peer may never read them
 REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, versions.OTHER)
 
 log = logging.getLogger("seaway.node")
@@ -56,24 +56,25 @@ Put = Callable[[bytes], Awaitable[Any]]
 
 
 class Names(Protocol):
-    """How a process calls itself and others on streams: what a driver knows and core does not."""
+    """The names of processes on streams: a driver knows them, and core does not."""
 
     def mine(self, peer: int) -> tuple[str, str]:
-        """As whom we come to a peer that we dial, and the proof of it."""
+        """The name that this process uses towards a peer that it dials, and the proof of it."""
 
     def name_of(self, peer: int) -> str:
-        """By what name a peer that we dial stands in the directory."""
+        """The name of a peer that this process dials, as in the directory."""
 
     def peer_of(self, name: str, proof: str) -> int | None:
-        """Who comes; None if that cannot be."""
+        """The peer that calls under this name; None if the name or its proof is wrong."""
 
     def beside(self, peer: int, message: msgspec.Struct) -> list[envelopes.Any]:
-        """What is to go ahead of a message, on the same stream."""
+        """What must precede a message on the same stream."""
 
 
 class Node:
-    """`perform` carries out what is no affair of connections, under the lock. `contents`: how to get the bytes of a
-    chunk that leaves; it is called in a copying thread. `found`: hears of each connection that has come about."""
+    """`perform` carries out commands that do not concern connections, under the lock. `contents` returns a
+    function that reads the bytes of a chunk to send; it runs in a copying thread. `found` is told of each new
+    connection."""
 
     def __init__(
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
@@ -86,17 +87,18 @@ class Node:
         self.lock = threading.RLock()
         self.loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self.loop._thread_id = self._thread  # type: ignore[attr-defined]  # asyncio's own name for it
+        # the name that asyncio's debug mode uses
+        self.loop._thread_id = self._thread  # type: ignore[attr-defined]
         self.directory: dict[str, str] = {}
-        self.near: dict[str, Node] = {}  # of this loop, by name: reached without a stream
-        self.passes: dict[str, str] = {}  # that we have been given: name -> proof
+        self.near: dict[str, Node] = {}  # nodes of this loop, by name: reached without a stream
+        self.passes: dict[str, str] = {}  # passes that this process was given: name -> proof
         self.cargo = b""
-        self.carried = [0, 0]  # bytes of contents: taken, sent
+        self.carried = [0, 0]  # bytes of contents: received, sent
         self.traffic = Traffic()
         self._announced: dict[str, str] = {}
         self._outboxes: dict[int, Outbox | Lane] = {}
         self._wanted: dict[int, asyncio.Task[None]] = {}
-        self._dialled: set[int] = set()  # to whom we have a stream that we began
+        self._dialled: set[int] = set()  # peers to which this process began the stream
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -107,7 +109,7 @@ class Node:
     # --- life -----------------------------------------------------------------------------------------------
 
     def serve(self, server: grpc.aio.Server) -> None:
-        """Take streams of others that come to this server."""
+        """Lets this server accept streams of other processes."""
         handler = grpc.stream_stream_rpc_method_handler(self._accept)
         _, service, method = STREAM.split("/")
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {method: handler})])
@@ -148,11 +150,11 @@ class Node:
 
     # --- the machine ----------------------------------------------------------------------------------------
 
-    def post(self, event: e.Effect) -> None:
+    def post(self, event: e.Event) -> None:
         if not self.stopped:
             self.loop.call_soon_threadsafe(self.feed, event)
 
-    def feed(self, event: e.Effect) -> None:
+    def feed(self, event: e.Event) -> None:
         if self.stopped:
             return
         try:
@@ -161,7 +163,7 @@ class Node:
         except Exception as error:
             self._failed(error)
 
-    def _obey(self, effects: list[e.Effect]) -> None:
+    def _obey(self, effects: list[e.Command]) -> None:
         for effect in effects:
             match effect:
                 case Write():
@@ -186,7 +188,7 @@ class Node:
     def _arm(self) -> None:
         if self._timer:
             self._timer.cancel()
-        due = self._due  # the last that was asked for, whichever thread asked
+        due = self._due  # the latest request, from any thread
         if due is not None and not self.stopped:
             self._timer = self.loop.call_later(max(0, due - self.now()) / 1e9, self._ring)
 
@@ -197,7 +199,7 @@ class Node:
     def _write(self, write: Write) -> None:
         outbox, packet = self._outboxes.get(write.peer), write.packet
         if outbox is None:
-            return  # a connection just lost: its ConnectionDown is on the way
+            return  # the connection was just lost: its ConnectionDown is on the way
         if isinstance(outbox, Lane):
             if isinstance(packet, Frame) and packet.message is not None:
                 for parcel in self.names.beside(write.peer, packet.message):
@@ -227,7 +229,7 @@ class Node:
     # --- streams --------------------------------------------------------------------------------------------
 
     def announce(self, name: str, address: str) -> None:
-        """To all, now and later."""
+        """Tells an address to all peers, now and when they connect later."""
         with self.lock:
             self.directory[name] = self._announced[name] = address
             for outbox in self._outboxes.values():
@@ -263,20 +265,22 @@ class Node:
         try:
             await self._talk(peer, context.read, context.write, GOODBYE, outbox)
         finally:
-            if outbox.silent and said["name"].startswith("who/"):  # all of ours begin with a Hello
+            if outbox.silent and said["name"].startswith("who/"):  # every Seaway process begins with a Hello
                 why = f"it ended before its first message: {calls.LARGE}"
                 self.door.refuse("oversized", at, called, why)
 
     async def _admitted(
         self, said: dict[str, str], at: str, called: str, known: bool, context: calls.Context
     ) -> int:
-        """Who comes. Raises, where that cannot be."""
+        """The peer that opens a stream; refuses the stream if the caller may not."""
         name, refuse = said.get("name", ""), partial(calls.refuse, self.door, context, at)
         peer = self.names.peer_of(name, said.get("proof", "")) if known else None
         if not known:
             await refuse("token", called, calls.NO_TOKEN, grpc.StatusCode.UNAUTHENTICATED)
         elif peer is None:
-            await refuse("name", called, f"nobody here is called {name!r}", grpc.StatusCode.PERMISSION_DENIED)
+            await refuse(
+                "name", called, f"no process here is called {name!r}", grpc.StatusCode.PERMISSION_DENIED
+            )
         elif other := versions.refusal(said):
             await refuse("version", called, other, versions.OTHER)
         elif peer in self._dialled and self.connected(peer) and self.endpoint.keeps_ours(peer):
@@ -294,7 +298,7 @@ class Node:
             address, near = self.directory.get(called), self.near.get(called)
             begun = time.monotonic()
             if self.connected(peer):
-                pass  # by a stream of theirs
+                pass  # by a stream that the peer began
             elif near is not None:
                 if not near.stopped:
                     await self._meet(peer, near)
@@ -323,8 +327,9 @@ class Node:
         return found
 
     async def _talk(self, peer: int, read: Read, put: Put, grace: float, outbox: Outbox) -> None:
-        """The life of one connection, whoever dialled. `grace`: seconds for a message that is half written: a call
-        that came to us cannot be ended in the middle of one, and who began it would wait for its end for ever."""
+        """Runs one connection, from either end, until it is over. `grace`: seconds for a message that is half
+        written. A call that came to us cannot be ended in the middle of a message: the caller would wait for its
+        end for ever."""
         self._up(peer, outbox)
         ends = [
             asyncio.ensure_future(self._send(put, outbox)),
@@ -334,7 +339,7 @@ class Node:
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._down(peer, outbox)  # at once: gRPC may cancel us again, in whatever is awaited here
+            self._down(peer, outbox)  # at once: gRPC may cancel this task again, in any `await` below
             outbox.over.set()
             try:
                 if outbox.writing and grace:
@@ -345,10 +350,10 @@ class Node:
                 await asyncio.gather(*ends, return_exceptions=True)
 
     async def _meet(self, peer: int, near: Node) -> None:
-        """The life of a connection with a node of our own loop. It knows us as it would from a stream."""
+        """Runs a connection with a node of the same loop, which identifies this node as it would on a stream."""
         us = near.names.peer_of(*self.names.mine(peer))
         if us is None:
-            self._failed(PermissionError(f"{self.names.mine(peer)[0]!r} is not known there"))
+            self._failed(PermissionError(f"{self.names.mine(peer)[0]!r} is not known to that node"))
             return
         there = Lane(self.loop, lambda parcel: near._take_near(us, here, parcel))
         here = Lane(self.loop, lambda parcel: self._take_near(peer, there, parcel))
@@ -368,7 +373,7 @@ class Node:
         with self.lock:
             before = self._outboxes.get(peer)
             if before is not None:
-                before.over.set()  # whoever holds the other end of it has let go
+                before.over.set()  # the peer has given up the old connection
             self._outboxes[peer] = outbox
             for name, address in self._announced.items():
                 outbox.put(Address(name, address))
@@ -404,7 +409,8 @@ class Node:
                 await asyncio.sleep(pause)
 
     async def _read(self, peer: int, read: Read, outbox: Outbox) -> None:
-        """Who says much takes no more of the loop at once than SLICE, or one word: then others have a turn."""
+        """Reads messages. A talkative peer takes at most SLICE of the loop, or one parcel: then others have a
+        turn."""
         while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:
             try:
                 begun, outbox.silent = time.monotonic_ns(), False
@@ -431,15 +437,15 @@ class Node:
                 self.feed(PacketCame(peer, packet))
                 self.cargo = b""
         elif peer != CONTROLLER:
-            self.feed(e.Malformed(peer, f"only the controller says a {type(parcel).__name__}"))
+            self.feed(e.Malformed(peer, f"only the controller sends a {type(parcel).__name__}"))
         elif isinstance(parcel, Address):
             self._learn(parcel.name, parcel.address)
         else:
             self.passes[parcel.name] = parcel.proof
 
     def _learn(self, name: str, address: str) -> None:
-        """A host that has begun anew elsewhere will not hear what is said on the link to the old one: that ends now,
-        and not a lease later. One that has come to us meanwhile has a new link already."""
+        """Takes in an address. A host that started again elsewhere will not read the link of its old process: that
+        link ends now, and not a lease later. A host that has connected to us meanwhile has a new link already."""
         before = self.directory.get(name, address)
         self.directory[name] = address
         kind, _, number = name.partition("/")

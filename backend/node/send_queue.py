@@ -1,8 +1,8 @@
-"""What a connection has still to carry, and how much of it goes in one message.
+"""The queue of one connection, and how much of it goes into one message.
 
     any thread --put--> Outbox --take, in the loop--> parcels of one message, their contents loaded
 
-Neighbours: `node`, which sends; `agent`, whose ends of gangs are told in groups by the same rule.
+Neighbours: `node`, which sends; `agent`, which reports ends of gangs in groups by the same rule.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ Load = Callable[[], bytes]
 
 
 class Outbox:
-    """What one connection has still to carry. Filled from any thread, emptied by its sender in the loop."""
+    """Parcels that one connection has still to send. Filled from any thread, emptied by its sender in the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str = "", called: str = "") -> None:
-        self.address, self.called = address, called  # of who is at the other end, and as whom he came
+        self.address, self.called = address, called  # the peer's address, and the name under which it called
         self._loop = loop
         self._items: deque[tuple[envelopes.Any, Load | None] | None] = deque()
         self._filled = asyncio.Event()
         self._gathering = gathering.Gathering()
         self._waiting = False
-        self.hung = False  # nothing more is said here
-        self.over = asyncio.Event()  # not even what is still to be sent
-        self.writing = False  # a message is on its way into gRPC
-        self.silent = True  # nothing has come
+        self.hung = False  # nothing more may be put
+        self.over = asyncio.Event()  # the connection is over: what is still queued is not sent
+        self.writing = False  # gRPC is taking a message
+        self.silent = True  # nothing has been received
 
     def put(self, parcel: envelopes.Any | None, load: Load | None = None) -> None:
-        """None: the end."""
+        """Puts a parcel; None ends the queue."""
         self._items.append(None if parcel is None else (parcel, load))
         if self._waiting:
             self._waiting = False
@@ -50,11 +50,11 @@ class Outbox:
                 self._loop.call_soon_threadsafe(self._filled.set)
 
     async def take(self) -> list[envelopes.Any]:
-        """As many as a message holds, their contents loaded; none at the end."""
+        """The parcels of the next message, with their contents loaded; empty at the end."""
         while not self._items:
             self._filled.clear()
             self._waiting = True
-            if self._items:  # came between the two lines above
+            if self._items:  # a parcel was put between the two lines above
                 self._waiting = False
                 break
             await self._filled.wait()
@@ -73,13 +73,13 @@ class Outbox:
         return found
 
     def pause(self, number: int, nbytes: int) -> float:
-        """Seconds between a message of so many parcels, which has gone now, and the next."""
+        """Seconds to wait after a message of `number` parcels, which was just sent."""
         return self._gathering.pause(time.monotonic_ns(), number, nbytes) / 1e9
 
 
 def loaded(load: Load) -> bytes:
-    """Contents may be gone, because whoever makes them was abandoned: then nothing is sent, which is not taken for
-    contents."""
+    """Loads contents. If these no longer exist, because their gang was abandoned, it returns no bytes, which the
+    receiver refuses as contents."""
     try:
         return load()
     except Exception as error:

@@ -1,8 +1,7 @@
-"""What a node has written and taken, in whole numbers that only grow: what messages cost is found by counting them.
+"""Counts what a node has written and read, so that the cost of messages can be computed. The counts only grow.
 
-A *frame* is one gRPC message, with one parcel or many in it; what goes by a `Lane` is a word of core's without a frame.
-Neighbours: `node`, which counts; `cpu_times`, for CPU time to be divided by it; `seaway.tools.calibrating`, which does
-that.
+A *frame* is one gRPC message, with one or more parcels; a message on a `Lane` has no frame. Neighbours: `node`, which
+counts; `cpu_times`, the CPU time to divide by these counts; `seaway.tools.calibrating`, which divides.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from core.protocol import Done, Notes, Ordered, Reports
 
 
 class Traffic:
-    """`orders` and `steps` count as often as they are written: to two hosts twice. `said`: steps once, however many are
-    told. `notes`: in what went by lanes; one that is alone goes without an envelope. `ends`: of gangs, one a host and
-    gang; `groups`: messages in which they came."""
+    """`orders` and `steps` count once for each host to which they are written. `said` counts steps once, however many
+    hosts get them. `notes`: notes sent by lanes; a single note has no envelope. `ends`: ends of gangs, one for
+    each host and gang; `groups`: the messages in which they came."""
 
     __slots__ = (
         "bytes_in", "bytes_out", "ends", "frames_in", "frames_out", "groups", "near_in", "near_out", "notes",
@@ -30,7 +29,7 @@ class Traffic:
         self.ends = self.groups = 0
 
     def wrote(self, parcels: int, nbytes: int) -> None:
-        """A frame."""
+        """Counts a frame."""
         self.frames_out += 1
         self.parcels_out += parcels
         self.bytes_out += nbytes
@@ -41,12 +40,12 @@ class Traffic:
         self.bytes_in += nbytes
 
     def said_near(self, message: msgspec.Struct) -> None:
-        """By a lane: to a client, where this is the controller's."""
+        """Counts a message sent by a lane; from a controller, it goes to a client."""
         self.near_out += 1
         self.notes += len(message.notes) if isinstance(message, Notes) else 1
 
     def ordered(self, message: msgspec.Struct, first: bool) -> None:
-        """A word of core's is written to a peer, which is the first that it is written to."""
+        """Counts an order written to a peer; `first`: not written to another peer before."""
         if isinstance(message, Ordered):
             self.orders += 1
             self.steps += len(message.steps)

@@ -1,6 +1,6 @@
-"""Between contents in host memory and arrays of this process's devices: shards in numpy, one `jax.Array` a buffer.
+"""Converts between contents in host memory and arrays on this process's devices: numpy shards and `jax.Array`s.
 
-Keys of `jax.random` are numbers in host memory, eight bytes each, and keys on devices. Neighbours: `store`, `world`.
+A key of `jax.random` is a number of eight bytes in host memory, and a key on devices. Neighbours: `store`, `world`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ KEY_WORDS = 2
 
 
 def own_shards(world: Membership, layout: Layout) -> dict[Index, list[int]]:
-    """The distinct shards that this host has, and on which of its devices."""
+    """The distinct shards that this host has, and its devices that have each."""
     return shard_io.local_shards(layout, world.mine)
 
 
 def to_devices(world: Membership, layout: Layout, shards: Mapping[Index, Array]) -> Any:
-    """Nobody may write to them any more: CPU devices take over what is aligned, and copy nothing."""
+    """An array made of shards, which may not be written to any more: CPU devices use aligned memory without a
+    copy."""
     parts, homes = [], []
     for index, numbers in own_shards(world, layout).items():
         part = np.asarray(shards[index])
@@ -50,7 +51,8 @@ def device_dtype(layout: Layout) -> Any:
 
 
 def to_host(world: Membership, layout: Layout, array: Any, *, copies: bool = False) -> dict[Index, Array]:
-    """Waits until it is there. Without `copies`, CPU devices lend what they have, which nobody may write to."""
+    """A host's shards of an array; waits for the array. Without `copies`, the caller may not write to the shards,
+    which may be memory of CPU devices."""
     by_number = {world.number_of(part.device): part.data for part in array.addressable_shards}
     found = {}
     for index, numbers in own_shards(world, layout).items():
@@ -67,19 +69,19 @@ def to_host(world: Membership, layout: Layout, array: Any, *, copies: bool = Fal
 
 
 def of_literal(layout: Layout, literal: bytes) -> dict[Index, Array]:
-    """A whole array that came with a call."""
+    """The shards of a whole array that came with a call."""
     dtype = shard_io.numpy_dtype(layout.dtype)
     wanted = math.prod(layout.shape) * dtype.itemsize
     if len(literal) != wanted:
         raise shard_io.Misfit(
-            f"a literal of {len(literal)} bytes, and {layout.dtype}{list(layout.shape)} has {wanted}"
+            f"a literal has {len(literal)} bytes, but {layout.dtype}{list(layout.shape)} has {wanted}"
         )
     whole = np.frombuffer(literal, dtype).reshape(layout.shape)
     return {index: part.copy() for index, part in shard_io.cut(layout, whole).items()}
 
 
 def zeros(world: Membership, layout: Layout) -> Any:
-    """Contents of any value: a placeholder."""
+    """A placeholder array; its values do not matter."""
     size = Shards(layout).size
     return to_devices(
         world, layout, {index: _zero(size, layout.dtype) for index in own_shards(world, layout)}

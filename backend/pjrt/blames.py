@@ -1,7 +1,7 @@
-"""What JAX says when something goes wrong, as core's blame: whose fault it is, and the first text of it.
+"""Turns JAX's errors into core's blames: whose fault it is, and the error's text.
 
-A collective that fails because a peer is gone fails here too, with whatever the transport says of it; that is told as
-"peer", and core waits for the lease to say who it was.
+A collective that fails because a peer is gone fails here, too, with a text of the transport. Its blame is "peer", and
+core waits for the lease to find out which host is gone.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ OWN = (
     "Misfit",
     "Overflow",
     "Gone",
-)  # words that say nothing
-LONGEST = 2000  # characters: a compiler may say a great deal more
+)  # names of exceptions that add nothing to their texts
+LONGEST = 2000  # characters; a compiler's error can be much longer
 
 PEERS = re.compile(
     r"gloo|nccl|rendezvous|connection (reset|closed|refused|timed out)|socket closed|peer|heartbeat"
@@ -29,7 +29,7 @@ MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory", re.IGNORECASE)
 
 
 def of(error: BaseException, *, together: bool = False) -> Blame:
-    """`together`: other hosts had a part in it, so it may be theirs."""
+    """The blame for an error. `together`: other hosts took part, so it may be their fault."""
     text = text_of(error)
     if together and PEERS.search(text):
         return Blame("peer", text)

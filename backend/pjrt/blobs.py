@@ -1,8 +1,9 @@
-"""From what travels to a function that can be traced: exported computations, one or several fused, and reshardings.
+"""Turns code from clients into functions that JAX can trace: exported computations, one or several fused, and
+reshardings.
 
-A blob is what `jax.export` serialises: StableHLO for several platforms, with the shapes and shardings it was traced
-for. Each function here takes and gives a gang's inputs and outputs flat, and one thing more, last: a number that is
-there when the program has run (`Flight.token`). Of an irregular gang that number is the count of rows that it made.
+A blob is what `jax.export` serialises: StableHLO for several platforms, with the shapes and shardings for which it
+was traced. Each function takes a gang's inputs and returns its outputs, flat, and one more number at the end,
+which is ready when the program has run (`Flight.token`). For an irregular gang, that number is the count of rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ RESHARD = "reshard:"
 
 
 class Unusable(ValueError):
-    """Code that cannot be what the plan says it is."""
+    """Code that does not fit the plan."""
 
 
 def function_of(
@@ -50,12 +51,12 @@ def function_of(
 
 
 def _resharding(x: Any) -> tuple[Any, ...]:
-    """What moves what where is in the shardings of the program."""
+    """The identity: the program's shardings say what moves where."""
     return x, jnp.int32(0)
 
 
 class _Exported:
-    """One computation, its trees flattened."""
+    """One exported computation, as a function of flat arguments."""
 
     def __init__(self, part: Part, blobs: Mapping[str, bytes]) -> None:
         if not part.code:
@@ -65,7 +66,7 @@ class _Exported:
             )
         blob = blobs.get(part.code)
         if blob is None:
-            raise Unusable(f"the code of computation {part.name!r}, {part.code[:12]}, has not come")
+            raise Unusable(f"the code of computation {part.name!r}, {part.code[:12]}, has not arrived")
         self._name, self._outputs = part.name, part.outputs
         try:
             self._exported: Any = export.deserialize(bytearray(blob))
@@ -78,7 +79,7 @@ class _Exported:
         made = jax.tree.leaves(self._exported.call(*args, **kwargs))
         if len(made) != self._outputs:
             raise Unusable(
-                f"computation {self._name!r} makes {len(made)} arrays, and the plan counts {self._outputs}"
+                f"computation {self._name!r} makes {len(made)} arrays, but the plan has {self._outputs}"
             )
         return made
 
@@ -87,7 +88,7 @@ class _Exported:
         wants = [(aval.shape, aval.dtype) for aval in self._exported.in_avals]
         if has != wants:
             raise Unusable(
-                f"computation {self._name!r} takes {_looks(wants)}, and the plan gives it {_looks(has)}"
+                f"computation {self._name!r} takes {_looks(wants)}, but the plan gives it {_looks(has)}"
             )
 
 
@@ -96,7 +97,8 @@ def _looks(avals: Sequence[tuple[Any, Any]]) -> str:
 
 
 def _counted(call: _Exported, bounds: Sequence[Layout]) -> Function:
-    """Of (arrays, count): as much as is meant of each, and zeros behind it up to its bound."""
+    """Wraps an irregular computation, which returns (arrays, count): cuts each array to `count` rows, and pads it
+    with zeros up to its bound."""
 
     def cut(*leaves: Any) -> tuple[Any, ...]:
         *made, count = call(*leaves)

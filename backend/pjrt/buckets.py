@@ -1,8 +1,8 @@
-"""Outputs whose size was known only when they had been made keep a bucket of rows on devices, and not their bound.
+"""Irregular outputs keep only a bucket of rows on devices, instead of their bound.
 
-Code is compiled for the bound, so an irregular output comes with rows that nobody means, behind those that are meant.
-When its count is known, each of this host's shards is cut to the next power of two; a reader gets it padded again, as
-it was. All of it is of one device at a time: no other host has to take part. Neighbour: `store`.
+Code is compiled for the bound, so an irregular output has unused rows behind its valid ones. When the count is known,
+each of this host's shards is cut to the next power of two; a reader gets it padded to the bound again. Each step
+concerns one device, so no other host takes part. Neighbour: `store`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Packed:
         shards = [part.data for part in array.addressable_shards]
         self._bound = shards[0].shape[0]
         self._parts: Sequence[Any] = [_cut(part, bucket) for part in shards]
-        self.share = bucket / self._bound  # of the memory that the whole takes
+        self.share = bucket / self._bound  # the part of the whole array's memory that it takes
 
     def whole(self) -> Any:
         parts = [_padded(part, self._bound) for part in self._parts]
@@ -33,7 +33,7 @@ class Packed:
 
 
 def packed(array: Any, rows: int) -> Packed | None:
-    """`rows`: of its largest shard, that are meant. None: too little would be gained."""
+    """The array cut to a bucket; `rows`: valid rows of its largest shard. None: that would save too little."""
     shards = array.addressable_shards
     if not array.ndim or not shards or jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
         return None

@@ -1,4 +1,4 @@
-"""Real devices of an agent whose clients are not trusted: as `PjrtDevices`, with a gate before the compiler."""
+"""Real devices of an agent whose clients are not trusted: `PjrtDevices` with a check before the compiler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .devices import PjrtDevices
 
 
 class CheckedDevices(PjrtDevices):
-    """`cache`: without a folder that the child and the agent share, code is compiled twice: there, and here."""
+    """`cache`: a folder that the checker and the agent share; without it, both compile all code."""
 
     def __init__(self, rules: Rules, *, cache: Path | None = None, **options: Any) -> None:
         super().__init__(cache=cache, **options)
@@ -32,7 +32,7 @@ class CheckedDevices(PjrtDevices):
         self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
         blobs: Mapping[str, bytes],
     ) -> None:  # fmt: skip
-        """In the compiling thread."""
+        """Checks code before it is compiled, in the compiling thread."""
         world = self._world
         with world.lock:
             world.changed.wait_for(lambda: world.ready)

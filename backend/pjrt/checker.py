@@ -1,11 +1,11 @@
-"""A child process in which clients' code is read and compiled before it is in the agent: what it breaks, breaks here.
+"""A child process that reads and compiles clients' code before the agent does: harmful code breaks only this process.
 
-    agent --Question--> checker     inspect each blob, trace it as the agent would, compile it for CPU devices
-    agent <--Verdict--- checker     what was compiled is in JAX's cache on disk, where the agent finds it
+    agent --Question--> checker     inspects each blob, traces it as the agent would, compiles it for CPU devices
+    agent <--Verdict--- checker     compiled code is in JAX's cache on disk, where the agent finds it
 
-It has CPU devices, never an accelerator, which is the agent's alone; so for other platforms code is traced and not
-compiled. It has no secrets: its environment is what `code_gate` lets through, and no file of the agent's is open in it.
-It ends with the agent, even one that is killed. `python -m backend.pjrt.checker SETTINGS`.
+A checker has CPU devices and never an accelerator, which only the agent may use; so code for other platforms is
+traced and not compiled. It has no secrets: `checker_process` filters its environment, and it inherits no open file
+of the agent. It ends with the agent, even if the agent is killed. `python -m backend.pjrt.checker SETTINGS`.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from .inspection import Refused, inspect
 from .verdicts import Verdict
 from .world import Membership, in_order
 
-LENGTH = struct.Struct(">Q")  # ahead of each message
-READY, COMPILING = b"ready", b"compiling"  # ahead of verdicts: when it has started; when it has read the code
-TIRED = 75  # exit status of one that has waited for long enough
-IDLE_S = 600  # seconds without a question, after which it ends; the next one starts another
+LENGTH = struct.Struct(">Q")  # precedes each message
+READY, COMPILING = b"ready", b"compiling"  # messages before verdicts: it has started; it has read the code
+TIRED = 75  # exit status after IDLE_S
+IDLE_S = 600  # seconds without a question, after which it ends; the next question starts another
 NO_ROOM = "RESOURCE_EXHAUSTED"
 PDEATHSIG, NO_NEW_PRIVS = 1, 38  # of Linux's prctl
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a checker is told when it starts."""
+    """A checker's settings, given when it starts."""
 
     parent: int  # process id
     platform: str  # of the agent's devices
     cache: str  # a folder, or ""
-    more: tuple[str, ...]  # foreign functions that are allowed besides the list
+    more: tuple[str, ...]  # foreign functions that are allowed besides the built-in list
     largest: int  # bytes of one computation's code
-    seconds: float  # to compile in
-    memory: int  # bytes that compiling may take; 0: not limited
+    seconds: float  # longest compilation
+    memory: int  # bytes that a compilation may take; 0: no limit
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ def main() -> None:
     asked, answers = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)  # whatever libraries print is no answer
+    os.dup2(2, 1)  # so that libraries' output does not mix with answers
     _bound_for_life(settings.parent)
     jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     keep_on_disk(Path(settings.cache) if settings.cache else None)
@@ -97,7 +97,7 @@ def _inspected(question: Question, settings: Settings) -> Verdict:
     code, gang = question.code, question.gang
     names = [part.code for part in code.parts] or [code.code]
     for number, name in enumerate(names):
-        blob = question.blobs.get(name) if name else None  # what there is none of, `blobs` tells
+        blob = question.blobs.get(name) if name else None  # `blobs.function_of` reports missing code
         if blob is not None:
             try:
                 inspect(blob, settings.platform, gang.place.size, settings.more, settings.largest)
@@ -131,7 +131,7 @@ def _compiled(question: Question, settings: Settings) -> Verdict:
 
 
 def _bound_for_life(parent: int) -> None:
-    """Ends when the agent does, first of all when memory is short, and leaves no core behind."""
+    """Makes this process end with the agent, be the first victim when memory is short, and write no core file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
@@ -144,8 +144,8 @@ def _bound_for_life(parent: int) -> None:
 
 
 def _limit(settings: Settings) -> None:
-    """For the next question, beyond what has been used. The agent keeps the wall's clock; this one is for a process
-    whose agent does not."""
+    """Sets limits for the next question, beyond what has been used. The agent measures wall-clock time; the limit
+    of CPU time is for an agent that does not."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     cores = os.cpu_count() or 1
     seconds = int(used.ru_utime + used.ru_stime + settings.seconds * cores) + 1

@@ -1,4 +1,4 @@
-"""A checker as its agent sees it: started with an environment of its own, asked, waited for until a time, ended.
+"""A checker as its agent sees it: starts it with a filtered environment, asks it, waits with a timeout, ends it.
 
 Neighbours: `code_gate`, `checker`.
 """
@@ -20,12 +20,12 @@ import msgspec
 from ..admin import ROOT
 from .checker import COMPILING, LENGTH, READY, TIRED, Settings
 
-START_S = 120.0  # until a child is there, on a busy machine
-READ_S = 60.0  # to read one computation's code in
+START_S = 120.0  # seconds until a child is up, on a busy machine
+READ_S = 60.0  # seconds for reading one computation's code
 LONGEST = 1 << 20  # bytes of an answer
-SAID = 400  # characters of a dead child's last words
+SAID = 400  # characters of a dead child's last output
 
-# What a checker may know of its agent's environment; tokens, keys and accounts are under other names.
+# The variables of the agent's environment that a checker gets; tokens, keys and accounts have other names.
 PASSES = re.compile(
     r"PATH|LANG|LC_\w+|TZ|TMPDIR|NPROC|PYTHON(PATH|HOME|WARNINGS|UTF8|HASHSEED)|VIRTUAL_ENV|LD_LIBRARY_PATH"
     r"|DYLD_LIBRARY_PATH|XLA_FLAGS|JAX_(?!PLATFORMS)\w+|(OMP|OPENBLAS|MKL)_NUM_THREADS"
@@ -34,15 +34,15 @@ DEVICES = "--xla_force_host_platform_device_count"
 
 
 class Died(Exception):
-    """The child, before it had answered."""
+    """The child ended before it answered."""
 
 
 class Late(Exception):
-    """The child has not answered in its time: what it has not done, in so many seconds."""
+    """The child did not answer in time; the text says what it did not do, and in how many seconds."""
 
 
 class Child:
-    """One checker. Its own words go into a file that has no name."""
+    """One checker. Its output goes into an unnamed file."""
 
     def __init__(self, settings: Settings, devices: int) -> None:
         self.devices = devices
@@ -69,7 +69,7 @@ class Child:
 
     @property
     def tired(self) -> bool:
-        """It had waited for a question for too long, and has ended in order."""
+        """Whether it ended in order, after it had waited too long for a question."""
         return self._process.returncode == TIRED
 
     def await_ready(self) -> None:
@@ -82,10 +82,10 @@ class Child:
             raise Died(self.last_words()) from None
         except Late:
             self.end()
-            raise Late(f"it is not there after {START_S:g} s") from None
+            raise Late(f"it is not up after {START_S:g} s") from None
 
     def ask(self, question: bytes, seconds: float) -> bytes:
-        """To read code takes moments; so what never ends there has not all of the time that compilers have."""
+        """The answer to a question. Reading code takes moments, so it has a shorter limit than compiling."""
         now, reading = time.monotonic(), min(READ_S, seconds)
         with self._busy:
             try:
@@ -112,17 +112,17 @@ class Child:
                 raise Died from None
 
     def end(self) -> None:
-        """At once: it has nothing to lose. Any thread, and twice does no harm."""
+        """Kills the child, which has no state to lose. From any thread; may be called twice."""
         process = self._process
         process.kill()
         process.wait()
-        with self._busy:  # whoever waits for an answer has been told by now
+        with self._busy:  # a waiting `ask` has ended by now
             for end in (process.stdin, process.stdout, self._said):
                 if end is not None:
                     end.close()
 
     def last_words(self) -> str:
-        """How it ended. It has, or does."""
+        """How it ended, as text; waits for its end."""
         try:
             status = self._process.wait(5)
         except subprocess.TimeoutExpired:
@@ -165,7 +165,7 @@ class Child:
 
 
 def environment(devices: int) -> dict[str, str]:
-    """Of a child: what it needs of ours, and so many CPU devices."""
+    """A child's environment: the harmless part of ours, and `devices` CPU devices."""
     found = {name: value for name, value in os.environ.items() if PASSES.fullmatch(name)}
     flags = [flag for flag in found.get("XLA_FLAGS", "").split() if flag.partition("=")[0] != DEVICES]
     path = found.get("PYTHONPATH")

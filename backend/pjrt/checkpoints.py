@@ -1,12 +1,14 @@
-"""Checkpoints as gangs: they take their turn among the others, and files are written and read beside them.
+"""Checkpoints as gangs: they are launched in order like others, but files are written and read in threads of their
+own.
 
-    enqueueing thread   takes note of the arrays that are to be saved; gives the devices what has been read
-    a thread a gang     waits for the arrays, copies to host memory, writes, reads; then Finished
+    enqueueing thread   notes the arrays that are to be saved; copies to the devices what has been read
+    a thread per gang   waits for the arrays, copies them to host memory, writes, reads; then Finished
 
-The arrays of a save are held until they are copied. A gang that would take one over (donation) meanwhile takes new
-memory instead; where there is none it waits for the copy. Two saves at a time are copied and written; more wait, and
-hold their arrays. What is under way here finishes out of its order: all these gangs are irregular, so nothing that
-reads of them enters before they have ended. Neighbours: `launcher`, `store`, `completions`, `checkpoint`.
+The arrays of a save are held until they are copied. Meanwhile a gang that would take over such an array (donation)
+takes new memory instead; if there is none, it waits for the copy. Two saves are copied and written at a time; further
+ones wait, and hold their arrays. These gangs finish out of order. That is safe: all of them are irregular, so gangs
+that read their outputs enter only after they have ended. Neighbours: `launcher`, `store`, `completions`,
+`checkpoint`.
 """
 
 from __future__ import annotations
@@ -44,10 +46,10 @@ from .store import Buffer, Store, is_there
 from .worker_thread import Line
 from .world import Membership
 
-AT_ONCE = 2  # saves that are copied and written; each takes its part of the arrays in host memory
-LOOK = 0.002  # seconds between looks whether arrays are there
-LET_GO = 10.0  # seconds until what is being copied is copied
-MOST = 8192  # documents of plans that are remembered
+AT_ONCE = 2  # saves that are copied and written; each holds its part of the arrays in host memory
+LOOK = 0.002  # seconds between checks whether arrays are ready
+LET_GO = 10.0  # seconds to wait for copies when a world ends
+MOST = 8192  # documents of plans that are kept
 
 
 class Job:
@@ -66,14 +68,15 @@ class Job:
 
 
 class Stop(Exception):
-    """Nobody waits for it any more."""
+    """The gang was abandoned."""
 
 
 class Checkpoints:
-    """`root`: the folder below which clients may write; None: nowhere. `memory`: bytes of each device; 0: not known."""
+    """Runs checkpoint gangs. `root`: the folder below which clients may write; None: nowhere. `memory`: bytes of each
+    device; 0: unknown."""
 
     def __init__(
-        self, world: Membership, line: Line, store: Store, completions: Completions, post: Callable[[e.Effect], None],
+        self, world: Membership, line: Line, store: Store, completions: Completions, post: Callable[[e.Event], None],
         *, root: Path | None, memory: int,
     ) -> None:  # fmt: skip
         self._world, self._line, self._store, self._completions = world, line, store, completions
@@ -82,7 +85,7 @@ class Checkpoints:
         self._changed = threading.Condition()
         self._jobs: dict[int, Job] = {}  # by seq
         self._held: Counter[int] = Counter()  # by buffer
-        self._bytes = 0  # in these, on a device
+        self._bytes = 0  # bytes of held buffers on a device
         self._room = threading.BoundedSemaphore(AT_ONCE)
 
     def __len__(self) -> int:
@@ -95,7 +98,7 @@ class Checkpoints:
         return documents.is_document(blobs.get(plan.codes[code].code, b""))
 
     def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
-        """There is nothing to compile: the document must be one, and say what the plan says."""
+        """Checks the document and compares it with the plan; there is nothing to compile."""
         code = plan.codes[command.code]
         gang = plan.steps[code.step]
         assert isinstance(gang, Gang)
@@ -107,7 +110,9 @@ class Checkpoints:
             )
             documents.fits(document, inputs, outputs)
             if gang.irregular == (document.kind == "load") or gang.donated:
-                raise CheckpointError(f"a checkpoint's {document.kind!r} that is not called as one")
+                raise CheckpointError(
+                    f"a checkpoint's {document.kind!r} is not called as the plan must call it"
+                )
             self._documents[plan.id, command.code] = document
             while len(self._documents) > MOST:
                 self._documents.popitem(last=False)
@@ -138,8 +143,9 @@ class Checkpoints:
         threading.Thread(target=self._run, args=(job,), name=f"checkpoint {command.seq}", daemon=True).start()
 
     def may_take(self, seq: int, buffers: Iterable[int]) -> bool:
-        """Whether a gang may take these over. Not while they are being saved: then new memory, or if there is no more
-        of it, a wait until they are copied: all that makes them has been launched before."""
+        """Whether a gang may take over these buffers. A buffer that is being saved may not be taken: the gang gets
+        new memory instead. If there is none, this waits until the buffer is copied; all gangs that make it have
+        been launched before."""
         if not self._held:
             return True
         mine = list(buffers)
@@ -154,7 +160,7 @@ class Checkpoints:
             return bool(full)
 
     def _load(self, job: Job, found: Sequence[Buffer | None]) -> None:
-        """What was read lies with the token; the devices take it from there."""
+        """Copies the contents that were read, which are kept with the token, to the devices."""
         command, token = job.command, found[0]
         made: list[Any] = []
         blame = job.blame
@@ -180,12 +186,14 @@ class Checkpoints:
     def _placed(self, job: Job, shelf: Sequence[tuple[Layout, Mapping[Index, Array]]]) -> list[Any]:
         wanted = [canonical(layout) for layout in job.outputs]
         if wanted != [canonical(layout) for layout, _ in shelf]:
-            raise CheckpointError("what was read of the checkpoint is not here, or lies otherwise")
+            raise CheckpointError(
+                "what was read of the checkpoint is not on this host, or has another layout"
+            )
         pairs = zip(job.outputs, shelf, strict=True)
         return [arrays.to_devices(self._world, layout, shards) for layout, (_, shards) in pairs]
 
     def _end(self, job: Job, result: Any) -> None:
-        """What it made is there, before anybody is told."""
+        """Stores a gang's result, and then posts its end."""
         blame = job.blame
         if blame is None and not job.given_up:
             try:
@@ -201,7 +209,7 @@ class Checkpoints:
                 self._post(e.Finished(job.command.seq, blame, sizes))
 
     def _fill(self, job: Job, result: Any) -> None:
-        """`result`: of a read, the shards; of `latest`, a number; of what writes, nothing."""
+        """Fills the outputs. `result`: for a read, the shards; for `latest`, a number; for a write, nothing."""
         number = result if isinstance(result, int) else 0
         for buffer, layout in zip(job.command.outputs, job.outputs, strict=True):
             shards = {
@@ -223,8 +231,8 @@ class Checkpoints:
                     job.given_up = True
 
     def leave(self) -> list[Any]:
-        """The world ends, and with it all arrays on devices: what is not copied by now is not saved. Returns those
-        that are stuck."""
+        """Prepares for the end of the world, and with it of all arrays on devices: what is not copied by now is
+        not saved. Returns the arrays that are stuck."""
         with self._changed:
             for job in self._jobs.values():
                 if job.arrays:
@@ -306,7 +314,7 @@ class Checkpoints:
                     raise Stop
                 if shard not in seen:
                     seen[shard] = _on_host(by_device[holder[shard]], layout)
-                # CPU devices lend what they have; whatever comes from others is ours already.
+                # `np.asarray` may share memory with CPU devices; from other devices it is a copy.
                 lends = by_device[holder[shard]].devices().pop().platform == "cpu"
                 part = seen[shard][inside]
                 found.append((number, whole, np.array(part) if lends else part))
@@ -331,7 +339,7 @@ class Checkpoints:
         return [virtual_index(job.place, device) for device in self._world.here(job.place)]
 
     def _leads(self, job: Job) -> bool:
-        """Whether it is our part to do what one of all hosts does."""
+        """Whether this host does what only one of all hosts does."""
         return 0 in self._virtual(job)
 
     def _hold(self, job: Job, found: Sequence[Buffer]) -> None:
@@ -341,7 +349,7 @@ class Checkpoints:
         self._bytes += sum(each.nbytes for each in found)
 
     def _release(self, job: Job) -> None:
-        """Whoever comes may take the arrays over."""
+        """Ends the hold on the arrays: a gang may take them over."""
         with self._changed:
             self._held -= job.held
             job.held.clear()
@@ -351,17 +359,17 @@ class Checkpoints:
             self._changed.notify_all()
 
     def _wait(self, job: Job) -> None:
-        """Until the arrays are there; looked at, so that it can be given up."""
+        """Waits until the arrays are ready. It polls, so that the gang can be abandoned."""
         for array in job.arrays:
             while not is_there(array):
                 if job.given_up:
                     raise Stop
                 time.sleep(LOOK)
-            array.block_until_ready()  # raises what its maker failed with
+            array.block_until_ready()  # raises its maker's error
 
 
 class All:
-    """Several arrays that a flight waits for."""
+    """Several arrays as one token, for which a flight waits."""
 
     def __init__(self, those: Sequence[Any]) -> None:
         self._those = those
@@ -376,7 +384,7 @@ class All:
 
 def _missing(command: e.Launch, gang: Gang, found: Sequence[Buffer | None]) -> Blame | None:
     if command.placeholders:
-        return Blame("lost", f"{gang.name!r} is given what was not made")
+        return Blame("lost", f"{gang.name!r} reads a buffer that was not made")
     for number, held in enumerate(found):
         if held is None or not held.on_devices:
             why = held.reason if held is not None else ""

@@ -1,8 +1,8 @@
-"""Code, compiled in the background for the devices of its gangs; kept until its backend ends.
+"""Code, compiled in the background for the devices of its gangs, and kept until its backend ends.
 
-Compiled twice where inputs are donated: whether they really are is said at each launch. The same code for the same
-layouts is compiled once, whichever plans have it; what was compiled is also kept on disk, where a folder was given.
-Where clients are not trusted, `admit` has it tried in another process before it is read here (`code_gate`).
+Code with donated inputs is compiled twice, since each launch says whether they are really donated. The same code for
+the same layouts is compiled once for all plans. If a folder was given, compiled code is also kept on disk.
+If clients are not trusted, `admit` tries code in another process before this process reads it (`code_gate`).
 Neighbours: `blobs`, `world`, `launcher`, `checked`.
 """
 
@@ -26,7 +26,7 @@ from .world import Membership
 
 log = logging.getLogger("seaway.pjrt")
 Admit = Callable[[Code, Gang, Sequence[Layout], Sequence[Layout], Mapping[str, bytes]], None]
-MOST = 8192  # codes of plans that are remembered; nobody tells a host when it may forget one
+MOST = 8192  # codes of plans that are kept; no command says when a host may forget one
 
 
 class Compiled:
@@ -38,18 +38,18 @@ class Compiled:
         self, world: Membership, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]
     ) -> None:
         self.name = gang.name
-        self.keeping: Any = None  # takes nothing over
-        self.giving: Any = None  # takes over what the gang donates
+        self.keeping: Any = None  # the executable that takes over nothing
+        self.giving: Any = None  # the executable that takes over what the gang donates
         self.inputs = tuple(inputs)
         self.given = given(gang)
         self.shardings = tuple(world.sharding(layout) for layout in inputs)
         self.multi = gang.place.size > 1
-        self.local = world.alone(gang.place)  # no other host has a part in it
+        self.local = world.alone(gang.place)  # no other host takes part
         self.bounds = bounds_of(outputs) if gang.irregular else None
 
 
 def given(gang: Gang) -> tuple[int, ...]:
-    """Which inputs it donates. One that it also reads otherwise it cannot give away."""
+    """The inputs that a gang gives away: donated ones, unless the gang also reads them as another input."""
     return tuple(
         number for number, slot in enumerate(gang.inputs)
         if slot in gang.donated and gang.inputs.count(slot) == 1
@@ -61,16 +61,16 @@ def bounds_of(outputs: Sequence[Layout]) -> tuple[tuple[int, int], ...]:
 
 
 class Codes:
-    """`memory`: bytes of each device; code that takes more is refused. `cache`: a folder."""
+    """All compiled code. `memory`: bytes of each device; code that takes more is refused. `cache`: a folder."""
 
     def __init__(
-        self, world: Membership, post: Callable[[e.Effect], None], memory: int, cache: Path | None
+        self, world: Membership, post: Callable[[e.Event], None], memory: int, cache: Path | None
     ) -> None:
         self._world, self._post, self._memory = world, post, memory
         self._of: OrderedDict[tuple[int, int], Compiled] = OrderedDict()  # by (plan, code)
         self._same: OrderedDict[Any, Compiled] = OrderedDict()
         self.compiled = 0
-        self.admit: Admit | None = None  # raises if this is not to be compiled here
+        self.admit: Admit | None = None  # raises if the code may not be compiled here
         keep_on_disk(cache)
         wake_lapack()
 
@@ -81,14 +81,14 @@ class Codes:
         return self._of.get((plan, code))
 
     def void(self) -> None:
-        """The backend has ended. Under the world's lock."""
+        """Drops all code, since the backend has ended. Call it under the world's lock."""
         self._of.clear()
         self._same.clear()
 
     # --- the compiling thread ---------------------------------------------------------------------------------
 
     def compile(self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes]) -> None:
-        """For the world that stands when it is done: one that changes meanwhile has it compiled again."""
+        """Compiles for the current world; compiles again if the world changes meanwhile."""
         blame: Blame | None = None
         try:
             self._have_admitted(plan.codes[command.code], plan, code_of)
@@ -99,7 +99,7 @@ class Codes:
         self._post(e.CodeReady(command.plan, command.code, blame))
 
     def _have_admitted(self, code: Code, plan: Plan, code_of: Mapping[str, bytes]) -> None:
-        """Before any of it is read in this process. What is made of the core's own has no bytes of a client."""
+        """Has clients' code checked before this process reads it. Code that core made has no bytes of a client."""
         if self.admit is None or not code_of:
             return
         gang, inputs, outputs = _what(code, plan)
@@ -115,7 +115,7 @@ class Codes:
             world.changed.wait_for(lambda: world.ready)
             generation = world.generation
             made = self._same.get(key)
-            # Traced under the lock: a backend cannot be given up meanwhile.
+            # Traced under the lock, so that the backend cannot be dropped meanwhile.
             lowered = None if made is not None else lower(world, code, gang, inputs, outputs, code_of)
         if lowered is not None:
             made = self._finish(*lowered)
@@ -130,7 +130,7 @@ class Codes:
         return True
 
     def _finish(self, made: Compiled, lowered: Sequence[Any]) -> Compiled:
-        """The long part, without the lock."""
+        """Compiles, which is the long part, without the lock."""
         made.keeping, *giving = [each.compile() for each in lowered]
         made.giving = giving[0] if giving else None
         self.compiled += len(lowered)
@@ -151,7 +151,7 @@ class Codes:
 
 
 def _what(code: Code, plan: Plan) -> tuple[Gang, tuple[Layout, ...], tuple[Layout, ...]]:
-    """The gang that it is for, and how its inputs and outputs lie."""
+    """The gang to which the code belongs, and the layouts of its inputs and outputs."""
     gang = plan.steps[code.step]
     assert isinstance(gang, Gang)
     inputs, outputs = (
@@ -164,7 +164,8 @@ def lower(
     world: Membership, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
     code_of: Mapping[str, bytes], platform: str = "",
 ) -> tuple[Compiled, list[Any]]:  # fmt: skip
-    """Once as it is, and once more if the gang gives inputs away. `platform`: for devices that are not here."""
+    """Lowers code as it is, and once more if the gang gives inputs away. `platform`: for devices that are not
+    here."""
     made = Compiled(world, gang, inputs, outputs)
     function = blobs.function_of(code, gang, inputs, outputs, code_of)
     leaves = [blobs.look(*pair) for pair in zip(inputs, made.shardings, strict=True)]
@@ -179,7 +180,7 @@ def lower(
 
 
 def _content(code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> Any:
-    """Two codes with the same are the same program."""
+    """A key: two codes with equal keys are the same program."""
     parts = tuple((part.code, part.inputs, part.outputs) for part in code.parts)
     return (
         code.code or code.key, parts, code.results, tuple(map(canonical, inputs)), tuple(map(canonical, outputs)),
@@ -200,7 +201,7 @@ def keep_on_disk(cache: Path | None) -> None:
 
 
 def wake_lapack() -> None:
-    """Linear algebra on CPUs: what JAX does when it traces such code, and blobs were traced elsewhere."""
+    """Initialises linear algebra on CPUs. JAX does so when it traces such code, but blobs were traced elsewhere."""
     try:
         importlib.import_module("jax._src.lib").lapack._lapack.initialize()
     except (ImportError, AttributeError) as error:

@@ -1,7 +1,9 @@
-"""The gate through which code of clients that are not trusted comes: a child process tries it before this one reads it.
+"""Checks code of untrusted clients: a child process tries it before this process reads it.
 
-    Codes.admit --> gate --> verdicts: known?  no --> checker, in a child process: started at the first need, bounded in
-                                                      time, ended when it does not answer, started again for the next
+    Codes.admit --> gate --> verdicts: known?  no --> checker, a child process: started when needed, limited in time,
+                                                      killed if it does not answer, started again for the next
+                                                      question
+
 Neighbours: `checked`, `checker_process`, `verdicts`, `code`.
 """
 
@@ -29,24 +31,26 @@ from .verdicts import VERSION, Verdict, Verdicts
 
 
 class Gate:
-    """`cache`: compiled code's folder, where verdicts are kept, too. In one thread, but for `close`."""
+    """Checks code. `cache`: the folder of compiled code; verdicts are kept there, too. Only `close` is
+    thread-safe."""
 
     def __init__(self, rules: Rules, platform: str, cache: Path | None) -> None:
         never = [name for name in rules.more if is_callback(name)]
         if never:
             raise ValueError(
-                f"--allow-custom-call {never[0]}: it would follow an address in the code, so no client's may call it"
+                f"--allow-custom-call {never[0]}: it would follow an address in the code, so clients' code may never "
+                "call it"
             )
         self._rules, self._platform, self._cache = rules, platform, cache
         self._verdicts = Verdicts(cache)
         self._child: Child | None = None
-        self._lock = threading.Lock()  # over who the child is
+        self._lock = threading.Lock()  # protects `_child` and `_closed`
         self._closed = False
         self.checked = 0
 
     @property
     def pid(self) -> int:
-        """Of the child; 0: there is none."""
+        """The child's process id; 0: there is none."""
         child = self._child
         return 0 if child is None or not child.alive else child.pid
 
@@ -54,7 +58,7 @@ class Gate:
         self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
         blobs: Mapping[str, bytes], mine: Sequence[int],
     ) -> None:  # fmt: skip
-        """Raises Unusable, in words that name the computation. `mine`: the numbers of this host's devices."""
+        """Raises Unusable with a text that names the computation. `mine`: the numbers of this host's devices."""
         with self._verdicts.about(self._key(code, gang, inputs, outputs), self._rules.seconds) as slot:
             verdict = slot.verdict
             if verdict is None:
@@ -67,7 +71,7 @@ class Gate:
             raise Unusable(self._words(code, verdict))
 
     def close(self) -> None:
-        """Any thread."""
+        """Ends the child; from any thread."""
         with self._lock:
             self._closed = True
             child, self._child = self._child, None
@@ -84,18 +88,18 @@ class Gate:
         except Late as late:
             child.end()
             raise Unusable(
-                f"the code of computation {name!r} was not {late}, which is what a client's may take here "
+                f"the code of computation {name!r} was not {late}, which is the limit for clients' code here "
                 "(--check-seconds of the agent)"
             ) from None
         except Died:
             how = child.last_words()
-            if child.tired:  # at this very moment
+            if child.tired:  # it ended for lack of questions at this very moment
                 return self._ask(question)
             raise Unusable(f"computation {name!r} cannot be compiled: the compiler's process {how}") from None
         self.checked += 1
         verdict = msgspec.msgpack.decode(answer, type=Verdict)
         if verdict.kind == "room":
-            child.end()  # what it still can do, nobody knows
+            child.end()  # its state is unknown after running out of memory
         return verdict
 
     def _at_hand(self, question: Question) -> Child:
@@ -103,7 +107,7 @@ class Gate:
             return self._living(len(question.numbers))
         except (Died, Late, OSError) as error:
             raise Unusable(
-                f"computation {question.code.name!r} could not be checked, for the process that does so did not start: "
+                f"computation {question.code.name!r} could not be checked: the checking process did not start: "
                 f"{error}"
             ) from error
 
@@ -127,7 +131,7 @@ class Gate:
         cache = "" if self._cache is None else str(self._cache)
         return Settings(os.getpid(), self._platform, cache, rules.more, rules.largest, rules.seconds, room)
 
-    # --- words ------------------------------------------------------------------------------------------------
+    # --- texts and keys ---------------------------------------------------------------------------------------
 
     def _words(self, code: Code, verdict: Verdict) -> str:
         name, reason, limit = code.name, verdict.reason, self._rules.memory
@@ -135,12 +139,14 @@ class Gate:
             part = code.parts[verdict.part].name if code.parts else name
             return f"the code of computation {part!r} is refused: {reason}"
         if verdict.kind == "room":
-            most = f"more than the {limit} bytes that a client's may" if limit else "more than there is"
+            most = (
+                f"more than the {limit} bytes that clients' code may take" if limit else "more than there is"
+            )
             return f"compiling computation {name!r} took {most} of this host's memory (--check-memory of the agent)"
         return reason if repr(name) in reason else f"computation {name!r} cannot be compiled: {reason}"
 
     def _key(self, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]) -> str:
-        """By what it is: not what it is called, nor on which devices it runs."""
+        """The key of a verdict: what the code is, whatever its name and its devices."""
         rules = self._rules
         parts = [(part.code, part.inputs, part.outputs) for part in code.parts]
         what = (

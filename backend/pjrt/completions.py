@@ -1,8 +1,8 @@
-"""What has been enqueued and is not over: waited for in its order, in one thread, and then told.
+"""Waits for enqueued programs in order, in one thread, and reports their ends.
 
-Each program has one output that nobody reads and nobody donates: when that is there, the program has run on all of this
-host's devices (see `code`). It also bounds how many programs of several devices are outstanding: JAX hangs or blocks
-at 32. Neighbours: `launcher`, `store`.
+Each program has one output that nothing reads or donates: when it is ready, the program has run on all of this
+host's devices (see `code`). This module also limits how many programs of several devices are outstanding: JAX
+hangs or blocks at 32. Neighbours: `launcher`, `store`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from . import blames
 from .store import Buffer, is_there, ready
 from .worker_thread import show_name
 
-OUTSTANDING = 31  # programs of several devices, in one process
+OUTSTANDING = 31  # most programs of several devices in one process
 
 
 class Flight:
-    """One launch. `bounds`: of an irregular one, of each output (rows of the whole, rows of a shard). `enqueued`: when,
-    by the clock of the stamps; -1: no devices run it."""
+    """One launch. `bounds`: for an irregular one, for each output (rows in all, rows of a shard). `enqueued`: its
+    time by the clock of the stamps; -1: no device runs it."""
 
     __slots__ = (
         "blame", "bounds", "collective", "enqueued", "multi", "name", "outputs", "run", "seq", "together", "token"
@@ -39,19 +39,19 @@ class Flight:
         run: int = -1, enqueued: int = -1, collective: bool = True,
     ) -> None:  # fmt: skip
         self.seq, self.token, self.outputs = seq, token, outputs
-        self.multi = multi  # devices of this or other hosts run it together
-        self.together = together  # with other hosts
+        self.multi = multi  # several devices, of this host or others, run it together
+        self.together = together  # other hosts take part
         self.name, self.blame, self.bounds = name, blame, bounds
         self.run, self.enqueued, self.collective = run, enqueued, collective
 
 
 class Completions:
-    """`pack`: an output has so many rows in its largest shard, of more that it may have. `stamps`: where it is kept
-    when gangs were over."""
+    """`pack(buffer, rows)` is called when an output's size is known; rows are those of its largest shard. `stamps`
+    records when gangs ended."""
 
     def __init__(
         self,
-        post: Callable[[e.Effect], None],
+        post: Callable[[e.Event], None],
         pack: Callable[[Buffer, int], None] = lambda buffer, rows: None,
         stamps: Stamps | None = None,
     ) -> None:
@@ -62,15 +62,15 @@ class Completions:
         self._head: Flight | None = None
         self._outstanding = 0  # programs of several devices
         self._abandoned: set[int] = set()
-        self._turn = 0  # of the thread that waits: one that is stuck is left behind
+        self._turn = 0  # number of the current waiting thread; a stuck one is left behind
         self._ended = False
-        self._left: list[Flight] = []  # abandoned, and perhaps stuck
+        self._left: list[Flight] = []  # abandoned launches that may be stuck
         self._start()
 
     # --- the launching thread -------------------------------------------------------------------------------
 
     def room(self, seq: int) -> bool:
-        """Wait until one more program of several devices may be enqueued. False: it is not to be launched any more."""
+        """Waits until one more program of several devices may be enqueued. False: do not launch it any more."""
         with self._lock:
             self._lock.wait_for(
                 lambda: self._outstanding < OUTSTANDING or seq in self._abandoned or self._ended
@@ -78,8 +78,8 @@ class Completions:
             return seq not in self._abandoned and not self._ended
 
     def add(self, flight: Flight) -> None:
-        """A small program has run when it has been enqueued: to hand it to the other thread would take longer than it
-        did. Posts are under the lock, so that they are in the order of the flights."""
+        """Adds a launch. A small program has often run by now: then it is reported at once, since handing it to
+        the other thread would take longer. Posts are made under the lock, and so in the order of the launches."""
         with self._lock:
             if not self._queue and self._head is None and self._over_already(flight):
                 self._tell(flight, _outcome(flight), self.stamps.now())
@@ -92,7 +92,7 @@ class Completions:
         return flight.seq not in self._abandoned and not self._ended and is_there(flight.token)
 
     def failed(self, seq: int, blame: Blame) -> None:
-        """It ended while it was enqueued. Told in its turn."""
+        """Adds a launch that failed while it was enqueued; it is reported in its turn."""
         self.add(Flight(seq, None, (), multi=False, together=False, name="", blame=blame))
 
     def given_up(self, seq: int) -> bool:
@@ -102,7 +102,7 @@ class Completions:
     # --- any thread -------------------------------------------------------------------------------------------
 
     def abandon(self, seqs: Sequence[int]) -> None:
-        """Nobody waits for these any more, neither core nor, if one of them is stuck, those behind it."""
+        """Stops waiting for these launches. If one of them is stuck, those behind it need not wait for it."""
         with self._lock:
             self._abandoned.update(seqs)
             if self._head is not None and self._head.seq in self._abandoned:
@@ -111,7 +111,7 @@ class Completions:
             self._lock.notify_all()
 
     def clear(self) -> list[Any]:
-        """The world has ended: what has not come of it will not. Returns tokens of what is stuck in it."""
+        """Drops all launches, since the world has ended. Returns the tokens of those that are stuck."""
         with self._lock:
             if self._head is not None:
                 self._leave_behind(self._head)
@@ -167,10 +167,10 @@ class Completions:
             del (
                 flight,
                 outcome,
-            )  # while it waits for the next, nothing of a world that may be over is kept alive
+            )  # so that the wait for the next one keeps nothing of an ended world alive
 
     def _tell(self, flight: Flight, outcome: e.Finished, ended: int) -> None:
-        """Whoever reads what it made is told behind this."""
+        """Reports an end. Gangs that read the outputs are reported later."""
         if flight.enqueued >= 0:
             self.stamps.took(flight.seq, flight.run, flight.enqueued, ended, flight.collective)
         for buffer, rows in zip(flight.outputs, outcome.sizes, strict=False):
@@ -193,7 +193,7 @@ class Completions:
 
 
 def _outcome(flight: Flight) -> e.Finished:
-    """Blocks until it is over."""
+    """Waits for the end of a launch."""
     blame, sizes = flight.blame, tuple[int, ...]()
     try:
         if flight.token is not None:
@@ -203,15 +203,15 @@ def _outcome(flight: Flight) -> e.Finished:
     except Exception as error:
         blame = blame or blames.of(error, together=flight.together)
     if blame is not None:
-        for buffer in flight.outputs:  # whoever is launched from now on with these takes placeholders
+        for buffer in flight.outputs:  # gangs that are launched with these from now on take placeholders
             buffer.array, buffer.reason = None, blame.cause
     return e.Finished(flight.seq, blame, sizes if blame is None else ())
 
 
 def _sizes(flight: Flight, count: int) -> tuple[int, ...]:
-    """Of each output, the rows of its largest shard: they stand in front."""
+    """For each output, the rows of its largest shard: valid rows come first."""
     assert flight.bounds is not None
     most = min((whole for whole, _ in flight.bounds), default=count)
     if not 0 <= count <= most:
-        raise ValueError(f"{flight.name!r} made {count} rows, and its bound is {most}")
+        raise ValueError(f"{flight.name!r} made {count} rows, but its bound is {most}")
     return tuple(min(count, shard) for _, shard in flight.bounds)

@@ -1,9 +1,9 @@
-"""Between JAX and its coordination service: a relay in our own process, so that the service's death is not ours.
+"""A relay between JAX and its coordination service, so that the service's death does not end this process.
 
-JAX ends a process whose coordination service does not answer, and nothing that can be set keeps it from that. So JAX is
-connected to this relay, which only this machine reaches. It hands on whatever comes; when the service is gone it stays
-open and silent, and JAX waits for it in peace: a world that has formed needs it no more. Heartbeats are as good as off,
-here and in the service (`FOREVER_S`): who is alive, core's leases tell. Neighbours: `world`.
+JAX ends a process whose coordination service does not answer, and no setting prevents that. So JAX connects to this
+relay, which only this machine can reach. The relay passes on all data. When the service is gone, the relay stays open
+and silent, and JAX keeps waiting: a world that has formed does not need the service. Heartbeats are practically off,
+here and in the service (`FOREVER_S`): core's leases tell which members are alive. Neighbour: `world`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Shield:
         threading.Thread(target=self._accept, name="shield", daemon=True).start()
 
     def close(self) -> None:
-        """Behind JAX's own goodbye."""
+        """Closes all connections; call it after JAX has disconnected."""
         with self._lock:
             self._ended = True
             ends, self._open = [self._listener, *self._open], []
@@ -49,7 +49,7 @@ class Shield:
             try:
                 theirs = socket.create_connection(self._service, DIAL_S)
             except OSError:
-                continue  # silent, and open
+                continue  # stay open and silent
             theirs.settimeout(None)
             if self._keep(theirs):
                 for ends in ((ours, theirs), (theirs, ours)):

@@ -3,11 +3,11 @@
     agent's loop --commands-->  enqueueing thread   launcher, store, world: all that has an order
                                 compiling thread    code
                                 waiting thread      completions: Finished
-                                copying thread      spills, rows that are counted
+                                copying thread      spills, counts of rows
                                 others              checkpoints
 
-Every method returns at once; what is said in the enqueueing thread happens in the order of core's commands. `hosts` and
-`failed` are set by the agent, as `post` is.
+Every method returns at once; the enqueueing thread works in the order of core's commands. The agent sets `hosts`,
+`failed` and `post`.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from .store import Gone, Store, ready
 from .worker_thread import Line
 from .world import Membership
 
-OVERTAKEN_S = 5.0  # to get out of joining a world that is over, before the process begins anew
+OVERTAKEN_S = 5.0  # seconds to stop joining a world that is over, before the process restarts
 
 log = logging.getLogger("seaway.pjrt")
 
 
 class PjrtDevices:
-    """`memory`: bytes of each device that programs may use; 0: what the platform says, if it does. `cache`: a folder in
-    which compiled code is kept. `checkpoints`: a folder below which clients may save; None: they may not. The
-    environment (XLA_FLAGS, JAX_PLATFORMS) says which devices there are."""
+    """`memory`: bytes of each device that programs may use; 0: what the platform reports, if it does. `cache`: a
+    folder for compiled code. `checkpoints`: a folder below which clients may save; None: they may not. The
+    environment (XLA_FLAGS, JAX_PLATFORMS) determines the devices."""
 
     def __init__(
         self, *, memory: int = 0, cache: Path | None = None, checkpoints: Path | None = None
     ) -> None:
         self.post: Post = lambda event: None
         self.failed: Callable[[BaseException], None] = lambda error: None
-        self.hosts: Hosts | None = None  # the cluster's: to whom rows of a sparse exchange go
-        # What is traced elsewhere has the types it has, also those of 64 bits.
+        self.hosts: Hosts | None = None  # the cluster's hosts: rows of a sparse exchange go to them
+        # Code that was traced elsewhere keeps its types, also those of 64 bits.
         jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
         self._world = Membership()
         self._about = self._world.about(memory)
@@ -70,7 +70,7 @@ class PjrtDevices:
         )  # fmt: skip
         self._launcher = Launcher(self._store, self._codes, self._completions, self._checkpoints, self._say)
 
-    def _say(self, event: e.Effect) -> None:
+    def _say(self, event: e.Event) -> None:
         self.post(event)
 
     def _fail(self, error: BaseException) -> None:
@@ -95,7 +95,7 @@ class PjrtDevices:
         }
 
     def close(self) -> None:
-        """What is enqueued runs to its end; nobody is told."""
+        """Ends threads. What is enqueued runs to its end, without a report."""
         self.post = lambda event: None
         self._completions.end()
         for line in (self._line, self._compiling, self._copying):
@@ -109,13 +109,14 @@ class PjrtDevices:
         self._compiling.do(compiler.compile, command, plan, blobs)
 
     def prepare(self, command: e.Prepare, plan: Plan) -> None:
-        """There is nothing to do ahead: arrays are handles, and a launch takes handles."""
+        """Does nothing: arrays are handles, and a launch takes handles."""
 
     def launch(self, command: e.Launch, plan: Plan) -> None:
         self._line.do(self._launcher.launch, command, plan)
 
     def abandon(self, seqs: Sequence[int]) -> None:
-        """At once, for the enqueueing thread may wait for room that only these can make; and then in its order."""
+        """Abandons at once, since the enqueueing thread may wait for room that only this makes; and once more in
+        order."""
         self._completions.abandon(seqs)
         self._checkpoints.abandon(seqs)
         self._line.do(self._launcher.abandon, tuple(seqs))
@@ -138,7 +139,8 @@ class PjrtDevices:
         self._line.do(self._store.fill, buffer, layout, shards)
 
     def spoil(self, buffer: int, reason: str) -> None:
-        """What came for it cannot be used: who reads it is launched with placeholders, and ends with this reason."""
+        """The contents for a buffer are unusable: gangs that read it run with placeholders, and end with this
+        reason."""
         self._line.do(self._store.spoil, buffer, reason)
 
     def spill(self, command: e.SpillBuffer) -> None:
@@ -187,11 +189,11 @@ class PjrtDevices:
         self._line.do(self._reform, command, world)
 
     def _still_joins(self, world: World) -> None:
-        """JAX waits in there for a coordination service, or for members, that may be gone: nothing gets it out."""
+        """Reports an error if JAX still waits to join a world that is over: nothing can end that wait."""
         if self._world.joining is world:
             self._fail(
                 RuntimeError(
-                    f"the world of epoch {world.epoch} is over and cannot be left while it is joined"
+                    f"the world of epoch {world.epoch} is over, but this process still waits to join it"
                 )
             )
 
@@ -208,7 +210,7 @@ class PjrtDevices:
         self._say(e.Reformed(command.epoch))
 
     def _change(self, world: World) -> None:
-        """To another world, with all that is still worth something."""
+        """Changes to another world, and keeps all arrays that still exist."""
         stuck = self._completions.clear() + self._checkpoints.leave()
         self._store.to_host()
         self._codes.void()
@@ -241,7 +243,7 @@ class PjrtDevices:
         blame = None
         try:
             if command.source is None or self.hosts is None:
-                raise RuntimeError("nobody has told this host how the rows lie, or which hosts there are")
+                raise RuntimeError("this host does not know the layout of the rows, or the cluster's hosts")
             held = self._store.shards(command.buffer)
             pieces = rows.counted(command.source, command.target, held, self._world.mine, self.hosts)
         except Exception as error:

@@ -1,8 +1,8 @@
-"""What is in a client's code, looked at before anything is compiled: every operation of it, by its name.
+"""Inspects a client's code before it is compiled: every operation, by its name.
 
-Four of StableHLO's operations speak with the host or with other programs, and are refused; so are foreign functions
-that `targets` does not allow, and dialects of which exported code does not consist. Runs in the child process of
-`checker`: to read such bytes may itself go wrong.
+Four operations of StableHLO communicate with the host or with other programs, and are refused. So are foreign
+functions that `targets` does not allow, and dialects that exported code never contains. This runs in the child
+process of `checker`, since even reading such bytes may crash.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ DIALECTS = ("stablehlo", "chlo", "sdy", "func")
 PLAIN = ("builtin.module",)
 OUTSIDE = ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv")
 FOREIGN = "stablehlo.custom_call"
-LONGEST = 300  # characters of somebody else's words
+LONGEST = 300  # characters of an error text from other software
 
 
 class Refused(ValueError):
-    """Code that is not to be compiled. The reason does not name the computation."""
+    """Code that may not be compiled. The text does not name the computation."""
 
 
 def inspect(blob: bytes, platform: str, devices: int, more: Collection[str], largest: int) -> None:
     """Raises Refused. `more`: foreign functions that are allowed besides those of `targets`."""
     if len(blob) > largest:
-        raise Refused(f"it has {len(blob)} bytes, and {largest} are allowed")
+        raise Refused(f"it has {len(blob)} bytes, but at most {largest} are allowed")
     try:
         exported: Any = export.deserialize(bytearray(blob))
     except Exception as error:
         raise Refused(f"it is not what jax.export writes: {_short(error)}") from error
     if platform not in exported.platforms:
         raise Refused(
-            f"it is for {', '.join(exported.platforms) or 'no platform'}, and runs on {platform} here"
+            f"it is for {', '.join(exported.platforms) or 'no platform'}, but runs on {platform} here"
         )
     if exported.nr_devices not in (1, devices):
-        raise Refused(f"it is for {exported.nr_devices} devices, and the plan has it on {devices}")
+        raise Refused(f"it is for {exported.nr_devices} devices, but the plan runs it on {devices}")
     with importlib.import_module("jax._src.interpreters.mlir").make_ir_context():
         try:
             module = exported.mlir_module(serialized=False)
@@ -48,14 +48,14 @@ def inspect(blob: bytes, platform: str, devices: int, more: Collection[str], lar
         operations, called = _found(module)
     for name in operations:
         if name in OUTSIDE or (name.partition(".")[0] not in DIALECTS and name not in PLAIN):
-            raise Refused(f"it has the operation {name!r}, which no code of a client may have")
+            raise Refused(f"it has the operation {name!r}, which clients' code may not have")
     for reason in (targets.objection(name, more) for name in called):
         if reason:
             raise Refused(reason)
 
 
 def _found(module: Any) -> tuple[list[str], list[str]]:
-    """Names of its operations, and of the foreign functions that it calls; both in order."""
+    """The names of its operations, and of the foreign functions that it calls; both sorted."""
     ir = importlib.import_module("jax._src.lib.mlir").ir
     operations: set[str] = set()
     called: set[str] = set()

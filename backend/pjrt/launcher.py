@@ -1,9 +1,9 @@
-"""Gangs, enqueued in the order of core's commands from the one thread that may: JAX runs them in that order.
+"""Enqueues gangs in the order of core's commands, from the one thread that may: JAX runs them in that order.
 
-A launch never waits for its inputs, which are futures; it waits only while too many programs are outstanding. One whose
-inputs are spoilt is launched with placeholders, because its peers' collective waits for this host. When one could not
-be launched, what comes behind it is held until core abandons it: a peer's collective would meet with the wrong one.
-Neighbours: `code`, `store`, `completions`.
+A launch never waits for its inputs, which are futures; it waits only while too many programs are outstanding. A gang
+whose inputs are spoilt is launched with placeholders, because its peers' collective waits for this host. When a gang
+could not be launched, those behind it are held until core abandons it: otherwise collectives of different gangs would
+meet. Neighbours: `code`, `store`, `completions`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .store import Store
 
 
 class Launcher:
-    """All in the enqueueing thread."""
+    """All methods run in the enqueueing thread."""
 
     def __init__(
         self, store: Store, codes: Codes, completions: Completions, checkpoints: Checkpoints,
-        post: Callable[[e.Effect], None],
+        post: Callable[[e.Event], None],
     ) -> None:  # fmt: skip
         self._store, self._codes, self._completions, self._post = store, codes, completions, post
         self._checkpoints = checkpoints
@@ -71,8 +71,8 @@ class Launcher:
             *outputs, token = (code.giving if giving else code.keeping)(*inputs)
         except Exception as error:
             blame = blames.of(error, together=not code.local)
-            # A small program runs while it is enqueued: it has failed, and not its launch, if nobody else was to take
-            # part, or if somebody else was and is gone. Of any other error it is not known who waits for us now.
+            # A small program runs while it is enqueued. So the program failed, and not its launch, if no other host
+            # takes part, or if one does and is gone. After any other error it is unknown which peers wait for us.
             if code.local or blame.code == "peer":
                 self._pass(command, plan, gang, blame.cause)
                 self._completions.failed(command.seq, blame)
@@ -100,7 +100,7 @@ class Launcher:
         self._completions.add(flight)
 
     def _inputs(self, command: e.Launch, gang: Gang, code: Compiled) -> tuple[list[Any], str]:
-        """Placeholders where there is nothing; and what is missing, in words."""
+        """The inputs, with placeholders for missing ones; and what is missing, as text."""
         found, missing = [], ""
         for number, buffer in enumerate(command.inputs):
             held = self._store.get(buffer)
@@ -115,7 +115,7 @@ class Launcher:
             found.append(array)
         return found, missing
 
-    # --- what is not launched -----------------------------------------------------------------------------------
+    # --- gangs that are not launched ------------------------------------------------------------------------------
 
     def _fail(self, command: e.Launch, plan: Plan, gang: Gang, blame: Blame) -> None:
         self._failed = command.seq
@@ -123,14 +123,14 @@ class Launcher:
         self._post(e.LaunchFailed(command.seq, blame))
 
     def _pass(self, command: e.Launch, plan: Plan, gang: Gang, why: str = "its maker was abandoned") -> None:
-        """Its outputs count as made, its donated inputs as gone."""
+        """Skips a gang: its outputs count as made, its donated inputs as gone."""
         for buffer, slot in zip(command.outputs, gang.outputs, strict=True):
             self._store.made(buffer, plan.slots[slot].layout, None).reason = why
         for buffer in command.donated:
             self._store.free(buffer)
 
     def abandon(self, seqs: Sequence[int]) -> None:
-        """Those behind go on."""
+        """Ends a failure; launches that were held behind it go on."""
         if self._failed in seqs:
             self._failed = -1
         if self._failed < 0:
@@ -140,6 +140,6 @@ class Launcher:
 
 
 def _seen_as(array: Any, sharding: Any) -> Any:
-    """The same shards, under another description of where they lie."""
+    """The same shards, under another sharding object."""
     parts = [part.data for part in array.addressable_shards]
     return jax.make_array_from_single_device_arrays(array.shape, sharding, parts)

@@ -1,8 +1,8 @@
-"""A sparse exchange, counted: how many rows of this host's shards go to which shard of the target, and to whom.
+"""Counts a sparse exchange: how many rows of this host's shards go to which shard of the target, and on which hosts.
 
-The data say it: the first word of each row (see `shard_io`) is the shard it goes to, and a negative one stays. Of a
-shard's replicas the first one sends. Piece `s * targets + t` is what source shard s has for target shard t; it goes to
-every host that has shard t. Neighbours: `store`, `shard_io`.
+The first word of each row (see `shard_io`) is the shard to which the row goes; a row with a negative one stays.
+Where a shard has replicas, the first replica sends it. Piece `s * targets + t` holds the rows of source shard s
+for target shard t; it goes to every host that has shard t. Neighbours: `store`, `shard_io`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def sent_by(layout: Layout, mine: Sequence[int]) -> list[Index]:
 def counted(
     source: Layout, target: Layout, held: Mapping[Index, Array], mine: Sequence[int], hosts: Hosts
 ) -> tuple[Piece, ...]:
-    """What this host, which has the devices `mine`, sends. Raises Misfit where rows name no shard of the target."""
+    """What this host, with the devices `mine`, sends. Raises Misfit if a row names no shard of the target."""
     if len(source.shape) != 2 or source.dtype != "int32":
         raise shard_io.Misfit(
-            f"rows of {source.dtype}{list(source.shape)} say not where they go: a sparse exchange takes "
-            "int32[rows, words], whose first word does"
+            f"rows of {source.dtype}{list(source.shape)} do not say where they go: a sparse exchange takes "
+            "int32[rows, words], whose first word says so"
         )
     shards, wanted = Shards(source), Shards(target)
     receivers = [_hosts_of(target, wanted, ordinal, hosts) for ordinal in range(wanted.count)]
@@ -44,7 +44,7 @@ def counted(
     for index in sent_by(source, mine):
         to = held[index][:, 0]
         if to.size and int(to.max()) >= wanted.count:
-            raise shard_io.Misfit(f"dest names shard {int(to.max())}, and there are {wanted.count}")
+            raise shard_io.Misfit(f"dest names shard {int(to.max())}, but there are only {wanted.count}")
         numbers = np.bincount(to[to >= 0], minlength=wanted.count)
         nbytes = held[index].itemsize * held[index].shape[1]
         found += [

@@ -1,7 +1,7 @@
-"""A host's buffers: which arrays its devices hold, what was moved to host memory, and what all that takes.
+"""A host's buffers: the arrays on its devices, those that were moved to host memory, and how much memory they take.
 
-Buffers are made, read, donated and freed in the enqueueing thread, in the order of core's commands, so a buffer that
-is freed is freed behind whatever was enqueued with it. Contents for others are read in any thread.
+Buffers are made, read, donated and freed in the enqueueing thread, in the order of core's commands. So a buffer is
+freed after everything that was enqueued with it. Contents for other hosts are read in any thread.
 Neighbours: `launcher`, `completions`, `arrays`.
 """
 
@@ -21,25 +21,26 @@ from .world import Membership
 
 
 class Gone(LookupError):
-    """A buffer that is not here, or that holds nothing."""
+    """A buffer that is not on this host, or that is empty."""
 
 
 class Buffer:
-    """Its contents are in `array` (devices), or in `host` (spilled, or between two worlds), or nowhere: then it is
-    void, because its maker failed, or room for what is still to come."""
+    """A buffer. Its contents are in `array` (on devices) or in `host` (spilled, or between two worlds). If
+    neither, it is void because its maker failed, or reserved for contents that will come."""
 
     __slots__ = ("_array", "_packed", "beside", "host", "layout", "lies", "nbytes", "reason", "spilled")
 
     def __init__(self, layout: Layout, lies: Any, array: Any = None) -> None:
         self.layout = layout
-        self.lies = lies  # its sharding in this world: the same object for all layouts that lie the same
+        self.lies = lies  # its sharding in this world; equal shardings are the same object
         self._packed: Packed | None = None
         self._array: Any = array
         self.host: Mapping[Index, Array] | None = None
         self.nbytes = shard_bytes(layout)  # on each device of its place
         self.reason = ""  # why it is void
-        self.spilled = False  # `host` is where core wants it
-        self.beside: Any = None  # of a token: what was read of a checkpoint, until it is on devices
+        self.spilled = False  # core has moved it to `host`
+        # if it is a token: what was read of a checkpoint, until it is copied to devices
+        self.beside: Any = None
 
     @property
     def array(self) -> Any:
@@ -54,7 +55,7 @@ class Buffer:
         return self._array is not None or self._packed is not None
 
     def pack(self, rows: int) -> None:
-        """So many of each shard are meant: the rest need not stay."""
+        """Keeps only a bucket of rows; `rows`: valid rows of each shard."""
         found = packed(self._array, rows) if self._array is not None else None
         if found is not None:
             self._array, self._packed = None, found
@@ -75,7 +76,7 @@ class Store:
     # --- in the enqueueing thread ---------------------------------------------------------------------------
 
     def room(self, number: int, layout: Layout) -> None:
-        """Contents will come."""
+        """Reserves a buffer for contents that will come."""
         self._keep(number, Buffer(layout, self._world.sharding(layout)))
 
     def literal(self, number: int, layout: Layout, contents: bytes) -> None:
@@ -85,7 +86,7 @@ class Store:
 
     def fill(self, number: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
         buffer = self._buffers.get(number)
-        if buffer is not None:  # else it has been freed meanwhile
+        if buffer is not None:  # else it has been freed
             buffer.array = arrays.to_devices(self._world, layout, shards)
 
     def spoil(self, number: int, reason: str) -> None:
@@ -94,7 +95,7 @@ class Store:
             buffer.reason, buffer.array = reason, None
 
     def made(self, number: int, layout: Layout, array: Any) -> Buffer:
-        """By a launch; its contents are a future. None: it could not be launched."""
+        """Stores an output of a launch; its contents are a future. None: the gang could not be launched."""
         buffer = Buffer(layout, self._world.sharding(layout), array)
         if array is None:
             buffer.reason = "its maker was not launched"
@@ -108,15 +109,15 @@ class Store:
         return arrays.zeros(self._world, layout)
 
     def free(self, number: int) -> None:
-        """Its memory is given back when what was enqueued with it has ended: the devices see to that."""
+        """Frees a buffer. The devices keep its memory until what was enqueued with it has ended."""
         buffer = self._buffers.pop(number, None)
         if buffer is not None:
             self._account(buffer, -1)
             buffer.array = buffer.host = buffer.beside = None
 
     def pack(self, buffer: Buffer, rows: int) -> None:
-        """Its maker has ended, and made so many rows in its largest shard."""
-        if buffer.on_devices:  # and so it is still ours
+        """Packs an output whose maker has ended, and made `rows` rows in its largest shard."""
+        if buffer.on_devices:  # and not freed or spilled meanwhile
             self._account(buffer, -1)
             buffer.pack(rows)
             self._account(buffer, 1)
@@ -128,7 +129,7 @@ class Store:
             self._account(buffer, 1)
 
     def spill(self, number: int) -> tuple[Buffer, Any]:
-        """What is to be copied; whoever has copied it says `spilled_to`."""
+        """The array that is to be copied; `spilled_to` takes the copy."""
         buffer = self._buffers.get(number)
         if buffer is None or not buffer.on_devices:
             raise Gone(f"buffer {number} is not on this host's devices")
@@ -152,10 +153,10 @@ class Store:
         self._account(buffer, 1)
         return buffer.array
 
-    # --- another world --------------------------------------------------------------------------------------
+    # --- change of the world --------------------------------------------------------------------------------
 
     def to_host(self) -> None:
-        """All that is on devices, before the backend is given up. What is not there will not come any more."""
+        """Copies all arrays to host memory, before the backend is dropped. Arrays that are not ready are lost."""
         for buffer in self._buffers.values():
             if not buffer.on_devices:
                 continue
@@ -170,7 +171,7 @@ class Store:
             buffer.array = None
 
     def to_devices(self) -> None:
-        """Of the new world. What it does not reach any more is lost."""
+        """Copies all buffers to the devices of the new world. Buffers that lie on other devices, too, are lost."""
         for buffer in self._buffers.values():
             buffer.lies = self._world.sharding(buffer.layout) if self._world.reaches(buffer.layout) else None
             if buffer.host is None or buffer.spilled:
@@ -184,10 +185,10 @@ class Store:
     # --- in any thread ----------------------------------------------------------------------------------------
 
     def shards(self, number: int) -> Mapping[Index, Array]:
-        """Blocks until its contents are there. Raises Gone, or what went wrong where it was made."""
+        """A buffer's contents; blocks until they exist. Raises Gone, or its maker's error."""
         buffer = self._buffers.get(number)
         if buffer is None or (not buffer.on_devices and buffer.host is None and not buffer.reason):
-            self._line.ask(lambda: None)  # what was commanded before is done now
+            self._line.ask(lambda: None)  # all earlier commands are done now
             buffer = self._buffers.get(number)
         if buffer is None:
             raise Gone(f"buffer {number} is not on this host")
@@ -196,7 +197,7 @@ class Store:
             return arrays.to_host(self._world, buffer.layout, array)
         if host is not None:
             return host
-        raise Gone(f"buffer {number} holds nothing: {buffer.reason or 'its contents have not come'}")
+        raise Gone(f"buffer {number} holds nothing: {buffer.reason or 'its contents have not arrived'}")
 
     # --- inside -------------------------------------------------------------------------------------------------
 
@@ -216,11 +217,11 @@ class Store:
 
 
 def is_there(array: Any) -> bool:
-    """Without waiting for what may never come."""
+    """Whether an array is ready, without waiting for it."""
     try:
         return bool(array.is_ready())
     except Exception:
-        return True  # it has failed, which is soon told
+        return True  # it has failed, which its reader will learn
 
 
 def ready(array: Any) -> None:

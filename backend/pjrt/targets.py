@@ -1,9 +1,9 @@
-"""Which foreign functions the code of a client that is not trusted may call, by the names that StableHLO has for them.
+"""Which foreign functions the code of an untrusted client may call, by their names in StableHLO.
 
-JAX promises of a list of such names that exported code may rely on them; that is a promise of compatibility. Here are
-those of them that compute on what they are given and do nothing else. `WITHHELD` are the others, and why; an agent's
-`--allow-custom-call NAME` lets one in. `CALLBACKS` run Python, or whatever an address in the code points to: never.
-Without JAX. Neighbours: `inspection`.
+JAX has a list of such names on which exported code may rely; that list is about compatibility, not about safety. This
+module allows those that only compute on their arguments. `WITHHELD` has the others, and the reasons; an agent's
+`--allow-custom-call NAME` allows one of them. `CALLBACKS` run Python, or whatever is at an address in the code: they
+are never allowed. This module does not import JAX. Neighbour: `inspection`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-# How arrays lie: they compute nothing.
+# Annotations of shardings; they compute nothing.
 SHARDINGS = (
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement",
     "xla.sdy.FuncResultSharding", "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape",
     "xla.sdy.ShardingGroup", "xla.sdy.PropagationBarrier",
 )  # fmt: skip
 
-# Operations of StableHLO that have not become ones yet.
+# Operations that StableHLO does not have yet.
 OPERATIONS = (
     "ApproxTopK", "stablehlo.dynamic_approx_top_k", "stablehlo.dynamic_top_k", "stablehlo.dynamic_reduce_window",
     "stablehlo.dynamic_rng_bit_generator", "shape_assertion",
@@ -28,7 +28,7 @@ RANDOM = ("cu_threefry2x32_ffi", "hip_threefry2x32_ffi")
 
 
 def _lapack() -> tuple[str, ...]:
-    """Of single and double precision, real and complex."""
+    """Functions for single and double precision, real and complex numbers."""
     all_four = ("potrf", "geqrf", "geev", "gesdd", "getrf", "gehrd", "gees", "trsm", "gtsv")
     real, of_complex = ("orgqr", "syevd", "sytrd"), ("ungqr", "heevd", "hetrd")
     names = [*(kind + name for name in all_four for kind in "sdcz")]
@@ -63,12 +63,12 @@ CALLBACKS = re.compile(r"callback|python|CustomSPMDPartitioning|InspectSharding"
 
 
 def is_callback(name: str) -> bool:
-    """Whether no option may let it in."""
+    """Whether no option may allow it."""
     return CALLBACKS.search(name) is not None
 
 
 def objection(name: str, more: Collection[str]) -> str:
-    """Why this may not be called; "" if it may. `more`: names that whoever runs the agent allows."""
+    """Why code may not call this; "" if it may. `more`: names that the agent's operator allows."""
     if is_callback(name):
         return (
             f"it calls back into Python ({name!r}): the function would be an address of another process's memory, and "
@@ -79,7 +79,7 @@ def objection(name: str, more: Collection[str]) -> str:
     why = WITHHELD.get(name)
     return (
         f"it calls {name!r}, which is not on the list of foreign functions that clients may call"
-        f"{': ' + why if why else ''}; whoever runs the agents can allow it with --allow-custom-call {_quoted(name)}"
+        f"{': ' + why if why else ''}; the agents' operator can allow it with --allow-custom-call {_quoted(name)}"
     )
 
 

@@ -1,7 +1,8 @@
-"""What was found of clients' code before, on this machine: one small file each, by what the code is.
+"""Remembers what was found about clients' code on this machine: one small file for each code, by its contents.
 
-The file's lock says that somebody looks at the same code now, so that agents which share the folder look at it once.
-Nothing is kept of code that ran into a limit: another day it may not. Without JAX. Neighbours: `code_gate`.
+The file's lock says that another process checks the same code now, so agents that share the folder check it once.
+Results of limits are not kept, since another attempt may succeed. This module does not import JAX. Neighbour:
+`code_gate`.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from pathlib import Path
 import msgspec
 
 log = logging.getLogger("seaway.pjrt")
-VERSION = 1  # of what is looked for: counts up whenever code that was passed might not be any more
-MOST = 8192  # codes that are remembered in memory
-LOOK_S = 0.02  # seconds between looks whether the other has done
+VERSION = 1  # of the checks: raise it when code that passed might not pass any more
+MOST = 8192  # codes that are kept in memory
+LOOK_S = 0.02  # seconds between attempts to get the lock
 FOLDER = "checked"  # beside compiled code
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Of one code; `part`: which of those that are fused in it."""
+    """The verdict on one code; `part`: which of several fused computations it is about."""
 
-    kind: str  # "ok"; "refused", for what is in it; "failed": it does not compile; "room": it took too much memory
+    kind: str  # "ok"; "refused": its contents; "failed": it does not compile; "room": it took too much memory
     part: int = 0
     reason: str = ""
 
 
 class Verdicts:
-    """`folder`: None: nothing outlives this process."""
+    """`folder`: where verdicts are kept; None: only in this process."""
 
     def __init__(self, folder: Path | None) -> None:
         self._known: dict[str, Verdict] = {}
@@ -40,8 +41,8 @@ class Verdicts:
 
     @contextmanager
     def about(self, key: str, patience: float) -> Iterator[Slot]:
-        """Nobody else on this machine who shares the folder is in here with the same key; but whoever is gets so many
-        seconds, and no more: it may be one that stands still."""
+        """Holds the lock for this key among the processes that share the folder. It waits for another holder for
+        `patience` seconds at most, since that one may be stuck."""
         known = self._known.get(key)
         file = (
             None
@@ -57,11 +58,11 @@ class Verdicts:
                 self._known.pop(next(iter(self._known)))
         finally:
             if file is not None:
-                os.close(file)  # and with it the lock
+                os.close(file)  # this releases the lock
 
 
 class Slot:
-    """`verdict`: what is known; None: nothing yet."""
+    """`verdict`: the known one; None: there is none yet."""
 
     def __init__(self, known: Verdict | None, file: int | None) -> None:
         self._file = file
@@ -76,19 +77,19 @@ class Slot:
                 os.ftruncate(self._file, 0)
                 os.pwrite(self._file, msgspec.json.encode(verdict), 0)
             except OSError as error:
-                log.warning("what was found of a client's code is not kept: %s", error.strerror)
+                log.warning("the verdict on a client's code is not kept: %s", error.strerror)
 
 
 def _made(folder: Path) -> Path | None:
-    """Nobody else may write there: who could would pass code of his own."""
+    """Makes the folder, which only this user may write to: other writers could pass code of their own."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        log.warning("%s: %s; clients' code is looked at anew at each start", folder, error.strerror)
+        log.warning("%s: %s; clients' code is checked again at each start", folder, error.strerror)
         return None
     about = folder.stat()
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
-        log.warning("%s: others may write there, so it is not used", folder)
+        log.warning("%s: other users may write there, so it is not used", folder)
         return None
     return folder
 
@@ -97,7 +98,7 @@ def _locked(path: Path, patience: float) -> int | None:
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        log.warning("%s: %s; what is found of this code is not kept", path, error.strerror)
+        log.warning("%s: %s; the verdict on this code is not kept", path, error.strerror)
         return None
     until = time.monotonic() + patience
     while time.monotonic() < until:
@@ -107,7 +108,7 @@ def _locked(path: Path, patience: float) -> int | None:
         except BlockingIOError:
             time.sleep(LOOK_S)
         except OSError as error:  # some file systems have no locks
-            log.info("%s: %s; others may look at the same code now", path, error.strerror)
+            log.info("%s: %s; other agents may check the same code at the same time", path, error.strerror)
             break
     return file
 

@@ -1,6 +1,6 @@
-"""A thread that does what it is given, one thing after another: where order matters, or something may block.
+"""A thread that does one piece of work after another: where order matters, or work may block.
 
-Neighbours: everyone in `pjrt` who has a thread.
+Neighbours: all modules of `pjrt` that have a thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Line:
-    """`failed` hears of what went wrong without anybody expecting it; the line goes on."""
+    """A worker thread. `failed` gets unexpected errors; the thread goes on."""
 
     def __init__(self, name: str, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed
@@ -29,7 +29,7 @@ class Line:
         self._work.put((work, arguments))
 
     def ask(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Wait for its turn, and for its answer. Not from the line itself."""
+        """Waits for its turn, and returns its result. Do not call it in this thread."""
         done = threading.Event()
         answer: list[Any] = []
 
@@ -49,7 +49,7 @@ class Line:
         return found
 
     def end(self, patience: float = 5.0) -> bool:
-        """Behind all that it has been given. False: it is stuck, and left behind."""
+        """Ends the thread behind all its work. False: the thread is stuck, and is left behind."""
         self._work.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join(patience)
@@ -64,11 +64,11 @@ class Line:
             except BaseException as error:
                 log.exception("%s: %s", self._thread.name, error)
                 self._failed(error)
-            del item, work, arguments  # nothing is kept alive by having been done
+            del item, work, arguments  # so that finished work keeps nothing alive
 
 
 def show_name() -> None:
-    """This thread's name to the system too (Linux): so its CPU time can be told from that of others."""
+    """Tells this thread's name to the system (Linux), so that its CPU time can be told from that of others."""
     try:
         comm = Path(f"/proc/self/task/{threading.get_native_id()}/comm")
         comm.write_text(threading.current_thread().name[:15], encoding="utf-8")

@@ -1,10 +1,11 @@
-"""The collective world of an epoch: joined and left in one process, again and again; which of its devices is which.
+"""The collective world of an epoch, which one process joins and leaves repeatedly; and the numbers of its devices.
 
-JAX has one backend a process, and a world is a property of it. To change worlds is to give up the backend with all
-its arrays and compiled code, and to make another; whoever has arrays takes them to host memory before (`store`).
+JAX has one backend in a process, and a world is a property of the backend. To change worlds, the process drops the
+backend with all its arrays and compiled code, and makes another; `store` copies arrays to host memory before.
 
-A host that is alone has no world to join. JAX offers no public way to join a coordination service that runs elsewhere
-without member 0 starting another, so `_connect` uses its inside; `tests/backend/pjrt/test_pjrt_worlds.py` would tell.
+A host that is the only member has no world to join. JAX has no public way to join a coordination service elsewhere
+without member 0 starting another, so `_connect` uses JAX's internals; `tests/backend/pjrt/test_pjrt_worlds.py` shows
+when that breaks.
 """
 
 from __future__ import annotations
@@ -34,20 +35,21 @@ log = logging.getLogger("seaway.pjrt")
 Device = Any  # jax.Device, which has no types
 Wait = TypeVar("Wait", "Arrival", "_Meeting")
 
-LEFT = {"worlds": 4, "meetings": 8}  # that something is stuck in, until the process had better begin anew
-JOIN_S = 120  # until all members have come
+LEFT = {"worlds": 4, "meetings": 8}  # how many may be stuck before the process restarts
+JOIN_S = 120  # seconds until all members have joined
 LEAVE_S = 2
-SWEEPS_S = (1, 2, 4, 8, 15, 30, 60, 120, 240, 480)  # after each of them: is a backend that was given up gone?
+# seconds; after each of them it checks whether a dropped backend is gone
+SWEEPS_S = (1, 2, 4, 8, 15, 30, 60, 120, 240, 480)
 
 
 class Membership:
-    """Which world this process is in. Changed in the enqueueing thread only; `lock` is held meanwhile."""
+    """This process's world. It changes in the enqueueing thread only, under `lock`."""
 
     def __init__(self) -> None:
         jax.config.update("jax_enable_recoverability", True)  # type: ignore[no-untyped-call]
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
-        self.generation = 0  # of the backend: what was compiled under another is void
+        self.generation = 0  # of the backend: code compiled under another one is void
         self.ready = False
         self.world: World | None = None
         self.joining: World | None = None
@@ -59,11 +61,11 @@ class Membership:
         self._shield: Shield | None = None  # of the collective world of which this process is a member
         self._meeting: _Meeting | None = None
         self._wanted = -1  # the newest epoch
-        self._wait: Arrival | _Meeting | None = None  # what a join is in, and can be got out of
+        self._wait: Arrival | _Meeting | None = None  # what a join waits for, and can leave
         self._waiting = threading.Lock()
-        self._left = dict.fromkeys(LEFT, 0)  # what something is still stuck in
+        self._left = dict.fromkeys(LEFT, 0)  # how many are still stuck
 
-    # --- who we are -----------------------------------------------------------------------------------------
+    # --- this host ------------------------------------------------------------------------------------------
 
     @staticmethod
     def about(memory: int) -> About:
@@ -76,12 +78,12 @@ class Membership:
         return About(platform, first.device_kind, len(local), memory)
 
     def same_backend(self, world: World) -> bool:
-        """Whether nothing has to be given up for this world, nor has been for one that did not come about."""
+        """Whether this world can use the current backend. After a world that did not form, it cannot."""
         return not world.address and self._shield is None and (self.ready or not self.generation)
 
     def leave(self, stuck: Sequence[Any]) -> None:
-        """Give up the backend. Nobody else may keep an array of it. `stuck`: arrays that something still makes on it,
-        so it is left behind until they are there: to take it down would wait for them."""
+        """Drops the backend; nothing else may keep its arrays. `stuck`: arrays that are still being computed. Then
+        the backend stays until they are ready, since ending it would wait for them."""
         self.ready = False
         self.generation += 1
         backends = list({id(each.client): each.client for each in self.devices.values()}.values())
@@ -100,10 +102,12 @@ class Membership:
         clear_backends()  # type: ignore[no-untyped-call]
         self._sweep()
         if any(self._left[kind] >= most for kind, most in LEFT.items()):
-            raise RuntimeError("too many worlds are left behind with gangs that do not end; it begins anew")
+            raise RuntimeError(
+                "too many worlds are left behind with gangs that do not end; this process restarts"
+            )
 
     def _leave_behind(self, kind: str, wait: Callable[..., object], *arguments: Any) -> None:
-        """What it needs lives until then, and no longer: each backend has some 130 threads."""
+        """Keeps `arguments` alive in a thread until `wait` ends, and no longer: each backend has some 130 threads."""
 
         def run(*given: Any) -> None:
             wait(*given)
@@ -117,7 +121,8 @@ class Membership:
         threading.Thread(target=run, args=arguments, name="left behind", daemon=True).start()
 
     def _watch(self, backend: weakref.ref[Any]) -> None:
-        """Until it is gone. What is compiled, copied or saved while a world ends puts it into JAX's caches again."""
+        """Sweeps until a backend is gone. What ends with a world (compilations, copies, saves) fills JAX's caches
+        again."""
 
         def run() -> None:
             for pause in SWEEPS_S:
@@ -136,14 +141,15 @@ class Membership:
         gc.collect()
 
     def want(self, epoch: int) -> None:
-        """Any thread: whoever waits for members of another world need not wait on."""
+        """Sets the epoch that is wanted; a wait for another epoch's members ends. From any thread."""
         with self._waiting:
             self._wanted, wait = epoch, self._wait
         if wait is not None:
             wait.leave()
 
     def join(self, world: World) -> None:
-        """Blocks until all members have. Raises TimeoutError if they do not come, Overtaken if another is wanted."""
+        """Joins a world; blocks until all members have. Raises TimeoutError, or Overtaken if another epoch is
+        wanted."""
         if self._wanted not in (-1, world.epoch):
             raise Overtaken
         self.joining = world
@@ -173,28 +179,29 @@ class Membership:
                 wait.leave()
         return wait
 
-    # --- which device is which ------------------------------------------------------------------------------
+    # --- numbers of devices ---------------------------------------------------------------------------------
 
     def number_of(self, device: Device) -> int:
         return self._numbers[device]
 
     def here(self, place: Place) -> tuple[int, ...]:
-        """Which of its devices are ours."""
+        """Which of its devices are this host's."""
         found = self._here.get(place)
         if found is None:
             found = self._here[place] = tuple(n for n in self.mine if virtual_index(place, n) >= 0)
         return found
 
     def alone(self, place: Place) -> bool:
-        """Whether no other host has a part in it."""
+        """Whether no other host has a device of this place."""
         return len(self.here(place)) == place.size
 
     def reaches(self, layout: Layout) -> bool:
-        """Whether all devices on which this lies are in our world."""
+        """Whether all devices of this layout are in this world."""
         return all(device in self.devices for device in layout.place.devices())
 
     def sharding(self, layout: Layout) -> Any:
-        """The same for all layouts that put the same on each device, so that arrays pass from one to another."""
+        """A layout's sharding; layouts that put the same on each device share one object, so that arrays fit all
+        of them."""
         found = self._shardings.get(layout)
         if found is None:
             plain = canonical(layout)
@@ -220,7 +227,8 @@ def _auto(axes: int) -> tuple[AxisType, ...]:
 
 
 def in_order(devices: Iterable[Device]) -> list[Device]:
-    """A host's devices as the cluster numbers them: row by row where they have coordinates (TPU), else as JAX does."""
+    """A host's devices in the cluster's order: row by row if they have coordinates (TPU), otherwise in JAX's
+    order."""
 
     def key(device: Device) -> tuple[Any, ...]:
         coordinates = tuple(getattr(device, "coords", None) or ())
@@ -245,7 +253,8 @@ def _by_number(world: World) -> dict[int, Device]:
 
 
 def _processes(world: World) -> Sequence[int]:
-    """What JAX calls each member. On TPU the slice itself numbers its hosts, whatever their ranks: so they tell."""
+    """JAX's process index of each member. A TPU slice numbers its hosts itself, whatever their ranks; so each
+    tells its index."""
     if jax.default_backend() != "tpu":
         return range(len(world.hosts))
     client = _state().client
@@ -261,21 +270,21 @@ def _processes(world: World) -> Sequence[int]:
 def _paired(numbers: Sequence[int], devices: Sequence[Device], host: int) -> dict[int, Device]:
     if len(numbers) != len(devices):
         raise RuntimeError(
-            f"host {host} has {len(devices)} devices, and the cluster counts {len(numbers)} for it"
+            f"host {host} has {len(devices)} devices, but the cluster has {len(numbers)} for it"
         )
     return dict(zip(numbers, devices, strict=True))
 
 
 def _until_there(arrays: list[Any], backends: list[Any]) -> None:
-    """Lets go of both as soon as nothing runs on the backends any more."""
+    """Drops both as soon as nothing runs on the backends any more."""
     while arrays:
-        with suppress(Exception):  # that it failed is no news: its world is over
+        with suppress(Exception):  # errors do not matter: the world is over
             arrays[-1].block_until_ready()
         arrays.pop()
     backends.clear()
 
 
-# --- JAX's inside ---------------------------------------------------------------------------------------------
+# --- JAX's internals ------------------------------------------------------------------------------------------
 
 
 def _state() -> Any:
@@ -283,9 +292,9 @@ def _state() -> Any:
 
 
 class _Meeting:
-    """JAX's own wait for all members, who are all there: it is short, unless one of them or the service has just died.
-    In a thread that can be left behind, for JAX ends the process when it has waited for long enough: so it waits for
-    ever, behind a shield that stays open."""
+    """JAX's own wait for all members. All have arrived, so it is short, unless a member or the service has just
+    died. It is in a thread that can be left behind. JAX would end the process after a timeout, so the timeout is
+    practically infinite, and the relay stays open."""
 
     def __init__(self, address: str, rank: int, members: int) -> None:
         self._address, self._rank, self._members = address, rank, members
@@ -304,7 +313,7 @@ class _Meeting:
                 if overtaken:
                     raise Overtaken("a newer epoch has begun")
                 raise self._error or TimeoutError(
-                    f"not all {self._members} members of the world at {self._address} came within {seconds:g} s"
+                    f"not all {self._members} members of the world at {self._address} arrived within {seconds:g} s"
                 )
             state = _state()
             state.client, state.process_id, state.num_processes = self._client, self._rank, self._members
@@ -337,12 +346,12 @@ class _Meeting:
                 self._client, self._error = client, error
                 self._changed.notify_all()
                 return
-        if client is not None:  # they have come after all, when we were gone
+        if client is not None:  # the others have arrived after this process left
             _say_goodbye(client)
 
 
 def _disconnect() -> bool:
-    """False: nobody had come, and JAX still waits for them."""
+    """Disconnects from the service. False: there was no connection yet, and JAX still waits for members."""
     state = _state()
     client, state.client = state.client, None
     state.process_id, state.num_processes, state.coordinator_address = 0, 1, None
@@ -354,5 +363,5 @@ def _disconnect() -> bool:
 def _say_goodbye(client: Any) -> None:
     try:
         client.shutdown()
-    except Exception as error:  # its service may be gone, and others too
+    except Exception as error:  # the service and other members may be gone
         log.info("left a world that had ended: %s", error)

@@ -1,10 +1,10 @@
 """The controller as a process.
 
-server          core's controller with its node, its calls and its children
+server          core's controller with its node, its calls and its child processes
 controller_cli  its command line, `python -m backend.server.controller_cli`
-registry        agents that enrol, and the hosts that they become
-state_folder    what is kept for the controller's next start;  eventlogs: its event log in a file
-world_services  a coordination process for each island's epoch
+registry        agents that enrol, and their host numbers
+state_folder    state for the controller's next start;  eventlogs: its event log in a file
+world_services  a coordination process for each epoch of an island
 policies        a policy by name, `module:NAME` or `FILE.py:NAME`
 cluster_status  islands, clients and queues as plain data
 """

@@ -1,6 +1,6 @@
-"""How things are, as plain data: what `python -m seaway status` prints and scripts read.
+"""The cluster's status as plain data, for `python -m seaway status` and scripts.
 
-Neighbours: `server`, under whose lock it looks at core's books; it changes nothing.
+Neighbour: `server`, under whose lock this reads a snapshot of core's controller; it changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .server import Server
 
 
-SHOWN = 100  # stalls, and waits, that are told one by one: the longest
+SHOWN = 100  # most stalls, and waits, that are listed: the longest ones
 
 
 def status_of(server: Server) -> dict[str, Any]:
@@ -52,12 +52,12 @@ def status_of(server: Server) -> dict[str, Any]:
 
 
 def _record(server: Server) -> dict[str, str] | None:
-    """The event log that is kept, and why no more is written to it."""
+    """The event log's file, and why it is not written any more, if so."""
     return None if server.log is None else {"file": str(server.log.file.path), "lost": server.unrecorded()}
 
 
 def _stall(found: Stall, now: int) -> dict[str, Any]:
-    """`seconds`: for which it has waited."""
+    """`seconds`: how long it has waited."""
     return {
         "island": found.island, "client": found.client, "program": found.program, "node": found.node,
         "hosts": spans.text(found.hosts), "reason": found.reason, "seconds": _seconds(now - found.since),

@@ -1,9 +1,9 @@
-"""The controller as a program, until SIGTERM, or Ctrl-C, or its parent's end.
+"""The program of the controller, which runs until SIGTERM, Ctrl-C or its parent's end.
 
     python -m backend.server.controller_cli
 
-What must outlive the process lies in `--state`: how often it has started, so that ids of an earlier start are never
-mistaken for its own, and the secret by which agents know it. Clients and agents come back by themselves.
+`--state` keeps what must outlive the process: the number of its starts, so that ids of an earlier start are never
+mistaken for its own, and the secret by which agents know it. Clients and agents reconnect by themselves.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from .policies import HELP, policy_from
 from .server import LEASE, Server
 from .state_folder import Held
 
-DRAIN = 10.0  # seconds for runs under way to end, when it is told to end
-SAID = 0.1  # seconds for their clients to hear of it
-ORDERLY = 2.0  # seconds for all that, when our parent has ended
-TRACE = 256  # MiB: some three million gangs
-ABSENT = 30.0  # seconds, at least, that runs wait for hosts that are not there
-HARD = 600.0  # seconds: what a first step takes, nobody knows
+DRAIN = 10.0  # seconds for runs under way to end, on SIGTERM
+SAID = 0.1  # seconds for clients to receive these ends
+ORDERLY = 2.0  # seconds for all that, when the parent has ended
+TRACE = 256  # MiB: about three million gangs
+ABSENT = 30.0  # fewest seconds that runs wait for absent hosts
+HARD = 600.0  # seconds: a first step can take long, and how long is unknown
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--cluster", default="", metavar="FILE", help="a TOML file with the cluster's islands; or:")
-    add("--islands", type=int, default=1, help="islands (1)")
+    add("--cluster", default="", metavar="FILE", help="a TOML file with the cluster's islands; or give:")
+    add("--islands", type=int, default=1, help="number of islands (1)")
     add("--hosts", type=int, default=1, help="hosts of each island (1)")
     add("--devices-per-host", type=int, default=1, help="devices of each host (1)")
     add("--policy", default="fifo", help=HELP)
@@ -65,22 +65,37 @@ def options() -> argparse.ArgumentParser:
         "--bind",
         default="127.0.0.1:29000",
         metavar="ADDRESS:PORT",
-        help="where to listen; port 0: any (%(default)s)",
+        help="where to listen; port 0: any free port (%(default)s)",
     )
-    add("--window", type=int, default=Config().window, help="gangs ahead on a device (%(default)s)")
-    add("--fanout", type=int, default=Config().fanout, help="hosts that one process writes to (%(default)s)")
+    add(
+        "--window",
+        type=int,
+        default=Config().window,
+        help="how many gangs may be enqueued ahead on a device (%(default)s)",
+    )
+    add(
+        "--fanout",
+        type=int,
+        default=Config().fanout,
+        help="number of hosts to which one process writes (%(default)s)",
+    )
     add(
         "--lease",
         type=float,
         default=LEASE / 1e9,
-        help="seconds of silence after which a process is gone (%(default)s)",
+        help="seconds of silence after which a process counts as gone (%(default)s)",
     )
-    add("--state", default="", metavar="FOLDER", help="what must outlive this process; default: nothing does")
+    add(
+        "--state",
+        default="",
+        metavar="FOLDER",
+        help="a folder for state that must outlive this process; default: none",
+    )
     add(
         "--record",
         default="",
         metavar="FILE",
-        help="all that the controller is told, for `seaway replay`; a new file",
+        help="a new file that records all events of the controller, for `seaway replay`",
     )
     add("--token-file", default="", help="a file with the cluster's token")
     for each in ("ca", "cert", "key"):
@@ -91,20 +106,20 @@ def options() -> argparse.ArgumentParser:
         type=float,
         default=HARD,
         metavar="SECONDS",
-        help="a step that outlasts its stated cost by so much is given up (%(default)g)",
+        help="a step is given up when it takes this much longer than its stated cost (%(default)g)",
     )
     add(
         "--metrics-port",
         default="",
         metavar="[ADDRESS:]PORT",
-        help="figures for Prometheus; this machine alone reaches them, unless an address is given",
+        help="serve figures for Prometheus; only to this machine, unless an address is given",
     )
     add(
         "--code-limit",
         type=int,
         default=LIMIT >> 20,
         metavar="MIB",
-        help="clients' code that is kept, here and in --state: the oldest that nobody uses goes; 0: no limit "
+        help="most clients' code that is kept, here and in --state; the oldest unused code is dropped; 0: no limit "
         "(%(default)s)",
     )
     add(
@@ -112,7 +127,7 @@ def options() -> argparse.ArgumentParser:
         type=int,
         default=TRACE,
         metavar="MIB",
-        help="what the trace may take; beyond, the oldest runs are forgotten; 0: no limit (%(default)s)",
+        help="most memory of the trace; beyond it, the oldest runs are dropped; 0: no limit (%(default)s)",
     )
     add("--verbose", action="store_true", help="log what happens")
     return found
@@ -170,7 +185,7 @@ async def serve(chosen: argparse.Namespace) -> int:
 
 
 async def _drained(server: Server) -> None:
-    """What is under way may end first, for a while; what is submitted meanwhile, too."""
+    """Waits a while for runs to end, including those that are submitted meanwhile."""
     until = time.monotonic() + DRAIN
     while server.controller.left()["runs"] and not server.failure.done() and time.monotonic() < until:
         await asyncio.sleep(0.02)
@@ -184,7 +199,9 @@ async def _figures(place: str, server: Server) -> asyncio.Server:
 
     found = await metrics.serve(place, look, lambda: not server.failure.done())
     if not metrics.protected(place):
-        logging.getLogger("seaway.controller").warning("--metrics-port %s: anybody may read it", place)
+        logging.getLogger("seaway.controller").warning(
+            "--metrics-port %s: any process that can reach it may read it", place
+        )
     print(f"metrics at http://{metrics.address_of(found)}/metrics", flush=True)
     return found
 
@@ -196,7 +213,7 @@ def mebibytes(chosen: argparse.Namespace, name: str) -> int:
 
 
 def bounds_of(seconds: float) -> Bounds:
-    """The hard bound is a multiple of the soft one, which scales with what a step is said to cost."""
+    """The bounds. The hard bound is a multiple of the soft one, which scales with a step's stated cost."""
     if not seconds > 0:
         raise Impossible(f"--hard-bound {seconds:g}: seconds, more than 0")
     floor = min(Bounds().floor, round(seconds * 1e9))
@@ -235,7 +252,7 @@ class State(NamedTuple):
 
 
 def remembered(folder: Path | None) -> State:
-    """And one start more is remembered, before anybody hears from it."""
+    """The state of earlier starts. This start is written to the folder before any process can learn of it."""
     if folder is None:
         return State(0, b"")
     path = folder / "controller.json"

@@ -1,9 +1,9 @@
-"""The event log of a controller, in a file: all that it was told since its start, so that it can be run again.
+"""The event log of a controller, in a file: all events since its start, so that they can be replayed.
 
     controller --Recorder--> LogFile --a thread, twice a second--> FILE (gzip)
-    FILE --read--> core.record.eventlog.Log --machine_of--> a controller, told the same
+    FILE --read--> core.record.eventlog.Log --machine_of--> a controller that gets the same events
 
-A process that is killed leaves what it had written until half a second before; that is read with `partial`.
+A process that is killed leaves what it had written until half a second before; `partial` reads such a file.
 Neighbours: `server`, which records; `core.record.eventlog`, which has the format.
 """
 
@@ -31,14 +31,14 @@ from core.record import About, Log, LogError, Recorder, Trace, decode
 from core.schedule.policy import Policy
 
 EVERY = 0.5  # seconds between writes
-LEVEL = 1  # of gzip: it shrinks a log five times; more effort gains little
+LEVEL = 1  # of gzip: it makes a log five times smaller; more effort gains little
 Make = Callable[[], Policy]
 log = logging.getLogger("seaway.controller")
 
 
 class LogFile:
-    """A sink for `Recorder`. What is handed to it is written soon, in a thread of its own. When that cannot be done any
-    more (the disk is full), `lost` says so."""
+    """A sink for `Recorder`: a thread of its own writes what is put. `lost` says why, when writing has failed (for
+    example because the disk is full)."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -49,7 +49,7 @@ class LogFile:
             ) from None
         except OSError as error:
             raise Impossible(f"the event log {path} cannot be written: {error.strerror}") from None
-        self.path, self.lost = path, ""  # why it is not whole
+        self.path, self.lost = path, ""  # why the file is incomplete
         self._packed = gzip.GzipFile(fileobj=self._file, mode="wb", compresslevel=LEVEL, mtime=0)
         self._pieces: deque[bytes] = deque()
         self._over = threading.Event()
@@ -70,14 +70,14 @@ class LogFile:
             self._write()
             self._packed.close()
             self._file.close()
-        except OSError as error:  # a full disk is no reason for a cluster to stop
+        except OSError as error:  # a full disk must not stop a cluster
             self._pieces = deque(maxlen=0)
             self.lost = (
-                f"the event log {self.path} could not be written any more ({error.strerror}), and nothing is recorded "
-                f"since: what there is of it can be read with --partial"
+                f"the event log {self.path} could not be written any more ({error.strerror}), and nothing has been "
+                f"recorded since: the part that was written can be read with --partial"
             )
             log.error("%s", self.lost)
-            for file in (self._packed, self._file):  # each would try once more to write what it still has
+            for file in (self._packed, self._file):  # each of them tries once more to write its buffer
                 with suppress(OSError):
                     file.close()
 
@@ -92,7 +92,7 @@ class LogFile:
 
 
 class Recording(Recorder):
-    """In place of a controller: passes on what it is told, and keeps it."""
+    """Takes the place of a controller: passes events on, and records them."""
 
     def __init__(self, controller: Controller, path: Path, make: Make, now: int) -> None:
         self.file = LogFile(path)
@@ -105,7 +105,7 @@ class Recording(Recorder):
 
 
 def read(path: Path, *, partial: bool = False) -> Log:
-    """Raises LogError: for what is no log, or is damaged, or of another version; or was cut short, unless `partial`."""
+    """Reads a log. Raises LogError if it is no log, damaged, of another version, or cut short (unless `partial`)."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -117,7 +117,7 @@ def read(path: Path, *, partial: bool = False) -> Log:
         raise LogError(f"{path} is no event log, or is damaged: {error}") from None
     if not unpacker.eof and not partial:
         raise LogError(
-            f"{path} was cut short: whoever wrote it was killed. What there is of it can be read: add --partial"
+            f"{path} was cut short: its writer was killed. The part that was written can be read: add --partial"
         )
     try:
         return decode(text, partial=partial)
@@ -125,12 +125,12 @@ def read(path: Path, *, partial: bool = False) -> Log:
         raise LogError(f"{path}: {error}") from None
 
 
-# --- what made it ---------------------------------------------------------------------------------------------------
+# --- the recorded controller ----------------------------------------------------------------------------------------
 
 
 def about(cluster: Cluster, config: Config, make: Make, incarnation: int) -> About:
-    """Enough to make the controller again. A policy is named, with its settings; its source is not kept, but whether
-    it is the same is known."""
+    """What is needed to make the controller again. A policy is recorded by name and settings; a hash of its source
+    shows whether it has changed."""
     made = make()
     return About(
         core=version("seaway"), machine="controller", policy=name_of(made), policy_source=source_of(made),
@@ -142,16 +142,16 @@ def about(cluster: Cluster, config: Config, make: Make, incarnation: int) -> Abo
 
 
 def machine_of(found: About, *, policy: Make | None = None, trace: Trace | None = None) -> Controller:
-    """As it was at its start. `policy`: what makes it, where its name does not tell (a class of a program)."""
+    """The controller as at its start. `policy` makes the policy, if its name is not enough (a class of a program)."""
     if found.machine != "controller":
-        raise LogError(f"it is the log of {found.machine!r}; only a controller's can be run again here")
+        raise LogError(f"it is the log of {found.machine!r}; only a controller's log can be replayed")
     given: dict[str, Any] = found.config
     make = policy or (lambda: policy_from(found.policy, given["settings"]))
     source = source_of(make())
     if source != found.policy_source:
         raise LogError(
-            f"it was made under policy {found.policy!r} whose source was another one then ({found.policy_source}, "
-            f"now {source}): its decisions cannot be had again"
+            f"it was made under policy {found.policy!r}, whose source has changed since ({found.policy_source}, "
+            f"now {source}): its decisions cannot be reproduced"
         )
     return Controller(
         msgspec.convert(found.cluster, Cluster), make, msgspec.convert(given["controller"], Config),
@@ -174,27 +174,27 @@ def policy_from(name: str, settings: dict[str, Any] | None) -> Policy:
     if found is None or module == "__main__" or settings is None:
         raise LogError(
             f"it was made under policy {name!r}, which cannot be made from here: add --policy FILE.py:NAME "
-            f"(of a class, or a function that makes one)"
+            f"(a class, or a function that makes a policy)"
         )
     made: Policy = found(**settings)
     return made
 
 
 def source_of(made: Policy) -> str:
-    """A hash of all that its class is written in."""
+    """A hash of the source of its class and base classes."""
     digest = blake2b(digest_size=8)
     for kind in type(made).__mro__:
         if issubclass(kind, Policy):
             try:
                 digest.update(inspect.getsource(kind).encode())
-            except (OSError, TypeError):  # typed at a prompt
+            except (OSError, TypeError):  # a class that was typed at a prompt
                 digest.update(kind.__qualname__.encode())
     return digest.hexdigest()
 
 
 def _settings(made: Policy) -> dict[str, Any] | None:
-    """The arguments that it was made with. None: it does not keep them under their names, or they are not plain, and
-    only its maker can make it again."""
+    """The arguments with which it was made. None: it does not store them under their names, or they are not plain
+    values; then only the program that made it can make it again."""
     found = {name: getattr(made, name, made) for name in inspect.signature(type(made)).parameters}
     plain = all(isinstance(value, (int, float, str, bool, type(None))) for value in found.values())
     return found if plain else None

@@ -1,10 +1,10 @@
-"""What `--policy` says, on any command line: one of our policies, or one of one's own, from a module or a file.
+"""Policies by name, for `--policy` on any command line: one of Seaway's, or the user's own from a module or a file.
 
-    stride:lead=3      ours, by name, with options
-    mine:Smallest      a module that Python finds, in the current folder too: a class, or a function that makes one
-    mine.py:Smallest   the same, of a file
+    stride:lead=3      one of Seaway's, by name, with options
+    mine:Smallest      a class, or a function that makes a policy, in a module that Python finds, or in the current
+    folder mine.py:Smallest   the same, in a file
 
-It is whoever starts a process that names code here; clients never can.
+Only the user who starts a process can name code here; clients cannot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHOWN = 8  # names in an error
 
 
 def policy_from(text: str, option: str = "--policy") -> Make:
-    """What makes it, one for each island. What is wrong with it is said now, and begins with the option."""
+    """What makes the policy, once for each island. Errors are raised at once, and begin with the option."""
     what = f"{option} {text}"
     before, colon, name = text.rpartition(":")
     if before.endswith(".py"):
@@ -54,7 +54,7 @@ def _say_wrong(text: str, what: str) -> None:
         raise Impossible(f"{what}: {error}{'' if _is_ours(text) else f'; {OWN}'}") from None
 
 
-# --- where it is written ------------------------------------------------------------------------------------------
+# --- modules and files --------------------------------------------------------------------------------------------
 
 
 def _module(module: str, text: str, what: str) -> ModuleType:
@@ -70,7 +70,7 @@ def _module(module: str, text: str, what: str) -> ModuleType:
             meant = f" (did you mean {near[0]!r}?)" if near else ""
             raise Impossible(
                 f"{what}: no policy is called {module!r}{meant}, and no module named {error.name!r} is in the current "
-                f"folder, or where PYTHONPATH says; {OWN}"
+                f"folder, or on PYTHONPATH; {OWN}"
             ) from None
         except (Exception, SystemExit) as error:
             raise _raises(f"module {module!r}", error, what) from None
@@ -86,7 +86,7 @@ def _file(path: Path, what: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # where its source is looked for
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # `inspect` looks for its source here
     with _path_with(str(path.resolve().parent)):
         try:
             spec.loader.exec_module(module)
@@ -97,7 +97,7 @@ def _file(path: Path, what: str) -> ModuleType:
 
 
 def _free_name(path: Path) -> str:
-    """One for each file: two of one name in two folders do not take each other's place."""
+    """A module name for each file, so that files of the same name in two folders do not replace each other."""
     base, count = f"policy_file_{path.stem}", 1
     name = base
     while name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path.resolve()):
@@ -108,7 +108,8 @@ def _free_name(path: Path) -> str:
 
 @contextmanager
 def _path_with(folder: str) -> Iterator[None]:
-    """This folder first, as Python has it of a program that it runs there; for this look alone. "": the current one."""
+    """Puts this folder first on the path for one import, as for a program that Python runs there. "": the current
+    one."""
     importlib.invalidate_caches()
     sys.path.insert(0, folder)
     try:
@@ -122,7 +123,7 @@ def _raises(where: str, error: BaseException, what: str) -> Impossible:
     return Impossible(f"{what}: {where} raises {type(error).__name__}: {error}")
 
 
-# --- what it is ---------------------------------------------------------------------------------------------------
+# --- policies in a module -----------------------------------------------------------------------------------------
 
 
 def _of(module: ModuleType, name: str, where: str, what: str) -> Any:
@@ -138,20 +139,20 @@ def _is_own(found: object, module: ModuleType) -> bool:
 
 
 def _checked(found: Any, name: str, what: str) -> Make:
-    """A class or a function makes one; of one that is made already, each island has a copy."""
+    """Checks that it makes a policy. If it already is one, each island gets a copy."""
     if isinstance(found, Policy):
         pristine = copy.deepcopy(found)
         return lambda: copy.deepcopy(pristine)
     if not callable(found):
         raise Impossible(
-            f"{what}: {name} is of type {type(found).__name__}; a class is wanted, or a function that makes a policy"
+            f"{what}: {name} is of type {type(found).__name__}; name a class, or a function that makes a policy"
         )
     try:
         made = found()
     except Exception as error:
         raise Impossible(
-            f"{what}: {name}() raises {type(error).__name__}: {error}; it is called without arguments: write a "
-            f"function that gives them"
+            f"{what}: {name}() raises {type(error).__name__}: {error}; it is called without arguments; write a "
+            f"function that passes them"
         ) from None
     if not isinstance(made, Policy):
         raise Impossible(

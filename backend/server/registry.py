@@ -1,8 +1,8 @@
-"""Who has which host number: agents ask by name, and keep their number when they come back.
+"""Which agent has which host number: agents enrol by name, and get their number again when they come back.
 
-An agent that is there cannot be replaced by another of its name; one that has gone, or was started anew, can. What an
-agent says that it has must be what the cluster has been said to have; of its memory, at least as much: by what was
-said, programs are admitted. Neighbours: `server`.
+An agent that is connected cannot be replaced by another of the same name; one that has gone or restarted can. An
+agent's devices must be those of the cluster's description. They must have at least the described memory, since
+programs are admitted by the description. Neighbour: `server`.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from ..wire import Enrol
 from .state_folder import Known
 
 TAKEN = grpc.StatusCode.ALREADY_EXISTS
-UNLIMITED = ("cpu", "timed")  # platforms whose devices report no memory, for they have none of their own
+UNLIMITED = ("cpu", "timed")  # platforms whose devices report no memory, since they have none of their own
 log = logging.getLogger("seaway.controller")
 
 
 class Enrolment:
-    """`connected(host)`: whether its process has a stream to us now. `known`: what outlives this process: agents do
-    not enrol again only because their controller was started anew."""
+    """The registry. `connected(host)`: whether its process has a stream to us now. `known`: state of earlier
+    starts, so that agents need not enrol again when their controller is restarted."""
 
     def __init__(
         self, cluster: Cluster, connected: Callable[[int], bool], known: Known | None = None
     ) -> None:
         self._cluster, self._connected, self._known = cluster, connected, known
-        self._agents: dict[int, Enrol] = {}  # by host, the last that had the number
+        self._agents: dict[int, Enrol] = {}  # by host: the last agent that had the number
         for host, agent in (known.read() if known else {}).items():
             if 0 <= host < cluster.hosts and agent.devices == cluster.island_of_host(host).devices_per_host:
                 self._agents[host] = agent
-        self._earlier = set(self._agents)  # of an earlier start, and not seen since
-        self._warned: set[str] = set()  # islands of whose memory something has been said
+        self._earlier = set(self._agents)  # hosts of an earlier start whose agents have not enrolled since
+        self._warned: set[str] = set()  # islands whose memory has been warned about
 
     def enrol(self, request: Enrol) -> int:
-        """Its number. Raises Wrong."""
+        """Gives an agent its number. Raises Wrong."""
         if request.rank >= 0 and request.host < 0:
             request = self._ranked(request)
         known = [host for host, agent in self._agents.items() if agent.name == request.name]
@@ -71,11 +71,12 @@ class Enrolment:
         islands = self._cluster.islands
         if not request.island and len(islands) > 1:
             names = ", ".join(repr(island.name) for island in islands)
-            raise Wrong(f"host {request.rank} of which island? --island is one of {names}")
+            raise Wrong(f"rank {request.rank} of which island? Give --island, one of {names}")
         island = self._island(request.island) if request.island else islands[0]
         if request.rank >= island.hosts:
             raise Wrong(
-                f"island {island.name!r} has hosts 0-{island.hosts - 1}, and this is to be its host {request.rank}"
+                f"island {island.name!r} has hosts 0-{island.hosts - 1}, but this agent asks for host "
+                f"{request.rank} of it"
             )
         return msgspec.structs.replace(request, island=island.name, host=island.base_host + request.rank)
 
@@ -95,7 +96,7 @@ class Enrolment:
         return request.host
 
     def wanted(self, request: Enrol) -> int:
-        """Of which island a host that was refused wanted to be; -1: of any, or of one that there is not."""
+        """The island for which a refused host asked; -1: any, or one that does not exist."""
         islands = self._cluster.islands
         if 0 <= request.host < self._cluster.hosts:
             return self._cluster.island_of_host(request.host).index
@@ -104,12 +105,13 @@ class Enrolment:
 
     def _free(self, request: Enrol) -> int:
         islands = [self._island(request.island)] if request.island else list(self._cluster.islands)
-        islands.sort(key=lambda island: _short(request, island))  # those for which it has the memory first
+        # islands for which it has enough memory come first
+        islands.sort(key=lambda island: _short(request, island))
         for island in islands:
             for host in range(island.base_host, island.base_host + island.hosts):
                 if host not in self._agents and island.devices_per_host == request.devices:
                     return host
-        for island in islands:  # none that was never taken: one whose agent has gone
+        for island in islands:  # otherwise a number whose agent has gone
             for host in range(island.base_host, island.base_host + island.hosts):
                 if not self._taken(host, request) and island.devices_per_host == request.devices:
                     return host
@@ -136,7 +138,7 @@ class Enrolment:
     def _fits(self, request: Enrol, island: Island) -> None:
         if request.devices != island.devices_per_host:
             raise Wrong(
-                f"agent {request.name!r} has {request.devices} devices, and hosts of island {island.name!r} have "
+                f"agent {request.name!r} has {request.devices} devices, but hosts of island {island.name!r} have "
                 f"{island.devices_per_host}"
             )
         others = {
@@ -146,54 +148,55 @@ class Enrolment:
         }
         if others and request.platform not in others:
             raise Wrong(
-                f"agent {request.name!r} has {request.platform} devices, and island {island.name!r} has "
+                f"agent {request.name!r} has {request.platform} devices, but island {island.name!r} has "
                 f"{', '.join(sorted(others))}: one program cannot run on both"
             )
 
     def _has_memory(self, request: Enrol, island: Island) -> None:
-        """Whether its devices have the memory by which programs will be admitted to them."""
+        """Checks that its devices have the memory by which programs will be admitted."""
         who = f"agent {request.name!r} has {_gib(request.memory)} on each device for programs"
         if _short(request, island) and not island.assumed:
             raise Wrong(
-                f"{who}, and the cluster's file says {_gib(island.memory)} for island {island.name!r}: what is "
-                f"admitted would not fit. Write memory = {request.memory} there (less what else needs it) and start "
-                "the controller again; or give the agent more (--memory, devices that nobody else uses)"
+                f"{who}, but the cluster's file says {_gib(island.memory)} for island {island.name!r}: programs that "
+                f"are admitted would not fit. Write memory = {request.memory} there (less what other software needs) "
+                "and start the controller again; or give the agent more (--memory, devices that no other process uses)"
             )
         if island.name in self._warned:
             return
         if not request.memory and not island.assumed and request.platform not in UNLIMITED:
             self._warned.add(island.name)
             log.warning(
-                "agent %r does not know the memory of its devices; that each has %s, as the cluster's file says of "
-                "island %r, nobody has checked",
+                "agent %r does not know the memory of its devices; the cluster's file says %s for each of island %r, "
+                "which is unchecked",
                 request.name, _gib(island.memory), island.name,
             )  # fmt: skip
         elif request.memory and island.assumed and request.memory != island.memory:
             self._warned.add(island.name)
             log.warning(
-                "%s, and programs of island %r are admitted as if it were %s, since nobody has said: write memory = %d "
-                "for the island in a file, and start the controller with --cluster FILE; or sw.local(memory=...)",
+                "%s, but programs of island %r are admitted as if it were %s, since no file says otherwise: write "
+                "memory = %d for the island in a file, and start the controller with --cluster FILE; or "
+                "sw.local(memory=...)",
                 who, island.name, _gib(island.memory), request.memory,
             )  # fmt: skip
 
     def _counts(self, host: int) -> bool:
-        """One of an earlier start, which never came back, may be gone for good."""
+        """Whether a host counts: one of an earlier start that never came back may be gone for good."""
         return host not in self._earlier or self._connected(host)
 
     @staticmethod
     def _of(island: Island, host: int) -> bool:
         return island.base_host <= host < island.base_host + island.hosts
 
-    # --- what is known --------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------
 
     def platform_of(self, island: int) -> str:
         mine = [host for host in self._agents if self._of(self._cluster.islands[island], host)]
-        for host in sorted(mine, key=self._counts, reverse=True):  # those of an earlier start last
+        for host in sorted(mine, key=self._counts, reverse=True):  # hosts of an earlier start come last
             return self._agents[host].platform
         return ""
 
     def platforms(self) -> tuple[str, ...]:
-        """For which clients lower their code."""
+        """The platforms for which clients lower their code."""
         return tuple(sorted({agent.platform for agent in self._agents.values()}))
 
     def agents(self) -> dict[int, Enrol]:
@@ -201,7 +204,7 @@ class Enrolment:
 
 
 def _short(request: Enrol, island: Island) -> bool:
-    """0: it does not know, or its devices have no limit."""
+    """Whether its devices have too little memory. 0 means unknown or unlimited."""
     return 0 < request.memory < island.memory
 
 

@@ -1,9 +1,10 @@
-"""The controller as a process: core's machine on a node, hosts enrolled, code kept, worlds formed, questions answered.
+"""The controller as a process: core's machine on a node. It enrols hosts, keeps code, forms worlds, and answers
+calls.
 
-    agents --Enrol--> Hosts (who has which number)        clients --About, Keep--> blobs
+    agents --Enrol--> Enrolment (host numbers)            clients --About, Keep--> blobs
     streams <--> Node <--> core.controller --FormWorld--> worlds --> coordination processes
 
-It may live in a process of its own (`python -m seaway controller`) or in a thread of a user's (`sw.local`).
+It runs in a process of its own (`python -m seaway controller`) or in a thread of a user's process (`sw.local`).
 """
 
 from __future__ import annotations
@@ -42,23 +43,23 @@ from .world_services import Worlds
 S = 1_000_000_000
 LEASE = 10 * S
 BEAT = S
-FEW = 1024  # clients that are remembered without a look whether they are there
+FEW = 1024  # names of clients that are kept without a check whether the clients are still there
 log = logging.getLogger("seaway.controller")
 
 
 class Names:
-    """As `node.Names`, for the controller: it dials nobody."""
+    """Implements `node.Names` for the controller, which dials no peer."""
 
     def __init__(self, hosts: int, secret: bytes, linked: Callable[[int], bool]) -> None:
         self._hosts, self._secret, self._linked = hosts, secret, linked
-        self._clients: dict[str, int] = {}  # by what they call themselves until they have a number
+        self._clients: dict[str, int] = {}  # by the names that clients use until they have a number
         self._came, self._room = 0, FEW
 
     def mine(self, peer: int) -> tuple[str, str]:
-        raise AssertionError("the controller dials nobody")
+        raise AssertionError("the controller dials no peer")
 
     def name_of(self, peer: int) -> str:
-        raise AssertionError("the controller dials nobody")
+        raise AssertionError("the controller dials no peer")
 
     def peer_of(self, name: str, proof: str) -> int | None:
         kind, _, number = name.partition("/")
@@ -69,7 +70,7 @@ class Names:
         return None
 
     def _new(self, who: str) -> int:
-        """Numbers are not given twice; who has gone is forgotten, now and then."""
+        """A new peer number; none is used twice. Names of clients that have gone are dropped from time to time."""
         if len(self._clients) >= self._room:
             self._clients = {each: peer for each, peer in self._clients.items() if self._linked(peer)}
             self._room = max(FEW, 2 * len(self._clients))
@@ -78,7 +79,7 @@ class Names:
         return peer
 
     def beside(self, peer: int, message: msgspec.Struct) -> list[envelopes.Any]:
-        """A client learns its number, and with it the proof of it."""
+        """The proof of a client's number, which goes with the message that tells it the number."""
         if peer < self._hosts:
             return []
         notes = message.notes if isinstance(message, m.Notes) else (message,)
@@ -91,9 +92,11 @@ class Names:
 
 
 class Server:
-    """`bind`: where to listen, "127.0.0.1:0" any free port of this machine alone. `kept`: a folder for what a later
-    start is to know. `code`: bytes of code that it keeps. `record`: a file for all that the controller is told. Use
-    within an asyncio loop."""
+    """The controller's process; use it within an asyncio loop.
+
+    `bind`: where to listen; "127.0.0.1:0" is any free port, for this machine only. `kept`: a folder for state that a
+    later start needs. `code`: most bytes of code that it keeps. `record`: a file for all events of the controller.
+    """
 
     def __init__(
         self, cluster: Cluster, *, folder: Path, policy: Callable[[], Policy] = Fifo, config: Config | None = None,
@@ -132,7 +135,7 @@ class Server:
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
         self._shelf = Shelf()
         self.clocks = Clocks(cluster.hosts, self.secret, Node.now)
-        self.told: list[str] = []  # what the controller has had to say, the last of it
+        self.told: list[str] = []  # the controller's latest messages to its operator
         self.replaced: list[e.PolicyReplaced] = []
         self.failure: asyncio.Future[None] = self.node.loop.create_future()
         self.address = ""
@@ -141,7 +144,7 @@ class Server:
     # --- life -----------------------------------------------------------------------------------------------
 
     async def start(self) -> str:
-        """Where it can be reached."""
+        """Starts; returns its address."""
         self.node.serve(self._grpc)
         answers: dict[type[msgspec.Struct], calls.Answer] = {
             call_messages.Enrol: self._enrol, call_messages.About: self._about, call_messages.Keep: self._keep,
@@ -160,7 +163,7 @@ class Server:
         for (
             host,
             agent,
-        ) in self.enrolment.agents().items():  # of an earlier start: they come back by themselves
+        ) in self.enrolment.agents().items():  # agents of an earlier start reconnect by themselves
             self.node.announce(f"host/{host}", agent.address)
         return self.address
 
@@ -176,7 +179,7 @@ class Server:
         if not self.failure.done():
             self.failure.set_exception(error)
 
-    # --- what core commands -----------------------------------------------------------------------------------
+    # --- core's commands --------------------------------------------------------------------------------------
 
     def _perform(self, effect: Any) -> None:
         match effect:
@@ -197,7 +200,7 @@ class Server:
         if keep:
             self.told = [*self.told[-99:], text]
 
-    # --- what is asked ------------------------------------------------------------------------------------------
+    # --- answers to calls -----------------------------------------------------------------------------------------
 
     def _connected(self, host: int) -> bool:
         return self.node.connected(host)
@@ -228,7 +231,7 @@ class Server:
         return call_messages.Kept(name)
 
     def _code_in_use(self) -> set[str]:
-        """By programs that are registered."""
+        """The code of all registered programs."""
         with self.node.lock:
             return {code for client in self.controller.snapshot().clients for code in client.codes}
 
@@ -263,7 +266,7 @@ class Server:
             return call_messages.Times(durations(self.trace))
 
     async def _permit(self, request: call_messages.Permit) -> call_messages.Permitted:
-        """Which runs of the trace are these clients', for hosts to believe."""
+        """Signs which runs of the trace are these clients', for hosts."""
         for number, shown in request.clients:
             if not access.proves(self.secret, f"client/{number}", shown):
                 raise Wrong(f"the pass of client {number} is wrong", grpc.StatusCode.PERMISSION_DENIED)
@@ -275,7 +278,7 @@ class Server:
         )
 
     async def _cancel(self, request: call_messages.Cancel) -> call_messages.Cancelled:
-        """As if the client had said it."""
+        """Cancels runs as if their client had asked for it."""
         with self.node.lock:
             clients = self.controller.snapshot().clients
             found = [each for each in clients if request.client in (str(each.number), each.name)]
@@ -284,12 +287,12 @@ class Server:
                 raise Wrong(f"{several} called {request.client!r}", grpc.StatusCode.NOT_FOUND)
             (client,) = found
             runs = sorted(run.number for run in client.runs if request.run in (0, run.number))
-            for run in reversed(runs):  # what waits for another first
+            for run in reversed(runs):  # runs that wait for another one come first
                 self.node.feed(e.Came(client.peer, m.Cancel(run)))
             return call_messages.Cancelled(client.number, tuple(runs))
 
     def serves(self, service: str) -> bool | None:
-        """For the health service: the controller, or an island."""
+        """Whether the controller or an island serves, for the health service."""
         if service in health.NAMES:
             return not self.failure.done()
         for island in self.controller.snapshot().islands:
@@ -297,14 +300,14 @@ class Server:
                 return island.phase == "running"
         return None
 
-    # --- for whoever runs it ------------------------------------------------------------------------------------
+    # --- for the operator -------------------------------------------------------------------------------------------
 
     def unrecorded(self) -> str:
-        """Why the event log is not whole; "": it is, or none is kept."""
+        """Why the event log is incomplete; "": it is complete, or there is none."""
         return "" if self.log is None else self.log.file.lost
 
     def ready(self) -> bool:
-        """All islands run."""
+        """Whether all islands run."""
         return all(island.phase == "running" for island in self.controller.snapshot().islands)
 
     def is_client(self, peer: int) -> bool:

@@ -1,8 +1,8 @@
-"""What a controller's folder keeps for its next start: which agent has which number, and clients' code. One process
-has it at a time.
+"""A controller's folder for its next start: the agents' host numbers, and clients' code. One process uses it at a
+time.
 
-Agents and clients that come back to a controller that was started anew do not say again what they have said. A folder
-that cannot be written is told of once; the controller goes on, and its next start knows less.
+When a controller restarts, agents and clients that reconnect need not enrol again or send code again. If the folder
+cannot be written, this is reported once; the controller goes on, and its next start knows less.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ..contents import LATELY, LIMIT, InUse, hash_of
 from ..wire import Enrol
 
 NAME = re.compile("[0-9a-f]{64}")
-DYING = 2.0  # seconds for what a process had to be let go when it is gone
+DYING = 2.0  # seconds for the lock of a process that has ended to be released
 log = logging.getLogger("seaway.controller")
 
 
 class Held:
-    """A folder that is this process's alone, until it is let go or the process ends, by whatever means: the lock is the
-    kernel's, and no child inherits it. Raises Refused, naming the process that has it."""
+    """Locks a folder for this process, until it is released or the process ends. The kernel keeps the lock, and no
+    child inherits it. Raises Refused, naming the process that has it."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -60,7 +60,7 @@ class Held:
                     ) from None
             except OSError as error:
                 raise Refused(f"--state {folder} cannot be locked: {error.strerror}") from None
-            time.sleep(0.01)  # it is about to be gone, or has not said yet who it is
+            time.sleep(0.01)  # the owner is about to end, or has not written its id yet
 
     def __enter__(self) -> Held:
         return self
@@ -76,7 +76,7 @@ def _lives(pid: str) -> bool:
     except (ValueError, ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass  # another user's
+        pass  # a process of another user
     return True
 
 
@@ -93,7 +93,7 @@ class Known:
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError) as error:
-            log.warning("what earlier starts knew of agents cannot be read: %s: %s", self._path, error)
+            log.warning("the agents of earlier starts cannot be read: %s: %s", self._path, error)
             return {}
 
     def write(self, agents: dict[int, Enrol]) -> None:
@@ -106,14 +106,14 @@ class Known:
 
 
 class CodeFolder:
-    """Code by its hash, a file each, of so many bytes in all; beyond that what was left longest ago goes, but for what
-    is in use, or was left lately. In any thread."""
+    """Code by its hash, one file each. Beyond `limit` bytes the oldest files are deleted, except code that is in
+    use or was left lately. From any thread."""
 
     def __init__(
         self, folder: Path, limit: int = LIMIT, in_use: InUse = tuple, lately: float = LATELY
     ) -> None:
         self._folder, self._limit, self._in_use, self._lately = folder, limit, in_use, lately
-        self._nbytes = -1  # of all files, once that is known
+        self._nbytes = -1  # of all files; -1: not counted yet
         self._told = False
         self._lock = threading.Lock()
 
@@ -121,7 +121,7 @@ class CodeFolder:
         path = self._folder / name
         try:
             if path.exists():
-                os.utime(path)  # it is wanted again
+                os.utime(path)  # it was left again: now it is the newest
             else:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 _replace(path, code)
@@ -141,7 +141,7 @@ class CodeFolder:
             files = sorted(_files(self._folder))
             self._nbytes = sum(nbytes for _, nbytes, _ in files)
             for left, nbytes, path in files:
-                unfinished = not NAME.fullmatch(path.name)  # somebody died while he wrote it
+                unfinished = not NAME.fullmatch(path.name)  # its writer died
                 if left < before and (unfinished or (self._nbytes > self._limit and path.name not in used)):
                     path.unlink(missing_ok=True)
                     self._nbytes -= nbytes
@@ -160,7 +160,7 @@ class CodeFolder:
 
 
 def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """(when it was left, its bytes, where)."""
+    """(when it was left, its bytes, its path) of each file."""
     for path in folder.iterdir():
         try:
             found = path.stat()
@@ -170,7 +170,7 @@ def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """All of it or nothing, whenever we die."""
+    """Writes all of a file or nothing, even if the process dies."""
     handle, fresh = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,8 +1,8 @@
-"""The collective worlds of islands: a coordination process for each epoch, so that nobody's death takes others along.
+"""The collective worlds of islands: a coordination process for each epoch, so that its death ends no other process.
 
-The service of an old epoch stays until all members are in a newer one: before that they may still be leaving it. One
-that dies before its time takes nobody along, but nobody can join its world any more: core is told, and forms the next.
-Neighbours: `server`, which hears FormWorld; `coordination`, the process; `children`.
+The service of an old epoch stays until all members have joined a newer one: until then they may still be leaving. If
+a service dies early, its members live on, but no process can join its world any more. Core is told, and forms the
+next. Neighbours: `server`, which gets FormWorld; `coordination`, the process; `children`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from ..admin import Child, Children
 from ..coordination import world_name
 
 PATIENCE = 30.0  # seconds for the service to say its port
-KEPT = 3  # services of one island: of epochs that follow fast on each other, the last
-PAUSE = 1.0  # seconds after a world that did not form: what keeps it from that may keep on
+KEPT = 3  # most services of one island; if epochs follow each other fast, the latest ones
+PAUSE = 1.0  # seconds after a world that did not form: the cause may persist
 
 
 class Worlds:
-    """`bind`: where services listen; `collective`: whether an island's hosts need one at all (not if they have no
-    devices that talk). `announce(name, address)`, and then `post` WorldUp."""
+    """Forms worlds. `bind`: where services listen. `collective`: whether an island's hosts need a service (not if
+    their devices do not communicate). It calls `announce(name, address)`, and then `post` with WorldUp."""
 
     def __init__(
         self, children: Children, bind: str, collective: Callable[[int], bool],
-        announce: Callable[[str, str], None], post: Callable[[e.Effect], None],
+        announce: Callable[[str, str], None], post: Callable[[e.Event], None],
     ) -> None:  # fmt: skip
         self._children, self._bind, self._collective = children, bind, collective
         self._announce, self._post = announce, post
@@ -63,21 +63,21 @@ class Worlds:
         line = child.process.stdout.readline().strip()
         if not line.isdigit():
             raise RuntimeError(
-                f"the coordination service of {name} did not start: {child.tail() or 'it said nothing'}"
+                f"the coordination service of {name} did not start: {child.tail() or '(no output)'}"
             )
         threading.Thread(target=self._watch, args=(child, command), name=name, daemon=True).start()
         return f"{self._bind}:{int(line)}"
 
     def drop(self, command: e.DropWorlds) -> None:
-        """In the loop."""
+        """Ends the services of old epochs; called in the loop."""
         services = self._services.get(command.island, {})
         for child in [services.pop(epoch) for epoch in sorted(services) if epoch < command.epoch]:
             threading.Thread(target=self._children.end, args=(child,), name="drop", daemon=True).start()
 
     def _watch(self, child: Child, command: e.FormWorld) -> None:
-        """It says nothing more; so what it speaks through closes when it ends."""
+        """Waits for the end of a service: it prints nothing more, so its output closes when it ends."""
         assert child.process.stdout is not None
-        with suppress(ValueError):  # it is being ended, and closed
+        with suppress(ValueError):  # the service is being ended, and its output closed
             child.process.stdout.read()
         if not child.ended:
             reason = f"its coordination process has died. {child.tail()}".strip()

@@ -1,8 +1,8 @@
-"""What travels between processes, as values: nothing here opens a connection.
+"""The messages between processes, as values: nothing here opens a connection.
 
-envelopes      what is put on a stream: packets of core's links with contents of chunks, addresses, passes
-call_messages  what is asked and answered in the calls beside the streams
-versions       which Seaway a process is, and whether another is the same
+envelopes      messages of a stream: packets of core's links with contents of chunks, addresses, passes
+call_messages  requests and answers of the unary calls beside the streams
+versions       which Seaway a process is, and whether another process is the same
 """
 
 from __future__ import annotations

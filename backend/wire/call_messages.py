@@ -1,17 +1,17 @@
-"""What is asked and answered in the unary calls beside the streams.
+"""Requests and answers of the unary calls beside the streams.
 
-Enrol    a host asks for its number, and shows what it has
-About    a client asks what the cluster is
+Enrol    a host asks for its number, and describes its devices
+About    a client asks for a description of the cluster
 Keep     a client leaves code with the controller's process, before the message that names it
-Find     a host fetches it there, by the hash of its contents
-Lacks    a client that has found a controller again asks which of its code that one does not have
-Status   anybody who may come asks how things are
-Recorded ... or what happened: the controller's trace, page by page
-Seen     ... or how long computations took lately
-Cancel   ... or that the runs of a client end
-Tick     a process of hosts asks what time it is, and tells how far its clock is off
-Permit   a client asks which runs are its own, signed
-Stamps   it asks hosts, with that, when these runs' gangs were enqueued and ended there; the one call that hosts answer
+Find     a host fetches that code by the hash of its contents
+Lacks    a client that has reached a new controller asks which of its code that controller lacks
+Status   any authorised process asks for the cluster's status
+Recorded any authorised process asks for the controller's trace, page by page
+Seen     any authorised process asks how long computations took lately
+Cancel   any authorised process asks that runs of a client end
+Tick     a process of hosts asks for the controller's time, and tells how far its own clock is off
+Permit   a client asks for a signed list of its own runs
+Stamps   a client asks hosts, with that list, when the runs' gangs were enqueued and ended; the only call to hosts
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ import msgspec
 
 from core.model import Cluster
 
-MOST = 1 << 62  # of a number on the wire: two of them add up to one that still is
-MOST_HASHES = 4096  # in one question
+MOST = 1 << 62  # largest number on the wire; the sum of two of them still fits 64 bits
+MOST_HASHES = 4096  # most hashes in one request
 Name = Annotated[str, msgspec.Meta(max_length=64)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 
 
 class Enrol(msgspec.Struct, frozen=True):
-    """name: of the agent, the same each time it starts. start: of this process, another each time.
+    """A host's request for its number.
 
-    host: the number that it wants; -1 any of its island. rank: or the number within its island, which it then names.
-    island: "" any that has room."""
+    name: the agent's, the same at each start. start: identifies this process, different at each start.
+    island: "" means any that has room. host: the number that it asks for; -1 means any on its island.
+    rank: instead of `host`, the number within the island, which must then be named."""
 
     name: str
     start: int
@@ -59,7 +60,7 @@ class About(msgspec.Struct, frozen=True):
 
 
 class Described(msgspec.Struct, frozen=True):
-    """What a client must know before it traces: platforms name what its code is lowered for."""
+    """What a client must know before it traces. `platforms`: those for which its code is lowered."""
 
     cluster: Cluster
     platforms: tuple[str, ...]
@@ -96,13 +97,13 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """As JSON, for people and scripts."""
+    """The cluster's status as JSON, for people and scripts."""
 
     json: bytes
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """snapshot: 0 for one that is taken now."""
+    """snapshot: which recorded trace; 0 takes a new one."""
 
     snapshot: int = 0
     page: int = 0
@@ -113,7 +114,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Times(msgspec.Struct, frozen=True):
-    """By the name of a step: how many executions, and their median time in nanoseconds."""
+    """By the name of a step: the number of executions, and their median time in nanoseconds."""
 
     seen: dict[str, tuple[int, int]]
 
@@ -125,7 +126,7 @@ class RecordedPage(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """client: its number, or what it calls itself. run: the client's number of it; 0: all that have not ended."""
+    """client: its number, or its name. run: the client's number for the run; 0: all its runs that have not ended."""
 
     client: str
     run: int = 0
@@ -137,8 +138,9 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """hosts: those of this process. proof: that it has them. At `asked` of their clock it lacked `offset` of the
-    controller's, or `bound` (-1: nothing is known yet) more or less. jumps: how often that turned out to be wrong."""
+    """hosts: the hosts of this process. proof: that it has them. offset: what its clock lacked of the controller's
+    when it showed `asked`, within `bound` (-1: nothing is known yet). jumps: how often an estimate turned out to
+    be wrong."""
 
     hosts: Annotated[tuple[Count, ...], msgspec.Meta(min_length=1, max_length=65536)]
     proof: str
@@ -149,8 +151,8 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 class Tock(msgspec.Struct, frozen=True):
-    """By the controller's clock, which `start` names: when the question came, and when this left. pause: nanoseconds
-    until the next is welcome."""
+    """received, sent: when the request came and when this answer left, by the controller's clock, which `start`
+    identifies. pause: nanoseconds after which the host may ask again."""
 
     start: Annotated[int, msgspec.Meta(ge=1, le=MOST)]
     received: Count
@@ -159,20 +161,20 @@ class Tock(msgspec.Struct, frozen=True):
 
 
 class Permit(msgspec.Struct, frozen=True):
-    """clients: (number, the pass that it was given)."""
+    """clients: for each client, its number and the pass that it was given."""
 
     clients: Annotated[tuple[tuple[int, str], ...], msgspec.Meta(max_length=256)]
 
 
 class Permitted(msgspec.Struct, frozen=True):
-    """runs: pairs of numbers (first, one past the last); proof: that the controller has said so."""
+    """runs: ranges of numbers, as pairs (first, one past the last). proof: the controller's signature for them."""
 
     runs: Annotated[bytes, msgspec.Meta(max_length=1 << 20)]
     proof: str
 
 
 class Stamps(msgspec.Struct, frozen=True):
-    """most: so many gangs, the last of them."""
+    """most: the largest number of gangs to return; the latest are returned."""
 
     runs: Annotated[bytes, msgspec.Meta(max_length=1 << 20)]
     proof: str
@@ -180,8 +182,8 @@ class Stamps(msgspec.Struct, frozen=True):
 
 
 class Stamped(msgspec.Struct, frozen=True):
-    """As `gang_times` packs them: gangs by the host's clock, and what it knows of the controller's: readings, nothing
-    of what was before `since` (-1: of no time), rate of drift."""
+    """Packed by `gang_times`: gangs by the host's clock, and what the host knows of the controller's clock.
+    `readings` cover no time before `since` (-1: none at all); `rate` is the rate of drift."""
 
     records: bytes
     readings: bytes
@@ -193,6 +195,6 @@ PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     Enrol: Enrolled, About: Described, Keep: Kept, Find: Found, Lacks: Lacking, Status: Report,
     Recorded: RecordedPage, Seen: Times, Cancel: Cancelled, Tick: Tock, Permit: Permitted,
 }  # fmt: skip
-# Those that hosts answer; the others are the controller's.
+# The calls that hosts answer; the controller answers all others.
 OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {Stamps: Stamped}
-MEETINGS = (Enrol, About)  # with which two processes meet: they are of one version, or do not go on
+MEETINGS = (Enrol, About)  # the first calls between two processes: both must be of one version, or they stop

@@ -1,7 +1,7 @@
-"""What is put on a stream: packets of core's links with the contents of chunks, addresses, and passes.
+"""The messages of a stream: packets of core's links with the contents of chunks, addresses, and passes.
 
-A gRPC message is a msgpack array of parcels, so that many small ones share its cost. What is not readable as such, or
-is larger than a stream may carry, is `Unreadable`, as core's own messages are.
+A gRPC message is a msgpack array of parcels, so that many small parcels share its cost. Data that cannot be decoded,
+or that is larger than a stream may carry, raises `Unreadable`, like core's own messages.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import msgspec
 
 from core.link import Unreadable
 
-MESSAGE = 32 << 20  # bytes of a gRPC message, at most: a chunk and then some
+MESSAGE = 32 << 20  # largest gRPC message in bytes: a chunk, and room for more
 
 
 class Parcel(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a driver puts on a stream."""
+    """One item of a stream's message."""
 
 
 class Packet(Parcel, frozen=True, array_like=True, tag=1):
@@ -25,14 +25,15 @@ class Packet(Parcel, frozen=True, array_like=True, tag=1):
 
 
 class Address(Parcel, frozen=True, array_like=True, tag=2):
-    """Where a name is: "host/3", or the coordination service "world/0/2". Ahead, on one stream, of what needs it."""
+    """The address of a name: "host/3", or the coordination service "world/0/2". Sent on a stream before what needs
+    it."""
 
     name: str
     address: str
 
 
 class Pass(Parcel, frozen=True, array_like=True, tag=3):
-    """By which hosts will know the client that gets it. `name`: "client/5"."""
+    """A client's proof of its name ("client/5") to hosts."""
 
     name: str
     proof: str

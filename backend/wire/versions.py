@@ -1,11 +1,12 @@
-"""Which Seaway this is, and whether another process is the same: said with every call, compared when two meet.
+"""Which Seaway this process is, and whether another one is the same; checked when two processes meet.
 
-    a version           as it was installed: 0.1.0
-    a protocol          a hash of all that travels between processes, and of what it is made of; two checkouts of one
-                        version differ in it when one says what the other would not understand
+    a version           as installed: 0.1.0
+    a protocol          a hash of the definitions of all that travels between processes; two checkouts of one version
+                        differ in it when one sends what the other would not understand
 
-It travels beside the messages, in the metadata of calls and streams, and is read before anything is decoded: so one
-whose messages look otherwise is refused by name, too. Neighbours: `calls`, `node`, which compare; `access`.
+Both travel beside the messages, in the metadata of calls and streams, and are read before anything is decoded. So a
+process whose messages look different is refused with a clear text, too. Neighbours: `calls`, `node`, which compare;
+`access`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from . import call_messages, envelopes
 
 HEADER = "seaway-version"
 UNKNOWN = "of an older version, which does not say which,"
-OTHER = grpc.StatusCode.FAILED_PRECONDITION  # which refuses another version
+OTHER = grpc.StatusCode.FAILED_PRECONDITION  # the status that refuses another version
 CORE = (dataplane, endpoint, link, messages, packing, place, plan, program, topology, wire)
 
 
@@ -42,18 +43,18 @@ def mine() -> str:
 
 
 def shown() -> tuple[tuple[str, str], ...]:
-    """Metadata of every call and stream."""
+    """The metadata of every call and stream."""
     return ((HEADER, mine()),)
 
 
 def refusal(metadata: Mapping[str, object]) -> str:
-    """Of one who calls us; "": it is the same as we are."""
+    """The text that refuses a caller of another version; "" if it is the same as ours."""
     theirs = metadata.get(HEADER)
     return "" if theirs == mine() else _text(mine(), theirs)
 
 
 def answers_otherwise(metadata: Mapping[str, object]) -> str:
-    """Of one whom we have called; "": it is the same as we are."""
+    """The text for a process that we called and that has another version; "" if it is the same as ours."""
     theirs = metadata.get(HEADER)
     return "" if theirs == mine() else _text(theirs, mine())
 

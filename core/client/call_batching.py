@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from ..protocol import CONTROLLER, Call, Calls, Effect, Get, Put, Release, Send, Submit
+from ..protocol import CONTROLLER, Call, Calls, Command, Get, Put, Release, Send, Submit
 from .client_limits import Limits
 
 MOST = 32  # times `linger`: no call waits longer for others to gather
@@ -33,7 +33,7 @@ class CallBatching:
         "_batch", "_carried", "_in_flight", "_lasts", "_linger", "_lingered", "_messages", "_out", "_pipe", "gathered",
     )  # fmt: skip
 
-    def __init__(self, limits: Limits, out: list[Effect]) -> None:
+    def __init__(self, limits: Limits, out: list[Command]) -> None:
         self._pipe, self._linger, self._batch = limits.pipe, limits.linger, limits.batch
         self._out = out
         self._messages = 0

@@ -20,9 +20,10 @@ from ..protocol import (
     Called,
     Came,
     Cancel,
+    Command,
     Connected,
     Disconnected,
-    Effect,
+    Event,
     Open,
     ReleaseSlice,
     Wakeup,
@@ -231,7 +232,7 @@ class Client:
 
     # --- the machine --------------------------------------------------------------------------------------
 
-    def handle(self, event: Effect, now: int) -> list[Effect]:
+    def handle(self, event: Event, now: int) -> list[Command]:
         if isinstance(event, Came):
             if type(event.message) in DATA:
                 self._transfers.came(event, now)
@@ -250,7 +251,7 @@ class Client:
         self._out.clear()
         return said
 
-    def _told(self, event: Effect, now: int) -> None:
+    def _told(self, event: Event, now: int) -> None:
         match event:
             case Wakeup():
                 if self._state.phase == "open":

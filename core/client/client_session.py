@@ -23,8 +23,8 @@ from ..protocol import (
     Bye,
     CallRefused,
     Close,
+    Command,
     Disconnected,
-    Effect,
     Ended,
     Get,
     GetComing,
@@ -301,7 +301,7 @@ class ClientSession:
         del self._state.requests[kind, name]
         return True
 
-    def _tell(self, effect: Effect) -> None:
+    def _tell(self, effect: Command) -> None:
         """To the user, and to the transfers."""
         self._out.append(effect)
         self._transfers.said.append(effect)

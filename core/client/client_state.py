@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ..model import Illegal, Program
-from ..protocol import Call, Effect, Open, Put, Release, Submit
+from ..protocol import Call, Command, Open, Put, Release, Submit
 from .client_limits import Limits
 
 # (state of a buffer, what happened) -> next state. "failed": the run that makes it has ended with a blame, and the
@@ -65,7 +65,7 @@ class ClientState:
         self.phase = "new"  # of the session: see SESSION
         self.number = 0  # by which the controller knows this client
         self.why_away = ""  # the last time that the controller was out of reach
-        self.out: list[Effect] = []  # what the event or call under way has led to
+        self.out: list[Command] = []  # what the event or call under way has led to
         # names are counted from 1; these were given last
         self.last_program = self.last_run = self.last_buffer = self.last_request = 0
         self.programs: dict[int, RegisteredProgram] = {}

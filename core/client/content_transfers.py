@@ -22,6 +22,7 @@ from ..protocol import (
     Came,
     Chunk,
     Close,
+    Command,
     Disconnected,
     DropTransfer,
     Effect,
@@ -163,7 +164,7 @@ class ContentTransfers:
             for effect in self._transfer.handle(event, now):
                 self._do(effect)
 
-    def _do(self, effect: Effect) -> None:
+    def _do(self, effect: Command) -> None:
         if isinstance(effect, Send):
             effect = Send(tuple(map(peer_of, effect.peers)), effect.message, effect.causes)
             self._hosts_met.update(dict.fromkeys(effect.peers))

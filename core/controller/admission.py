@@ -1,9 +1,9 @@
 """Admission before order: a run's memory is reserved on all islands at once, or it waits and holds nothing.
 
-Those who wait stand in the order in which they came. One that does not fit may be passed by later ones that do, at
-most `max_passes` times by runs on its own devices; then they wait behind it. Whoever waits for memory that no
-admitted run will give back asks for idle buffers to be spilled; if nothing can be spilled and nothing runs that could
-free it, the newest waiter is refused when the bound of its wait is over, and told who holds what.
+Runs and puts wait in the order in which they came. Later ones that fit may pass one that does not, at most
+`max_passes` times if they use its devices; then they wait behind it. If a run waits for memory that no admitted run
+will give back, idle buffers are spilled. If nothing can be spilled and nothing that runs could free it, the newest
+waiter is refused when the bound of its wait is over; the error says which clients hold the memory.
 
 Neighbours: `runs` and `contents` come in, `ledger` answers, `spill` makes room, `dispatch` goes on.
 The functions that matter: `enter`, `work`, `_try`, `_make_room`.
@@ -123,7 +123,7 @@ class Admission:
         return self._count
 
     def leave(self, number: int) -> None:
-        """Those whom it barred may fit now."""
+        """Take a waiter out of the line. Others that waited behind it may fit now."""
         if self.line.pop(number, None) is not None:
             self.fresh = bool(self.line)
         self._watch.end(("memory", number))
@@ -136,7 +136,7 @@ class Admission:
             waiting.pop(run.id, None)
 
     def _arguments_there(self, run: Run) -> bool:
-        """What it reads must have entered an order, and not be on its way to host memory: a run never holds memory
+        """Whether all that it reads has entered an order and is not on its way to host memory. A run never holds memory
         while it waits for another to be admitted."""
         for ident in run.held.values():
             buffer = self._buffers.all[ident]
@@ -321,7 +321,7 @@ class Admission:
         self.join(waiter)
 
     def copied(self, entry: InFlight, now: int) -> None:
-        """A spill or restore is over; who waited for either goes on."""
+        """A spill or restore is over: runs and gets that waited for it go on."""
         assert entry.copied is not None
         if entry.blame is not None:
             self._refs.lost(entry.buffer, entry.blame)
@@ -341,7 +341,7 @@ class Admission:
         self._watch.begin(key, now, 0, lambda at: self._stuck(number, at), lambda at: self._stuck(number, at))
 
     def _stuck(self, number: int, now: int) -> None:
-        """A bound of this wait is over. If nothing can free what is missing, the newest who wants it is refused."""
+        """A bound of this wait is over. If nothing can free what is missing, the newest waiter for it is refused."""
         waiter = self.line.get(number)
         if waiter is None or self._try(number, waiter, set(), now) or number not in self.line:
             return
@@ -387,5 +387,5 @@ class Admission:
 
     @staticmethod
     def _keep(waiter: Waiter) -> set[int]:
-        """What it reads is not spilled to make room for it."""
+        """The buffers that it reads, which are not spilled to make room for it."""
         return set(waiter.run.held.values()) if waiter.run is not None else set()

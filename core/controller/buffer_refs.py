@@ -1,4 +1,4 @@
-"""Who holds which buffer, and what is done when nobody does: one FreeStep in the order, one word to the ledger.
+"""Counts which clients, runs and transfers hold each buffer, and frees a buffer that nothing holds.
 
 A result is held by its client's handle and, until the step that makes it has entered an order, by its maker's
 promise; an argument is held by each run that reads it, until the last gang that reads it has entered the order
@@ -47,7 +47,7 @@ class BufferRefs:
         return layout
 
     def named(self, buffer: int) -> BufferName | None:
-        """What its owner calls it, while it exists."""
+        """The name that its client has for it, while it exists."""
         found = self._buffers.all.get(buffer)
         return found.owner if found is not None else None
 
@@ -96,7 +96,7 @@ class BufferRefs:
             self.admission.idle(buffer)
 
     def read_own(self, run: Run, slot: int) -> None:
-        """A result that later steps of its own run read: it stays until they have, whoever lets go meanwhile."""
+        """Hold a result for later steps of its own run. It stays until they have read it, whatever its client does."""
         buffer = run.own[slot] = run.buffer_of(slot)
         self._buffers.hold(buffer)
         self._buffers.use(buffer)
@@ -185,7 +185,7 @@ class BufferRefs:
             self._free(self._buffers.release(named.session.number, named.name))
 
     def _unread(self, named: BufferName) -> None:
-        """By runs that have not started."""
+        """Let go of it for all runs that have not started."""
         for run in named.readers.values():
             for index in [] if run.using else list(run.held):
                 if run.sources[index] is named:
@@ -258,7 +258,7 @@ class BufferRefs:
         return names
 
     def spoil_results(self, run: Run, blame: Blame) -> None:
-        """What a failed run has not made good by now, it never will; who reads that, fails with it."""
+        """Spoil the results that a failed run has not made. Runs that read them fail with it."""
         for named in run.names:
             if named.alias or (named.buffer >= 0 and named.ready):
                 continue
@@ -291,7 +291,7 @@ class BufferRefs:
             self._drop_handle(named)
 
     def lost(self, buffer: int, blame: Blame) -> None:
-        """A host or device took it along: its client is told by name, whoever reads it fails."""
+        """A buffer was lost with a host or device: its client is told its name, and runs that read it fail."""
         named = self.named(buffer)
         if named is None or buffer not in self._buffers or self._buffers[buffer].promise:
             return  # not made yet: its run is judged by where it was to be made
@@ -354,7 +354,7 @@ class BufferRefs:
         self._buffers.filled(ident)
         named.ready = True
 
-    # --- who watches is told ---------------------------------------------------------------------------------
+    # --- observations ---------------------------------------------------------------------------------
 
     def _held(self, buffer: int, holder: str, number: int = -1) -> None:
         if self._state.watched:

@@ -181,7 +181,7 @@ class Clients:
         self.gone(session, Blame("client-lost", f"client {session.name!r}: {reason}"), now)
 
     def why_lost(self, number: int) -> str:
-        """Of one that comes back to the controller that has given it up. "": it comes from an earlier start."""
+        """Why this controller gave up a client that comes back. "": the client comes from an earlier start."""
         return self._lost.get(number, "")
 
     def gone(self, session: Session, blame: Blame, now: int) -> None:

@@ -27,7 +27,7 @@ class Compilation:
         self._lowerings = lowerings
         self._outbox = outbox
         self._rows: dict[int, PlanRows] = {}  # by plan
-        self.stale: dict[int, None] = {}  # plans for a device map, or a program, that is no more
+        self.stale: dict[int, None] = {}  # plans for a device map, or a program, that has gone
         self._waiting: dict[int, dict[int, Spans]] = {}  # plan -> code -> hosts that have not answered
         self._asked: dict[int, dict[int, int]] = {}  # plan -> island -> epoch in which it was asked
         self._blames: dict[int, Blame] = {}  # plan -> why it cannot be compiled
@@ -55,7 +55,7 @@ class Compilation:
             self._outbox.plan(island, part, rows.island_hosts[island])
 
     def forget_stale(self) -> None:
-        """Plans for a device map, or a program, that is no more are forgotten when no run of theirs is left."""
+        """Forget plans whose device map or program has gone, when no run of theirs is left."""
         self.stale.update(dict.fromkeys(self._lowerings.forgotten()))
         for plan in [p for p in self.stale if p not in self._rows or not self._rows[p].users]:
             del self.stale[plan]
@@ -158,7 +158,7 @@ class Compilation:
         return spans.union(*self._waiting.get(plan, {}).values())
 
     def lacking(self, plan: int) -> dict[int, Spans]:
-        """By code, hosts that have not reported."""
+        """Code -> hosts that have not reported that it is compiled."""
         return self._waiting.get(plan, {})
 
 

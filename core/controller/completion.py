@@ -3,8 +3,8 @@
 A step is over when all its hosts have said so. It is settled when all that it reads is settled too: only then is its
 blame, or its success, final, and only then are its results ready. A run is over when all its steps are settled.
 
-In: `Done`, `Enqueued` and `Counted` of hosts, and `end` by those who give a step up. Out: steps that waited for it
-enter (`dispatch`), memory is free (`ledger`, `refs`), clients hear which results are ready, runs end (`runs`).
+In: `Done`, `Enqueued` and `Counted` from hosts; `end` from `failures`, which gives steps up. Out: steps that waited
+for it enter (`dispatch`), memory is free (`ledger`, `refs`), clients hear which results are ready, runs end (`runs`).
 The functions that matter: `done`, `end`, `_settle`, `explained`.
 """
 
@@ -51,8 +51,10 @@ class Completion:
         self._outbox = outbox
         self._refs = refs
         self._tracing = tracing
-        self.unexplained: dict[int, dict[int, InFlight]] = {}  # run -> steps that are over for a reason which
-        # another one has still to tell
+        self.unexplained: dict[
+            int, dict[int, InFlight]
+        ] = {}  # run -> steps that have ended, and whose reason
+        # another step will give
 
     def enqueued(self, island: IslandState, report: Enqueued, now: int) -> None:
         entry = self._state.in_flight.get(report.seq)
@@ -103,7 +105,7 @@ class Completion:
             self.runs.fail(entry.run, entry.blame, now)  # of another's failure that one tells
 
     def _end_unexplained(self, entry: InFlight, now: int) -> None:
-        """What it reads was to be made by a gang that lost a peer. That gang says why; a run waits for it."""
+        """The gang that makes its input lost a peer, so this step ended too. The run waits for that gang's blame."""
         run = entry.run
         if run is not None and run.blame is None:
             self.unexplained.setdefault(run.id, {})[entry.seq] = entry
@@ -182,7 +184,7 @@ class Completion:
         self._ripen(run, rows, index)
 
     def _ripen(self, run: Run, rows: PlanRows, index: int) -> None:
-        """What this step makes is there: gangs on other islands that read it are late no more."""
+        """This step has made its outputs: gangs on other islands that read them need not wait for it any longer."""
         for late in rows.steps[index].ripens:
             run.late[late] -= 1
             ticket = run.offered.get(late)

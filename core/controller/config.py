@@ -1,4 +1,4 @@
-"""What a deployer may set of the controller. Nothing here depends on a driver."""
+"""Settings of the controller. Nothing here depends on a driver."""
 
 from __future__ import annotations
 

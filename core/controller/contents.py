@@ -185,7 +185,7 @@ class Contents:
         for other in named.others:
             self._outbox.note(other.session.peer, Ready((other.name,), blame))
         if ident in self._buffers:
-            self._refs.spoil(ident, blame)  # for whoever has it by another name
+            self._refs.spoil(ident, blame)  # for clients that have it by another name
 
     def _admitted(self, named: BufferName, ident: int, layout: Layout, key: int, now: int) -> None:
         self._lines.pop(named, None)
@@ -231,7 +231,7 @@ class Contents:
         return None
 
     def ready(self, named: BufferName, now: int) -> None:
-        """It has contents now, or never will: whoever asked before is answered."""
+        """Answer the gets that waited for a buffer: it has contents now, or never will."""
         if named.blame is not None:
             self.refuse_gets(named, named.blame)
         gets, named.gets = named.gets, []
@@ -282,7 +282,7 @@ class Contents:
     # --- clients die ---------------------------------------------------------------------------------------------
 
     def client_gone(self, session: Session, now: int) -> None:
-        """What it was sending never comes, what it was sent nobody lands: neither holds anything for ever."""
+        """End the puts and gets of a client that is gone, so that they hold nothing for ever."""
         blame = Blame("client-lost", f"client {session.name!r} is gone")
         for entry in list(self._state.in_flight.values()):
             if entry.session is session and entry.kind in ("put", "get"):

@@ -27,14 +27,15 @@ from ..protocol import (
     Came,
     CameTogether,
     Close,
+    Command,
     Compiled,
     Connected,
     Counted,
     Disconnected,
     Dismiss,
     Done,
-    Effect,
     Enqueued,
+    Event,
     Goodbye,
     HostRefused,
     HostTaken,
@@ -228,7 +229,7 @@ class Controller:
 
     # --- the machine ---------------------------------------------------------------------------------------------
 
-    def handle(self, event: Effect, now: int) -> list[Effect]:
+    def handle(self, event: Event, now: int) -> list[Command]:
         if type(event) is CameTogether and not self._checks.may_take(event):
             return [effect for each in self._checks.apart(event) for effect in self.handle(each, now)]
         act = self._events.get(type(event))

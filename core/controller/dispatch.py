@@ -109,13 +109,13 @@ class Dispatch:
             self.runs.over(run, now)
 
     def tell(self, run: Run) -> None:
-        """Each island that has not been told of it, before anything that names it."""
+        """Tell each island of the run that has not been told, before anything that names it."""
         for island in list(run.untold):
             self._tell(run, island)
 
     def _tell(self, run: Run, island: int) -> None:
-        """With its first step, and not when it is admitted: a run may wait long for the window, and a message for
-        each would go to every root of the tree, while what hosts have to say waits behind it."""
+        """Tell hosts of a run with its first step, not when it is admitted: it may wait long, and a message for
+        each run would go to every root of the tree, and hold up what hosts have to say."""
         hosts = run.untold.pop(island, None)
         if hosts is not None:
             rows = run.rows
@@ -238,7 +238,7 @@ class Dispatch:
             self.open(run, index, now)
 
     def _token(self, run: Run, rows: PlanRows, index: int) -> int:
-        """What the hash of the order takes for this gang: it stands for the names of client, program and step."""
+        """The number that stands for the names of client, program and step in the hash of the order."""
         program = run.program
         if program.rows is rows:
             if not program.tokens:
@@ -281,7 +281,7 @@ class Dispatch:
         self.open(run, index, now)
 
     def _after_entering(self, run: Run, rows: PlanRows, index: int, seq: int) -> None:
-        """In the order of the devices, what this step was the last to read is free from here on; and the results it
+        """Free what this step is the last to read, from here on in the order of the devices. The results that it
         makes exist, so their readers may be admitted."""
         refs, row = self._refs, rows.steps[index]
         if run.held:

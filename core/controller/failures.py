@@ -1,4 +1,4 @@
-"""What dies with a host, a device or a launch: each failed run once, with the blame; every lost buffer by name.
+"""Ends what a lost host, device or launch has broken: each run fails once, with the blame; each lost buffer is named.
 
 A gang that waits for a dead member is abandoned on all its hosts, by order of the controller (a tombstone): no host
 decides so by itself. A transfer with a dead end is poisoned at the other. Runs that have entered an order and need
@@ -134,7 +134,7 @@ class Failures:
                 entry.poisoned = True
                 self.poison_transfer(entry, blame)
                 return
-            # Its hosts have been told to end it, and have not: who does not take the next seat is lost.
+            # Its hosts have been told to end it, and have not: hosts that do not take the next seat are lost.
             self._completion.end(entry, now)
             self.membership.broken(book, now)
             return

@@ -1,4 +1,4 @@
-"""What is in the islands' orders and not over. Every entry has a bound, and a stall is reported by name.
+"""The table of what is in the islands' orders and not over. Each entry has a bound; a stall is reported by name.
 
 The oldest entry of an island is watched: when it becomes the oldest, its bound begins, by its own expected cost. At
 the soft bound the controller asks its hosts which of them have launched it; a moment later it names those that have

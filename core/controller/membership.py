@@ -1,4 +1,4 @@
-"""Membership of islands, in epochs: who is a member, by which tree they are reached, and what happens at a change.
+"""Membership of islands, in epochs: which hosts are members, which tree reaches them, and what a change does.
 
     forming ---all here, or grace over--> reforming
     running --member lost--> fencing --all re-seated--> draining --all landed--> reforming --all seated--> running
@@ -11,7 +11,7 @@ sent again *through the new tree*, where nothing can overtake it. Draining: noth
 can finish does. Reforming: the next epoch's world is set up, hosts take their seats in it, code is compiled anew.
 Messages of another epoch or tree are refused on both sides. Nothing is sent down a tree that is not all seated.
 
-Neighbours: `resources` is told who is there; `failures` says what died with a host; `dispatch` goes on afterwards.
+Neighbours: `resources` learns which hosts are there; `failures` ends what a lost host has broken.
 The functions that matter: `join`, `lost`, `seated`, `flush`, `_move_on`.
 """
 
@@ -119,7 +119,7 @@ class Membership:
         self._form_anyway(book, now)
 
     def _form_anyway(self, book: IslandState, now: int) -> None:
-        """All are here; or the grace is over, and the island begins with who is."""
+        """Begin with the hosts that are here: all of them, or those that came before the grace was over."""
         if book.phase == "forming" and book.coming:
             self._watch.end(("forming", book.island.index))
             book.turn("complete")
@@ -162,14 +162,14 @@ class Membership:
         self.broken(book, now)
 
     def _forget(self, book: IslandState, host: int) -> None:
-        """It gets no more work; one that is new never got any."""
+        """Give the host no more work. A new host has had none."""
         if spans.contains(book.fresh, host):
             book.fresh = spans.minus(book.fresh, spans.one(host))
         else:
             self._resources.host_lost(host)
 
     def _dismiss(self, book: IslandState, host: int, reason: str) -> None:
-        """If it lives, it is to stop and come back as a new host: what it still says is of no account."""
+        """Tell the host to stop and come back as a new one, if it lives. What it still says is ignored."""
         book.dismissed[host] = book.incarnations.get(host, -1)
         book.rewired()
         peer = book.peers.pop(host, None)
@@ -228,7 +228,7 @@ class Membership:
         self._offer_seats(book, now)
 
     def _offer_seats(self, book: IslandState, now: int) -> None:
-        """To every member, directly: tree and epoch by which all older paths are refused."""
+        """Send each member its seat directly: with its tree and epoch the member refuses all older paths."""
         index = book.island.index
         book.rewired()
         book.stream.refence(
@@ -307,7 +307,7 @@ class Membership:
         self._reform(book, now)
 
     def _reform(self, book: IslandState, now: int) -> None:
-        """The next epoch: who has come is a member, who leaves is not, and all code is to be compiled again."""
+        """Begin the next epoch, with hosts that have come, without those that leave. Code is compiled again."""
         self._watch.end(("peer", book.island.index))
         for host, reason in sorted(book.leaving.items()):
             book.members = spans.minus(book.members, spans.one(host))

@@ -1,4 +1,4 @@
-"""What one turn of the controller has to say, gathered and sent together: one message an island, one a client.
+"""Gathers what one turn of the controller has to say, and sends it together: one message an island, one a client.
 
 Neighbours: every module of the controller puts in; `Controller.handle` empties it at the end of the turn.
 The functions that matter: `step`, `note`, `take`.
@@ -10,12 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ..model import Plan, Spans, spans
-from ..protocol import Effect, Note, Notes, Ordered, RunHeader, Send, Step
+from ..protocol import Command, Note, Notes, Ordered, RunHeader, Send, Step
 from .state import IslandState, State
 
 
 class IslandTurn(msgspec.Struct, eq=False):
-    """For one island: what its next `Ordered` will say, and to which hosts."""
+    """The next `Ordered` of one island, as it is gathered."""
 
     plans: list[Plan] = []
     runs: list[RunHeader] = []
@@ -27,19 +27,19 @@ class IslandTurn(msgspec.Struct, eq=False):
 class Outbox:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._effects: list[Effect] = []
-        self._closes: list[Effect] = []  # last of all: a peer that is closed has been told why
+        self._effects: list[Command] = []
+        self._closes: list[Command] = []  # last of all: a peer that is closed has been told why
         self._turns: dict[int, IslandTurn] = {}
         self._notes: dict[int, list[Note]] = {}
 
-    def effect(self, effect: Effect) -> None:
+    def effect(self, effect: Command) -> None:
         self._effects.append(effect)
 
-    def close(self, effect: Effect) -> None:
+    def close(self, effect: Command) -> None:
         self._closes.append(effect)
 
     def note(self, peer: int, note: Note) -> None:
-        """To a client; one that is gone (peer < 0) hears nothing."""
+        """Tell a client. One that is gone (peer < 0) hears nothing."""
         if peer >= 0:
             notes = self._notes.get(peer)
             if notes is None:
@@ -83,8 +83,8 @@ class Outbox:
         if ways:
             self._effects.append(Send(ways, message))
 
-    def take(self) -> list[Effect]:
-        """All of this turn: effects, then one message an island and one a client, then who is closed."""
+    def take(self) -> list[Command]:
+        """Return all of this turn: commands, then one message an island and one a client, then the peers to close."""
         if self._turns:
             self._number()
         effects, self._effects = self._effects, []

@@ -1,7 +1,7 @@
 """What the controller derives from a plan once, so that a run of it costs little: rows by step, slot and argument.
 
-In: a plan and the places of its steps. Out: for each step its hosts, its place key, who waits for it and what is free
-behind it. Nothing here changes with a run, but for the caches at the end.
+In: a plan and the places of its steps. Out: for each step its hosts, its place key, the steps that wait for it and
+what is free behind it. Nothing here changes with a run, but for the caches at the end.
 
 Neighbours: `compilation` makes and keeps them; `runs`, `admission` and `dispatch` read them.
 """
@@ -63,7 +63,7 @@ class PlanRows:
             by_island.setdefault(place.island, []).append(found)
         self.island_hosts = {
             island: spans.union(*found) for island, found in by_island.items()
-        }  # who must know it
+        }  # the hosts that must know it
         self.all_islands = tuple(by_island)
         self._derive_slots()
         self.steps = self._derive_steps()
@@ -126,7 +126,7 @@ class PlanRows:
         )
 
     def _is_bound(self, slot: int) -> bool:
-        """What the slot takes is known when its maker has run."""
+        """Whether the size of the slot is known only when its maker has run."""
         maker = self.plan.slots[slot].maker
         step = self.plan.steps[maker] if maker >= 0 else None
         return isinstance(step, Gang) and step.irregular
@@ -175,7 +175,7 @@ class PlanRows:
         return found
 
     def _derive_starts(self) -> None:
-        """What each run of it begins with."""
+        """Derive the lists that each run begins with a copy of."""
         self.gates = [len(after) for after in self.plan.after]
         self.first = [index for index, gates in enumerate(self.gates) if not gates]
         self.unsettled = [(2 if row.is_move else 1) + len(row.makers) for row in self.steps]
@@ -183,7 +183,7 @@ class PlanRows:
     # --- kept for a set of donated arguments ---------------------------------------------------------------------
 
     def footprint(self, donated: frozenset[int]) -> Footprint:
-        """Of a run that effectively takes over the memory of these arguments."""
+        """The footprint of a run that takes over the memory of these arguments."""
         found = self.footprints.get(donated)
         if found is None:
             found = self.footprints[donated] = Footprint(self.plan, donated, self._atoms)

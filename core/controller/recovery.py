@@ -82,14 +82,14 @@ class Recovery:
         self._early.append((peer, message))
 
     def nonsense(self, join: Join) -> str:
-        """What a host says that it has must be something that can be on this cluster."""
+        """What is wrong with the buffers that a host says it has, if they cannot be on this cluster."""
         for held in join.held:
             if not 0 < held.buffer < self._state.base or not is_layout(held.layout, self._state.cluster):
                 return f"has a buffer {held.buffer} that cannot be" if self.under_way else ""
         return ""
 
     def forget(self, peer: int) -> None:
-        """It is gone: what it said early is of no account."""
+        """Drop the messages that were kept for a peer that is gone."""
         self._early = [(who, message) for who, message in self._early if who != peer]
 
     def reported(self, join: Join) -> None:
@@ -107,7 +107,7 @@ class Recovery:
             self.end(now)
 
     def end(self, now: int) -> None:
-        """Whoever is not here by now is not waited for. Clients are answered; what nobody claims is freed later,
+        """Wait no longer for hosts and clients. Clients are answered; buffers that no client claims are freed later,
         when the grace is over for them too."""
         if not self.under_way:
             return

@@ -1,10 +1,10 @@
-"""What hosts report: what a root cannot truly say, and what many roots say at once.
+"""Checks what hosts report: what a root cannot truly say, and whether many equal reports may be heard as one.
 
 Roots that say the same (`CameTogether`) are heard as one, if that is the same to the last command as hearing one
 after another: if nothing happens before the last of them has spoken. Where something might, and where one of them
 may not speak, they are heard apart.
 
-Neighbours: `controller` asks before it lets the rooms act.
+Neighbours: `controller` asks before it passes a report on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ReportChecks:
         self._compilation = compilation
 
     def lie(self, report: Any, book: IslandState, below: Spans) -> str:
-        """What roots with these hosts below them cannot truly say: things of others, or of another island."""
+        """What is wrong with a report of a root with these hosts below it: it is of other hosts, or another island."""
         kind = type(report)
         if kind is Lost or kind is Trouble:
             if not spans.contains(below, report.host):
@@ -118,7 +118,7 @@ class ReportChecks:
         return found
 
     def _company(self, book: IslandState, peers: Spans) -> Company | None:
-        """Of the roots that these connections are, if all are."""
+        """The roots that have these connections; None if some are no roots."""
         if peers not in book.company:
             if len(book.company) >= KEPT:
                 book.company.clear()
@@ -153,7 +153,7 @@ class ReportChecks:
 
 
 def _part(report: Report, below: Spans, everywhere: Spans, first: bool) -> Report | None:
-    """What one of them says of it."""
+    """The part of a combined report that concerns these hosts."""
     if isinstance(report, OF_ONE):
         mine = spans.contains(below, report.host) or (first and not spans.contains(everywhere, report.host))
         return report if mine else None

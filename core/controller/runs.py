@@ -1,10 +1,10 @@
 """A run's way from the call to its end: bound, lowered, compiled, admitted, dispatched, over. It ends exactly once.
 
 `advance` takes a run as far as it can go now and leaves it waiting for exactly one thing, in words that a user can
-read (`stalls`); whoever brings that thing has it advanced again. Nothing here holds memory while it waits.
+read (`stalls`). The module that brings that thing advances the run again. A run holds no memory while it waits.
 
 Neighbours: `clients` submits and cancels; `resources` binds, `compile` lowers, `codes` compiles, `admission`
-reserves memory, `dispatch` runs; `holdings` counts who holds which buffer.
+reserves memory, `dispatch` runs; `refs` counts which buffers a run holds.
 The functions that matter: `submit`, `advance`, `fail`, `over`, `lower_again`.
 """
 
@@ -304,7 +304,7 @@ class Runs:
             self._watch_wait(run)
 
     def _watch_wait(self, run: Run) -> None:
-        """For devices that others have, or for another run: nothing is wrong, so it is reported and not ended, for what
+        """Watch a wait for devices that others have, or for another run. It is reported and not ended, because what
         it waits for has bounds of its own, or is a client that holds an exclusive slice. Hosts that are not there may
         never come: that wait ends."""
         self._watch.begin(
@@ -340,7 +340,7 @@ class Runs:
         self.contents.renew_reasons(reasons)
 
     def slice_changed(self, session: int, name: str, now: int) -> None:
-        """It is bound now, or was given up while it waited: who waits for it binds it (anew)."""
+        """A slice is bound now, or was given up while it waited: runs that wait for it bind it again."""
         owner = self._state.sessions.get(session)
         for record in list(owner.programs.values()) if owner is not None else ():
             if record.blame is None and any(spec.name == name for spec in record.ir.slices):
@@ -455,7 +455,7 @@ class Runs:
             run.rows.users -= 1
 
     def _give_back(self, run: Run) -> None:
-        """What it reserved and did not use; of a failed run, what it made and nobody will read."""
+        """Give back what the run reserved and did not use; and what a failed run made and nothing will read."""
         rows = run.rows
         assert rows is not None
         if run.literals:
@@ -491,7 +491,7 @@ def _check_literals(run: Run) -> None:
 
 
 def _leave(waiting: dict[K, dict[int, Run]], key: K, run: Run) -> None:
-    """It waits there no more."""
+    """Take the run out of the runs that wait under this key."""
     runs = waiting.get(key, {})
     runs.pop(run.id, None)
     if not runs:

@@ -1,11 +1,11 @@
-"""What runs wait for and since when, and what stalls now: one list for clients, `status`, metrics and the log.
+"""Knows what runs wait for and since when, and what stalls now: for clients, `status`, metrics and the log.
 
 A run waits for one thing at a time, in words (`Run.waits`). Its client is told these words, and when the wait is over.
-A wait that outlasts its soft bound is a stall until it is over. So is a entry (`entries`), and a put that waits for
-memory (`admission`); `now` lists them all from what the rooms know at this moment, and nothing is kept beside that.
+A wait that outlasts its soft bound is a stall until it is over. So is an operation (`in_flight`), and a put that waits
+for memory (`admission`). `now` lists them all from the tables as they are; no second list is kept.
 
-Neighbours: `runs` and `admission` begin and end waits; `entries` watches what is in an order; `codes` knows what is
-compiled where. The functions that matter: `begin`, `over`, `late`, `waits`, `now`.
+Neighbours: `runs` and `admission` begin and end waits; `in_flight` watches what is in an order; `compilation`
+knows what is compiled where. The functions that matter: `begin`, `over`, `late`, `waits`, `now`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHOWN = 3  # names of computations; the others are a number
 
 
 class Stall(NamedTuple):
-    """Something that waits: `island` "" is none alone, `node` "" the whole program; hosts: for whom it waits."""
+    """Something that waits. `island`: "" if several; `node`: "" for a whole program; `hosts`: those it waits for."""
 
     since: int
     island: str
@@ -65,7 +65,7 @@ class Stalls:
         return True
 
     def begin_code(self, run: Run) -> None:
-        """For code: a note says which and where, as soon as it takes a while, and again when that has changed."""
+        """The run waits for code. A note says which and where when it takes a while, and again when that changes."""
         if self.begin(run, CODE, tell=False):
             self._look_again(run, QUICK)
 
@@ -83,7 +83,7 @@ class Stalls:
         self._outbox.note(run.session.peer, Waiting(run.call.run, run.told, age))
 
     def over(self, run: Run, tell: bool = True) -> None:
-        """What it waited for has come. tell: False if its client is about to hear of its end."""
+        """The wait of a run is over. tell: False if its client is about to hear that the run has ended."""
         if not run.waits:
             return
         self._watch.end(("run", run.id))
@@ -110,7 +110,7 @@ class Stalls:
     # --- in words ---------------------------------------------------------------------------------------------
 
     def words(self, run: Run) -> str:
-        """What it waits for, as of now."""
+        """What the run waits for, in words, as of now."""
         return self._of_code(run) if run.waits == CODE else run.waits
 
     def _of_code(self, run: Run) -> str:
@@ -137,12 +137,12 @@ class Stalls:
     # --- all of it, as of now ---------------------------------------------------------------------------------
 
     def waits(self) -> list[Stall]:
-        """Of runs that wait and do not stall; the longest first."""
+        """Runs that wait and do not stall; the longest wait first."""
         found = [self._wait(run) for run in self._state.runs.values() if run.waits and not run.stalled]
         return sorted(found, key=_since)
 
     def now(self) -> list[Stall]:
-        """What stalls; the longest first."""
+        """All that stalls now; the longest first."""
         found = [self._wait(run) for run in self._state.runs.values() if run.waits and run.stalled]
         found += [self.of_flight(entry) for entry in self.in_flight.late()]
         found += self.admission.late_contents()

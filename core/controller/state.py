@@ -1,6 +1,6 @@
 """The controller's state: typed tables of plain data. Nothing is decided here.
 
-`State` has what all of the controller's modules look at: who is connected, what runs, what is in each island's order,
+`State` has what all of the controller's modules look at: the peers, what runs, what is in each island's order,
 and what is to be done before the turn ends. Each table is written by one module, which is named beside it. What only
 one module needs is kept there.
 """
@@ -111,7 +111,7 @@ class State:
         self.watched = observe is not None  # if not, what would be observed need not be worded
         self.observe = observe or _ignore
         self.now = 0
-        # who and what there is
+        # what there is
         self.sessions: dict[int, Session] = {}  # by number; `clients`
         self.by_peer: dict[int, Session] = {}  # by connection; `clients`
         self.host_peers: dict[int, int] = {}  # connection -> host; `membership`

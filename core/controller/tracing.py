@@ -1,4 +1,4 @@
-"""What the controller saw, for the trace: when a gang was ready, entered, and was reported over.
+"""Records for the trace what the controller sees: when a gang was ready, entered, and was reported over.
 
 Drivers see more (when a device started, when it ended): they fill a trace of their own, and the two are merged.
 Times that the controller merely heard of are flagged as worked out.
@@ -100,7 +100,7 @@ class Tracing:
                 trace.level(now, key, *level)
 
     def _key_of(self, devices: Spans) -> int:
-        """Of a place with just these devices; one of our own where there is none."""
+        """The key of the place with just these devices; a key made here if there is no such place."""
         key = self._atoms.known(devices)
         if key is None:
             self._own += 1

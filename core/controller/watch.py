@@ -31,7 +31,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> int:
-        """For all hosts that are asked to say what they have launched."""
+        """How long hosts have to say what they have launched."""
         return self.floor // 10
 
 

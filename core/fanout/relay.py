@@ -36,11 +36,11 @@ from ..protocol import (
     Arrived,
     Beat,
     Close,
+    Command,
     Compiled,
     CompileStep,
     Counted,
     Done,
-    Effect,
     Enqueued,
     ForgetStep,
     GangStep,
@@ -153,7 +153,7 @@ class Relay:
 
     # --- seats ----------------------------------------------------------------------------------------------
 
-    def seated(self, seat: Seat, now: int, out: list[Effect]) -> None:
+    def seated(self, seat: Seat, now: int, out: list[Command]) -> None:
         """Take this seat. What was on the old path is lost, and will be said again. An older seat is refused."""
         if seat.host != self.host:
             raise Illegal(f"a seat for host {seat.host} at host {self.host}")
@@ -177,7 +177,7 @@ class Relay:
 
     # --- down -----------------------------------------------------------------------------------------------
 
-    def ordered(self, peer: int, message: Ordered, out: list[Effect]) -> bool:
+    def ordered(self, peer: int, message: Ordered, out: list[Command]) -> bool:
         """Pass it on to the children that need it. Returns whether it is for this host's executor too."""
         seat = self.inlet.seat
         if (
@@ -250,7 +250,7 @@ class Relay:
         else:
             self._up.append(report)
 
-    def reports(self, peer: int, message: Reports, now: int, out: list[Effect]) -> None:
+    def reports(self, peer: int, message: Reports, now: int, out: list[Command]) -> None:
         """From a child."""
         seat = self.inlet.seat
         if seat is None or message.tree != seat.tree or message.epoch != seat.epoch:
@@ -277,7 +277,7 @@ class Relay:
             else:
                 self._beats[peer] = report  # type: ignore[assignment]
 
-    def _other_tree(self, peer: int, message: Reports, out: list[Effect]) -> None:
+    def _other_tree(self, peer: int, message: Reports, out: list[Command]) -> None:
         """Reports of a later tree wait for this host's own seat; those of an earlier tree are refused."""
         seat = self.inlet.seat
         if seat is not None and (message.epoch, message.tree) < (seat.epoch, seat.tree):
@@ -393,7 +393,7 @@ class Relay:
                     number = min(number, beat.number)
         return Beat(spans.union(*hosts), number)
 
-    def flush(self, out: list[Effect]) -> None:
+    def flush(self, out: list[Command]) -> None:
         """At the end of a turn: all that is to go up, as one message."""
         if self._loose:
             for reduction, like in self._loose.values():

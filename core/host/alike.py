@@ -27,8 +27,8 @@ from ..model import (
 )
 from ..protocol import (
     Blame,
+    Command,
     DeviceLost,
-    Effect,
     GangStep,
     LaunchFailed,
     Ordered,
@@ -71,7 +71,7 @@ class AlikeHosts:
         self._busy: dict[tuple[bool, Layout, Layout, Spans], Spans] = {}
         self._passed: Ordered | None = None  # the last message that was found to divide nobody
 
-    def handle(self, event: Any, now: int) -> list[Effect]:
+    def handle(self, event: Any, now: int) -> list[Command]:
         """As each member's executor would. Raises Illegal for what is not each member's alike."""
         if not self._alone:
             if type(event) is not Ordered:

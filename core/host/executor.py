@@ -29,10 +29,10 @@ from ..protocol import (
     Blame,
     Cause,
     CodeReady,
+    Command,
     CompileStep,
     Copied,
     DeviceLost,
-    Effect,
     ExpectStep,
     Finished,
     ForgetStep,
@@ -108,7 +108,7 @@ class Executor:
 
     # --- in and out ---------------------------------------------------------------------------------------
 
-    def handle(self, event: Any, now: int) -> list[Effect]:
+    def handle(self, event: Any, now: int) -> list[Command]:
         """Raises Illegal for what this host's own devices or transfers cannot have done; never for a
         message."""
         act = self._events.get(type(event))

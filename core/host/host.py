@@ -28,6 +28,7 @@ from ..protocol import (
     Chunk,
     Close,
     CodeReady,
+    Command,
     Connected,
     Copied,
     DeviceLost,
@@ -35,6 +36,7 @@ from ..protocol import (
     Dismiss,
     DropTransfer,
     Effect,
+    Event,
     ExpectRecv,
     Finished,
     FinishedTogether,
@@ -85,8 +87,8 @@ class Host:
         self._stopped = False
         self._cut_off = False  # the link to the controller has ended, and another has not begun
         self._leaving: str | None = None  # why, once it is asked for
-        self._said: list[Effect] = []  # by the parts, in this turn
-        self._out: list[Effect] = []  # for the driver
+        self._said: list[Command] = []  # by the parts, in this turn
+        self._out: list[Command] = []  # for the driver
         self._events: dict[type, Callable[[Any, int], None]] = {
             Connected: self._connected, Disconnected: self._disconnected, Wakeup: self._wakeup,
             LeaveRequested: self._leave, FinishedTogether: self._finished,
@@ -104,13 +106,13 @@ class Host:
 
     # --- the machine ------------------------------------------------------------------------------------
 
-    def handle(self, event: Effect, now: int) -> list[Effect]:
+    def handle(self, event: Event, now: int) -> list[Command]:
         kind = type(event)
         if self._stopped:
             self._check(kind)
             return []
-        said: list[Effect] = []
-        out: list[Effect] = []
+        said: list[Command] = []
+        out: list[Command] = []
         self._said, self._out = said, out
         if type(event) is Came:
             take = self._messages.get(type(event.message))
@@ -247,5 +249,5 @@ class Host:
         self._said += self.executor.handle(said, now)
 
 
-def _is_for_controller(effect: Effect) -> bool:
+def _is_for_controller(effect: Command) -> bool:
     return isinstance(effect, Send) and effect.peers == (CONTROLLER,)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from ..model import Layout, Spans
-from ..protocol import Blame, Cause, Compiled, Effect, GangStep, Report, Seat
+from ..protocol import Blame, Cause, Command, Compiled, GangStep, Report, Seat
 from ..transfer import Piece
 from .plans import HostPlan, PlannedGang
 
@@ -154,7 +154,7 @@ class HostState:
     forming: Seat | None = None  # the new epoch that this host has not yet reported
     reforming: bool = False
     # What this turn says.
-    out: list[Effect] = field(default_factory=list)
+    out: list[Command] = field(default_factory=list)
     # What the stream has named.
     plans: dict[int, HostPlan] = field(default_factory=dict)
     runs: dict[int, HostRun] = field(default_factory=dict)

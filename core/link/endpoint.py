@@ -25,12 +25,12 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from ..protocol import Came, Close, Connected, Disconnected, Effect, Malformed, Send, Wakeup, peers
-from .link import Command, Deliver, Frame, Link, Transmit
+from ..protocol import Came, Close, Command, Connected, Disconnected, Event, Malformed, Send, Wakeup, peers
+from .link import Deliver, Frame, Link, LinkCommand, Transmit
 
 
 class Machine(Protocol):
-    def handle(self, event: Any, now: int) -> Sequence[Effect]: ...
+    def handle(self, event: Any, now: int) -> Sequence[Command]: ...
 
     def next_wakeup(self) -> int | None: ...
 
@@ -49,34 +49,34 @@ Packet = Frame | Hello
 ANEW = "it began anew"  # the reason, if a peer has dropped our link or was restarted
 
 
-class ConnectionUp(Effect, frozen=True):
+class ConnectionUp(Event, frozen=True):
     """A connection with this peer exists, whichever end dialled. An earlier connection has ended."""
 
     peer: int
 
 
-class ConnectionDown(Effect, frozen=True):
+class ConnectionDown(Event, frozen=True):
     peer: int
 
 
-class Elsewhere(Effect, frozen=True):
+class Elsewhere(Event, frozen=True):
     """The driver has learnt that this peer was restarted elsewhere, so the link to its old process has ended."""
 
     peer: int
 
 
-class PacketCame(Effect, frozen=True):
+class PacketCame(Event, frozen=True):
     peer: int
     packet: Packet
 
 
-class Dial(Effect, frozen=True):
+class Dial(Command, frozen=True):
     """Keep trying to connect to this peer until ConnectionUp, and again after each ConnectionDown, until Hang."""
 
     peer: int
 
 
-class Write(Effect, frozen=True):
+class Write(Command, frozen=True):
     """Write this packet to the peer's connection, if it is up.
 
     A message that goes to many peers is the same object in all their frames, so a driver encodes it once.
@@ -86,7 +86,7 @@ class Write(Effect, frozen=True):
     packet: Packet
 
 
-class Hang(Effect, frozen=True):
+class Hang(Command, frozen=True):
     """Close the connection to this peer after all that has been written, and stop dialling it."""
 
     peer: int
@@ -132,17 +132,17 @@ class Endpoint:
         self._peers: dict[int, Peer] = {}
         self._heap: list[tuple[int, int]] = []  # (wake-up, peer); a stale entry only causes an early wake-up
         self._due: int | None = None  # what `next_wakeup` last returned
-        self._events: deque[Effect] = deque()  # for the machine
-        self._out: list[Effect] = []
+        self._events: deque[Event] = deque()  # for the machine
+        self._out: list[Command] = []
 
-    def start(self, now: int) -> list[Effect]:
+    def start(self, now: int) -> list[Command]:
         """Begin the links to `homes`. Call this once, before anything else."""
         self._out = []
         for peer in self._homes:
             self._begin(peer, now)
         return self._out
 
-    def handle(self, event: Effect, now: int) -> list[Effect]:
+    def handle(self, event: Event, now: int) -> list[Command]:
         self._out = []
         if self._due is not None and now - self._due > self._lease // 8:
             self._excuse_silence(now)
@@ -288,7 +288,7 @@ class Endpoint:
             peer.link.excuse(now - self._due, now)
         self._due = None
 
-    def _carry_out(self, number: int, peer: Peer, commands: list[Command], now: int) -> None:
+    def _carry_out(self, number: int, peer: Peer, commands: list[LinkCommand], now: int) -> None:
         for command in commands:
             if isinstance(command, Transmit):
                 self._out.append(Write(number, command.frame))

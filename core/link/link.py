@@ -20,7 +20,7 @@ from collections import deque
 import msgspec
 
 from ..model import Illegal
-from ..protocol import Effect
+from ..protocol import Command
 
 ACK_EVERY = 32  # messages received before a bare frame acknowledges them, if no other frame did so before
 
@@ -34,24 +34,24 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     again: bool = False  # there was a gap: send all messages after `ack` once more
 
 
-class Transmit(Effect, frozen=True):
+class Transmit(Command, frozen=True):
     """Write this frame to the connection. A message that goes to many links is one object: encode it once."""
 
     frame: Frame
 
 
-class Deliver(Effect, frozen=True):
+class Deliver(Command, frozen=True):
     message: msgspec.Struct
 
 
-class Gone(Effect, frozen=True):
+class Gone(Command, frozen=True):
     """The link has ended: close its connection."""
 
     reason: str
     violation: bool = False  # whether the peer broke the rules
 
 
-Command = Transmit | Deliver | Gone
+LinkCommand = Transmit | Deliver | Gone
 
 # (state, event) -> state. `connected` and `disconnected` come from our own driver, so they are Illegal in any other
 # state. A frame that comes without a connection is dropped: it was in flight when the connection ended.
@@ -109,7 +109,7 @@ class Link:
         """Whether the owner should hold back because the peer does not keep up."""
         return len(self._unacked) >= self._window
 
-    def send(self, message: msgspec.Struct, now: int) -> list[Command]:
+    def send(self, message: msgspec.Struct, now: int) -> list[LinkCommand]:
         if self.state == "gone":
             return []
         if len(self._unacked) >= self._limit:
@@ -118,17 +118,17 @@ class Link:
         self._unacked.append(message)
         return [self._frame(self._sent, message, now)] if self.state == "up" else []
 
-    def connected(self, now: int) -> list[Command]:
+    def connected(self, now: int) -> list[LinkCommand]:
         self._move("connected")
         self._gap_reported = -1
         return [self._bare(now)]
 
-    def disconnected(self, now: int) -> list[Command]:
+    def disconnected(self, now: int) -> list[LinkCommand]:
         self._move("disconnected")
         self._ack_at = None
         return []
 
-    def frame_came(self, frame: Frame, now: int) -> list[Command]:
+    def frame_came(self, frame: Frame, now: int) -> list[LinkCommand]:
         if self.state in ("down", "gone"):
             return []
         if violation := self._violation(frame):
@@ -140,7 +140,7 @@ class Link:
         for _ in range(frame.ack - self._acked):
             self._unacked.popleft()
         self._acked = max(self._acked, frame.ack)
-        commands: list[Command] = []
+        commands: list[LinkCommand] = []
         if first or frame.again:
             commands += self._go_back(now)
         if first:
@@ -157,7 +157,7 @@ class Link:
                 times.append(self._ack_at)
         return min(times)
 
-    def wakeup(self, now: int) -> list[Command]:
+    def wakeup(self, now: int) -> list[LinkCommand]:
         if self.state == "gone":
             return []
         if now >= self._received_at + self._lease:
@@ -181,7 +181,7 @@ class Link:
             raise Illegal(f"a link that is {self.state} cannot be {event}")
         self.state = state
 
-    def _end(self, reason: str, violation: bool = False) -> list[Command]:
+    def _end(self, reason: str, violation: bool = False) -> list[LinkCommand]:
         self._move("end")
         self._unacked.clear()
         return [Gone(reason, violation)]
@@ -194,12 +194,12 @@ class Link:
             return f"a frame cannot have the numbers {frame.seq} and {frame.ack}"
         return ""
 
-    def _go_back(self, now: int) -> list[Command]:
+    def _go_back(self, now: int) -> list[LinkCommand]:
         return [
             self._frame(number, message, now) for number, message in enumerate(self._unacked, self._acked + 1)
         ]
 
-    def _take(self, frame: Frame, first: bool, now: int) -> list[Command]:
+    def _take(self, frame: Frame, first: bool, now: int) -> list[LinkCommand]:
         """Deliver the frame's message if it is the next one, drop it if it is old, or report a gap before it."""
         if frame.message is not None and frame.seq == self._received + 1:
             self._received = frame.seq
@@ -216,10 +216,10 @@ class Link:
         self._gap_reported = self._received
         return [self._bare(now, again=True)]
 
-    def _frame(self, number: int, message: msgspec.Struct, now: int) -> Command:
+    def _frame(self, number: int, message: msgspec.Struct, now: int) -> Transmit:
         self._sent_at, self._ack_sent, self._ack_at = now, self._received, None
         return Transmit(Frame(number, self._received, message))
 
-    def _bare(self, now: int, again: bool = False) -> Command:
+    def _bare(self, now: int, again: bool = False) -> Transmit:
         self._sent_at, self._ack_sent, self._ack_at = now, self._received, None
         return Transmit(Frame(self._sent, self._received, None, again))

@@ -21,14 +21,23 @@ from .messages import Blame, Report, Reports, Seated
 Cause = tuple[str, int]
 
 
-class Effect(msgspec.Struct, frozen=True, gc=False):
-    """Base of all commands and of all events that are not messages from another process."""
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """What a machine is told has happened."""
+
+
+class Command(msgspec.Struct, frozen=True, gc=False):
+    """What a machine tells its driver to do, or to pass on."""
+
+
+# Where one machine drives another, what the one commands, the other is told. `Received` and `Sent` are both: the
+# executor is told of them, and the driver is shown them.
+Effect = Event | Command
 
 
 # --- any machine -> its driver or its neighbours -----------------------------------------------------------------
 
 
-class Send(Effect, frozen=True):
+class Send(Command, frozen=True):
     """Send one message to each of these peers. The driver encodes it once."""
 
     peers: tuple[int, ...]
@@ -36,7 +45,7 @@ class Send(Effect, frozen=True):
     causes: tuple[Cause, ...] = ()
 
 
-class Close(Effect, frozen=True):
+class Close(Command, frozen=True):
     """Close the connection to this peer. If the peer can still be reached, it has been sent `reason` before."""
 
     peer: int
@@ -47,7 +56,7 @@ class Close(Effect, frozen=True):
 # --- executor -> devices of its host -----------------------------------------------------------------------------
 
 
-class CompileCode(Effect, frozen=True):
+class CompileCode(Command, frozen=True):
     """Compile a code of a plan in the background, for the devices of its step. Answer: CodeReady."""
 
     plan: int
@@ -55,7 +64,7 @@ class CompileCode(Effect, frozen=True):
     causes: tuple[Cause, ...]
 
 
-class Prepare(Effect, frozen=True):
+class Prepare(Command, frozen=True):
     """Host work of a gang that needs no data may be done now. The Launch follows when the inputs are here."""
 
     seq: int
@@ -64,7 +73,7 @@ class Prepare(Effect, frozen=True):
     causes: tuple[Cause, ...]
 
 
-class Launch(Effect, frozen=True):
+class Launch(Command, frozen=True):
     """Enqueue a gang on its devices of this host, in the order in which Launches come.
 
     Inputs are futures of earlier launches, or buffers that are here. With `placeholders` some inputs are poisoned:
@@ -84,14 +93,14 @@ class Launch(Effect, frozen=True):
     causes: tuple[Cause, ...]
 
 
-class FreeBuffer(Effect, frozen=True):
+class FreeBuffer(Command, frozen=True):
     """Free this host's shards of the buffer, on its devices or, if spilled, in host memory."""
 
     buffer: int
     causes: tuple[Cause, ...]
 
 
-class MakeBuffer(Effect, frozen=True):
+class MakeBuffer(Command, frozen=True):
     """Allocate this host's shards of a buffer that will be received, or fill them from a literal."""
 
     buffer: int
@@ -100,19 +109,19 @@ class MakeBuffer(Effect, frozen=True):
     causes: tuple[Cause, ...]
 
 
-class SpillBuffer(Effect, frozen=True):
+class SpillBuffer(Command, frozen=True):
     seq: int
     buffer: int
     causes: tuple[Cause, ...]
 
 
-class RestoreBuffer(Effect, frozen=True):
+class RestoreBuffer(Command, frozen=True):
     seq: int
     buffer: int
     causes: tuple[Cause, ...]
 
 
-class CountRows(Effect, frozen=True):
+class CountRows(Command, frozen=True):
     """Read, for a sparse exchange, how many rows go to each target host. Answer: RowsCounted."""
 
     transfer: int
@@ -122,7 +131,7 @@ class CountRows(Effect, frozen=True):
     source: Layout | None = None  # layout of the buffer; the driver may have forgotten it
 
 
-class Reform(Effect, frozen=True):
+class Reform(Command, frozen=True):
     """The old epoch is over on this host: drop these gangs wherever they are, and join the new world.
 
     Answer: Reformed.
@@ -134,7 +143,7 @@ class Reform(Effect, frozen=True):
     causes: tuple[Cause, ...] = ()
 
 
-class Abandon(Effect, frozen=True):
+class Abandon(Command, frozen=True):
     """These launched gangs can never finish because a member is gone: make the devices give them up.
 
     Finished is not expected for them any more; if it comes, it is ignored.
@@ -144,14 +153,14 @@ class Abandon(Effect, frozen=True):
     causes: tuple[Cause, ...] = ()
 
 
-class Up(Effect, frozen=True):
+class Up(Command, frozen=True):
     """Send this to the controller. A Report goes up the tree, where relays combine it; a Seated goes directly."""
 
     report: Report | Seated
     causes: tuple[Cause, ...]
 
 
-class Stop(Effect, frozen=True):
+class Stop(Command, frozen=True):
     """The host was dismissed: free everything, and start again under another incarnation or exit."""
 
     reason: str
@@ -160,7 +169,7 @@ class Stop(Effect, frozen=True):
 # --- executor <-> the transfer machine of its host ------------------------------------------------------------------
 
 
-class OpenSend(Effect, frozen=True):
+class OpenSend(Command, frozen=True):
     """The local source of a transfer is ready; `pieces` are (receiver, piece, nbytes).
 
     A move has both layouts; its pieces are numbered as in `resharding.Piece`, or as in `RowsCounted` if it is
@@ -176,7 +185,7 @@ class OpenSend(Effect, frozen=True):
     target: Layout | None = None
 
 
-class OpenRecv(Effect, frozen=True):
+class OpenRecv(Command, frozen=True):
     """Memory for the target of a transfer is here; `pieces` are (sender, piece, nbytes).
 
     Transfers are granted credits in the order of `seq`. If sparse, ExpectRecv says later how many pieces come. A
@@ -193,7 +202,7 @@ class OpenRecv(Effect, frozen=True):
     target: Layout | None = None
 
 
-class ExpectRecv(Effect, frozen=True):
+class ExpectRecv(Command, frozen=True):
     """The sparse transfer has this many pieces in all for this host."""
 
     transfer: int
@@ -201,7 +210,7 @@ class ExpectRecv(Effect, frozen=True):
     causes: tuple[Cause, ...]
 
 
-class DropTransfer(Effect, frozen=True):
+class DropTransfer(Command, frozen=True):
     """Forget the transfer, on whichever side this machine is: it is poisoned or abandoned, or its peer is gone.
 
     If a side is open and has not been answered yet, answer it now: `Received` with the blame, or `Sent`.
@@ -212,7 +221,7 @@ class DropTransfer(Effect, frozen=True):
     causes: tuple[Cause, ...]
 
 
-class Fill(Effect, frozen=True):
+class Fill(Command, frozen=True):
     """To the driver: write the contents of this chunk into the buffer, at their place.
 
     A driver throws away a chunk for which no Fill follows: it is not needed any more, and its buffer may be gone.
@@ -222,14 +231,14 @@ class Fill(Effect, frozen=True):
     chunk: Chunk
 
 
-class Received(Effect, frozen=True):
+class Received(Event, Command, frozen=True):
     """All pieces of the transfer are in the target buffer; or, with a blame, they never will be."""
 
     transfer: int
     blame: Blame | None = None
 
 
-class Sent(Effect, frozen=True):
+class Sent(Event, Command, frozen=True):
     """All receivers have confirmed that they have what this host sent them."""
 
     transfer: int
@@ -238,7 +247,7 @@ class Sent(Effect, frozen=True):
 # --- devices -> executor ----------------------------------------------------------------------------------------------
 
 
-class Finished(Effect, frozen=True):
+class Finished(Event, frozen=True):
     """The gang has ended on all devices of this host."""
 
     seq: int
@@ -246,13 +255,13 @@ class Finished(Effect, frozen=True):
     sizes: tuple[int, ...] = ()
 
 
-class FinishedTogether(Effect, frozen=True):
+class FinishedTogether(Event, frozen=True):
     """To a host: these gangs have ended, in this order. The reports about them travel as one message."""
 
     ends: tuple[Finished, ...]
 
 
-class LaunchFailed(Effect, frozen=True):
+class LaunchFailed(Event, frozen=True):
     """The gang could not be enqueued here, though other hosts may have enqueued it. This ends the epoch.
 
     Its outputs count as made and its donated inputs as gone. The driver holds back later launches until Abandon
@@ -263,20 +272,20 @@ class LaunchFailed(Effect, frozen=True):
     blame: Blame
 
 
-class CodeReady(Effect, frozen=True):
+class CodeReady(Event, frozen=True):
     plan: int
     code: int
     blame: Blame | None = None
 
 
-class Copied(Effect, frozen=True):
+class Copied(Event, frozen=True):
     """A spill or restore has ended."""
 
     seq: int
     blame: Blame | None = None
 
 
-class RowsCounted(Effect, frozen=True):
+class RowsCounted(Event, frozen=True):
     """The pieces of a sparse exchange that this host will send."""
 
     transfer: int
@@ -284,16 +293,16 @@ class RowsCounted(Effect, frozen=True):
     blame: Blame | None = None
 
 
-class DeviceLost(Effect, frozen=True):
+class DeviceLost(Event, frozen=True):
     device: int
     blame: Blame
 
 
-class Reformed(Effect, frozen=True):
+class Reformed(Event, frozen=True):
     epoch: int
 
 
-class LeaveRequested(Effect, frozen=True):
+class LeaveRequested(Event, frozen=True):
     """To a host: its operator wants it drained (a planned stop, or a pre-emption notice)."""
 
     reason: str = ""
@@ -302,7 +311,7 @@ class LeaveRequested(Effect, frozen=True):
 # --- controller -> its driver, and back: the collective world of an island ---------------------------------
 
 
-class FormWorld(Effect, frozen=True):
+class FormWorld(Command, frozen=True):
     """Set up what the members of this epoch need to join its world: a coordination service, and addresses.
 
     Keep what was set up for earlier epochs until DropWorlds. Answer: WorldUp or WorldFailed.
@@ -313,25 +322,25 @@ class FormWorld(Effect, frozen=True):
     members: tuple[tuple[int, int], ...]  # spans of hosts
 
 
-class DropWorlds(Effect, frozen=True):
+class DropWorlds(Command, frozen=True):
     """All members have joined this epoch's world: take down what was set up for earlier epochs."""
 
     island: int
     epoch: int
 
 
-class WorldUp(Effect, frozen=True):
+class WorldUp(Event, frozen=True):
     island: int
     epoch: int
 
 
-class WorldFailed(Effect, frozen=True):
+class WorldFailed(Event, frozen=True):
     island: int
     epoch: int
     blame: Blame
 
 
-class HostRefused(Effect, frozen=True):
+class HostRefused(Event, frozen=True):
     """A process asked to be a host here and was refused. Core tells the clients that wait for hosts."""
 
     island: int  # the island that it asked for; -1 if any, or if not known
@@ -339,20 +348,20 @@ class HostRefused(Effect, frozen=True):
     reason: str
 
 
-class HostTaken(Effect, frozen=True):
+class HostTaken(Event, frozen=True):
     """The driver has accepted the process of this name as a host: it will join."""
 
     name: str
 
 
-class Tell(Effect, frozen=True):
+class Tell(Command, frozen=True):
     """A line for the controller's log. Only people read it."""
 
     text: str
     passing: bool = False  # it describes a state that may have ended by the time it is read
 
 
-class PolicyReplaced(Effect, frozen=True):
+class PolicyReplaced(Command, frozen=True):
     """An island's policy broke its contract, and fifo replaces it from now on. The driver must show this to users."""
 
     island: str
@@ -367,7 +376,7 @@ class PolicyReplaced(Effect, frozen=True):
 # --- client -> the user's process it lives in --------------------------------------------------------------------
 
 
-class RunEnded(Effect, frozen=True):
+class RunEnded(Command, frozen=True):
     """A run that was submitted has ended. This comes exactly once for each run."""
 
     run: int
@@ -375,7 +384,7 @@ class RunEnded(Effect, frozen=True):
     lacks: tuple[tuple[int, str], ...] = ()  # (argument, what became of it): why a run could not be retried
 
 
-class RunAgain(Effect, frozen=True):
+class RunAgain(Command, frozen=True):
     """The run failed through no fault of its own, and will be submitted again."""
 
     run: int
@@ -384,7 +393,7 @@ class RunAgain(Effect, frozen=True):
     at: int  # when
 
 
-class GetAgain(Effect, frozen=True):
+class GetAgain(Command, frozen=True):
     """The contents that came as `transfer` are useless; they are asked for again under the same request."""
 
     request: int
@@ -392,20 +401,20 @@ class GetAgain(Effect, frozen=True):
     blame: Blame
 
 
-class Unneeded(Effect, frozen=True):
+class Unneeded(Command, frozen=True):
     """The contents of these puts were kept so that they could be put again; the driver may drop them now."""
 
     buffers: tuple[int, ...]
 
 
-class BuffersReady(Effect, frozen=True):
+class BuffersReady(Command, frozen=True):
     """These buffers have contents now; or, with a blame, they never will."""
 
     buffers: tuple[int, ...]
     blame: Blame | None = None
 
 
-class GetComing(Effect, frozen=True):
+class GetComing(Command, frozen=True):
     """The hosts that have the shards will send the contents of a Get, as `transfer`. `rows`: see `Sending`."""
 
     request: int
@@ -414,7 +423,7 @@ class GetComing(Effect, frozen=True):
     rows: int = -1
 
 
-class PutWanted(Effect, frozen=True):
+class PutWanted(Command, frozen=True):
     """The hosts are ready to receive the contents of a Put, as `transfer`."""
 
     buffer: int
@@ -422,7 +431,7 @@ class PutWanted(Effect, frozen=True):
     layout: Layout
 
 
-class CallRefused(Effect, frozen=True):
+class CallRefused(Command, frozen=True):
     """The controller has refused a call."""
 
     what: str  # "program", "put", "get", "slice" or "sending", as in `Refused`
@@ -430,22 +439,22 @@ class CallRefused(Effect, frozen=True):
     blame: Blame
 
 
-class Unblocked(Effect, frozen=True):
+class Unblocked(Command, frozen=True):
     """The user may repeat a call that was answered with `Blocked`."""
 
 
-class Called(Effect, frozen=True):
+class Called(Event, frozen=True):
     """The user has called methods of the client: return the commands that resulted."""
 
 
 # --- connections (every machine that has peers) --------------------------------------------------------------------
 
 
-class Connected(Effect, frozen=True):
+class Connected(Event, frozen=True):
     peer: int
 
 
-class Disconnected(Effect, frozen=True):
+class Disconnected(Event, frozen=True):
     """The link to this peer has ended for good: its lease ran out, or the peer closed it or began a new one."""
 
     peer: int
@@ -453,14 +462,14 @@ class Disconnected(Effect, frozen=True):
     anew: bool = False  # a new link to the peer begins at once
 
 
-class Came(Effect, frozen=True):
+class Came(Event, frozen=True):
     """A message from a peer has arrived, decoded. Messages of a peer come in the order in which it sent them."""
 
     peer: int
     message: msgspec.Struct
 
 
-class CameTogether(Effect, frozen=True):
+class CameTogether(Event, frozen=True):
     """To the controller: each of these roots of one tree has sent this message.
 
     Each root reports those of the named hosts that are below it. It means the same as one message from each root in
@@ -471,12 +480,12 @@ class CameTogether(Effect, frozen=True):
     message: Reports
 
 
-class Malformed(Effect, frozen=True):
+class Malformed(Event, frozen=True):
     """A peer has sent bytes that are not a message."""
 
     peer: int
     reason: str
 
 
-class Wakeup(Effect, frozen=True):
+class Wakeup(Event, frozen=True):
     """The time that `next_wakeup()` named has come."""

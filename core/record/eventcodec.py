@@ -40,7 +40,10 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[Any, ...]:
 
 @cache
 def _own_kinds() -> tuple[type[msgspec.Struct], ...]:
-    return (*(kind for kind in _structs(effects) if kind is not effects.Effect), *get_args(Message))
+    return (
+        *(kind for kind in _structs(effects) if kind not in (effects.Event, effects.Command)),
+        *get_args(Message),
+    )
 
 
 def _described(kind: type[msgspec.Struct]) -> str:

@@ -27,6 +27,7 @@ from ..protocol import (
     Came,
     Chunk,
     Close,
+    Command,
     Disconnected,
     DropTransfer,
     Effect,
@@ -56,7 +57,7 @@ class Transfer:
         self._sending = Sending(me, chunk, early)
         self._receiving = Receiving(me, self.pool, early)
 
-    def handle(self, event: Effect, now: int) -> list[Effect]:
+    def handle(self, event: Effect, now: int) -> list[Command]:
         match event:
             case Came():
                 return self._came(event.peer, event.message)
@@ -78,11 +79,11 @@ class Transfer:
     def next_wakeup(self) -> int | None:
         return None
 
-    def end(self) -> list[Effect]:
+    def end(self) -> list[Command]:
         """End all sends, because no receiver can be reached any more."""
         return self._sending.end()
 
-    def _came(self, peer: int, message: Any) -> list[Effect]:
+    def _came(self, peer: int, message: Any) -> list[Command]:
         if isinstance(message, Grant | Landed):
             if (message.receiver, message.sender) == (peer, self.me):
                 return self._sending.came(peer, message)
@@ -94,7 +95,7 @@ class Transfer:
         ends = f"{type(message).__name__} from {message.sender} to {message.receiver}"
         return [Close(peer, f"{peer} sends a message of other ends: {ends}")]
 
-    def _lost(self, event: Disconnected) -> list[Effect]:
+    def _lost(self, event: Disconnected) -> list[Command]:
         """The link to a peer is lost: end its halves of transfers.
 
         If a new link begins at once, a half whose peer had not sent anything yet goes on with the new link. It may

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from ..protocol import Blame, Close, Effect
+from ..protocol import Blame, Close, Command
 
 Message = TypeVar("Message")
 
@@ -23,7 +23,7 @@ class Early(Generic[Message]):
         self._messages: dict[int, list[tuple[int, Message]]] = {}  # transfer -> (peer, message), as they came
         self._counts: dict[int, int] = {}  # peer -> number of its messages
 
-    def keep(self, peer: int, transfer: int, message: Message) -> list[Effect]:
+    def keep(self, peer: int, transfer: int, message: Message) -> list[Command]:
         count = self._counts.get(peer, 0)
         if count >= self._limit:
             text = f"{peer} sends more than {self._limit} messages about transfers that are not open"

@@ -13,8 +13,8 @@ from ..protocol import (
     Blame,
     Chunk,
     Close,
+    Command,
     DropTransfer,
-    Effect,
     ExpectRecv,
     Fill,
     Grant,
@@ -28,7 +28,7 @@ from ..protocol import (
 from .credits import Lane, Pool
 from .pending import Early, Over
 
-Outcome = list[Effect]
+Outcome = list[Command]
 
 
 class In:

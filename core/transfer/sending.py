@@ -12,8 +12,8 @@ from ..protocol import (
     Blame,
     Chunk,
     Close,
+    Command,
     DropTransfer,
-    Effect,
     Grant,
     Landed,
     Offer,
@@ -24,7 +24,7 @@ from ..protocol import (
 )
 from .pending import REMEMBERED, Early, Over
 
-Outcome = list[Effect]
+Outcome = list[Command]
 
 
 class Out:

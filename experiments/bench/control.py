@@ -69,7 +69,7 @@ async def measured(cluster: Deployed) -> Spent:
     ended: dict[int, asyncio.Event] = {}
     failures: list[BaseException] = []
 
-    def heard(effect: e.Effect) -> None:
+    def heard(effect: e.Command) -> None:
         if isinstance(effect, e.RunEnded):
             if effect.blame is not None:
                 failures.append(RuntimeError(str(effect.blame)))

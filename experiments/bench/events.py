@@ -20,6 +20,7 @@ from core.protocol import (
     CompileStep,
     Done,
     Effect,
+    Event,
     Finished,
     FormWorld,
     GangStep,
@@ -69,7 +70,7 @@ class Cluster:
             self.say(HOSTS + host, Join(host, 0))
 
     def say(self, peer: int, message: msgspec.Struct) -> None:
-        work: list[Effect] = [Came(peer, message)]
+        work: list[Event] = [Came(peer, message)]
         while work:
             start = time.process_time()
             made = self.controller.handle(work.pop(0), 0)
@@ -82,7 +83,7 @@ class Cluster:
                     for to in effect.peers:
                         work += self.answer(to, effect.message)
 
-    def answer(self, peer: int, message: msgspec.Struct) -> list[Effect]:
+    def answer(self, peer: int, message: msgspec.Struct) -> list[Event]:
         if peer == HOSTS and isinstance(message, Ordered | Seat):
             self.told.append(message)
         if isinstance(message, Seat):

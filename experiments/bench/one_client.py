@@ -24,6 +24,7 @@ from core.protocol import (
     CompileCode,
     Connected,
     Effect,
+    Event,
     Finished,
     FormWorld,
     Join,
@@ -81,7 +82,7 @@ class OneClient:
         self.client = Client("user", cluster)
         self.spent = dict.fromkeys(("client", "controller", "executor"), 0.0)
         self.gangs = self.ended = 0
-        self._events: deque[Effect] = deque(Came(host, Join(host, 0)) for host in range(hosts))
+        self._events: deque[Event] = deque(Came(host, Join(host, 0)) for host in range(hosts))
         self._seats: list[Seat] = []
         self._roots: Spans = ()
         self._turn()
@@ -115,7 +116,7 @@ class OneClient:
         self._user(Called())
         return made.results[0]
 
-    def _user(self, event: Effect) -> None:
+    def _user(self, event: Event) -> None:
         start = process_time()
         said = self.client.handle(event, 0)
         self.spent["client"] += process_time() - start
@@ -147,7 +148,7 @@ class OneClient:
         elif isinstance(message, Notes) or hasattr(message, "run") or hasattr(message, "client"):
             self._user(Came(CONTROLLER, message))  # type: ignore[arg-type]
 
-    def _hear(self, event: Effect | Ordered | Seat) -> None:
+    def _hear(self, event: Event | Ordered | Seat) -> None:
         """The hosts' executor; what it wants done is done at once, on all hosts."""
         work: deque[Effect | Ordered | Seat] = deque([event])
         reports: list[Report] = []

@@ -86,7 +86,7 @@ class Loop:
     def done(self) -> bool:
         return bool(self.calls) and len(self.ends) + len(self.failures) >= self.calls
 
-    def _heard(self, effect: e.Effect) -> None:
+    def _heard(self, effect: e.Command) -> None:
         if isinstance(effect, e.RunEnded):
             self._open -= 1
             if effect.blame is None:

@@ -81,7 +81,7 @@ class _User:
         self._open = 0
         client.on_effect = self._heard
 
-    def _heard(self, effect: e.Effect) -> None:
+    def _heard(self, effect: e.Command) -> None:
         if isinstance(effect, e.RunEnded):
             self._open -= 1
             self.ends.append(self.sim.now)

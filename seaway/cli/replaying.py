@@ -95,7 +95,7 @@ def heading(log: Log, path: Path) -> str:
     return (
         f"{path}: {plural(len(entries), 'event')} in {duration(lasts)}, {size:,} bytes ({each:.0f} an event)\n"
         f"seaway {log.about.core}, policy {log.about.policy}; {islands}, {hosts}, {plural(cluster.devices, 'device')}"
-    ) + ("" if log.whole else "\ncut short: whoever wrote it was killed")
+    ) + ("" if log.whole else "\ncut short: its writer was killed")
 
 
 def _cluster(log: Log) -> Cluster:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from core.client import Blocked, Client
 from core.model import Computation
-from core.protocol import Effect
+from core.protocol import Command
 
 if TYPE_CHECKING:
     from ..graph import Graph, Signature
@@ -26,7 +26,7 @@ Act = Callable[[Client, int], T | Blocked]  # may run more than once, until it i
 class Port(Protocol):
     """One client's machine. Times are nanoseconds of the session's clock."""
 
-    tell: Callable[[Effect], None]  # set by the caller: what the machine has to say to its user
+    tell: Callable[[Command], None]  # set by the caller: what the machine has to say to its user
 
     def now(self) -> int: ...
 

@@ -1,11 +1,12 @@
-"""Other systems, as small SimPy models on the same hardware: what Seaway is compared with in the micro-benchmarks.
+"""Other systems, as small SimPy models on the same hardware, with which the micro-benchmarks compare Seaway.
 
     outcome = run("jax", load("A"), Work(kernel, "opbyop"), profile("paper"))
     outcome.per_second
 
 `jax`: multi-controller, each host dispatches by itself. `tf1`: a single controller with central barriers. `ray`: a
-driver that calls actors, results through host memory. Devices, links and networks are those of `sim.hardware`; a
-collective costs the same whoever dispatches it. Their host costs stand in `sim/data/systems`, each with its source.
+driver that calls actors and gets results through host memory. Devices, links and networks are those of
+`sim.hardware`; a collective costs the same in every system. The host costs of each system are in `sim/data/systems`,
+with their sources.
 """
 
 from .work import MODES, SYSTEMS, Mode, Outcome, Work, fused, run

@@ -1,4 +1,4 @@
-"""One thread that writes to many hosts, or hears from many: as vectors, one entry a host."""
+"""Times of one thread that writes to many hosts, or receives from many, as vectors with one entry for each host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..engine import Ints, each_below, keys
 
 
 class Jitter:
-    """Up to `limit` nanoseconds more, another draw a host and message; none if `limit` is 0."""
+    """Random delays of up to `limit` nanoseconds, drawn anew for each host and message; none if `limit` is 0."""
 
     def __init__(self, limit: int, seed: int, hosts: int) -> None:
         self._limit, self._hosts = limit, hosts
@@ -23,11 +23,11 @@ class Jitter:
 
 
 def one_by_one(start: int, cost: int, hosts: int) -> Ints:
-    """When each of them has been served by a thread that begins at `start`."""
+    """When each host has been served by a thread that begins at `start`."""
     return start + cost * np.arange(1, hosts + 1, dtype=np.int64)
 
 
 def served(arrivals: Ints, cost: int) -> int:
     """When one thread has taken all of these, first come first served."""
-    waiting = np.arange(len(arrivals), 0, -1, dtype=np.int64)  # itself, and those behind it
+    waiting = np.arange(len(arrivals), 0, -1, dtype=np.int64)  # itself, and all behind it
     return int((np.sort(arrivals) + cost * waiting).max())

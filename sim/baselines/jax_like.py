@@ -1,7 +1,7 @@
 """Multi-controller JAX: every host runs the same Python, and enqueues on its own devices over PCIe.
 
-Nothing but the collectives joins the hosts. A call returns when its work is enqueued; at most `ahead` are
-unfinished. One by one pays Python for each computation, a fused program once for all of them.
+Only collectives join the hosts. A call returns when its work is enqueued; at most `ahead` calls are unfinished.
+Op by op, Python's cost is paid for each computation; a fused program pays it once for all of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A driver like Ray's: an actor a host, called one by one; arguments and results live in each host's memory.
+"""A driver like Ray's: it calls one actor on each host; arguments and results live in each host's memory.
 
 An actor takes its argument from the object store, copies it to its devices, runs, waits, copies the result back
-and puts it into the store: a host's calls are one after the other, and devices wait meanwhile. A chain is called
-without waiting, each call with the reference to what the one before will put.
+and puts it into the store. A host's calls run one after the other, and its devices wait meanwhile. The driver calls a
+chain without waiting: each call gets a reference to the result of the previous one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class System(Model):
     def program(self, calls: int) -> simpy.events.ProcessGenerator:
         costs, launches = self.costs, self.work.launches
         jitter = Jitter(self.noise.latency, self.seed, self.hosts)
-        free = np.zeros(self.hosts, np.int64)  # when each actor is
+        free = np.zeros(self.hosts, np.int64)  # when each actor is free
         way = max(self.latency, costs["trip"] // 2)
         for _ in range(calls):
             now = int(self.env.now)
@@ -30,7 +30,7 @@ class System(Model):
             self.ends.append(int(self.env.now))
 
     def _act(self, begun: np.ndarray) -> np.ndarray:
-        """Each actor's method; returns when each is free again."""
+        """Runs each actor's method; returns when each actor is free again."""
         costs = self.costs
         copy = self.pcie + int(self.host_bytes * 1e9 / self.pcie_bandwidth)
         ready = begun + costs["get"] + copy + costs["call"] + self.profile.enqueue + self.pcie

@@ -1,7 +1,7 @@
 """A single controller like TensorFlow 1's: a blocking call, and a central barrier after each computation.
 
-The graph has a node a shard, so M x N control edges join one computation to the next, and the controller counts
-them down. It tells each host to run its shards, hears from each that it has, and only then begins the next.
+The graph has a node for each shard, so M x N control edges join one computation to the next, and the controller
+counts them down. It tells each host to run its shards, waits for a report from each, and only then begins the next.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class System(Model):
             yield self.env.timeout(back)
 
     def _computation(self, now: int, jitter: Jitter) -> int:
-        """From the controller's word to all hosts until it has heard of all."""
+        """Runs one computation: from the controller's messages to all hosts until it has the reports of all."""
         profile = self.profile
         told = one_by_one(now + profile.step, profile.send, self.hosts) + self.latency + jitter.draw()
         enqueued = told + profile.receive + profile.prepare + profile.enqueue + self.pcie

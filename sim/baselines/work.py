@@ -1,6 +1,6 @@
-"""What a baseline is asked to do, what comes of it, and where its host costs are read.
+"""The work that a baseline is given, its outcome, and its host costs.
 
-A call of a program runs one computation (`opbyop`), a chain of them (`chained`), or one that holds as many
+A call of a program runs one computation (`opbyop`), a chain of them (`chained`), or one that is as large as the chain
 (`fused`); each output is the next input.
 """
 
@@ -21,13 +21,13 @@ from ..hardware import Kernel, Profile, Setup, figure, kernel_time, known_keys, 
 Mode = Literal["opbyop", "chained", "fused"]
 MODES: tuple[Mode, ...] = ("opbyop", "chained", "fused")
 SYSTEMS = ("jax", "tf1", "ray")
-UNITS = {"ahead": "number"}  # of what is no time
+UNITS = {"ahead": "number"}  # of costs that are no times
 
 
 class Work(msgspec.Struct, frozen=True):
     kernel: Kernel
     mode: Mode = "opbyop"
-    nodes: int = 128  # in a call, unless it is one by one
+    nodes: int = 128  # computations in a call, except for `opbyop`
     nbytes: int = 4  # of a computation's result, on each device
 
     def __post_init__(self) -> None:
@@ -38,12 +38,12 @@ class Work(msgspec.Struct, frozen=True):
 
     @property
     def launches(self) -> int:
-        """What a host enqueues in a call."""
+        """How many launches a host enqueues in a call."""
         return self.nodes if self.mode == "chained" else 1
 
     @property
     def computations(self) -> int:
-        """In a call."""
+        """How many computations a call runs."""
         return 1 if self.mode == "opbyop" else self.nodes
 
     @property
@@ -52,7 +52,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def fused(kernel: Kernel, times: int) -> Kernel:
-    """One that does the same so many times in a row."""
+    """A kernel that does the same `times` times in a row."""
     collectives = tuple(
         msgspec.structs.replace(each, count=each.count * times) for each in kernel.collectives
     )
@@ -63,7 +63,7 @@ def fused(kernel: Kernel, times: int) -> Kernel:
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """When each call's last computation had ended, in nanoseconds."""
+    """`ends`: when the last computation of each call ended, in nanoseconds."""
 
     system: str
     hosts: int
@@ -73,14 +73,14 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def per_second(self) -> float:
-        """Computations a second, without the first third of the calls: pipelines fill."""
+        """Computations a second, without the first third of the calls, in which pipelines fill."""
         first = len(self.ends) // 3
         took = self.ends[-1] - self.ends[first]
         return (len(self.ends) - 1 - first) * self.computations * 1e9 / took
 
 
 class Costs(dict[str, int]):
-    """Of one system, by name: nanoseconds, but for `ahead`. `sources`: where each comes from."""
+    """The costs of one system, by name: nanoseconds, except `ahead`. `sources`: where each comes from."""
 
     sources: dict[str, str]
 
@@ -99,7 +99,7 @@ def costs_of(system: str) -> Costs:
 
 
 class Model:
-    """What the models share: the hardware, and one island's devices, which run what they get in order."""
+    """What all baselines have: the hardware, and one island's devices, which run gangs in order."""
 
     def __init__(
         self, setup: Setup, work: Work, profile: Profile, costs: Mapping[str, int], noise: Noise, seed: int
@@ -121,7 +121,7 @@ class Model:
         self.ends: list[int] = []
 
     def launched(self, ready: int) -> int:
-        """The gang is at the head of all queues at `ready`, or when the devices are free; returns its end."""
+        """Runs a gang that heads all queues at `ready`, as soon as the devices are free; returns its end."""
         self._free = max(ready, self._free) + self.took
         return self._free
 
@@ -136,11 +136,11 @@ def run(
     system: str, setup: Setup, work: Work, profile: Profile, *, calls: int = 30, noise: Noise | None = None,
     seed: int = 0, costs: Mapping[str, int] | None = None,
 ) -> Outcome:  # fmt: skip
-    """The system's rate of steady work, after `calls` calls of the program."""
+    """The outcome of `calls` calls of the program, one after another."""
     if system not in SYSTEMS:
         raise Impossible(f"no baseline {system!r}; {nearest(system, SYSTEMS)}")
     if calls < 3:
-        raise Impossible(f"{calls} calls have no steady rate; at least 3 are wanted")
+        raise Impossible(f"{calls} calls are too few for a steady rate; run at least 3")
     kind = cast(type[Model], import_module(f"sim.baselines.{system}_like").System)
     model = kind(setup, work, profile, costs or costs_of(system), noise or Noise(), seed)
     model.env.run(until=model.env.process(model.program(calls)))

@@ -1,15 +1,15 @@
-"""The cohort fidelity: all hosts of an island as vectors of clocks, and one executor for all that behave alike.
+"""The cohort fidelity: hosts of an island that behave alike share one executor, and their times are vectors.
 
-    island    what comes to an island and leaves it: orders down, reports up, contents to single hosts
-    routes    its tree as index arrays: which hosts a message passes, and in which order it is written
-    parts     an executor and the hosts it stands for: what it says happens at each when the last cause has
-    gangs     gangs on devices: arrivals, start, end
+    island    what enters and leaves an island: orders down, reports up, contents to single hosts
+    routes    the island's tree as index arrays: which hosts a message passes, and in which order it is written
+    parts     an executor and the hosts for which it stands; a command happens at a host after its last cause there
+    gangs     gangs on devices: arrival, start, end
     climbs    reports of single hosts on their way up, one at a time
 
-Equal to the exact fidelity, to the nanosecond: both draw the same jitter, and in neither does what happens to a
-thing on one path depend on when other paths are worked out. Executors are told of events as soon as these are
-known to come, which may be ahead of their hosts: what they answer does not depend on it (they are confluent), and
-when each host does it, its causes say.
+The results equal those of the exact fidelity, to the nanosecond. Both draw the same jitter, and in neither does the
+work on one path depend on when other paths are computed. An executor is told of an event as soon as the event is
+certain, which may be before its time at the hosts: executors are confluent, so their commands do not depend on
+that. The causes of a command say when each host carries it out.
 """
 
 from __future__ import annotations

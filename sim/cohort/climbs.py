@@ -1,7 +1,7 @@
-"""Reports of single hosts on their way up, one at a time: each relay waits for all below it that take part.
+"""Reports of single hosts on their way up the tree: each relay waits for all hosts below it that take part.
 
-For reports whose times are not known together, on transfers mostly. (Those on gangs are: `island` works them out
-as vectors.) What a relay combines, core's `reduce` combines.
+This is for reports whose times are not known together, mostly on transfers. (`island` computes reports on gangs
+as vectors.) Relays combine reports with core's `reduce`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Key = tuple[type, int]
 
 
 class Climb:
-    """Of one report: at each host, of how many hosts it is still awaited, and what has come."""
+    """One report: for each host, how many hosts below it are still awaited, and what has arrived."""
 
     __slots__ = ("left", "said")
 
@@ -41,7 +41,7 @@ class Climbs:
         self._shapes: dict[tuple[Spans, int], dict[int, int]] = {}
 
     def report(self, row: int, report: Any, hosts: Spans) -> None:
-        """Now, from this host's own executor; `hosts` take part."""
+        """Takes in a report that this host's own executor makes now; `hosts` take part."""
         key = report_about(report)
         climb = self._under_way.get(key)
         if climb is None:

@@ -1,8 +1,8 @@
-"""Gangs on an island's devices: when each host's have come to it, when it starts, when it ends.
+"""Gangs on an island's devices: when each host has enqueued one, when it starts, and when it ends.
 
-A device runs what was enqueued on it in that order, so a gang's turn comes at a host when the gang has been
-enqueued there and the last one before it on these devices has ended. The end of a gang is known when it
-starts; so the start of the next one is known early, and a gang takes two events whatever its size.
+A device runs what was enqueued on it in that order. So a gang's turn comes at a host when the gang has been
+enqueued there and the gang before it on these devices has ended. The end of a gang is known when it starts.
+So the start of the next one is known early, and a gang takes two events, however many hosts it has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Where:
-    """A place, as indices."""
+    """A place, as indices into the island's vectors."""
 
     __slots__ = ("columns", "devices", "hosts", "number", "rows", "whole")
 
@@ -35,7 +35,7 @@ class Where:
         self.whole = spans.count(self.devices) == self.number * island.devices_per_host
         self.columns: list[
             NDArray[np.intp]
-        ] = []  # not whole: by device within a host, which of `rows` have it
+        ] = []  # only if not `whole`: for each device of a host, which of `rows` use it
         if not self.whole:
             grid = np.zeros(island.devices, dtype=bool)
             for low, high in self.devices:
@@ -45,15 +45,15 @@ class Where:
 
 
 class Alone:
-    """A gang that is no collective, and whose hosts run it each for itself: a job for each."""
+    """A gang that is no collective: each of its hosts runs it by itself, as a job of its own."""
 
     def __init__(self, where: Where) -> None:
         self.where = where
-        self.jobs: dict[int, Job] = {}  # by host, counted in the island
+        self.jobs: dict[int, Job] = {}  # by row: the host's number in the island
         self.arrived: dict[int, int] = {}
         self.ended: dict[int, int] = {}
-        self.heard: dict[int, int] = {}  # when each host heard of its end
-        self.slow: NDArray[np.float64] | None = None  # as it was when the first of them started
+        self.heard: dict[int, int] = {}  # by host: when its completion thread took in the end
+        self.slow: NDArray[np.float64] | None = None  # as it was when the first job started
 
 
 class Job:
@@ -64,18 +64,18 @@ class Job:
     def __init__(self, seq: int, plan: Plan, gang: Gang, where: Where) -> None:
         self.seq, self.plan, self.gang, self.where = seq, plan, gang, where
         self.missing = where.number  # hosts that have not enqueued it
-        self.ready: Ints = np.zeros(where.number, dtype=np.int64)  # when each had
-        self.arrived: Ints = self.ready  # when its turn had come at each
+        self.ready: Ints = np.zeros(where.number, dtype=np.int64)  # when each host had enqueued it
+        self.arrived: Ints = self.ready  # when its turn had come at each host
         self.before = 0  # gangs ahead of it whose ends are not known
         self.behind: list[Job] = []
         self.ends: Ints | int = 0
         self.flags = 0
-        self.alone: Alone | None = None  # of which it is one host's share
+        self.alone: Alone | None = None  # the gang of which this is one host's job
 
 
 class Gangs:
-    """`over(job)`: it has ended, on all its hosts or on the first of them; `job.ends` says when on each.
-    `over_at(job, row)`: it has ended on this host, which ran it for itself."""
+    """Runs gangs. `over(job)`: a gang has ended on all its hosts, or on the first of them; `job.ends` says when on
+    each. `over_at(job, row)`: a gang has ended on this host, which ran it by itself."""
 
     def __init__(
         self,
@@ -87,13 +87,14 @@ class Gangs:
         self._sim, self._island, self._over, self._over_at = sim, island, over, over_at
         self._free = np.zeros(
             island.hosts, dtype=np.int64
-        )  # the devices of each host; while all places are whole
-        self._each: Ints | None = None  # by device within a host, and host: once one was not
-        self._live: dict[tuple[int, Spans], Job] = {}  # in order: those whose ends are not known
+        )  # when the devices of each host are free; used while all places are whole
+        # the same by device of a host, and host; used once a place was not whole
+        self._each: Ints | None = None
+        self._live: dict[tuple[int, Spans], Job] = {}  # jobs whose ends are not known, in order
         self._shares: dict[tuple[Where, int], Where] = {}
         self._places: dict[Place, Where] = {}
         self._overlaps: dict[tuple[int, int], bool] = {}
-        self._timed: dict[int, Job] = {}  # whose ends are known, and that have not ended
+        self._timed: dict[int, Job] = {}  # jobs whose ends are known, and that have not ended
         self._ending: list[Job] = []
         self.slow: NDArray[np.float64] | None = None
 
@@ -105,7 +106,7 @@ class Gangs:
         return found
 
     def all_whole(self, place: Place) -> bool:
-        """All gangs so far, and this one, take all devices of each of their hosts."""
+        """Whether all gangs so far, and this one, take all devices of each of their hosts."""
         return self.where(place).whole and self._each is None
 
     def _seen(self, where: Where) -> Where:
@@ -114,11 +115,11 @@ class Gangs:
         return where
 
     def enter(self, seq: int, plan: Plan, gang: Gang) -> Job:
-        """It is in the island's order: behind all that entered before and shares a device with it."""
+        """Adds a gang to the island's order, behind all gangs that share a device with it."""
         return self._enter(Job(seq, plan, gang, self.where(gang.place)))
 
     def enter_alone(self, seq: int, plan: Plan, gang: Gang) -> Alone:
-        """Of a gang that is no collective: each of its hosts runs it when it can."""
+        """Adds a gang that is no collective: each of its hosts runs it when it can."""
         island, where = self._island, self.where(gang.place)
         alone = Alone(where)
         for row in np.arange(island.hosts)[where.rows].tolist():
@@ -143,14 +144,15 @@ class Gangs:
     def _overlap(self, one: Where, other: Where) -> bool:
         if one is other:
             return True
-        key = (id(one), id(other))  # places are kept
+        key = (id(one), id(other))  # identities are stable: `_places` and `_shares` keep them
         found = self._overlaps.get(key)
         if found is None:
             found = self._overlaps[key] = spans.overlap(one.devices, other.devices)
         return found
 
     def enqueued(self, job: Job, at: Rows, number: int, ready: Ints, placeholders: bool) -> None:
-        """These hosts (counted among the job's) have, or will have, enqueued it."""
+        """Takes in when these hosts (indices among the job's hosts) enqueue the gang, in the past or in the
+        future."""
         job.ready[at] = ready
         job.missing -= number
         if placeholders:
@@ -159,7 +161,7 @@ class Gangs:
             self._turn(job)
 
     def _turn(self, job: Job) -> None:
-        """All hosts have it, and all ends before it are known."""
+        """Schedules the start: all hosts have enqueued the gang, and all ends before it are known."""
         where = job.where
         job.arrived = np.maximum(job.ready, self._free_at(where))
         first = int(job.arrived.max()) if job.gang.collective else int(job.arrived.min())
@@ -228,7 +230,7 @@ class Gangs:
                 self._each[column, rows[at]] = until if isinstance(until, int) else until[at]
 
     def _end(self, job: Job) -> None:
-        """What ends at the same nanosecond ends in the order of its seqs."""
+        """Collects what ends at the same nanosecond, to end it in the order of `seq`."""
         if not self._ending:
             self._sim.clock.at(self._sim.now, self._all_ended, priority=LATE)
         self._ending.append(job)
@@ -242,13 +244,14 @@ class Gangs:
                 self._one_ended(job, job.alone)
 
     def _finish(self, job: Job) -> None:
-        """Those ahead of it on some host end there first, though the first of their own hosts may be later."""
+        """Ends a gang. Gangs before it on one of its hosts are ended first: they are over on the shared hosts,
+        even if the first of their own hosts ends later."""
         if job.seq not in self._timed:
             return
         for other in sorted(self._timed.values(), key=_seq):
             if other.seq >= job.seq:
                 break
-            ahead = self._each is None or not other.gang.collective  # else its own end comes in its own time
+            ahead = self._each is None or not other.gang.collective  # else its own end comes at its own time
             if ahead and spans.overlap(other.where.hosts, job.where.hosts):
                 self._finish(other)
         del self._timed[job.seq]
@@ -274,7 +277,7 @@ class Gangs:
         self._over_at(job, row)
 
     def hosts_before(self, hosts: Spans, job: Job) -> Rows:
-        """Where these hosts stand among the job's own."""
+        """The indices of these hosts among the job's hosts."""
         if hosts == job.where.hosts:
             return slice(0, job.where.number)
         mine = np.arange(self._island.hosts)[job.where.rows]

@@ -1,8 +1,8 @@
-"""What comes to an island and what leaves it: orders down its tree, gangs on its devices, reports up.
+"""An island as a cohort: orders go down its tree, gangs run on its devices, reports go up.
 
-An order's times at all hosts follow when it is written: from the connection's latency, from when each relay is
-free, in the tree's order. A gang's reports follow when it ends. Nothing here decides anything: what is ordered the
-controller has decided, and what is done about it the executors say.
+The times of an order at all hosts follow from when it is written, the connections' latencies, when each relay is
+free, and the order of the tree. The times of a gang's reports follow from when it ends. Nothing is decided here: the
+controller decides what is ordered, and the executors decide what is done about it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 Links = NDArray[np.uint64]  # sources of jitter
 MOVES = (m.SendStep, m.RecvStep, m.SpillStep, m.RestoreStep)
-TIDY = 16  # orders between attempts to let one executor stand for more
+TIDY = 16  # orders between attempts to merge parts
 
 
 class Member:
-    """One host, for those who speak with it."""
+    """One host of a cohort, with the methods of a process that its peers call."""
 
     alive = True
 
@@ -46,8 +46,8 @@ class Member:
         self._island, self.name = island, host
 
     def come(self, sender: int, number: int, message: Any) -> None:
-        """Contents, and words about them: the rest comes down the tree. A new seat is for those who re-form, which a
-        cohort cannot."""
+        """Takes in messages about contents; all others come down the tree. A new seat means that hosts re-form,
+        which a cohort cannot do."""
         if isinstance(message, m.Seat):
             self._island.must_re_form()
         self._island.part_of(self.name).come(
@@ -71,17 +71,18 @@ class CohortIsland:
         self.plans: dict[int, Plan] = {}
         self._runs: dict[int, Plan] = {}
         self._jobs: dict[int, Job | Alone] = {}
-        self._taking_part: dict[tuple[type, int], Spans] = {}  # in what is reported host by host
+        # by report: the hosts that make it, for reports that hosts make one by one
+        self._taking_part: dict[tuple[type, int], Spans] = {}
         self._ending = -1  # the gang whose hosts are being told that it is over
         self._ending_alone: dict[int, Job] = {}  # gangs that have ended on some of their hosts
         self._done_said: list[m.Done] = []
-        self._read = np.zeros(hosts, dtype=np.int64)  # when each host's reader of orders is free
+        self._read = np.zeros(hosts, dtype=np.int64)  # when each host's thread that reads orders is free
         self._write = np.zeros(hosts, dtype=np.int64)  # ... the thread that passes them on
         self._enqueue = np.zeros(hosts, dtype=np.int64)  # ... the thread that enqueues
-        self._hear = np.zeros(hosts, dtype=np.int64)  # ... the one that hears of completions
-        self._last = np.zeros(hosts, dtype=np.int64)  # when the last order arrives there
-        self._seen = -1  # the last order that all have read, and when
-        self._orders: list[tuple[int, int]] = []  # (number, when all have read it)
+        self._hear = np.zeros(hosts, dtype=np.int64)  # ... the thread that takes completions
+        self._last = np.zeros(hosts, dtype=np.int64)  # when the last order arrives at each host
+        self._seen = -1  # the last order that all hosts have read
+        self._orders: list[tuple[int, int]] = []  # (number, when all hosts have read it)
         self._since_tidy = 0
         self._members: dict[int, Member] = {}
         self._transfers: dict[int, Transfer] = {}
@@ -90,16 +91,17 @@ class CohortIsland:
     # --- seats ----------------------------------------------------------------------------------------------
 
     def must_re_form(self) -> NoReturn:
-        """The controller has given something up, for no trouble that was announced: it took longer than its bound."""
+        """Raises: the controller gave up something, without an announced fault, since it took longer than its
+        bound."""
         bounds = self.sim.config.bounds
         raise Unannounced(
             f"at {self.sim.now / 1e9:.3f} s the controller gave up what did not end in time on island "
-            f"{self.island.name!r}, whose hosts re-form: a cohort cannot follow that. Simulate them exactly "
-            f"(fidelity='exact'), or let the controller be more patient: its bounds are {bounds}"
+            f"{self.island.name!r}, whose hosts must re-form: a cohort cannot do that. Simulate the hosts exactly "
+            f"(fidelity='exact'), or raise the controller's bounds: they are {bounds}"
         )
 
     def seated(self, seats: dict[int, m.Seat]) -> None:
-        """All hosts have their places in a tree."""
+        """Takes in the seats of all hosts in the island's tree."""
         any_seat = next(iter(seats.values()))
         self.epoch, self.tree_number, self._seen = any_seat.epoch, any_seat.tree, any_seat.last
         parents = {host: seat.parent for host, seat in seats.items()}
@@ -118,19 +120,19 @@ class CohortIsland:
         self._up = noise.keys(seed, np.array(up, dtype=np.uint64))
 
     def beat(self) -> None:
-        """All are alive, and have seen what all have read."""
+        """Sends the heartbeats of all hosts, with the last order that all have read."""
         now = self.sim.now
         while self._orders and self._orders[0][1] <= now:
             self._seen = self._orders.pop(0)[0]
         beat = m.Beat(self.island.host_span, self._seen)
         roots = self.tree.route(self.island.host_span).root_spans
-        # As late as any message: the controller may decide something because time has passed, when it hears this.
+        # Heartbeats take as long as any message: the controller may act on elapsed time when it takes one in.
         self.sim.clock.at(now + self.sim.network.latency, self._to_controller_now, roots, beat)
 
     # --- down -----------------------------------------------------------------------------------------------
 
     def ordered(self, message: m.Ordered, departures: Ints) -> None:
-        """The controller writes it to the roots, in their order, at these times."""
+        """Takes in an order that the controller writes to the roots at these times, in their order."""
         route = self.tree.route(message.hosts)
         self._know(message)
         self._divide(message)
@@ -144,14 +146,15 @@ class CohortIsland:
         return rows_of(hosts, self.island)
 
     def _go_down(self, message: m.Ordered, route: Route, departures: Ints) -> Ints:
-        """When each host that it reaches has read it."""
+        """When each host has read the order."""
         sim = self.sim
         cost = sim.taking(message) + len(message.steps) * sim.profile.relay_step
         extra = sim.network.latency + sim.weights.of(message) * sim.network.byte_ps // 1000
         began = self._reach(route.roots, departures + extra, cost, message.number)
         if route.ways is not None:
             write = sim.writing(message)
-            started = np.zeros(self.island.hosts, dtype=np.int64)  # when each begins to pass it on
+            # when each host begins to pass the order on
+            started = np.zeros(self.island.hosts, dtype=np.int64)
             for level in (None, *route.levels):
                 rows = route.roots if level is None else level.rows
                 if level is not None:
@@ -163,7 +166,7 @@ class CohortIsland:
         return self._read.copy()
 
     def _reach(self, rows: Rows, arrival: Ints, cost: int, number: int) -> Ints:
-        """When these have read order `number`, which was to arrive at these times."""
+        """When these hosts have read order `number`, which would arrive at the given times."""
         if self.sim.network.jitter:
             arrival = arrival + self._jitter(self._down, rows, number)
         arrival = np.maximum(arrival, self._last[rows])
@@ -173,7 +176,7 @@ class CohortIsland:
         return began
 
     def _know(self, message: m.Ordered) -> None:
-        """What its steps name, and who takes part in them."""
+        """Remembers the plans, runs, gangs and reporting hosts that the order's steps name."""
         for plan in message.plans:
             self.plans[plan.id] = plan
         for run in message.runs:
@@ -199,7 +202,8 @@ class CohortIsland:
                     self.plans.pop(number, None)
 
     def _enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> Job | Alone:
-        """Hosts of one part know together when they can run it, and end it in the order in which they began."""
+        """Adds a gang. Hosts of one part know together when they can run it, and end gangs in the order of their
+        starts."""
         if gang.collective:
             return self.gangs.enter(step.seq, plan, gang)
         one_part = any(not spans.minus(step.hosts, part.members) for part in self.parts)
@@ -228,12 +232,12 @@ class CohortIsland:
             self.parts.sort(key=_first)
 
     def _catch_up(self, job: Job, part: Part) -> None:
-        """Of a part that was divided: on these of its hosts the gang has ended already, and nobody was told."""
+        """Tells a new part of a gang that has already ended on all its hosts; the undivided part was not told."""
         if part.causes.knows(("launch", job.seq)) and not part.causes.knows(("done", job.seq)):
             self._tell_if_over(job, part)
 
     def _tidy(self) -> None:
-        """Those that have come to be alike again are one part from here on."""
+        """Merges parts whose hosts behave alike again."""
         self._since_tidy = 0
         kept: list[Part] = []
         for part in self.parts:
@@ -246,8 +250,8 @@ class CohortIsland:
         self.parts = kept
         self._parts_by_host.clear()
 
-    def told_later(self, members: Spans, event: e.Effect, cause: e.Cause, when: Ints) -> None:
-        """These hosts were one part when it began."""
+    def told_later(self, members: Spans, event: e.Event, cause: e.Cause, when: Ints) -> None:
+        """Tells an event to hosts that were one part when it began, and may be several parts now."""
         wanted = np.arange(self.island.hosts)[rows_of(members, self.island)]
         for part in self.parts:
             if spans.overlap(part.members, members):
@@ -255,21 +259,21 @@ class CohortIsland:
                 part.tell(event, cause, when[np.searchsorted(wanted, mine)])
 
     def part_of(self, host: int) -> Part:
-        found = self._parts_by_host.get(host)  # until a part is divided or taken in
+        found = self._parts_by_host.get(host)  # valid until parts are divided or merged
         if found is None:
             found = next(part for part in self.parts if spans.contains(part.members, host))
             self._parts_by_host[host] = found
         return found
 
     def transfer(self, host: int) -> Transfer:
-        """What moves contents to and from this host."""
+        """The transfer machine of this host."""
         found = self._transfers.get(host)
         if found is None:
             found = self._transfers[host] = Transfer(host, self.sim.pool, self.sim.chunk)
         return found
 
     def lane(self, host: int, sender: int) -> Lane:
-        """By which contents come from that sender."""
+        """The thread that takes contents from this sender."""
         found = self._lanes.get((host, sender))
         if found is None:
             found = self._lanes[host, sender] = Lane(
@@ -303,7 +307,7 @@ class CohortIsland:
             self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, at_row, launch.placeholders)
 
     def _over(self, job: Job) -> None:
-        """It has ended, or will have by `job.ends`: its hosts are told, in the order in which their gangs end."""
+        """Takes in that a gang ends by `job.ends`: tells its hosts, in the order in which gangs end."""
         sim = self.sim
         sim.last_seen = sim.now
         rows, hosts = job.where.rows, job.where.hosts
@@ -313,7 +317,7 @@ class CohortIsland:
         self._go_up(rows, heard, self._tell_over(job, heard, self.parts), hosts)
 
     def _over_at(self, job: Job, row: int) -> None:
-        """It has ended on this host. An executor is told when it has on all its hosts."""
+        """Takes in that a gang has ended on this host. An executor is told when it has ended on all its hosts."""
         sim, alone = self.sim, job.alone
         assert alone is not None
         sim.last_seen = sim.now
@@ -340,7 +344,8 @@ class CohortIsland:
         return self.sim.sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
 
     def _tell_over(self, job: Job, heard: Ints, parts: list[Part]) -> tuple[m.Done, ...]:
-        """What they report of it; `heard`: when each of its hosts has heard, or each of the only part."""
+        """Tells these parts that a gang is over; returns their reports. `heard`: when each host of the gang knows
+        it, or each host of the only part."""
         event = e.Finished(job.seq, None, self._sizes(job))
         self._ending, said = job.seq, self._done_said
         for part in parts:
@@ -359,7 +364,7 @@ class CohortIsland:
     # --- up -------------------------------------------------------------------------------------------------
 
     def report(self, part: Part, report: Any, when: Ints | int) -> None:
-        """A part says this, at these times."""
+        """Takes in a part's report at these times."""
         if isinstance(report, m.Done) and report.seq == self._ending:
             self._done_said.append(report)
             return
@@ -373,7 +378,8 @@ class CohortIsland:
             self.sim.clock.at(max(at, self.sim.now), self.climbs.report, row, one, hosts)
 
     def _go_up(self, rows: Rows, times: Ints, said: tuple[Any, ...], hosts: Spans) -> None:
-        """All these hosts say it, at these times: their relays combine it, and the roots tell the controller."""
+        """All these hosts make the reports at these times: relays combine them, and the roots send them to the
+        controller."""
         sim, route = self.sim, self.tree.route(hosts)
         one = m.Reports(self.island.index, self.epoch, self.tree_number, said[:1])
         number = report_number(said[0])
@@ -396,7 +402,8 @@ class CohortIsland:
             self._to_controller(route, arrival, said, take, number)
 
     def _apart(self, route: Route, arrival: Ints, said: tuple[m.Done, ...]) -> None:
-        """The controller acts on the first word of a failure, and each root has one for every blame below it."""
+        """Sends each root's reports by themselves: the controller acts on the first report of a failure, and each
+        root reports every blame of the hosts below it."""
         sim = self.sim
         for root, at in zip(route.root_hosts.tolist(), arrival.tolist(), strict=True):
             for report in _merged(said, self._below[root]):
@@ -413,7 +420,7 @@ class CohortIsland:
     def _to_controller(
         self, route: Route, arrival: Ints, said: tuple[Any, ...], take: int, number: int
     ) -> None:
-        """All but the last only take its time."""
+        """Delivers a report from all roots. All copies but the last only take the controller's time."""
         sim = self.sim
         sim.network.messages += route.number
         order = np.argsort(arrival, kind="stable")
@@ -423,13 +430,13 @@ class CohortIsland:
             lane.absorb(arrival[:-1], senders[:-1], take, number)
         message = m.Reports(self.island.index, self.epoch, self.tree_number, said)
         last = int(senders[-1])
-        event: e.Effect = (
+        event: e.Event = (
             e.Came(last, message) if route.number == 1 else e.CameTogether(route.root_spans, message)
         )
         sim.clock.at(int(arrival[-1]), lane.put, (last, number), take, event)
 
     def _quietly(self, part: Part, report: Any, when: Ints | int) -> None:
-        """Costs nobody anything: it is there when the last of it has come up."""
+        """Delivers a report that costs no CPU: it arrives with its last copy."""
         sim = self.sim
         route = self.tree.route(part.members)
         at = int((when + self.tree.depths[part.rows] * sim.network.latency).max())
@@ -449,7 +456,7 @@ def _first(part: Part) -> int:
 
 
 def _merged(said: Sequence[m.Done], among: Spans | None = None) -> tuple[m.Done, ...]:
-    """What a relay makes of it: one report a blame. `among`: of what these hosts said."""
+    """What a relay makes of these reports: one for each blame. `among`: only of what these hosts reported."""
     if among is None and len(said) <= 1:
         return tuple(said)
     reduction = Reduction()

@@ -1,8 +1,8 @@
-"""A part of an island: one executor, the hosts it stands for, and when what happened at each of them.
+"""A part of an island: one executor, the hosts for which it stands, and when events happened at each host.
 
-What the executor says has causes; at each host it happens when the last of them has. A cause that is not known
-any more is long past. A part of one host may also move contents: it has a transfer machine, and what that says
-happens when it is said.
+Each command of the executor has causes; a host carries it out when the last of them has happened there. Only recent
+causes are kept; older ones count as long past. A part of a single host may also move contents: it has a transfer
+machine, whose commands are carried out at once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .routes import rows_of
 if TYPE_CHECKING:
     from .island import CohortIsland
 
-KEPT = 512  # causes of each kind that are remembered
+KEPT = 512  # causes of each kind that are kept
 
 
 class Causes:
-    """When things happened at the hosts of a part: a vector, or one number where it was the same for all."""
+    """When events happened at the hosts of a part: a vector, or one number if the time was the same for all."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[int, Ints | int]] = {}
@@ -54,7 +54,7 @@ class Causes:
         return latest
 
     def joined(self, other: Causes, mine: int, theirs: int, order: Any) -> Causes:
-        """Of two parts that become one."""
+        """The causes of two parts that become one."""
         found = Causes()
         for kind in self._kinds | other._kinds:
             ours, others = self._kinds.get(kind, {}), other._kinds.get(kind, {})
@@ -64,7 +64,7 @@ class Causes:
         return found
 
     def part(self, at: Any) -> Causes:
-        """Of some of the hosts."""
+        """The causes for some of the hosts."""
         found = Causes()
         for kind, times in self._kinds.items():
             found._kinds[kind] = {
@@ -79,7 +79,8 @@ class Part:
     ):
         self.island, self.executor = island, executor
         self.causes = causes or Causes()
-        self.prepared: dict[int, Ints | int] = {}  # gangs whose host work is done ahead -> when it is done
+        # gangs whose host work is done before their data come -> when it is done
+        self.prepared: dict[int, Ints | int] = {}
         self.open = 0  # halves of transfers that have not ended
         self._acts: dict[type, Callable[[Any], None]] = {
             e.Launch: self._launch, e.Prepare: self._prepare, e.Up: self._up, e.CompileCode: self._compile,
@@ -97,7 +98,7 @@ class Part:
         self.host = members[0][0]
 
     def split(self, members: Spans) -> Part:
-        """These go their own way from here on."""
+        """Divides the part: returns a new part with these members."""
         mine = list(spans.items(self.members))
         theirs = list(spans.items(members))
         at = np.searchsorted(mine, theirs)
@@ -109,7 +110,7 @@ class Part:
         return other
 
     def take_in(self, other: Part) -> None:
-        """Its hosts have come to behave as these do."""
+        """Adds the hosts of another part, which behave like these again."""
         self.executor.absorb(other.executor)
         members = spans.union(self.members, other.members)
         order = list(spans.items(self.members)), list(spans.items(other.members))
@@ -118,10 +119,10 @@ class Part:
         self.prepared = {}
         self.stand_for(members)
 
-    # --- what it is told, and what it says ------------------------------------------------------------------
+    # --- events and commands --------------------------------------------------------------------------------
 
-    def tell(self, event: e.Effect, cause: e.Cause, when: Ints | int) -> None:
-        """`cause` is this event's name; it comes to its hosts at these times."""
+    def tell(self, event: e.Event, cause: e.Cause, when: Ints | int) -> None:
+        """Tells the executor of an event. `cause`: the event's name; `when`: its times at the hosts."""
         self.causes.put(cause, when)
         for effect in self.executor.handle(event, self.island.sim.now):
             act = self._acts.get(type(effect))
@@ -158,13 +159,13 @@ class Part:
         copied, cause = e.Copied(effect.seq), ("done", effect.seq)
         sim.clock.at(max(sim.now, int(when.min())), self.island.told_later, self.members, copied, cause, when)
 
-    def _unable(self, effect: e.Effect) -> None:
+    def _unable(self, effect: e.Command) -> None:
         raise NotImplementedError(f"{effect}: an island in trouble is simulated host by host")
 
     # --- contents: parts of one host ------------------------------------------------------------------------
 
     def _later(self, effect: Any) -> None:
-        """Not before its causes."""
+        """Hands a command to the transfer machine when its causes have happened."""
         sim = self.island.sim
         when = _one(self.causes.latest(effect.causes))
         if isinstance(effect, e.OpenSend | e.OpenRecv):
@@ -190,8 +191,8 @@ class Part:
         if self.number == 1:
             self.move(e.Disconnected(end_of(self.island.sim.to_hosts(peer)), reason))
 
-    def move(self, event: e.Effect) -> int:
-        """The transfer machine is told. Returns when the thread is free again: now."""
+    def move(self, event: e.Event) -> int:
+        """Tells the transfer machine of an event; returns when the thread is free again: now."""
         island = self.island
         sim = island.sim
         at = sim.now
@@ -218,7 +219,7 @@ def _vector(when: Ints | int, number: int) -> Ints:
 
 
 def _one(when: Ints | int) -> int:
-    """Of a part of one host."""
+    """The time at a part's only host."""
     return when if isinstance(when, int) else int(when[0])
 
 

@@ -1,6 +1,6 @@
 """An island's tree as index arrays: which hosts a message passes on its way, and in which order it is written.
 
-Hosts are counted within the island here. `Rows` picks hosts out of a vector: a slice where they are neighbours,
+Rows are host numbers within the island. `Rows` selects hosts from a vector: a slice where they are neighbours,
 which costs no copy.
 """
 
@@ -27,13 +27,14 @@ def rows_of(hosts: Spans, island: Island) -> Rows:
 
 
 class Level(NamedTuple):
-    """Those that a message reaches after so many hosts, neighbours in the tree behind each other."""
+    """The hosts that a message reaches after the same number of hops, with children of one parent next to each
+    other."""
 
     rows: Rows
-    parents: NDArray[np.intp]  # of each
-    rank: Ints  # 1 for the first to whom its parent writes, 2 for the next, ...
-    firsts: NDArray[np.intp]  # where the children of the next parent begin
-    heads: NDArray[np.intp]  # these parents
+    parents: NDArray[np.intp]  # the parent of each row
+    rank: Ints  # 1 for the child to which its parent writes first, 2 for the next, ...
+    firsts: NDArray[np.intp]  # the index at which each parent's children begin
+    heads: NDArray[np.intp]  # the parent of each such group
 
 
 class Route(NamedTuple):
@@ -41,13 +42,14 @@ class Route(NamedTuple):
     number: int  # of roots
     root_spans: Spans
     root_ranks: Ints  # 1, 2, ... in the order in which the controller writes to them
-    root_hosts: Ints  # cluster-wide
+    root_hosts: Ints  # numbered in the cluster
     levels: tuple[Level, ...]
-    ways: Ints | None  # by host: to how many it passes the message on; None if the tree is flat
+    ways: Ints | None  # by host: to how many hosts it passes the message on; None if the tree is flat
 
 
 class Tree:
-    """Of one epoch and tree. `parents[h]` is -1 for a root; `order`: children in the order of their parent."""
+    """The tree of one epoch. In `parents`, a negative entry is a root; `children` are in the order of their
+    parent."""
 
     def __init__(self, island: Island, parents: dict[int, int], children: dict[int, tuple[int, ...]]) -> None:
         self._island, base = island, island.base_host
@@ -68,7 +70,8 @@ class Tree:
             if not below:
                 break
             self._levels.append(np.array(below, dtype=np.intp))
-        self.depths = np.zeros(island.hosts, dtype=np.int64)  # connections to the controller
+        # number of connections between a host and the controller
+        self.depths = np.zeros(island.hosts, dtype=np.int64)
         for number, level in enumerate(self._levels, 1):
             self.depths[level] = number
         self._routes: dict[Spans, Route] = {}
@@ -78,7 +81,7 @@ class Tree:
         return len(self._levels) == 1
 
     def parent(self, row: int) -> int:
-        """Counted in the island; -1: the controller."""
+        """The row of a host's parent; -1: the controller."""
         return int(self._parents[row])
 
     def route(self, hosts: Spans) -> Route:
@@ -114,7 +117,7 @@ class Tree:
 
 
 def _level(here: NDArray[np.intp], parents: NDArray[np.intp]) -> Level:
-    """Children of one parent stand together, since a level lists them parent by parent."""
+    """A level of a route. A level lists rows parent by parent, so children of one parent stand together."""
     firsts = np.flatnonzero(np.concatenate(([True], parents[1:] != parents[:-1])))
     lengths = np.diff(np.append(firsts, len(parents)))
     rank = np.arange(len(parents)) - np.repeat(firsts, lengths) + 1

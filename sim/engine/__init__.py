@@ -1,7 +1,7 @@
-"""What everything simulated is made of: simulated time, threads that work one thing at a time, and jitter.
+"""The parts from which every simulation is made: simulated time, threads that do one thing at a time, and jitter.
 
 clock     SimPy in integer nanoseconds: calls at a time, in an order that is always the same
-threads   one thing after another: a thread of a process, a port that carries bytes
+threads   work done one item at a time: a thread of a process, or a port that carries bytes
 jitter    random delays as a pure function of (seed, source, number)
 errors    what a simulation raises to its user
 """

@@ -1,7 +1,8 @@
-"""Simulated time: stock SimPy, integer nanoseconds, and calls at a time.
+"""Simulated time: a SimPy environment that counts integer nanoseconds and calls functions at a given time.
 
-Whatever could depend on which of two things at the same nanosecond comes first is put in a canonical order by
-its owner, who looks at it `LATE`: after all else of that nanosecond. So two formulations of one system agree.
+Some results could depend on which of two events of the same nanosecond is handled first. The owner of such events
+collects them and handles them at priority `LATE`, after all other events of that nanosecond, in a canonical order.
+So the exact simulation and the cohort simulation give equal results.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 import simpy
 
 NORMAL, LATE = 1, 2
-NEVER = float("inf")  # what SimPy says where nothing is under way
+NEVER = float("inf")  # what SimPy's `peek` returns when nothing is scheduled
 
 
 class Call:
-    """All that SimPy looks at of an event when its time has come. Nobody waits for it, so it needs nothing else."""
+    """A minimal SimPy event that only has a callback. No process waits for it, so it needs no other attribute."""
 
     __slots__ = ("callbacks",)
     _ok = True
@@ -36,9 +37,10 @@ class Clock:
 
     def at(self, when: int, call: Callable[..., object], *args: Any, priority: int = NORMAL) -> None:
         env, event = self.env, Call(lambda _: call(*args))
-        env.schedule(event, priority, when - env._now)  # type: ignore[arg-type]  # any integer will do
+        # SimPy accepts any integer as a delay
+        env.schedule(event, priority, when - env._now)  # type: ignore[arg-type]
 
     def next_time(self) -> int | None:
-        """When the next thing happens; None if nothing is under way."""
+        """The time of the next event; None if nothing is scheduled."""
         at = self.env.peek()
         return None if at == NEVER else at  # type: ignore[return-value]

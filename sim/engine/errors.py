@@ -1,4 +1,4 @@
-"""What a simulation raises to whoever drives it."""
+"""The exceptions that a simulation raises to its caller."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from core.model import SeawayError
 
 
 class Stuck(SeawayError):
-    """What is waited for cannot happen any more: nothing is under way but timers."""
+    """The condition that `run` waits for cannot become true: only timers are still scheduled."""
 
 
 class Unannounced(SeawayError):
-    """Trouble on an island that is simulated as a cohort."""
+    """A fault was injected into an island that is simulated as a cohort, and had not been announced at the start."""

@@ -1,8 +1,9 @@
-"""Chance, as pure functions: the same (seed, who, which) draws the same number in whatever order they are asked.
+"""Random numbers as pure functions: equal (seed, source, number) give an equal draw, in whatever order they are
+asked.
 
-A generator's state would depend on the order of the draws, and so on how the model is formulated. These do
-not: an island of 512 state machines and one vector of 512 clocks see the same jitter. Scalars and numpy vectors
-go through the same arithmetic on 64 bits.
+The state of a generator would depend on the order of the draws, and so on how the model is formulated. These
+functions have no state: an island of 512 state machines and one vector of 512 clocks see the same jitter. Scalars and
+numpy vectors go through the same 64-bit arithmetic.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _U = np.uint64
 
 
 class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is not the same each time. All zero: the machine of the data sheet."""
+    """How much a simulation varies at random. All zero: every operation takes exactly what the data sheet says."""
 
-    latency: int = 0  # nanoseconds: each message takes up to so much longer, uniformly
-    compute: float = 0.0  # each gang takes up to this fraction longer, uniformly
-    stragglers: float = 0.0  # this fraction of all hosts has devices ...
-    straggler_factor: float = 1.2  # ... that take so many times as long, all the time
+    latency: int = 0  # nanoseconds: each message takes up to this much longer, uniformly distributed
+    compute: float = 0.0  # each gang takes up to this fraction longer, uniformly distributed
+    stragglers: float = 0.0  # this fraction of all hosts has slow devices ...
+    straggler_factor: float = 1.2  # ... whose gangs always take this many times as long
 
     def __post_init__(self) -> None:
         if self.latency < 0 or self.compute < 0:
@@ -35,24 +36,24 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def mix(x: int) -> int:
-    """splitmix64's finaliser."""
+    """The finaliser of splitmix64."""
     x = ((x ^ (x >> 30)) * _ONE) & MASK
     x = ((x ^ (x >> 27)) * _TWO) & MASK
     return x ^ (x >> 31)
 
 
 def key(seed: int, who: int) -> int:
-    """Of one source of chance: a link, a host, an island."""
+    """The key of one source of randomness: a link, a host or an island."""
     return mix((mix((seed + _STEP) & MASK) + who * _STEP) & MASK)
 
 
 def below(limit: int, source: int, which: int) -> int:
-    """Uniform in [0, limit), of at most 32 bits."""
+    """A uniform integer in [0, limit); `limit` has at most 32 bits."""
     return (mix((source + which * _STEP) & MASK) >> 32) * limit >> 32
 
 
 def fraction(source: int, which: int) -> float:
-    """Uniform in [0, 1)."""
+    """A uniform float in [0, 1)."""
     return (mix((source + which * _STEP) & MASK) >> 11) / (1 << 53)
 
 
@@ -63,12 +64,12 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def keys(seed: int, who: Ints) -> NDArray[np.uint64]:
-    """`key` of many."""
+    """`key` for a vector of sources."""
     first = _U(mix((seed + _STEP) & MASK))
     return _mix(first + who.astype(np.uint64) * _U(_STEP))
 
 
 def each_below(limit: int, sources: NDArray[np.uint64], which: Ints) -> Ints:
-    """`below` of many."""
+    """`below` for vectors of sources and numbers."""
     drawn = _mix(sources + which.astype(np.uint64) * _U(_STEP)) >> _U(32)
     return ((drawn * _U(limit)) >> _U(32)).astype(np.int64)

@@ -1,9 +1,9 @@
-"""What is done one after another: a thread of a process, and a port that carries one thing at a time.
+"""Work done one item at a time: a thread of a process (`Lane`), and a port that carries bytes (`Port`).
 
-A `Lane` serves events in the order (arrival, source, number): it takes each for its cost, and then for as long
-as what came of it costs; where cores are short (`sim.hosts.cores`), it has one for all of that time. What is known
-ahead to come of which nothing follows but its cost, a swarm of reports say, is told by `absorb`: it is worked off in
-its place, all at once. A `Port` is a lane for bytes.
+A `Lane` serves items in the order (arrival, source, number). Each item occupies the lane for its own cost, and then
+until the time that `serve` returns. Where cores are short (`sim.hosts.cores`), the lane holds a core for all that
+time. `absorb` announces many future items that have a cost and no other effect, such as a swarm of reports: the
+lane accounts for them in their place, all at once, without an event for each. A `Port` is a lane for bytes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from .clock import LATE, Clock
 from .jitter import Ints
 
-NOTHING = object()  # comes of it but its cost
-NEVER = 1 << 63  # no arrival is as late
-HELD = -1  # for what is served, until `go_on`
-Order = tuple[int, int]  # source, and the number of the thing among those from there
+NOTHING = object()  # an item that has a cost and no other effect
+NEVER = 1 << 63  # later than any arrival
+HELD = -1  # returned by `serve`: the lane stays occupied until `go_on`
+Order = tuple[int, int]  # source, and the item's number among those of that source
 
 
 class CoreShare(Protocol):
@@ -34,7 +34,7 @@ class CoreShare(Protocol):
 
 
 class Swarm:
-    """Arrivals, in order, and who they come from."""
+    """Announced arrivals in order of time, with their sources."""
 
     __slots__ = ("at", "cost", "first", "sources", "times")
 
@@ -44,7 +44,7 @@ class Swarm:
         self.first = int(times[0])
 
     def before(self, arrival: int, source: int) -> int:
-        """How many of them come before that."""
+        """The index of the first arrival that does not precede (arrival, source)."""
         times = self.times
         stop = int(times.searchsorted(arrival))
         if stop < len(times) and times[stop] == arrival:
@@ -54,8 +54,8 @@ class Swarm:
 
 
 class Lane:
-    """`serve(what, now)` is called when the cost of taking it has been paid; it returns when the lane is free, or HELD:
-    when it is told to go on. Until then it needs no core."""
+    """A thread. `serve(item, now)` is called when an item's cost has been paid. It returns when the lane is free
+    again, or HELD: the lane is then occupied, without a core, until `go_on` is called."""
 
     __slots__ = ("_busy", "_clock", "_count", "_serve", "_share", "_swarms", "_waiting", "free")
 
@@ -64,7 +64,7 @@ class Lane:
     ) -> None:
         self._clock = clock
         self._serve = serve
-        self._share = share  # of its machine's cores, where they may be short
+        self._share = share  # of its machine's cores, where these may be short
         self._waiting: list[tuple[int, Order, int, int, Any]] = []
         self._count = 0
         self._busy = False
@@ -72,15 +72,16 @@ class Lane:
         self.free = 0
 
     def absorb(self, times: Ints, sources: Ints, cost: int, number: int = 0) -> None:
-        """These will come, each for its cost: times in order, none of them past; equal ones by source."""
-        if self._share is not None:  # how long each takes is not known ahead
+        """Announces items that cost `cost` each. `times` are sorted, none is past; equal times are sorted by
+        source."""
+        if self._share is not None:  # how long each takes is not known in advance
             for at, source in zip(times.tolist(), sources.tolist(), strict=True):
                 self._clock.at(at, self.put, (source, number), cost, NOTHING)
         elif len(times):
             self._swarms.append(Swarm(times, sources, cost))
 
     def put(self, order: Order, cost: int, what: Any) -> None:
-        """It has arrived."""
+        """Takes in an item that arrives now."""
         self._count += 1
         heappush(self._waiting, (self._clock.now, order, self._count, cost, what))
         if not self._busy:
@@ -107,8 +108,8 @@ class Lane:
             self._done(what)
 
     def _work_off(self, arrival: int, source: int) -> None:
-        """All of the swarms that comes before that: who comes i-th of n is through no sooner than its own arrival
-        and the costs from it on."""
+        """Accounts for the announced items that precede (arrival, source). With n of them, the lane is free no
+        sooner than the arrival of the i-th plus the costs of items i to n."""
         times, costs = [], []
         for swarm in self._swarms:
             if swarm.first > arrival:
@@ -144,7 +145,7 @@ class Lane:
             self._go_on_at(free)
 
     def go_on(self) -> None:
-        """After HELD."""
+        """Frees the lane after HELD."""
         self._go_on_at(self._clock.now)
 
     def _go_on_at(self, free: int) -> None:
@@ -156,7 +157,8 @@ class Lane:
 
 
 class Port:
-    """`put` something that takes `time`; `then(*args)` is called when its first byte goes through."""
+    """Carries one thing at a time: `put` one that takes `time`, and `then(*args)` is called when its first byte
+    passes."""
 
     __slots__ = ("_lane",)
 

@@ -1,12 +1,12 @@
-"""What clusters are made of, and how long they take: figures with their sources, and formulas.
+"""Models of hardware: what clusters consist of, how long things take there, and the source of every figure.
 
-setups           a cluster with its chips, machines and network: `load("A")`; names, files and tables alike
-chips            what is known of each TPU and GPU; layout: islands of them; named: "2xv3-1024" and the like
-shared_machines  machines that several processes share
+setups           a cluster with its chips, machines and network: `load("A")`, from names, files and tables alike
+chips            figures of each TPU and GPU; layout: how islands lie on a torus; named: "2xv3-1024" and the like
+shared_machines  machines on which several processes run
 profiles         what calls, messages and gangs cost the CPUs of hosts and clients
-kernels          what a computation takes on one device, with its collectives
-ici, axes        how long those take, on the links that a gang was given
-toml_tables      reading TOML, with errors that name the remedy
+kernels          what a computation takes on one device, and which collectives it has
+ici, axes        how long those collectives take on the links between a gang's devices
+toml_tables      reads TOML, with errors that say how to put things right
 """
 
 from __future__ import annotations

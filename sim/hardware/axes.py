@@ -1,18 +1,21 @@
-"""What joins the members of a group: rings and lines of links, found from where its devices really are.
+"""Which links join the members of a collective's group: rings, lines and switches, from where its devices lie.
 
-A gang's place is a few strides, a group of it is a few more, and a torus numbers its devices host by host. So a
-group is taken apart digit by digit into steps along the axes of the torus, without looking at its members.
-Where that does not come out even (slices across the edge of a torus, moved devices), members are looked at.
+`axes_of` takes a gang's place, a group of its devices, the island and the chip. It returns the axes that `ici`
+prices.
 
-Three cases, in this order:
+A gang's place is a few strides, a group is a few more, and a torus numbers its devices host by host. So a group
+is split, digit by digit, into steps along the axes of the torus, without listing its members. Where the digits do not
+divide evenly (slices across the edge of a torus, moved devices), the members are listed.
+
+There are three cases on a torus, tried in this order:
 - *box*: members are every combination of some coordinates along each axis. An axis is a ring if the torus
-  wraps there and the members go evenly all the way round, and else a line.
+  wraps there and the members are spaced evenly all the way round; otherwise it is a line.
 - *ragged*: the members fill at least half of a box (100 devices, six rows of 16 and a bit): priced as that box.
-- *scattered*: one ring through the members in their order, each step as long as the mean of all.
-Without a torus a switch joins the members of a host, and the network the hosts.
+- *scattered*: one ring through the members in their order, each step as long as the mean step.
+Without a torus, a switch joins the members on a host, and the network joins the hosts.
 
-Groups of a gang run their collectives all at once. Where they interleave they share links, and the devices of
-one chip always do: an axis has the bandwidth that is left for one of them.
+All groups of a gang run their collectives at the same time. Groups that interleave share links, and the devices of
+one chip always do: the bandwidth of an axis is what one group gets.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from .chips import Chip
 
 Shape = tuple[int, ...]
 Levels = tuple[tuple[int, int], ...]
-Coordinates = tuple[Shape, ...]  # by axis: where there are members, ascending
+Coordinates = tuple[Shape, ...]  # for each axis: the coordinates that have members, ascending
 Numbers = npt.NDArray[np.int64]
 
 
@@ -67,24 +70,25 @@ class Link(NamedTuple):
 class Axis(NamedTuple):
     kind: Literal["ring", "line", "switch"]
     size: int
-    bandwidth: float  # bytes a second that one device can send one way, while all groups of the gang do
-    latency: float  # nanoseconds a step
+    # bytes a second that one device can send one way, while all groups of the gang communicate
+    bandwidth: float
+    latency: float  # nanoseconds for each step
 
     @property
     def ways(self) -> int:
-        """From how many sides all members can receive: the ends of a line have one neighbour."""
+        """From how many sides each member can receive at once; an end of a line has one neighbour."""
         return 2 if self.kind == "ring" else 1
 
     @property
     def steps(self) -> int:
-        """From a member to the furthest."""
+        """Steps from a member to the furthest other member."""
         if self.kind == "switch":
             return (self.size - 1).bit_length()
         return self.size // 2 if self.kind == "ring" else self.size - 1
 
 
 def groups_of(place: Place, levels: Levels) -> tuple[Group, ...]:
-    """The first group of a gang and its last, which stand for all."""
+    """The first and the last group of a gang; they stand for all groups."""
     levels = levels or ((place.size, 1),)
     reach = sum((extent - 1) * stride for extent, stride in levels)
     if min(min(pair) for pair in levels) < 1 or reach >= place.size:
@@ -98,7 +102,7 @@ def groups_of(place: Place, levels: Levels) -> tuple[Group, ...]:
 
 @lru_cache(maxsize=4096)
 def axes_of(place: Place, group: Group, island: Island, chip: Chip) -> tuple[Axis, ...]:
-    """Axes along which the group has one member only are left out."""
+    """The axes that join the members of a group, without those along which it has a single member."""
     if not island.torus:
         return _switched(place, group, island, chip)
     members = _coordinates(place, group, island)
@@ -110,28 +114,28 @@ def axes_of(place: Place, group: Group, island: Island, chip: Chip) -> tuple[Axi
 
 
 def link(island: Island, chip: Chip) -> Link:
-    """A hop: as the island states it, and else as the chip has it."""
+    """A hop over ICI: the island's own figures where it states them, otherwise the chip's."""
     return Link(island.ici_bandwidth or chip.ici_bandwidth, island.ici_latency or chip.ici_latency)
 
 
 def network(island: Island, chip: Chip) -> Link:
-    """Between hosts that no torus joins: the chip's, and where it has none, as within a host."""
+    """A hop between hosts that no torus joins: the chip's network, or where it has none, the link within a host."""
     if not chip.network_bandwidth:
         return link(island, chip)
     return Link(chip.network_bandwidth, chip.network_latency)
 
 
 def describe(axes: tuple[Axis, ...]) -> str:
-    """For people: `ring of 32 x ring of 32 x switch of 2`."""
+    """The axes as text: `ring of 32 x ring of 32 x switch of 2`."""
     return " x ".join(f"{axis.kind} of {axis.size}" for axis in axes) or "one device"
 
 
-# --- where members are ----------------------------------------------------------------------------------------
+# --- where the members lie ------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
 def _coordinates(place: Place, group: Group, island: Island) -> Coordinates | None:
-    """Of a box, or of the box around a ragged group; None if it is scattered."""
+    """The coordinates of a box, or of the box around a ragged group; None if the group is scattered."""
     found = _by_digits(place, group, island)
     if found is not None:
         return found
@@ -165,9 +169,9 @@ def _by_digits(place: Place, group: Group, island: Island) -> Coordinates | None
 def _digits(
     levels: Sequence[tuple[int, int]], first: int, radices: Shape
 ) -> list[tuple[int, int, int]] | None:
-    """Strided levels over numbers of several digits, cut so that each steps through one: (extent, digit, step).
+    """Splits strided levels so that each steps through one digit of a mixed-radix number: (extent, digit, step).
 
-    None if some level would carry from one digit into the next.
+    None if a level would carry from one digit into the next.
     """
     found: list[tuple[int, int, int]] = []
     for extent, stride in levels:
@@ -199,7 +203,7 @@ def _cut(extent: int, stride: int, radices: Shape) -> list[tuple[int, int, int]]
 
 
 def _points(place: Place, group: Group, island: Island) -> list[Numbers]:
-    """By axis: the coordinate of each member, in the order of the group."""
+    """For each axis: the coordinates of the members, in the order of the group."""
     numbers = _devices(place)
     if group.levels != ((place.size, 1),):
         numbers = numbers[group.members()]
@@ -209,7 +213,7 @@ def _points(place: Place, group: Group, island: Island) -> list[Numbers]:
 
 @lru_cache(maxsize=16)
 def _by_number(torus: Shape, block: Shape) -> list[Numbers]:
-    """By axis: the coordinate of each device of an island."""
+    """For each axis: the coordinate of each device of an island."""
     numbers = np.zeros((), dtype=np.int64)
     for axis in range(len(torus)):
         numbers = np.add.outer(numbers, np.array(offsets(torus, block, axis)))
@@ -223,24 +227,24 @@ def _by_number(torus: Shape, block: Shape) -> list[Numbers]:
 
 @lru_cache(maxsize=4)
 def _devices(place: Place) -> Numbers:
-    """In virtual order."""
-    grids = {(grid.shape, grid.strides) for grid in place.grids}  # alike ones, many of them
+    """The physical devices of a place, in virtual order."""
+    grids = {(grid.shape, grid.strides) for grid in place.grids}  # most grids have the same shape and strides
     patterns = {one: Group(tuple(zip(*one, strict=True))).members() for one in grids}
     return np.concatenate([grid.base + patterns[grid.shape, grid.strides] for grid in place.grids])
 
 
 def _hosts(island: Island) -> Shape:
-    """By axis."""
+    """The number of hosts along each axis."""
     return tuple(size // block for size, block in zip(island.torus, island.block, strict=True))
 
 
-# --- which links join them ------------------------------------------------------------------------------------
+# --- which links join the members ---------------------------------------------------------------------------------
 
 
 def _on_torus(members: Coordinates, gang: Coordinates, island: Island, chip: Chip) -> tuple[Axis, ...]:
     mine, theirs = _chips(members, chip), _chips(gang, chip)
     hop = link(island, chip)
-    sharing = -(-len(gang[-1]) // len(theirs[-1]))  # devices of a chip that send at once
+    sharing = -(-len(gang[-1]) // len(theirs[-1]))  # devices of one chip that send at the same time
     hop = Link(hop.bandwidth / sharing, hop.latency)
     found = [
         _along(at, used, size if wraps else 0, hop)
@@ -252,20 +256,21 @@ def _on_torus(members: Coordinates, gang: Coordinates, island: Island, chip: Chi
 
 
 def _chips(along: Coordinates, chip: Chip) -> Coordinates:
-    """Coordinates of chips, whose devices are neighbours on the last axis."""
+    """Coordinates of the chips; a chip's devices are neighbours on the last axis."""
     return (*along[:-1], tuple(sorted({at // chip.devices_per_chip for at in along[-1]})))
 
 
 def _shape(island: Island, chip: Chip) -> Shape:
-    """Of the torus, in chips."""
+    """The shape of the torus, in chips."""
     return (*island.torus[:-1], -(-island.torus[-1] // chip.devices_per_chip))
 
 
 def _along(at: Shape, used: Shape, around: int, hop: Link) -> Axis:
-    """One axis: members at `at`, chips of the gang at `used`; `around` chips until it closes, 0 if it does not.
+    """One axis: the group has members at `at`, the gang has chips at `used`; the axis closes after `around` chips,
+    or not at all if that is 0.
 
-    Of the groups that interleave, each sends over all links between its members: so many share a link as there
-    are chips of the gang from one member to the next.
+    Interleaved groups each send over all links between their members. So as many groups share a link as the gang has
+    chips from one member to the next.
     """
     count = len(at)
     if count == 1:
@@ -274,7 +279,7 @@ def _along(at: Shape, used: Shape, around: int, hop: Link) -> Axis:
     if around:
         gaps = [after - before for before, after in zip(at, (*at[1:], at[0] + around), strict=True)]
         widest = max(gaps)
-        if gaps.count(widest) > 1:  # nowhere in particular to cut it open
+        if gaps.count(widest) > 1:  # the gaps are alike: no place at which to cut the ring open
             share = max(1.0, len(used) / count)
             return Axis("ring", count, hop.bandwidth / share, hop.latency * around / count)
         first, length = at[(gaps.index(widest) + 1) % count], around - widest

@@ -1,7 +1,7 @@
-"""The accelerators and machines that Seaway knows, one TOML file a generation, with a source for every figure.
+"""The accelerators and machines that Seaway knows, one TOML file for each generation, with a source for every figure.
 
-A *device* is what a program sees as one: a core of a TPU v3, a whole chip of a v4. Figures are per device,
-but for `ici_bandwidth`, which is per link and direction, and shared by the devices of a chip.
+A *device* is what a program sees as one device: a core of a TPU v3, a whole chip of a v4. Figures are for one device.
+The exception is `ici_bandwidth`: it is for one link and direction, and the devices of a chip share it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from .toml_tables import Table, figure, known_keys, nearest, packaged, subtable
 class Chip(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     generation: str = ""
-    peak_flops: int  # bf16, a second
+    peak_flops: int  # bf16, per second
     hbm_bytes: int
     hbm_bandwidth: int  # bytes a second
     clock_hz: int
     torus_dims: int = 0  # 2 or 3; 0: a switch within a host, the network between hosts
-    devices_per_chip: int = 1  # they share the chip's links and have a short way to each other
-    core_bandwidth: int = 0  # bytes a second and direction between the devices of one chip
+    devices_per_chip: int = 1  # they share the chip's links, and have a direct connection to each other
+    core_bandwidth: int = 0  # bytes a second and direction, between the devices of one chip
     core_latency: int = 0  # nanoseconds
     ici_bandwidth: (
-        int  # bytes a second, link and direction; without a torus: of a device into its host's switch
+        int  # bytes a second, link and direction; without a torus: from a device into its host's switch
     )
     ici_latency: int  # nanoseconds a hop
-    wrap_min: int = 0  # chips along the shortest axis that wraps; 0: none does
-    network_bandwidth: int = 0  # bytes a second and device between hosts, where no torus joins them
+    wrap_min: int = 0  # number of chips from which an axis wraps (see `layout.wraps`); 0: no axis does
+    network_bandwidth: int = 0  # bytes a second and device between hosts that no torus joins
     network_latency: int = 0
     pcie_bandwidth: int  # bytes a second and device
     pcie_latency: int
     devices_per_host: int = 1  # devices of a machine as it is sold
-    pod: int = 0  # devices of the largest island there is; 0: no bound
+    pod: int = 0  # devices of the largest island that exists; 0: no bound
     sources: dict[str, str] = {}
 
     def __hash__(self) -> int:
@@ -44,11 +44,11 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """A host, as the network sees it."""
+    """A host: its cores, its memory and its network card."""
 
     cores: int
     host_memory: int
-    nic_bandwidth: int  # bytes a second and direction, of all its cards together
+    nic_bandwidth: int  # bytes a second and direction, of all its network cards together
     sources: dict[str, str] = {}
 
     def __hash__(self) -> int:
@@ -68,12 +68,13 @@ POSITIVE = ("peak_flops", "hbm_bytes", "hbm_bandwidth", "clock_hz", "devices_per
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """A file of `sim/data/chips`: a chip, the machine that it is sold in, and how its names count."""
+    """A file of `sim/data/chips`: a chip, the machine in which it is sold, and what the number in its name counts."""
 
     chip: Chip
     machine: Machine
     aliases: tuple[str, ...]
-    counted: int = 1  # what a name's number counts of each chip: 2 in v4-512, which has 256 chips
+    # how many of the units that a name's number counts are in a chip: 2 in v4-512, which has 256 chips
+    counted: int = 1
 
 
 def chip(name: str) -> Chip:
@@ -114,7 +115,7 @@ def _generation(who: str, table: Table) -> Generation:
 
 
 def chip_from(who: str, name: str, table: Table, source: str) -> Chip:
-    """A chip of a user's own: all figures, or those in which it differs from the one that it is `like`."""
+    """A user's own chip: all its figures, or only those in which it differs from the chip that it is `like`."""
     known_keys(who, table, ("like", *CHIP_UNITS))
     like = chip(str(table["like"])) if "like" in table else None
     figures = {key: value for key, value in table.items() if key != "like"}

@@ -1,14 +1,14 @@
-"""How long a collective takes on the links that its group really has, by the standard cost formulas.
+"""How long a collective takes on the links between its group's devices, by the standard cost formulas.
 
-With V bytes in all on each member when it is over, N members, and W bytes a second of a link one way:
-- all-gather on a ring of n, both ways round at once: V (n-1)/n / 2W, and n/2 hops; on a line, whose ends have one
+Let each of N members have V bytes in all at the end, and let a link carry W bytes a second one way:
+- all-gather on a ring of n, in both directions at once: V (n-1)/n / 2W, and n/2 hops; on a line, whose ends have one
   neighbour: V (n-1)/n / W, and n-1 hops; behind a switch: V (n-1)/n / W, and log2 n steps.
 - on several axes the data are split, and every part takes the axes in another order, so that all links work. With
-  the best split that takes as long as the set S of axes that is shortest of links for what it must carry at
+  the best split, the time is set by the set S of axes that has the fewest links for what it must carry at
   least: the maximum over S of V (P-1)/N / (sum of W over S), where P is the number of members along S.
-- reduce-scatter is the same backwards; all-reduce is a reduce-scatter and an all-gather.
-- all-to-all: each axis carries what crosses its middle, and all axes do so at once.
-- permute: from each member to the next, with as many messages on a link as a step has hops.
+- reduce-scatter takes as long as all-gather; all-reduce is a reduce-scatter and an all-gather.
+- all-to-all: each axis carries the data that cross its middle, and all axes do so at once.
+- permute: each member sends to the next; a link carries as many messages as a step has hops.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from .kernels import Collective, Kernel
 SECOND = 1e9  # in nanoseconds
 
 Where = tuple[Place, Island, Chip]
-# By identity, and the kernel with it: to hash hundreds of collectives would take longer than all else.
+# Keyed by the kernel's identity (the kernel is kept alive beside it): hashing hundreds of collectives would take
+# longer than all else here.
 _prices: dict[int, tuple[Kernel, dict[Where, int]]] = {}
 
 
 def kernel_time(kernel: Kernel, place: Place, island: Island, chip: Chip) -> int:
-    """Nanoseconds of a computation on the devices of this place: its own, and its collectives one by one."""
+    """Nanoseconds that a computation takes on the devices of a place: its own time, and that of each collective."""
     if id(kernel) not in _prices:
         if len(_prices) > 4096:
             _prices.clear()
@@ -46,8 +47,8 @@ def kernel_time(kernel: Kernel, place: Place, island: Island, chip: Chip) -> int
 
 @lru_cache(maxsize=65_536)
 def collective_time(collective: Collective, place: Place, island: Island, chip: Chip) -> int:
-    """Nanoseconds, as often as the kernel has it, without what work beside it hides. Of groups that lie differently
-    the slowest counts."""
+    """Nanoseconds of all `count` executions, without what compute beside them hides. Where groups lie differently,
+    the slowest one counts."""
     groups = groups_of(place, collective.groups)
     longest = max(_of_group(collective, group, place, island, chip) for group in groups)
     return collective.count * max(0, longest - collective.hidden)
@@ -68,7 +69,7 @@ def _of_group(collective: Collective, group: Group, place: Place, island: Island
 
 
 def gather(total: int, axes: tuple[Axis, ...]) -> float:
-    """Nanoseconds until all members have all of `total` bytes, of which each had its share."""
+    """Nanoseconds until every member has all of `total` bytes, when each member begins with an equal share."""
     least = max(
         (prod(axis.size for axis in some) - 1) / sum(axis.ways * axis.bandwidth for axis in some)
         for count in range(1, len(axes) + 1)
@@ -79,26 +80,27 @@ def gather(total: int, axes: tuple[Axis, ...]) -> float:
 
 
 def all_to_all(nbytes: int, axes: tuple[Axis, ...]) -> float:
-    """Nanoseconds until every member has sent each other one its part of the `nbytes` that it holds."""
+    """Nanoseconds until every member has sent each other member its part of the `nbytes` that it holds."""
     slowest = max(_crossing(axis) / axis.bandwidth for axis in axes)
     steps = sum((1 if axis.kind == "switch" else axis.steps) * axis.latency for axis in axes)
     return nbytes * slowest * SECOND + steps
 
 
 def _crossing(axis: Axis) -> float:
-    """How much the busiest link carries one way, when each member holds one unit for all."""
+    """How much the busiest link carries one way, when each member sends one unit in all."""
     if axis.kind == "switch":
         return (axis.size - 1) / axis.size
     halves = (axis.size // 2) * ((axis.size + 1) // 2) / axis.size
     return halves / 2 if axis.kind == "ring" else halves
 
 
-# --- from each member to the next -----------------------------------------------------------------------------
+# --- permute: each member sends to the next -------------------------------------------------------------------
 
 
 def _permute(nbytes: int, group: Group, place: Place, island: Island, chip: Chip) -> float:
-    """Latency is that of the longest step, and the way from the last member to the first is one. Most members
-    take steps like the first ones; where these have several hops, so many messages share a link."""
+    """Nanoseconds of a permute. The latency is that of the longest step, and the step from the last member back to
+    the first counts as one. Most steps resemble the first few; where those have several hops, as many messages
+    share a link."""
     hop = link(island, chip)
     steps = {
         (at, after): _hops(place.device(group.member(at)), place.device(group.member(after)), island, chip)
@@ -111,7 +113,7 @@ def _permute(nbytes: int, group: Group, place: Place, island: Island, chip: Chip
     if not far:
         return chip.core_latency + nbytes / chip.core_bandwidth * SECOND
     most = [hops for (at, after), hops in steps.items() if hops and at < after <= MANY] or far
-    together = 1 if len(far) < len(steps) else chip.devices_per_chip  # of a chip, that send out of it
+    together = 1 if len(far) < len(steps) else chip.devices_per_chip  # devices of a chip that send out of it
     return max(far) * hop.latency + nbytes * together * sum(most) / len(most) / hop.bandwidth * SECOND
 
 
@@ -119,7 +121,7 @@ MANY = 8
 
 
 def _steps(group: Group) -> list[tuple[int, int]]:
-    """The first few, and further on one of each sort that there is."""
+    """The first few steps, and one of each further kind."""
     size = group.size
     ends = {1 << power for power in range(size.bit_length())} | set(range(1, MANY + 1))
     inside = 1

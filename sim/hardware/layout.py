@@ -1,7 +1,8 @@
-"""How an island of so many hosts lies on its torus, where nobody says: as near to a square or a cube as it can be.
+"""How an island of a given number of hosts lies on its torus: as near to a square or a cube as possible.
 
-A host is a block of chips, and the devices of a chip are neighbours on the last axis. Which axes wrap follows
-from the generation: on a 2D torus those as long as a pod's, on a 3D torus all axes of a slice of whole cubes.
+`fill` completes an island's table where it does not state its own geometry. A host is a block of chips, and the
+devices of a chip are neighbours on the last axis. Which axes wrap follows from the generation: on a 2D torus those
+as long as a pod's, on a 3D torus all axes of a slice that consists of whole cubes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ GEOMETRY = ("torus", "wraps", "block")
 
 
 def fill(who: str, entry: Table, changed: Table, of: Generation) -> dict[str, object]:
-    """An island's table as core reads it, with what is changed in it and what follows from its chip."""
+    """An island's table as core reads it: the entry, the overrides, and what follows from its chip."""
     found: dict[str, object] = {"name": "i", "memory": of.chip.hbm_bytes, **entry, **changed}
     found.setdefault("host_memory", of.machine.host_memory)
     found |= {
@@ -70,7 +71,7 @@ def _torus(who: str, found: Table, chip: Chip) -> dict[str, object]:
 
 
 def wraps(shape: Shape, chip: Chip) -> tuple[bool, ...]:
-    """By axis of an island of so many chips."""
+    """Which axes of an island of this shape, in chips, wrap round."""
     if not chip.wrap_min:
         return (False,) * len(shape)
     if chip.torus_dims == 3:
@@ -79,7 +80,7 @@ def wraps(shape: Shape, chip: Chip) -> tuple[bool, ...]:
 
 
 def host_block(count: int, rank: int) -> Shape:
-    """So many chips as a block: 4 are 2x2 or 2x2x1, 8 are 4x2."""
+    """A block of `count` chips: 4 are 2x2 or 2x2x1, 8 are 4x2."""
     block = [1] * rank
     for factor in reversed(list(_primes(count))):
         block[block.index(min(block))] *= factor
@@ -87,7 +88,8 @@ def host_block(count: int, rank: int) -> Shape:
 
 
 def nearest_cube(hosts: int, block: Shape) -> Shape:
-    """In chips: the shape with the shortest sum of its axes, the shorter ones first where there is a choice."""
+    """The shape in chips with the shortest sum of its axes; among equal ones, the one whose first axes are
+    shorter."""
     shapes = (
         tuple(count * size for count, size in zip(grid, block, strict=True))
         for grid in _factorings(hosts, len(block))

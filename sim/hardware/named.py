@@ -1,7 +1,7 @@
-"""Set-ups with a name: the paper's A, B and C, and any slice written as it is sold, such as `v4-512`.
+"""Set-ups with a name: the paper's A, B and C, and any slice as it is sold, such as `v4-512`.
 
-The number in a slice's name counts what its maker counts: cores of a v3, v4 or v5p (so v4-512 has 256 chips),
-chips of the others. `4xv5e-256` is four islands of it, joined by the data-centre network.
+The number in a slice's name counts what its maker counts: cores for v3, v4 and v5p (so v4-512 has 256 chips),
+chips for the others. `4xv5e-256` is four islands of 256 chips, joined by the data-centre network.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What messages and calls cost the CPUs of hosts: a named set of integers, each with where it comes from.
+"""What messages and calls cost the CPUs of hosts: a named set of integers, each with its source.
 
-`paper` is fitted to named numbers of the Pathways paper; `seaway` stands for our own backend. A profile is
-printed with every result, so that nobody takes the one for the other.
+`paper` is fitted to numbers of the Pathways paper; `seaway` stands for our own backend. Every result is printed
+with its profile, so that nobody confuses the two.
 """
 
 from __future__ import annotations
@@ -20,49 +20,50 @@ Status = Literal["fitted", "unmeasured", "measured"]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """Nanoseconds of one CPU thread, but for the two in picoseconds a byte."""
+    """Nanoseconds of one CPU thread; costs whose name ends in `_ps` are picoseconds a byte."""
 
     name: str
     fanout: (
         Literal["flat", "tree"] | int
-    )  # whom the controller writes to: all hosts, or the first ones of a tree
+    )  # hosts to which the controller writes: all, the first ones of a tree, or a number
     status: Status
     client_call: int  # a client's Python: one call
-    client_note: int  # a client: taking a note
-    receive: int  # a process: taking a message
+    client_note: int  # a client: receiving a note
+    receive: int  # any process: receiving a message
     receive_byte_ps: int
-    send: int  # a process: writing a message to one peer
+    send: int  # any process: writing a message to one peer
     send_byte_ps: int
-    step: int  # controller: ordering a step
+    step: int  # the controller: ordering a step
     relay_step: int  # a host: reading a step that was ordered
-    enqueue: int  # a host: enqueueing one gang on its devices, one after the other
-    prepare: int  # a host: what a launch needs that needs no data
+    enqueue: int  # a host: enqueueing one gang on its devices, one device after the other
+    prepare: int  # a host: the part of a launch that needs no data
     complete: int  # a host: noticing that a gang is over
     transfer_chunk: int  # a host: a chunk of contents
-    # Where processes are Python's on short machines (`shared_machines`), what they say to one another is gathered
-    # (`sim.hosts.message_batching`).
-    send_more: int = -1  # each further message that goes with another; -1: as much as the first
+    # The next costs are for Python processes that share few cores (`shared_machines`); such processes batch what they
+    # send to one another (`sim.hosts.message_batching`).
+    send_more: int = -1  # each further message of a batch; -1: as much as the first
     receive_more: int = -1
-    complete_more: int = -1  # each further gang whose end is noticed with another's
-    transfer_byte_ps: int = 0  # of a chunk, beside `transfer_chunk`
-    transfer_end: int = 0  # a host: either end of a transfer, beyond its bytes and the words about it
-    literal: int = 0  # a host: contents, that came with a call or from elsewhere, become a buffer
-    wake: int = 0  # a process that had nothing to do begins with something
-    hand: int = 0  # a host whose device computes on its cores: it hands a gang to a thread that computes it
-    meet: int = 0  # a host whose device computes on its cores: it waits for peers in a gang, and is woken
-    stall: int = 0  # whatever else has the core first holds such a thread up for so long ...
-    stall_every: int = 0  # ... once in so long that it works; 0: never
-    gather: int = 0  # for each that went together, so long nothing more is written there ...
-    gather_most: int = 0  # ... and no longer
+    complete_more: int = -1  # each further gang whose end is noticed together with another's
+    transfer_byte_ps: int = 0  # each byte of a chunk, beside `transfer_chunk`
+    transfer_end: int = 0  # a host: either end of a transfer, beyond its bytes and its messages
+    literal: int = 0  # a host: making contents that came with a call or from elsewhere into a buffer
+    wake: int = 0  # a process that was idle begins to work
+    hand: int = 0  # a host whose device computes on its cores: handing a gang to the thread that computes it
+    meet: int = 0  # a host whose device computes on its cores: waiting for peers in a gang, and being woken
+    stall: int = 0  # another process on the machine holds such a thread up for this long ...
+    stall_every: int = 0  # ... once in this much of its working time; 0: never
+    # after a batch, nothing more is written to that peer for this long for each message in it ...
+    gather: int = 0
+    gather_most: int = 0  # ... but never longer than this
     note: str = ""
-    fitted: dict[str, str] = {}  # cost -> the number that it was fitted to
+    fitted: dict[str, str] = {}  # cost -> the number to which it was fitted
     sources: dict[str, str] = {}  # cost -> where it comes from, for all costs
 
     def __hash__(self) -> int:
         return hash((self.name, self.send, self.receive, self.step, self.enqueue))
 
     def describe(self) -> str:
-        """For people: each cost, and whether it is fitted."""
+        """The profile as text: each cost, and where it comes from or what it is fitted to."""
         fanout = f"fan-out {self.fanout}"
         lines = [f"profile {self.name!r} ({self.status}; {fanout})"]
         for key in COSTS:
@@ -76,21 +77,21 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
     def of_several(self, cost: Literal["send", "receive", "complete"], number: int) -> int:
-        """So many together."""
+        """What `number` messages or gangs cost that are handled together."""
         first, more = getattr(self, cost), getattr(self, f"{cost}_more")
         return int(first + (number - 1) * (first if more < 0 else more))
 
     def further(self, cost: Literal["send", "receive"]) -> int:
-        """One that goes with another."""
+        """What one more message in a batch costs."""
         more: int = getattr(self, f"{cost}_more")
         return more if more >= 0 else int(getattr(self, cost))
 
     def chunk(self, nbytes: int) -> int:
-        """Of contents, at either end. Among Python processes it is a message on the wire, as others are."""
+        """What a chunk of contents costs at either end. Python processes send it as a message, like any other."""
         return self.transfer_chunk + nbytes * self.transfer_byte_ps // 1000
 
     def changed(self, **costs: int) -> Profile:
-        """With other costs, in the same units: for asking how far a conclusion hangs on one of them."""
+        """The profile with other costs, in the same units: to see how much a conclusion depends on one of them."""
         for key, value in costs.items():
             if key not in COSTS:
                 raise Impossible(f"a profile has no cost {key!r}; {nearest(key, COSTS)}")
@@ -101,7 +102,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **costs, fitted=fitted, sources=sources)
 
     def slower(self, by: float) -> Profile:
-        """On the same machine, while its cores need so many times as long for everything; pauses do not."""
+        """The profile of a machine whose cores need `by` times as long for everything; pauses stay as they are."""
         costs = [key for key in COSTS if key not in PAUSES and getattr(self, key) > 0]
         return self.changed(**{key: round(getattr(self, key) * by) for key in costs})
 
@@ -116,7 +117,7 @@ PAUSES = ("gather", "gather_most", "stall", "stall_every")
 
 
 def profile(what: str | Path) -> Profile:
-    """By name (`paper`, `seaway`) or from a TOML file, which may start from another with `like`."""
+    """A profile by name (`paper`, `seaway`) or from a TOML file, which may name another to start from with `like`."""
     if isinstance(what, Path) or what.endswith(".toml"):
         return _read(str(what), {"name": Path(what).stem, **toml(Path(what))}, f"stated in {what}")
     if what not in profiles():
@@ -133,7 +134,7 @@ def profiles() -> dict[str, Profile]:
 
 
 def profile_in(who: str, name: str, table: Table) -> Profile:
-    """The one that a cluster file brings."""
+    """The profile that a cluster file contains."""
     return _read(f"{who} [profile]", {"name": name, **table}, f"stated in {who}")
 
 
@@ -152,7 +153,9 @@ def _read(who: str, table: Table, source: str) -> Profile:
         if isinstance(value, dict) and "fitted" in value:
             fitted[key] = str(value["fitted"])
         if not sources[key] and key not in fitted:
-            raise Impossible(f"{who} [costs]: `{key}` says neither its `source` nor what it is `fitted` to")
+            raise Impossible(
+                f"{who} [costs]: `{key}` needs a `source`, or the number to which it is `fitted`"
+            )
     if missing := [key for key in COSTS if key not in costs and key not in OPTIONAL]:
         raise Impossible(f"{who} [costs] lacks {', '.join(missing)}; or say which profile it is `like`")
     head = {key: table[key] for key in HEAD if key in table}

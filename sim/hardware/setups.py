@@ -1,6 +1,6 @@
 """Set-ups: a cluster with its chips, machines and network, by name, from a file, or from a table.
 
-`load("A")`, `load("v4-512")`, `load("2xv3-1024")`, `load("my-cluster.toml")`; and any of them changed:
+`load("A")`, `load("v4-512")`, `load("2xv3-1024")`, `load("my-cluster.toml")`; and any of these with changes:
 `load("A", hosts=25_000)`, `load("C", islands=64, dcn={"latency": "50 us"})`.
 """
 
@@ -31,8 +31,8 @@ class Dcn(msgspec.Struct, frozen=True, kw_only=True):
 
     latency: int  # nanoseconds one way
     bandwidth: int  # bytes a second of one host's network cards, each way
-    oversubscription: float = 1.0  # how much more all hosts can send than the network carries
-    jitter: int = 0  # nanoseconds more: uniform, up to
+    oversubscription: float = 1.0  # by which factor all hosts together can send more than the network carries
+    jitter: int = 0  # nanoseconds: each message takes up to this much longer, uniformly distributed
     sources: dict[str, str] = {}
 
 
@@ -43,16 +43,18 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     machines: tuple[Machine, ...]  # by island
     dcn: Dcn
     note: str = ""
-    shared: tuple[Shared, ...] = ()  # machines of several processes; who stands in none has one to itself
-    profile: Profile | None = None  # what its hosts cost, if the file says so: `seaway calibrate` writes it
+    # machines with several processes; every other process has a machine to itself
+    shared: tuple[Shared, ...] = ()
+    profile: Profile | None = None  # what its hosts cost, if the file says so; `seaway calibrate` writes it
 
     @property
     def machine(self) -> Machine:
-        """Of the first island; `machines` has all."""
+        """The machine of the first island; `machines` has those of all islands."""
         return self.machines[0]
 
     def figures(self) -> Iterator[tuple[str, str, int, str]]:
-        """Every figure in it: of what (a chip, "host", "DCN"), which, how much in its base unit, and the source."""
+        """Every figure of the set-up: its part (a chip, "host", "DCN"), its name, its value in the base unit, its
+        source."""
         parts: dict[str, Chip | Machine | Dcn | Shared] = {chip.name: chip for chip in self.chips}
         parts |= {
             f"{chip.name} host": machine for chip, machine in zip(self.chips, self.machines, strict=True)
@@ -63,7 +65,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
                 yield of, key, getattr(part, key), source
 
     def describe(self) -> str:
-        """For people: what there is, and what of it is assumed."""
+        """The set-up as text: its parts, and which figures are assumed."""
         assumed = [f"{of} {key}" for of, key, _, source in self.figures() if source.startswith("assumed")]
         lines = [f"{self.name}: {self.note}" if self.note else self.name, self.cluster.describe()]
         lines += [machine.describe() for machine in self.shared[:SHOWN]]
@@ -74,13 +76,13 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 KEYS = ("name", "note", "island", "machine", "dcn", "chip", "shared", "profile", *CLUSTER_KEYS)
 OVERRIDES = ("islands", *OF_ISLANDS, "machine", "dcn", "chip", "shared")
-SHOWN = 8  # shared machines, when described
+SHOWN = 8  # shared machines that `describe` lists
 DCN_UNITS = {"latency": "time", "bandwidth": "rate", "jitter": "time"}
 
 
 def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
-    """A set-up by name, from a TOML file or from a table. Overrides hold for each of its islands (`hosts`,
-    `devices_per_host`, `torus`, ...); `islands` says how many alike ones there are, `shared` who shares a machine."""
+    """A set-up by name, from a TOML file or from a table. Overrides (`hosts`, `devices_per_host`, `torus`, ...) apply to
+    each of its islands; `islands` says how many alike islands there are, `shared` which processes share a machine."""
     who, table = _table(what)
     known_keys(who, table, KEYS)
     for key in overrides:
@@ -129,7 +131,7 @@ def _note(table: Table, overrides: Table) -> str:
 
 
 def _own_chips(who: str, tables: Table) -> dict[str, Generation]:
-    """`[chip.NAME]`: a new one, or a known one with other figures; each with the machine it is sold in."""
+    """The chips under `[chip.NAME]`: new, or known with other figures; each with the machine in which it is sold."""
     found: dict[str, Generation] = {}
     for name in tables:
         table = subtable(f"{who} [chip]", tables, name)

@@ -1,15 +1,15 @@
-"""Which processes share a machine: `[[shared]]` tables of a set-up, and what is wrong with them.
+"""Which processes share a machine: reads and checks the `[[shared]]` tables of a set-up.
 
-    [[shared]]                # one machine; whoever stands in none has a machine to itself
-    cores = 4                 # else what the machines of its hosts have
+    [[shared]]                # one machine; a process named in no table has a machine to itself
+    cores = 4                 # default: as many as the machines of its hosts have
     hosts = [0, 1, "64-67"]   # numbers in the cluster, of any island
     controller = true
     clients = ["ann", "bob"]  # or true: all that are named nowhere else
 
-`each = 4`: so many of the hosts a machine, one after another. `hosts = true`: all. As our own backend has it on one
-machine, and `seaway calibrate` writes it:
+`each = 4` puts four of the hosts on each of several machines, in order. `hosts = true` means all hosts. These keys
+describe our own backend on one machine, and `seaway calibrate` writes them:
 
-    python = true                            # threads of one process work one at a time, and what they say is gathered
+    python = true                            # threads of one process work one at a time, and messages are batched
     one_process = ["controller", "clients"]  # "hosts" too; several lists are several processes
     devices = true                           # what devices compute takes these cores, too
 """
@@ -28,11 +28,12 @@ from core.protocol import peers
 from .chips import Machine
 from .toml_tables import Table, figure, known_keys, whole
 
-# Of a host's agent: it reads orders, passes them on, enqueues, hears of completions; one each for contents and reports.
+# The threads of each kind of process. A host's agent has one each for reading orders, passing them on, enqueueing,
+# completions, contents and reports.
 HOST, CONTROLLER, CLIENT = 6, 1, 2
 
 KEYS = ("cores", "hosts", "each", "controller", "clients", "python", "one_process", "devices")
-KINDS = ("controller", "clients", "hosts")  # of processes
+KINDS = ("controller", "clients", "hosts")  # kinds of processes
 RANGE = re.compile(r"\s*(\d+)\s*-\s*(\d+)\s*")
 SHOWN = 8
 
@@ -44,24 +45,24 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[int, ...] = ()
     controller: bool = False
     clients: tuple[str, ...] = ()
-    other_clients: bool = False  # all that are named nowhere else
-    python: bool = False  # each process is one of Python's, whose threads work one at a time
-    one_process: tuple[tuple[str, ...], ...] = ()  # of `KINDS`: who are one process
-    devices: bool = False  # compute on these cores
-    sources: dict[str, str] = {}  # of what this table states
+    other_clients: bool = False  # all clients that are named nowhere else
+    python: bool = False  # each process runs Python, so that one of its threads works at a time
+    one_process: tuple[tuple[str, ...], ...] = ()  # of `KINDS`: which kinds run in one process
+    devices: bool = False  # devices compute on these cores
+    sources: dict[str, str] = {}  # for each figure that this table states
 
     @property
     def threads(self) -> int:
-        """Of the processes that are known ahead."""
+        """The number of threads of the processes that are known in advance."""
         return HOST * len(self.hosts) + CONTROLLER * self.controller + CLIENT * len(self.clients)
 
     @property
     def short(self) -> bool:
-        """Somebody may have to wait for a core, or for another thread of its process."""
+        """Whether a thread may have to wait for a core, or for another thread of its process."""
         return self.python or self.devices or self.other_clients or self.cores < self.threads
 
     def process_of(self, name: int) -> object:
-        """Which process that is, among those on this machine."""
+        """The process in which a host, a client or the controller runs, among those on this machine."""
         kind = "hosts" if name >= 0 else "clients" if peers.is_client(name) else "controller"
         for at, together in enumerate(self.one_process):
             if kind in together:
@@ -85,7 +86,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 def placed(
     who: str, entries: object, cluster: Cluster, machines: Sequence[Machine], source: str
 ) -> tuple[Shared, ...]:
-    """`machines`: by island."""
+    """The machines that the `[[shared]]` tables describe; `machines` has one entry for each island."""
     if not isinstance(entries, list | tuple):
         raise Impossible(f"{who}: `shared` is a list of tables; write [[shared]]")
     found: list[Shared] = []
@@ -107,11 +108,13 @@ def _machines(
     clients = _clients(who, entry.get("clients", ()))
     others = entry.get("clients") is True
     if not (hosts or controller or clients or others):
-        raise Impossible(f"{who} has nobody on it; write `hosts`, `controller = true` or `clients`")
+        raise Impossible(f"{who} places no process on it; write `hosts`, `controller = true` or `clients`")
     python, devices = (_yes(who, key, entry.get(key, False)) for key in ("python", "devices"))
     together = _together(who, entry.get("one_process", ()))
     if together and not python:
-        raise Impossible(f"{who}: `one_process` says who share an interpreter; write `python = true` with it")
+        raise Impossible(
+            f"{who}: `one_process` says which share an interpreter; write `python = true` with it"
+        )
     groups = [hosts]
     if "each" in entry:
         each = whole(who, "each", entry["each"])
@@ -157,7 +160,7 @@ def _yes(who: str, key: str, given: object) -> bool:
 
 
 def _together(who: str, given: object) -> tuple[tuple[str, ...], ...]:
-    """One list of kinds, or several."""
+    """Reads `one_process`: a list of kinds, or several lists."""
     listed: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
     groups = listed if all(isinstance(each, list | tuple) for each in listed) else [listed]
     found = tuple(tuple(each) for each in groups if each)
@@ -198,7 +201,7 @@ def _clients(who: str, given: object) -> tuple[str, ...]:
 
 
 def _once(who: str, found: list[Shared]) -> None:
-    """A process is on one machine."""
+    """Refuses tables that put a process on two machines."""
     seen: dict[object, None] = {}
     for shared in found:
         here: list[object] = [f"host {host}" for host in shared.hosts]

@@ -1,4 +1,4 @@
-"""Tables that people write: values with units, known keys only, and errors that name file, table and remedy.
+"""Reads tables that people write: values with units, known keys only, and errors that name file, table and remedy.
 
 A figure is a number, a text with a unit ("900 GB/s", "16 GiB", "1.5 us"), or a table of `value` and `source`.
 """
@@ -41,7 +41,8 @@ NUMBER = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(.*?)
 
 
 def quantity(who: str, key: str, value: object, unit: str) -> int:
-    """In the base unit: nanoseconds, bytes, bytes a second, ...; never negative, and exact to the whole number."""
+    """The value in its base unit (nanoseconds, bytes, bytes a second, ...): not negative, rounded to a whole
+    number."""
     if isinstance(value, str) and (match := NUMBER.fullmatch(value)):
         number, name = match.groups()
         scale = SCALES[unit].get(name, Fraction(1) if not name and unit == "number" else None)
@@ -54,7 +55,7 @@ def quantity(who: str, key: str, value: object, unit: str) -> int:
 
 
 def figure(who: str, key: str, value: object, unit: str, source: str) -> tuple[int, str]:
-    """A quantity and where it comes from; `source` stands for one that does not say."""
+    """A quantity and its source; `source` is used where the figure states none."""
     if isinstance(value, Mapping):
         known_keys(f"{who}: `{key}`", value, ("value", "source", "fitted"))
         if "value" not in value:
@@ -103,7 +104,7 @@ def toml(path: Path) -> dict[str, object]:
 
 
 def packaged(folder: str) -> dict[str, dict[str, object]]:
-    """The tables of a folder of `sim/data`, by the names of their files, sorted."""
+    """The tables in a folder of `sim/data`, by file name, sorted."""
     files = [f for f in resources.files("sim").joinpath("data", folder).iterdir() if f.name.endswith(".toml")]
     return {
         file.name.removesuffix(".toml"): tomllib.loads(file.read_text(encoding="utf-8"))

@@ -1,12 +1,12 @@
-"""Core's machines as processes: their threads, the cores they may have to wait for, and their devices.
+"""Core's machines as simulated processes: their threads, the cores for which threads may wait, and their devices.
 
-processes         controller and hosts: every message has its cost, on the thread that handles it
+processes         the controller and hosts: each message costs time on the thread that handles it
 client_process    a client, driven by a user's code
-shared_cores      a host whose machine has fewer cores than threads;  cores: who has a core, and who waits
-message_batching  what Python processes say to one another, several messages in one
+shared_cores      a host on a machine with fewer cores than threads;  cores: which thread has a core, and which wait
+message_batching  Python processes send several messages as one
 device_queues     queues of gangs that start together;  computing: devices that compute on their hosts' cores
-worlds            an epoch's collective world stands when all its members have come
-context           what a process needs of the simulation that it is in
+worlds            an epoch's collective world is ready when all its members have joined
+context           what a process needs of its simulation
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""A client's process: the user's Python thread, which calls, and the library's, which reads what comes.
+"""A client's process: the user's Python thread, which makes calls, and the library's thread, which reads messages.
 
-A call takes host time, and the next one begins when it is over: `call` runs the simulation until then; a SimPy
-process says `yield from client.turn()` and then calls `act`; and whoever drives several clients waits until `due`
-and `free_at` are past in his own way. Where cores are short nobody knows ahead when that is: what they say then is
-the soonest, and may be later when asked again. What the client machine has to say to its user goes to `on_effect`.
+A call takes host time, and the next one can begin when it is over. There are three ways to drive a client:
+- `call` runs the simulation until the call is due, and makes it;
+- a SimPy process runs `yield from client.turn()` and then calls `act`;
+- a driver of several clients waits by itself until `due` and `free_at` are past. Where cores are short, these times
+  are lower bounds: ask again later, and they may have grown.
+Commands of the client machine that are meant for its user go to `on_effect`.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ T = TypeVar("T")
 
 
 class SimClient(Process):
-    """`index`: its place among the clients; its process is `peers.client(index + 1)`, whatever number the
-    controller gives it (which is the same, while the controller lives)."""
+    """A simulated client. `index` is its place among the clients, and its process is `peers.client(index + 1)`.
+    The number that the controller gives it is the same as long as the controller lives."""
 
     def __init__(
         self, sim: Context, index: int, name: str, weight: int, priority: int, limits: Limits | None
@@ -44,8 +46,8 @@ class SimClient(Process):
         self.index = index
         self.title = name
         self.weight = weight
-        self.on_effect: Callable[[e.Effect], None] = lambda effect: None
-        self._free_at = 0  # its Python thread
+        self.on_effect: Callable[[e.Command], None] = lambda effect: None
+        self._free_at = 0  # when its Python thread is free
         cores = sim.machines.of_client(name)
         sim.machines.named(self.name, name)
         share = None if cores is None else cores.share(self, READ)
@@ -61,7 +63,7 @@ class SimClient(Process):
 
     @property
     def due(self) -> int:
-        """When a call that is begun now would be made: the thread must be free, and a call takes host time."""
+        """When a call that begins now would be made: the thread must be free, and a call takes host time."""
         if self._turn:
             self._turn.begin()
             return self._turn.soonest
@@ -69,13 +71,13 @@ class SimClient(Process):
 
     @property
     def free_at(self) -> int:
-        """Its Python thread, from what it does."""
+        """When its Python thread is free."""
         if self._turn and self._turn.under_way:
             return self._turn.soonest
         return self._free_at
 
     def turn(self) -> Iterator[simpy.Event]:
-        """For a user who is a SimPy process: wait until a call is due."""
+        """For a user that is a SimPy process: waits until a call is due."""
         if self._turn:
             self._turn.begin()
             if self._turn.under_way:
@@ -84,7 +86,7 @@ class SimClient(Process):
             yield self.sim.env.timeout(self.due - self.sim.now)
 
     def call(self, act: Callable[[Client, int], T]) -> T:
-        """For a user who drives the simulation alone: run until the call is due, and make it."""
+        """For a user that drives the simulation alone: runs it until the call is due, and makes the call."""
         turn = self._turn
         if turn:
             turn.begin()
@@ -94,8 +96,8 @@ class SimClient(Process):
         return self.act(act)
 
     def act(self, act: Callable[[Client, int], T]) -> T:
-        """`act` calls the client machine, now. It may return `Blocked`: then nothing has happened; try again
-        after `Unblocked`."""
+        """Applies `act` to the client machine now. If `act` returns `Blocked`, nothing has happened: try again after
+        `Unblocked`."""
         now = self.sim.now
         if self._turn:
             self._turn.take()
@@ -119,7 +121,7 @@ class SimClient(Process):
         if self.alive:
             self._lane.put((sender, 1 << 62), 0, e.Disconnected(sender, reason))
 
-    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+    def carry_out(self, effects: Sequence[e.Command], at: int) -> int:
         sim = self.sim
         for effect in effects:
             match effect:
@@ -140,15 +142,15 @@ class SimClient(Process):
 
 
 class Turn:
-    """Where cores are short: the next call of a client's Python thread has a core for as long as it takes."""
+    """Where cores are short: the next call of a client's Python thread, which has a core for as long as it takes."""
 
     def __init__(self, client: SimClient, share: Share) -> None:
         self._client, self._share = client, share
         self._begun = -1  # when it got its core; -1: it waits for one
         self._calls = 0
         self.under_way = False
-        self._due = False  # its time has been paid, and nobody has called yet
-        self._holds = False  # of Python: the thread has called, and its interpreter still
+        self._due = False  # its time has been paid, and the user has not made the call yet
+        self._holds = False  # the thread has made a call, and still holds its Python interpreter
         self.come = client.sim.env.event()
 
     def begin(self) -> None:
@@ -164,7 +166,7 @@ class Turn:
 
     @property
     def soonest(self) -> int:
-        """When it is due, or not sooner than this."""
+        """When the call is due, or a lower bound while the thread waits for a core."""
         sim = self._client.sim
         if not self.under_way:
             return sim.now
@@ -182,7 +184,7 @@ class Turn:
         self.come.succeed()
 
     def take(self) -> None:
-        """The call is made. A thread that calls again at once has not let go of its interpreter meanwhile."""
+        """Marks the call as made. A thread that calls again at once keeps its Python interpreter in between."""
         if self._due and self._share.process is not None and self._client.alive:
             self._holds = True
             self._client.sim.clock.at(self._client.sim.now, self._let_go, priority=LATER)

@@ -1,13 +1,15 @@
-"""Devices that compute on their hosts' cores, as a CPU's do: a share of them, in slices, beside the hosts' own work.
+"""Devices that compute on their hosts' cores, as CPU devices do, in competition with the hosts' own threads.
 
-    fabric --run(devices by host, what it takes)--> a core a thread, slice after slice --> all of them are through
+    fabric --run(devices by host, times)--> each thread takes a core, slice after slice --> all have finished
 
-Of the threads of a gang on one device one is busy all the while, the others for part of it. A slice is short, because
-the operating system gives a core to a thread that wakes up before one that computes on. A collective goes in rounds:
-nobody begins one before all have ended theirs. What it takes on the links is waiting, and needs no core; but each host
-needs one in each round, so where others have them, it waits as often. Who comes to a collective from something else, or
-finds that others have had its core since, pays `meet`. Neighbours: `device_queues`, whose queues these are; `cores`;
-`kernels`, which say what is to be computed.
+A gang on one device has several threads: the first is busy all the time, the others for part of it. A thread
+computes in short slices, because the operating system gives a core to a thread that wakes up before one that goes on
+computing. A collective has rounds: no thread begins a round before all have ended the previous one. The time on the
+links is waiting, and needs no core; but each host needs a core in each round, so on a busy machine it waits in each.
+A thread that begins a collective, or finds that others have used its core since its last slice, pays `meet`.
+
+Neighbours: `device_queues` calls `run` for gangs at the head of its queues; `cores` hands out cores; `kernels`
+describe the computations.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ if TYPE_CHECKING:
     from .processes import Process
 
 SLICE = 100_000  # nanoseconds
-ROUNDS = 256  # of a gang; of one that has more, several are taken as one
+ROUNDS = 256  # most rounds of a gang that are simulated; further ones are merged into these
 
 
 class Takes(NamedTuple):
-    """A gang, in nanoseconds: what each device computes, and what it waits for links. cores: that each device keeps
-    busy while it computes. rounds: in which it computes and waits. meets: collectives, of which these are. inline: in
-    the threads that enqueue it."""
+    """What a gang takes.
+
+    own: nanoseconds that each device computes. links: nanoseconds that it waits for links. cores: how many each
+    device keeps busy while it computes. rounds: into how many the computing and waiting are split. meets: number of
+    collectives. inline: whether the thread that enqueues the gang computes it.
+    """
 
     own: int
     links: int
@@ -41,7 +46,7 @@ class Takes(NamedTuple):
 
 
 def rounds(kernel: Kernel, hosts: int) -> int:
-    """In which so many hosts hear of each other."""
+    """The number of rounds in which `hosts` hosts exchange data, over all collectives of a kernel."""
     return sum(one.count * _rounds_of(one, hosts) for one in kernel.collectives)
 
 
@@ -57,7 +62,7 @@ def _rounds_of(collective: Collective, hosts: int) -> int:
 
 
 class Computing:
-    """`cores`: by host. `host_of`: the process of a host, which may be another tomorrow."""
+    """Runs gangs on cores. `cores`: by host. `process_of`: the current process of a host, which may be replaced."""
 
     def __init__(
         self, clock: Clock, cores: dict[int, Cores], process_of: Callable[[int], Process], meet: int = 0
@@ -69,7 +74,8 @@ class Computing:
         return host in self._cores
 
     def run(self, devices: Mapping[int, int], takes: Takes, then: Callable[[], None]) -> None:
-        """`then` is called when so many devices of each of these hosts have computed, and heard of each other."""
+        """Calls `then` when the given number of devices of each host have computed, and exchanged data in all
+        rounds."""
         many = max(1, min(takes.rounds, ROUNDS))
         shares = {
             host: self._cores[host].share(self._process_of(host), DEVICE)
@@ -124,10 +130,11 @@ class Computing:
 
 
 def begun(number: int, turn: int, many: int) -> int:
-    """Of so many that begin in as many turns, as evenly as can be: in this one. The first begins in the first."""
+    """How many of `number` things begin in this turn, when they are spread evenly over `many`; the first in turn
+    0."""
     return min(1, number) if turn == 0 else turn * number // many - (turn - 1) * number // many
 
 
 def part(whole: int, turn: int, many: int) -> int:
-    """Of so many, that are as even as can be."""
+    """The share of this turn when `whole` is split as evenly as possible over `many` turns."""
     return whole * (turn + 1) // many - whole * turn // many

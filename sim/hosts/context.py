@@ -1,4 +1,4 @@
-"""What the processes on hosts need of the simulation that they are in. `sim.simulation.Simulation` is one."""
+"""What the processes on hosts need of their simulation, as a protocol; `sim.simulation.Simulation` implements it."""
 
 from __future__ import annotations
 
@@ -31,15 +31,13 @@ S = 1_000_000_000
 
 
 class Times(msgspec.Struct, frozen=True):
-    """Nanoseconds of what happens seldom."""
+    """Nanoseconds of rare operations."""
 
-    compile: int = (
-        0  # of a code, on each host: by default, programs have been compiled before the clock starts
-    )
-    form: int = 200_000_000  # to set up an epoch's world
-    join: int = 300_000_000  # to join it
-    lease: int = 10 * S  # a connection that is silent for so long is gone
-    restart: int = 5 * S  # of a host that was dismissed
+    compile: int = 0  # a code, on each host; with 0, programs count as compiled before the clock starts
+    form: int = 200_000_000  # setting up an epoch's world
+    join: int = 300_000_000  # joining it
+    lease: int = 10 * S  # a connection that is silent for so long is lost
+    restart: int = 5 * S  # until a dismissed host starts again
     beat: int = 1 * S
     pcie_latency: int = 1_000
 
@@ -51,7 +49,7 @@ class AlikeHosts(Protocol):
 
 
 class Hangups(Protocol):
-    """Where connections are closed and hosts stop."""
+    """Closes connections and stops hosts."""
 
     def close(self, name: int, reason: str) -> None: ...
 
@@ -59,9 +57,9 @@ class Hangups(Protocol):
 
 
 class Context(Protocol):
-    """One simulation, as the processes in it see it."""
+    """One simulation, as its processes see it."""
 
-    last_seen: int  # when something happened that is no timer
+    last_seen: int  # when something other than a timer last happened
 
     @property
     def now(self) -> int: ...
@@ -114,7 +112,7 @@ class Context(Protocol):
 
     def tell(self, text: str) -> None: ...
 
-    # --- by which names processes know each other
+    # --- the names by which processes know each other
 
     def process(self, name: int) -> Any: ...
 
@@ -132,7 +130,7 @@ class Context(Protocol):
 
     def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None: ...
 
-    # --- what things take
+    # --- how long things take
 
     def writing(self, message: Any) -> int: ...
 

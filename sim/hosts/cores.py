@@ -1,16 +1,16 @@
-"""Cores of a machine that has fewer of them than threads: who works has one, and whoever comes first gets the next.
+"""Cores of a machine that has fewer cores than threads: first come, first served.
 
     share = cores.share(process, ENQUEUE)             a thread of a process
-    share.ask(order, begin, ...)                      `begin(...)` is called when it has a core
-    share.give_back(at)                               ... which it keeps until then
+    share.ask(order, begin, ...)                      `begin(...)` is called when the thread has a core
+    share.give_back(at)                               the thread keeps the core until `at`
 
-A core is kept for one thing and all that comes of it; nobody is interrupted. Those who ask at the same nanosecond
+A thread keeps a core for one item and all its consequences; it is never interrupted. Requests of the same nanosecond
 are put in a canonical order, after all else of that nanosecond, so that both fidelities serve the same one first.
-Where processes are Python's, one thread of each works at a time, however many cores there are; and a user's thread that
-calls again and again, or one that enqueues on devices of these cores, lets go of its interpreter only when somebody has
-waited for that for `SWITCH`, as Python's does.
-What a device computes on these cores is no thread of Python's, and comes in slices. Machines on which nobody can wait
-have no `Cores` at all.
+
+In a Python process, one thread works at a time, however many cores there are. A user's thread that calls again and
+again, or a thread that enqueues on devices of these cores, lets go of the interpreter only when another thread has
+waited for it for `SWITCH`, as in Python. What a device computes on these cores is no Python thread, and runs in
+slices. Machines on which no thread can ever wait have no `Cores`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from ..hardware import Setup
     from .processes import Process
 
-LATER = LATE + 1  # threads decide LATE what they take; who gets a core is decided when all have
+LATER = LATE + 1  # threads choose their next item at LATE; cores are handed out when all have chosen
 Order = tuple[int, int]
 
 # Threads of a process, in the order in which they are served at the same nanosecond.
 READ, PASS_ON, ENQUEUE, COMPLETE, CONTENTS, REPORTS, PREPARE, WRITE, CALL, SEND, DEVICE = range(11)
-STALLS = 0x57A11  # whom chance is asked for
+STALLS = 0x57A11  # the source of randomness for stalls
 SWITCH = 5_000_000  # nanoseconds: sys.getswitchinterval()
 THREADS = (
     "read",
@@ -53,7 +53,7 @@ THREADS = (
 
 
 class Ask:
-    """`key`: its place among those of the same nanosecond."""
+    """A request for a core. `key`: its place among the requests of the same nanosecond."""
 
     __slots__ = ("args", "begin", "key", "share", "since")
 
@@ -64,9 +64,12 @@ class Ask:
 
 
 class Cores:
-    """`one_at_a_time`: of whom only one works at a time (a Python process's threads); None: no such bound. `wake`:
-    what such a process pays for when it had nothing to do, to the last. `stalls`: what holds its threads up. `keeps`: a
-    thread that enqueues is one of its own, and goes on before others of its process have a turn."""
+    """The cores of one machine.
+
+    `one_at_a_time` names the Python process of a peer: threads of one process run one at a time; None: no such bound.
+    `wake`: what a process pays that was idle, in nanoseconds. `stalls`: what delays its threads. `keeps`: a thread
+    that enqueues also computes, and goes on before other threads of its process get a turn.
+    """
 
     def __init__(
         self, clock: Clock, number: int, one_at_a_time: Callable[[int], object] | None = None, wake: int = 0,
@@ -80,20 +83,20 @@ class Cores:
         self.free = self.number = number
         self.process_of = one_at_a_time
         self._at_work: set[object] = set()
-        self._enqueueing: set[object] = set()  # processes of which the thread that enqueues had the last turn
+        self._enqueueing: set[object] = set()  # processes whose enqueuing thread had the last turn
         self._count = 0
-        self._new: list[Ask] = []  # of this nanosecond
+        self._new: list[Ask] = []  # requests of this nanosecond
         self._line: deque[Ask] = deque()
-        self._called = False  # somebody will look who gets a core, at this nanosecond
+        self._called = False  # cores are handed out later in this nanosecond
         self._spent: Counter[tuple[int, int]] = (
             Counter()
-        )  # by (process, thread): less when turns began that go on
+        )  # by (process, thread); turns that go on have their start subtracted
         self._going_on: Counter[tuple[int, int]] = Counter()
         self._last: dict[tuple[int, int], int] = {}  # when these last had a core
 
     @property
     def spent(self) -> Counter[tuple[int, int]]:
-        """Nanoseconds so far, by (process, thread)."""
+        """Nanoseconds of core time so far, by (process, thread)."""
         now = self._clock.now
         return Counter({who: some + self._going_on[who] * now for who, some in self._spent.items()})
 
@@ -134,13 +137,14 @@ class Cores:
         self._new.sort(key=_key)
         self._line += self._new
         self._new = []
-        left: deque[Ask] = deque()  # whose process works already, or is to go on with something else
+        # requests whose process works already, or is about to go on with its enqueuing thread
+        left: deque[Ask] = deque()
         go_on = {ask.share.process for ask in self._line if ask.share.thread == ENQUEUE} & self._enqueueing
         while self.free and self._line:
             ask = self._line.popleft()
             share = ask.share
             if not share.owner.alive:
-                continue  # the dead want nothing
+                continue  # a dead process needs no core
             if share.process is not None:
                 kept = share.process in go_on and share.thread != ENQUEUE and not self._late(ask)
                 if share.process in self._at_work or kept:
@@ -152,7 +156,7 @@ class Cores:
         self._line.extendleft(reversed(left))
 
     def _begins(self, share: Share) -> None:
-        """A thread of a Python process."""
+        """Gives a thread of a Python process its turn."""
         self._at_work.add(share.process)
         if share.thread == ENQUEUE and self._keeps:
             self._enqueueing.add(share.process)
@@ -163,7 +167,7 @@ class Cores:
         return ask.since <= self._clock.now - SWITCH
 
     def _hand(self, ask: Ask) -> None:
-        """Behind what it takes to wake up, and whatever else has the core first."""
+        """Gives a thread a core: it begins after the process has woken up, and after a stall."""
         share, wake, stall = ask.share, 0, 0
         if share.process is not None:
             if ask.since > self._idle_since.get(share.process, -1):
@@ -184,19 +188,21 @@ class Cores:
         self._enqueueing.discard(share.process)
 
     def pushed_out(self, share: Share) -> bool:
-        """As many others have had a core since it had: it finds nothing of its own there."""
+        """Whether so many other threads have had a core since this one had it that its caches are cold."""
         mine = share.owner.name, share.thread
         since = self._last.get(mine, -1)
         return sum(who != mine and at > since for who, at in self._last.items()) >= self.number
 
     def overdue(self, process: object) -> bool:
-        """Another thread of it has waited for its turn long enough to be given it."""
+        """Whether another thread of this process has waited for its turn for as long as `SWITCH`."""
         return any(ask.share.process == process and self._late(ask) for ask in self._line)
 
 
 class Stalls:
-    """Whatever else has a core that a thread was to have: the system's own work, another's, a page that is not there.
-    Once in `every` nanoseconds of a thread's work, for `each`: both on average, and as chance has it."""
+    """Random delays of threads by other work on their core: the system's, another user's, a page fault.
+
+    On average, one in `every` nanoseconds of a thread's work, `each` nanoseconds long.
+    """
 
     def __init__(self, every: int, each: int, seed: int) -> None:
         self._every, self._each = every, each
@@ -204,7 +210,7 @@ class Stalls:
         self._count = 0
 
     def of(self, work: int) -> int:
-        """Nanoseconds, ahead of a turn; `work`: what such turns last."""
+        """Nanoseconds of delay before a turn; `work`: how long such turns last."""
         self._count += 2
         if chance.fraction(self._source, self._count) * self._every >= work:
             return 0
@@ -212,7 +218,7 @@ class Stalls:
 
 
 class Share:
-    """One thread of a process, or a pool of them. lasted: its last turn."""
+    """One thread of a process, or a pool of threads. `lasted`: the length of its last turn."""
 
     __slots__ = ("_cores", "begun", "lasted", "owner", "process", "thread")
 
@@ -232,15 +238,15 @@ class Share:
         return self._cores.pushed_out(self)
 
     def let_go(self) -> None:
-        """It waits for something else: whoever wants its process's turn may have it."""
+        """The thread waits for something else: other threads of its process may have the turn."""
         self._cores.let_go(self)
 
     def may_go_on(self) -> bool:
-        """Of a Python thread that has its turn, and does not stop: whether it is still its own."""
+        """Whether a Python thread that has its turn, and does not stop, may keep it."""
         return self.process is not None and not self._cores.overdue(self.process)
 
     def work(self, order: Order, cost: int, then: Callable[..., object], *args: Any) -> None:
-        """Of a pool: take a core for so long, and then call."""
+        """For a pool: takes a core for `cost`, and then calls `then`."""
         self.ask(order, self._begin, cost, then, args)
 
     def _begin(self, cost: int, then: Callable[..., object], args: tuple[Any, ...]) -> None:
@@ -252,17 +258,19 @@ class Share:
 
 
 class Machines:
-    """Where processes are placed, as far as somebody may wait for a core there."""
+    """The machine of each process, for processes whose threads may have to wait for a core."""
 
     def __init__(self, setup: Setup, clock: Clock, wake: int = 0, stalls: Stalls | None = None) -> None:
         self._setup, self._clock, self._wake, self._stalls = setup, clock, wake, stalls
-        self._hosts: dict[int, Cores | None] = {}  # those on shared machines, and others on short ones
+        # hosts on shared machines, and other hosts whose machines have too few cores
+        self._hosts: dict[int, Cores | None] = {}
         self._clients: dict[str, Cores | None] = {}
-        self._names: dict[int, str] = {}  # of clients, by their processes
-        self.computing: dict[int, Cores] = {}  # by host: what its devices compute on
+        self._names: dict[int, str] = {}  # names of clients, by their processes
+        self.computing: dict[int, Cores] = {}  # by host: the cores on which its devices compute
         self._other_clients: Cores | None = None
         self.controller: Cores | None = None
-        self.islands: dict[int, None] = {}  # where hosts may wait: they are simulated one by one
+        # islands with a host that may wait: they are simulated host by host
+        self.islands: dict[int, None] = {}
         for shared in setup.shared:
             self._place(shared)
         for island, machine in zip(setup.cluster.islands, setup.machines, strict=True):
@@ -298,7 +306,7 @@ class Machines:
         return self._clients.get(name, self._other_clients)
 
     def named(self, client: int, name: str) -> None:
-        """A client's process has that name."""
+        """Records the name of a client's process."""
         self._names[client] = name
 
     def of_process(self, name: int) -> Cores | None:
@@ -307,12 +315,13 @@ class Machines:
         return self.of_client(self._names[name]) if is_client(name) else self.controller
 
     def is_python(self, name: int) -> bool:
-        """Its threads work one at a time, and what it says is gathered."""
+        """Whether its threads work one at a time, and its messages are batched."""
         cores = self.of_process(name)
         return cores is not None and cores.process_of is not None
 
     def are_one(self, name: int, other: int) -> bool:
-        """One process, and one loop of connections. (Hosts of one process dial each other.)"""
+        """Whether two peers are one process with one loop of connections. (Hosts of one process still connect to each
+        other.)"""
         if name >= 0 or other >= 0:
             return False
         cores = self.of_process(name)
@@ -322,7 +331,7 @@ class Machines:
 
 
 def rank(name: int) -> int:
-    """Of those who come at the same nanosecond: hosts first, in their order; then controller and clients, in theirs."""
+    """The order of peers at the same nanosecond: hosts first, by number; then the controller and clients."""
     return name if name >= 0 else (1 << 40) - name
 
 

@@ -1,11 +1,12 @@
-"""Simulated devices: each runs its queue in order, without pre-emption; a collective's devices start it together.
+"""Simulated devices: each runs its queue in order, without pre-emption; a collective starts on all its devices at
+once.
 
     host --Launch--> (PCIe) --> device queues --> started when it heads the queues of all its devices
     host <--Finished-- (PCIe) <-- ended, its kernel's time later
 
-If the heads of two gangs' queues wait for each other they wait for ever, as real devices do. How long a gang
-takes is its kernel's time where it runs, times the slowest of its hosts; what it computes is nobody's affair
-here. Devices that compute on their hosts' cores (`computing`) take as long as these let them.
+If two gangs each head a queue in which the other waits, both wait for ever, as on real devices. A gang takes
+its kernel's time on these devices, times the factor of its slowest host; values are not computed here. Devices that
+compute on their hosts' cores (`computing`) take as long as they have to wait for cores, too.
 """
 
 from __future__ import annotations
@@ -14,31 +15,31 @@ from collections import deque
 from collections.abc import Callable
 
 from core.model import Cluster, Gang, Plan, device_spans, spans
-from core.protocol import Blame, Effect, Finished, Launch
+from core.protocol import Blame, Event, Finished, Launch
 from core.record import PLACEHOLDER, Trace
 
 from ..engine import Clock
 from .computing import Computing, Takes
 
 Price = Callable[[Plan, Gang, int], Takes]  # (plan, gang, seq)
-Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # of an irregular gang's outputs
+Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # row counts of an irregular gang's outputs
 
 
 class Part:
-    """What one host has of a gang."""
+    """One host's part of a gang."""
 
     __slots__ = ("arrived", "devices", "host", "missing", "placeholders")
 
     def __init__(self, host: int, devices: tuple[int, ...], placeholders: bool) -> None:
         self.host = host
         self.devices = devices
-        self.missing = len(devices)  # at the head of whose queue it is not
-        self.arrived = -1  # when it was at the head of all
+        self.missing = len(devices)  # devices at the head of whose queue it is not yet
+        self.arrived = -1  # when it was at the head of all its queues
         self.placeholders = placeholders
 
 
 class Job:
-    """A gang on the devices that start it together: all of them, or one host's if it is no collective."""
+    """A gang on the devices that start it together: all its devices, or one host's if it is no collective."""
 
     __slots__ = ("broken", "gang", "missing", "parts", "plan", "running", "seq")
 
@@ -47,41 +48,41 @@ class Job:
         self.missing = hosts
         self.parts: dict[int, Part] = {}
         self.running = False
-        self.broken = False  # a member is gone: it never ends, until somebody gives it up
+        self.broken = False  # a member is gone: the gang never ends, until its launches are abandoned
 
 
 class Alone:
-    """Of a gang that is no collective, for the trace: each of its hosts runs it when it can."""
+    """For the trace: a gang that is no collective. Each of its hosts runs it when it can."""
 
     __slots__ = ("arrived", "ended", "left", "slow")
 
     def __init__(self, hosts: int, slow: dict[int, float]) -> None:
         self.arrived: dict[int, int] = {}
         self.ended: dict[int, int] = {}
-        self.slow = slow  # as it was when the first of them started
-        self.left = hosts  # that have not ended it
+        self.slow = slow  # as it was when the first host started
+        self.left = hosts  # hosts that have not ended it
 
 
 class Fabric:
-    """`tell(host, event)`: what a host's devices say, at its process (behind PCIe)."""
+    """All simulated devices. `tell(host, event)` gets the events of a host's devices; the caller adds PCIe."""
 
     def __init__(
         self, clock: Clock, cluster: Cluster, trace: Trace, price: Price, sizes: Sizes,
-        tell: Callable[[int, Effect], None], computing: Computing | None = None,
+        tell: Callable[[int, Event], None], computing: Computing | None = None,
     ) -> None:  # fmt: skip
-        self._computing = computing  # None: devices have cores of their own
+        self._computing = computing  # None: devices do not use their hosts' cores
         self._clock, self._cluster, self._trace = clock, cluster, trace
         self._price, self._sizes, self._tell = price, sizes, tell
         self._queues: dict[int, deque[Job]] = {}
         self._jobs: dict[tuple[int, int], Job] = {}  # (seq, host if it is no collective, else -1)
         self._alone: dict[int, Alone] = {}
         self.slow: dict[int, float] = {}  # by host
-        self.failing: dict[tuple[int, str], Blame] = {}  # (host, gang's name): it fails, once
+        self.failing: dict[tuple[int, str], Blame] = {}  # (host, gang's name): its next execution there fails
         self.dead: dict[int, None] = {}  # devices
         self.finished = 0
 
     def launch(self, host: int, launch: Launch, plan: Plan) -> None:
-        """It has reached the devices of this host."""
+        """Puts a launch that has reached the devices of this host into their queues."""
         gang = plan.steps[launch.step]
         assert isinstance(gang, Gang)
         devices = self._cluster.devices_of(host)
@@ -125,7 +126,7 @@ class Fabric:
             computing.run(devices, takes, lambda: self._end(job))
 
     def _record(self, job: Job, started: int) -> dict[int, float]:
-        """Returns how slow its hosts are."""
+        """Records a start in the trace; returns how slow the hosts are."""
         trace, seq = self._trace, job.seq
         flags = PLACEHOLDER if any(part.placeholders for part in job.parts.values()) else 0
         if job.gang.collective:
@@ -170,7 +171,8 @@ class Fabric:
             self._trace.ends(job.seq, [alone.ended[host] for host in sorted(alone.ended)])
 
     def _leave(self, job: Job, part: Part) -> list[tuple[Job, Part]]:
-        """It is over on this host's devices. Returns what has come to the head of a queue."""
+        """Removes a job from the queues of this host's devices; returns the jobs that are at the head of a queue
+        now."""
         heads = []
         for device in part.devices:
             queue = self._queues[device]
@@ -180,10 +182,10 @@ class Fabric:
                 heads.append((queue[0], queue[0].parts[part.host]))
         return heads
 
-    # --- trouble ----------------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------------
 
     def abandon(self, host: int, seqs: tuple[int, ...]) -> None:
-        """The devices of this host give them up, running or not. Nothing is reported of them any more."""
+        """The devices of this host drop these gangs, running or not, and report nothing more about them."""
         for seq in seqs:
             for key in ((seq, -1), (seq, host)):
                 job = self._jobs.get(key)
@@ -208,7 +210,7 @@ class Fabric:
             self._queues.pop(device, None)
 
     def lose(self, device: int) -> None:
-        """It does nothing any more; what it runs never ends."""
+        """A device fails: what runs on it never ends."""
         self.dead[device] = None
         for job in self._queues.get(device, ()):
             job.broken = True

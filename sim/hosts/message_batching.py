@@ -1,12 +1,13 @@
-"""What processes of Python say to one another: gathered, several messages in one on the wire.
+"""Batching: Python processes send several messages as one.
 
     machine --Send--> Outbox --a turn of the sender's--> network --a turn of the receiver's--> machine
 
-So the real backend does it (`backend/node/send_queue`), by the same rule (core's `batching`): the first goes at once,
-and what comes in the pause behind it goes together. Between two that are one process there is no wire: what has been
-said is heard in one turn, and costs what a further message costs. Chunks of contents go the same way, between the words
-about them. Ends of gangs are gathered alike (`backend/agent`). Neighbours: `processes` and `client_process`, which
-speak; `cores`, whose turns these are.
+This follows the real backend (`backend/node/send_queue`), with the same rule (core's `batching`): the first message
+goes at once, and messages of the pause behind it go together. Peers in the same process use no network: the receiver
+takes messages in one turn, and each costs what a further message of a batch costs. Chunks of contents go the
+same way, between the messages about them. Ends of gangs are batched alike (`backend/agent`).
+
+Neighbours: `processes` and `client_process` send messages; `cores` hands out the turns.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class Together(msgspec.Struct, frozen=True):
-    """One message on the wire."""
+    """Several messages as one message on the network."""
 
     messages: tuple[Any, ...]
-    nbytes: int  # but for contents
+    nbytes: int  # without contents
     contents: int
 
 
@@ -42,12 +43,12 @@ class Wires:
         self._ends: dict[object, Ends] = {}  # by process
 
     def carries(self, one: int, other: int) -> bool:
-        """Between these two."""
+        """Whether messages between these two are batched."""
         machines = self._sim.machines
         return machines.is_python(one) and machines.is_python(other)
 
     def ended(self, owner: Process, end: e.Finished) -> None:
-        """A gang, on a host."""
+        """Takes in the end of a gang on a host."""
         cores = self._sim.machines.of_process(owner.name)
         assert cores is not None
         assert cores.process_of is not None
@@ -58,7 +59,7 @@ class Wires:
         ends.put(owner, end)
 
     def put(self, owner: Process, to: int, message: Any, at: int) -> None:
-        """It is said at that time."""
+        """Sends `message` at time `at`."""
         outbox = self._outboxes.get((owner.name, to))
         if outbox is None or outbox.owner is not owner:
             outbox = self._outboxes[owner.name, to] = Outbox(self._sim, owner, to)
@@ -66,7 +67,7 @@ class Wires:
 
 
 class Outbox:
-    """What one process has still to say to another."""
+    """Messages that one process has still to send to another."""
 
     def __init__(self, sim: Context, owner: Process, to: int) -> None:
         self.owner = owner
@@ -77,11 +78,11 @@ class Outbox:
         self._near = sim.machines.are_one(owner.name, to)
         self._items: deque[tuple[int, Any]] = (
             deque()
-        )  # when it is there to be written, in the order of the calls
+        )  # (from when it may be written, message), in the order of the calls
         self._gathering = gathering_of(sim)
         self._rung = False
         self._turns = 0
-        self._ready = 0  # not before is more written
+        self._ready = 0  # nothing more is written before this time
 
     def put(self, message: Any, at: int) -> None:
         if self.owner.alive:
@@ -142,16 +143,19 @@ class Outbox:
 
 
 class Ends:
-    """Of the hosts of one process: gangs that ended, on their way to their machines. What ended within a moment is told
-    together, each host its own; and all hosts that may be told are told in one turn, as one loop does it."""
+    """Ends of gangs on the hosts of one process, on their way to the hosts' machines.
+
+    Ends that come within one pause are told together, each to its own host. All hosts that may be told are told in
+    one turn, as an asyncio loop does it.
+    """
 
     def __init__(self, sim: Context, owner: Process, cores: Cores) -> None:
         self.owner = owner
         self._sim = sim
-        self._share = cores.share(owner, COMPLETE)  # the first host's, for all
+        self._share = cores.share(owner, COMPLETE)  # the first host's share serves all hosts
         self._said: dict[Process, list[e.Finished]] = {}
         self._gathering: dict[Process, gathering.Gathering] = {}
-        self._next: dict[Process, int] = {}  # not before is more told to this host
+        self._next: dict[Process, int] = {}  # by host: nothing more is told before this time
         self._turns = 0
 
     def put(self, host: Process, end: e.Finished) -> None:

@@ -1,11 +1,12 @@
-"""The processes of the exact fidelity: a core machine each, the threads that serve it, and what its words cost.
+"""The processes of the exact fidelity: each has one core machine, its threads, and the costs of its messages.
 
-A machine is told of an event when a thread has taken it; what it answers is carried out by the same thread,
-one thing after another, each for its cost (`profiles`), and leaves at the moment when it has been paid for.
-The controller and a client have one thread each. A host has one that reads its orders, one that passes them on,
-one that enqueues on its devices, one that hears of completions, one for each connection by which contents come;
-reports on their way up are taken and passed on by a pool. So what happens to a gang on one path does not depend
-on what comes by another, and a thousand hosts can be worked out as one vector (`cohort`).
+A thread takes an event for its cost (`profiles`) and tells the machine. The same thread then carries out the
+commands in order, each for its cost; a message leaves at the moment when its cost has been paid.
+
+The controller and a client have one thread each. A host has one thread that reads orders, one that passes them on,
+one that enqueues on its devices, one that takes completions, and one for each connection that brings contents.
+A pool of threads takes reports and passes them up the tree. So what happens to a gang on one path does not depend
+on what arrives on another, and a thousand hosts can be computed as one vector (`cohort`).
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from .context import Context
 
 DATA = frozenset((Grant, Chunk, Offer, Spoilt, Landed))
-CARRIED = (Chunk, Offer, Spoilt)  # from sender to receiver of contents: they stay in their order
+CARRIED = (Chunk, Offer, Spoilt)  # from the sender of contents to their receiver: these stay in order
 
 
 class Process:
-    """What all have: a machine, its timer, and the way out. `name`: its number among `peers`."""
+    """A process: a machine, its timer, and the way out. `name`: its number among `peers`."""
 
     def __init__(self, sim: Context, name: int, machine: Any) -> None:
         self.sim, self.name, self.machine = sim, name, machine
@@ -43,15 +44,15 @@ class Process:
         self._armed: int | None = None
 
     def come(self, sender: int, number: int, message: Any) -> None:
-        """A message has reached this process."""
+        """Takes in a message that has reached this process."""
         raise NotImplementedError
 
     def lose(self, sender: int, reason: str) -> None:
-        """Its connection with another is over for good."""
+        """Takes in that the connection with a peer is lost for good."""
         raise NotImplementedError
 
-    def serve(self, event: e.Effect, now: int) -> int:
-        """The machine is told; returns when all that it said has been carried out."""
+    def serve(self, event: e.Event, now: int) -> int:
+        """Tells the machine of an event; returns when all its commands have been carried out."""
         if not self.alive:
             return now
         effects = self.machine.handle(event, now)
@@ -59,8 +60,8 @@ class Process:
         self.arm()
         return at
 
-    def serve_until(self, event: e.Effect, at: int) -> int:
-        """As `serve`, in a turn that has had other things to do: what the machine answers begins then."""
+    def serve_until(self, event: e.Event, at: int) -> int:
+        """Like `serve`, within a longer turn: carrying out the commands begins at `at`."""
         if not self.alive:
             return at
         effects = self.machine.handle(event, self.sim.now)
@@ -69,20 +70,20 @@ class Process:
         return at
 
     def take_all(self, sender: int, messages: Sequence[Any], at: int) -> int:
-        """What came together is taken in one turn; returns when that is over."""
+        """Takes a batch of messages in one turn; returns when that is over."""
         for message in messages:
             at = self.take(sender, message, at)
         return at
 
     def take(self, sender: int, message: Any, at: int) -> int:
-        """One of those."""
+        """Takes one message of a batch; returns when that is over."""
         raise NotImplementedError
 
-    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+    def carry_out(self, effects: Sequence[e.Command], at: int) -> int:
         raise NotImplementedError
 
     def send(self, to: int, message: Any, at: int) -> int:
-        """Returns when it has been written. Each report is a message of its own, written by the pool."""
+        """Writes a message; returns when it is written. Each report is a message of its own, written by the pool."""
         sim = self.sim
         if sim.wires.carries(self.name, to):
             return self._gathered(to, message, at)
@@ -96,7 +97,7 @@ class Process:
         return at
 
     def _gathered(self, to: int, message: Any, at: int) -> int:
-        """What is said in idle moments goes by itself, and costs nothing."""
+        """Puts a message into a batch. Reports of idle moments go by themselves, and cost nothing."""
         if isinstance(message, m.Reports):
             quiet = [report for report in message.reports if is_quiet(report)]
             for report in quiet:
@@ -132,7 +133,8 @@ class ControllerProcess(Process):
         share = None if cores is None else cores.share(self, READ)
         self.lane = Lane(sim.clock, self.serve, share)
         self._wire = Lane(sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share)
-        # Whose connection is over: what is said to them is lost, until the machine is told what came by the next one.
+        # Peers whose connection is lost. Messages to them are dropped, until the machine has been told of the first
+        # message of their next connection, which is kept here.
         self._gone: dict[int, e.Effect | None] = {}
 
     def come(self, sender: int, number: int, message: Any) -> None:
@@ -153,7 +155,7 @@ class ControllerProcess(Process):
             del self._gone[sender]
         return self.serve_until(event, at)
 
-    def serve(self, event: e.Effect, now: int) -> int:
+    def serve(self, event: e.Event, now: int) -> int:
         if self._gone and isinstance(event, e.Came):
             name = self.sim.process_of(event.peer)
             if self._gone.get(name) is event:
@@ -161,12 +163,12 @@ class ControllerProcess(Process):
         return super().serve(event, now)
 
     def lose(self, sender: int, reason: str) -> None:
-        """The lease of a peer has run out."""
+        """Takes in that the lease of a peer has run out."""
         if self.alive:
             self._gone[sender] = None
             self.lane.put((rank(sender), 1 << 62), 0, e.Disconnected(self.sim.connection(sender), reason))
 
-    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+    def carry_out(self, effects: Sequence[e.Command], at: int) -> int:
         sim = self.sim
         for effect in effects:
             match effect:
@@ -184,7 +186,7 @@ class ControllerProcess(Process):
                 case e.FormWorld(island=island, epoch=epoch):
                     sim.clock.at(sim.now + sim.times.form, self._formed, island, epoch)
                 case e.DropWorlds():
-                    pass  # a world that is set up costs nothing here
+                    pass  # a simulated world holds nothing
                 case e.Tell() | e.PolicyReplaced():
                     self._tell(effect)
                 case e.Close(peer=peer, reason=reason):
@@ -204,7 +206,7 @@ class ControllerProcess(Process):
                 self.sim.numbered(client, note.client)
 
     def _to_cohort(self, message: m.Ordered, number: int, at: int) -> int:
-        """It is written to the roots of the island's tree, one after another."""
+        """Writes an order to the roots of a cohort's tree, one after another; returns when all are written."""
         sim = self.sim
         write = sim.writing(message)
         sim.network.messages += number
@@ -216,14 +218,15 @@ class ControllerProcess(Process):
 
 
 class HostProcess(Process):
-    """A host's agent: reader threads, one for completions, one that enqueues."""
+    """A host's agent, with its threads."""
 
     def __init__(self, sim: Context, host: int, machine: Host) -> None:
         super().__init__(sim, host, machine)
         self._lanes: dict[Any, Lane] = {}
         self._enqueue_free = self._write_free = 0
-        self._prepared: dict[int, int] = {}  # gangs whose host work is done ahead -> when it is done
-        self._given_up: dict[int, None] = {}  # gangs that are not to come to the devices any more
+        # gangs whose host work is done before their data come -> when it is done
+        self._prepared: dict[int, int] = {}
+        self._given_up: dict[int, None] = {}  # gangs that may not reach the devices any more
         self._acts: dict[type, Callable[[Any, int], int]] = {
             e.Send: self._send, e.Launch: self.launch, e.Prepare: self.prepare, e.CompileCode: self._compile,
             e.Reform: self._reform, e.Abandon: self._abandon, e.Stop: self._stop, e.CountRows: self._count,
@@ -243,14 +246,14 @@ class HostProcess(Process):
             cost = sim.taking(message) + steps * sim.profile.relay_step
             self._lane(m.Ordered, sender).put((sender, number), cost, event)
 
-    def take_report(self, order: Order, cost: int, event: e.Effect) -> None:
+    def take_report(self, order: Order, cost: int, event: e.Event) -> None:
         self.sim.clock.at(self.sim.now + cost, self.hear, event)
 
-    def hear(self, event: e.Effect) -> None:
+    def hear(self, event: e.Event) -> None:
         self.serve(event, self.sim.now)
 
-    def tell(self, event: e.Effect) -> None:
-        """Its devices say something, and it has come over PCIe."""
+    def tell(self, event: e.Event) -> None:
+        """Takes in an event of the host's devices, after PCIe."""
         if not self.alive:
             return
         if isinstance(event, e.Finished):
@@ -270,16 +273,16 @@ class HostProcess(Process):
         return lane
 
     def share(self, kind: Any) -> Share | None:
-        """Of the machine's cores, for a thread that does this; None: there is always one."""
+        """The share of the machine's cores for the thread that does this work; None: a core is always free."""
         return None
 
     def write_contents(self, order: Order, cost: int, send: Callable[[int], None]) -> None:
-        """A pool of threads does, and holds nothing else up."""
+        """Writes contents by a pool of threads, which holds up nothing else."""
         send(self.sim.now + cost)
 
-    # --- what its machine says ------------------------------------------------------------------------------
+    # --- the machine's commands -----------------------------------------------------------------------------
 
-    def carry_out(self, effects: Sequence[e.Effect], at: int) -> int:
+    def carry_out(self, effects: Sequence[e.Command], at: int) -> int:
         for effect in effects:
             if isinstance(effect, e.Send) and type(effect.message) in DATA:
                 for peer in effect.peers:
@@ -291,7 +294,7 @@ class HostProcess(Process):
         return at
 
     def _send(self, effect: e.Send, at: int) -> int:
-        """Orders are passed on by a thread of their own."""
+        """Sends a message; a thread of its own passes on orders."""
         if not isinstance(effect.message, m.Ordered):
             for peer in effect.peers:
                 at = self.send(peer, effect.message, at)
@@ -309,15 +312,15 @@ class HostProcess(Process):
         return at
 
     def make(self, effect: e.MakeBuffer, at: int) -> int:
-        """Contents that came with a call: of no cost, where it is not known."""
+        """Makes a buffer from contents that came with a call; free on a machine with enough cores."""
         return at
 
     def received(self, effect: e.Received, at: int) -> int:
-        """And those that came from elsewhere."""
+        """Makes a buffer from contents that came by a transfer; free on a machine with enough cores."""
         return at
 
     def opened(self, effect: e.OpenSend, at: int) -> int:
-        """A transfer that begins here."""
+        """Opens the sending end of a transfer; free on a machine with enough cores."""
         return at
 
     def launch(self, effect: e.Launch, at: int) -> int:
@@ -355,7 +358,7 @@ class HostProcess(Process):
         return at
 
     def _give_up(self, seqs: tuple[int, ...]) -> None:
-        """Some may be on their way to the devices, and would wait there for ever."""
+        """Abandons gangs, also those on their way to the devices: there they would wait for ever."""
         self._given_up |= dict.fromkeys(seqs)
         self.sim.fabric.abandon(self.name, seqs)
 

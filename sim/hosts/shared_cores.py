@@ -1,8 +1,8 @@
-"""A host's agent on a machine whose cores are short: the same threads and pools, each of which waits for a core.
+"""A host's agent on a machine with too few cores: the threads and pools of `processes`, each of which waits for a
+core.
 
-What `processes` works out ahead (when the threads that pass on and enqueue are free, when a pool has done its work)
-happens here step by step, since nobody knows ahead how long it has to wait. With cores enough it is the same, to
-the nanosecond.
+`processes` computes in advance when threads are free and when a pool has done its work. Here that happens step by
+step, since the wait for a core is not known in advance. With enough cores the result is the same, to the nanosecond.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ THREADS: dict[Any, int] = {m.Ordered: READ, DATA: CONTENTS, e.Finished: COMPLETE
 
 
 class Launching:
-    """A launch on its way to the thread that enqueues: behind all before it, and when it is prepared."""
+    """A launch on its way to the enqueuing thread: it waits for the launches before it, and until it is prepared."""
 
     __slots__ = ("effect", "plan", "prepared")
 
     def __init__(self, effect: e.Launch, plan: Plan, prepared: bool) -> None:
         self.effect, self.plan = effect, plan
-        self.prepared = prepared  # ahead; else the thread that enqueues prepares it too
+        self.prepared = prepared  # True: a pool prepares it; False: the enqueuing thread does
 
 
 class CrowdedHost(HostProcess):
@@ -47,10 +47,10 @@ class CrowdedHost(HostProcess):
         self._enqueue = Lane(clock, self._enqueued, self._thread(ENQUEUE))
         self._reports, self._preparing = self._thread(REPORTS), self._thread(PREPARE)
         self._writers = self._thread(WRITE)
-        self._ahead: dict[int, bool] = {}  # gangs that are prepared ahead -> whether that is done
+        self._ahead: dict[int, bool] = {}  # gangs that a pool prepares -> whether that is done
         self._launches: deque[Launching] = deque()
-        self._computes = host in sim.machines.computing  # its devices do, on its cores
-        self._held = -1  # the gang that its enqueueing thread computes
+        self._computes = host in sim.machines.computing  # whether its devices compute on its cores
+        self._held = -1  # the gang that the enqueuing thread computes
         self._python = cores.process_of is not None
         self._wire = Lane(
             clock, lambda came, now: self.take_all(came[0], came[1].messages, now), self._thread(READ)
@@ -64,7 +64,7 @@ class CrowdedHost(HostProcess):
 
     # --- reports, contents, orders ------------------------------------------------------------------------
 
-    def take_report(self, order: Order, cost: int, event: e.Effect) -> None:
+    def take_report(self, order: Order, cost: int, event: e.Event) -> None:
         if cost:
             self._reports.work(order, cost, self.hear, event)
         else:
@@ -115,7 +115,7 @@ class CrowdedHost(HostProcess):
         self._go_on()
 
     def make(self, effect: e.MakeBuffer, at: int) -> int:
-        """By the thread that enqueues, ahead of whatever reads it."""
+        """Makes a buffer on the enqueuing thread, before any gang that reads it."""
         if effect.literal is not None:
             self._kept(effect.buffer, at)
         return at
@@ -129,7 +129,7 @@ class CrowdedHost(HostProcess):
         return at + self.sim.profile.transfer_end
 
     def _kept(self, what: int, at: int) -> None:
-        """Contents become a buffer."""
+        """Makes contents into a buffer."""
         cost = self.sim.profile.literal
         if cost:
             self._from(at, self._enqueue.put, (0, what), cost, None)
@@ -144,7 +144,7 @@ class CrowdedHost(HostProcess):
         self._go_on()
 
     def _go_on(self) -> None:
-        """In the order of launches: devices run what comes first."""
+        """Enqueues launches in their order, as far as they are prepared: devices run them in that order."""
         profile = self.sim.profile
         while self._launches:
             first = self._launches[0]
@@ -183,7 +183,7 @@ class CrowdedHost(HostProcess):
         if self._held in seqs:
             self._over(self._held)
 
-    # --- of Python: one thread at a time, and what is said is gathered -----------------------------------------
+    # --- Python processes: one thread works at a time, and messages are batched ----------------------------------
 
     def come(self, sender: int, number: int, message: Any) -> None:
         if isinstance(message, Together):
@@ -196,7 +196,7 @@ class CrowdedHost(HostProcess):
             at += len(message.steps) * self.sim.profile.relay_step
         return self.serve_until(e.Came(self.sim.to_hosts(sender), message), at)
 
-    def tell(self, event: e.Effect) -> None:
+    def tell(self, event: e.Event) -> None:
         if isinstance(event, e.Finished):
             self._over(event.seq)
         if not self._python or not isinstance(event, e.Finished):

@@ -1,4 +1,4 @@
-"""The collective worlds of islands: an epoch's world stands when all its members have come to it."""
+"""The collective worlds of islands: an epoch's world is ready when all its members have joined."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..engine import Clock
 
 
 class Worlds:
-    """`tell(host, event)`: that it stands."""
+    """Forms worlds, and calls `tell(host, event)` for each member when its world is ready."""
 
     def __init__(
-        self, clock: Clock, cluster: Cluster, join: int, tell: Callable[[int, e.Effect], None]
+        self, clock: Clock, cluster: Cluster, join: int, tell: Callable[[int, e.Event], None]
     ) -> None:
         self._clock, self._cluster, self._join, self._tell = clock, cluster, join, tell
-        self._come: dict[tuple[int, int], dict[int, int]] = {}  # (island, epoch) -> host -> when
-        self._waits: dict[int, int] = {}  # host -> the epoch that it last came to
+        self._come: dict[tuple[int, int], dict[int, int]] = {}  # (island, epoch) -> host -> when it joined
+        self._waits: dict[int, int] = {}  # host -> the epoch that it last joined
 
     def come(self, host: int, effect: e.Reform, at: int) -> None:
         key = (self._cluster.island_of_host(host).index, effect.epoch)
@@ -32,7 +32,7 @@ class Worlds:
                 self._clock.at(stands, self._stands, member, effect.epoch)
 
     def _stands(self, host: int, epoch: int) -> None:
-        if self._waits.get(host) == epoch:  # else it has gone, or waits for another by now
+        if self._waits.get(host) == epoch:  # else it has left, or has joined another epoch
             self._tell(host, e.Reformed(epoch))
 
     def forget(self, host: int) -> None:

@@ -1,9 +1,9 @@
-"""What is under way between processes: control messages, and contents of arrays.
+"""Messages and array contents on their way between processes.
 
 network          control messages: in order on each connection, after latency, serialisation and jitter
-bulk             contents of arrays on network cards, torus links and PCIe
-message_sizes    how many bytes a message is
-sparse_exchange  where the rows of an irregular gang go, when nobody has said it
+bulk             array contents on network cards, torus links and PCIe
+message_sizes    how many bytes a message has on the wire
+sparse_exchange  where the rows of an irregular gang go, when the program does not say
 """
 
 from __future__ import annotations

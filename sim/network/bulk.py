@@ -1,8 +1,9 @@
-"""Contents under way, as bytes: over ICI between hosts of one torus, else over each end's NIC and PCIe.
+"""Array contents under way, as bytes: over ICI between hosts of one torus, otherwise over each end's NIC and PCIe.
 
-A NIC carries one chunk at a time each way; packets of chunks to different hosts interleave on the wire, chunks
-do not at the card. Nothing is stored on its way: a chunk's first bytes reach the next card while its last ones still
-wait for the one before. Where the network between islands is oversubscribed, what leaves an island shares its uplink.
+A NIC carries one chunk at a time in each direction: packets of chunks to different hosts interleave in the network,
+but not at the card. Nothing is stored on the way: a chunk's first bytes can reach the next card while its last bytes
+still wait at the previous one. Where the network between islands is oversubscribed, traffic that leaves an island
+shares the island's uplink.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from ..engine import Clock, Port
 
 PS = 1_000_000_000_000  # picoseconds a second
 Name = int
-FIRST = 1 << 50  # numbers of contents, apart from those of other messages
-CARRIED_BYTES = 64  # of a word that travels in order with contents
+FIRST = 1 << 50  # numbers of contents, apart from the numbers of other messages
+CARRIED_BYTES = 64  # of a message that travels in order with contents
 
 
 class Roads:
-    """Bandwidths in bytes a second; 0: takes no time."""
+    """Bandwidths in bytes a second; with 0, sending takes no time."""
 
     __slots__ = ("ici", "latency", "nic", "oversubscription", "pcie", "pcie_latency", "torus_latency")
 
@@ -33,7 +34,8 @@ class Roads:
     ) -> None:  # fmt: skip
         self.nic, self.latency = nic, latency
         self.pcie, self.pcie_latency = pcie, pcie_latency
-        self.ici, self.torus_latency = ici, torus_latency  # between hosts of an island; ici 0: by the NICs
+        # between hosts of an island; ici 0: contents go over the NICs
+        self.ici, self.torus_latency = ici, torus_latency
         self.oversubscription = oversubscription
 
 
@@ -42,8 +44,9 @@ def taking(nbytes: int, bandwidth: float) -> int:
 
 
 def number_of(message: Any) -> int:
-    """Which comes first of what two ends have for each other at the same nanosecond: by what it is, and so the same
-    whoever is asked first. What is offered comes before its pieces, and word that it is spoilt behind them."""
+    """The order of messages between two ends at the same nanosecond. It depends only on what a message is, so it
+    is the same whichever end is worked out first: an offer precedes its chunks, and the notice that contents are
+    spoilt is last."""
     if isinstance(message, Chunk):
         piece = (message.piece + 1 << 48) + message.offset
     else:
@@ -52,7 +55,8 @@ def number_of(message: Any) -> int:
 
 
 class Cargo:
-    """`arrive(receiver, sender, number, message)`: in turn with what else comes from that sender."""
+    """Carries contents, and calls `arrive(receiver, sender, number, message)` in turn with what else the sender
+    sent."""
 
     def __init__(
         self, clock: Clock, cluster: Cluster, roads: Roads, arrive: Callable[[Name, Name, int, Any], None],
@@ -71,14 +75,14 @@ class Cargo:
         self._clock.at(departure, self._leave, life, sender, receiver, number, message, nbytes)
 
     def gone(self, sender: Name, receiver: Name, messages: Iterable[Any]) -> None:
-        """Chunks that travel between words (`message_batching`) leave now."""
+        """Counts chunks that leave now in a batch of messages (`message_batching`)."""
         for chunk in messages:
             if isinstance(chunk, Chunk):
                 self.moved[sender, receiver] = self.moved.get((sender, receiver), 0) + chunk.nbytes
                 self._trace.left(chunk.transfer, self._clock.now)
 
     def come(self, messages: Iterable[Any]) -> None:
-        """And are there."""
+        """Records chunks that arrived in a batch of messages."""
         for chunk in messages:
             if isinstance(chunk, Chunk):
                 self._trace.came(chunk.transfer, self._clock.now)
@@ -104,7 +108,7 @@ class Cargo:
             self._port("out", sender).put(order, took, self._cross, took, nbytes, after)
 
     def _cross(self, took: int, nbytes: int, after: tuple[Any, ...]) -> None:
-        """Its first byte leaves the sender's card."""
+        """The first byte leaves the sender's card."""
         _, sender, receiver, number, _ = after
         roads = self._roads
         if roads.oversubscription > 1 and not self._same_island(sender, receiver):
@@ -117,8 +121,8 @@ class Cargo:
         self._near(took, 0, after)
 
     def _near(self, took: int, behind: int, after: tuple[Any, ...]) -> None:
-        """Its first byte reaches the receiver's card a latency later; the card needs as long as the sender's did, and
-        where it has been carried slower on its way, has its last byte so much later."""
+        """The first byte reaches the receiver's card one latency later. That card needs as long as the sender's
+        did; a slower uplink on the way delays the last byte by `behind` more."""
         _, sender, receiver, number, _ = after
         wait = self._roads.latency + 2 * self._roads.pcie_latency + behind
         port = self._port("in", receiver)

@@ -1,7 +1,7 @@
-"""How many bytes a message is taken to have on the wire.
+"""How many bytes a message has on the wire, nominally.
 
-Nominal sizes, so many a thing it says, rather than encoded ones: they do not depend on how hosts are grouped,
-and cost nothing to know. Plans and literals, which can be long, count as they are.
+Nominal sizes count the items in a message, instead of encoding it: they do not depend on how hosts are grouped,
+and are cheap to compute. Plans and literals, which can be long, count with their real size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NEWS = frozenset((m.Waiting, m.Stalled))
 
 class Weights:
     def __init__(self) -> None:
-        self._plans: dict[int, int] = {}  # by identity, while the plan lives
+        self._plans: dict[int, int] = {}  # by identity; `_kept` keeps the plan alive
         self._kept: list[Plan] = []
         self._contents: dict[type, Callable[[Any], int]] = {
             m.Ordered: self._ordered,
@@ -29,7 +29,7 @@ class Weights:
             m.Calls: lambda message: sum(map(self._call, message.calls)),
             m.Register: self._call,
             m.Submit: self._call,
-        }  # asked several times a gang
+        }  # looked up several times for each gang
 
     def of(self, message: Any) -> int:
         contents = self._contents.get(type(message))
@@ -59,12 +59,12 @@ class Weights:
 
 
 def is_quiet(report: m.Report) -> bool:
-    """What travels in idle moments, and costs nobody anything: heartbeats, and what nobody's gang waits for."""
+    """Whether a report travels in idle moments and costs no CPU: heartbeats, and reports that no gang waits for."""
     return type(report) in QUIET
 
 
 def moves_nothing(message: Any) -> bool:
-    """Heartbeats, and news of who still waits: they come for ever, and nobody goes on because of them."""
+    """Whether a message is a heartbeat or news of what still waits: these come for ever and let no process go on."""
     kind = type(message)
     if kind is m.Reports:
         return all(type(report) is m.Beat for report in message.reports)

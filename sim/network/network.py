@@ -1,8 +1,8 @@
 """Control messages between processes: first in first out on each connection, after a latency, a serialisation
-and a jitter; held while the connection is cut, and lost for good with either end.
+and a jitter. They are held while the connection is cut, and lost when either end dies.
 
-Core's links resend what a broken connection loses; what is modelled is their contract. Control messages do not
-queue behind contents (packets interleave, and they are small): what holds them up is the processes at the ends.
+Core's links resend what a broken connection loses; this models the contract of those links. Control messages do not
+queue behind contents (packets interleave, and control messages are small): only the processes at the ends delay them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..engine import Clock
 from ..engine import jitter as noise
 from .message_sizes import MESSAGE, REPORT, is_quiet
 
-CONTROLLER = -1  # as core's peers are numbered: hosts 0, 1, ...; clients -2, -3, ...
+CONTROLLER = -1  # numbered as core numbers peers: hosts 0, 1, ...; clients -2, -3, ...
 Name = int
 
 _SHIFT = 1 << 32
-_WORDS = 1 << 59  # of the data plane
-_REPORTS = 1 << 60  # numbers of reports, apart from those of other messages
-_KINDS = (m.Counted, m.Enqueued, m.Done)  # in the order in which a host says them of one thing
+_WORDS = 1 << 59  # numbers of data-plane messages
+_REPORTS = 1 << 60  # numbers of reports, apart from the numbers of other messages
+_KINDS = (m.Counted, m.Enqueued, m.Done)  # in the order in which a host reports them about one thing
 REPORT_BYTES = MESSAGE + REPORT
-WORDS = frozenset((Grant, Landed))  # they have a stream of their own
+WORDS = frozenset((Grant, Landed))  # these have a stream of their own
 
 
 def link_of(sender: Name, receiver: Name) -> int:
@@ -34,19 +34,19 @@ def link_of(sender: Name, receiver: Name) -> int:
 
 
 def report_number(report: m.Report) -> int:
-    """By what it is about: the same wherever it comes from, and whatever else is sent."""
+    """A report's number follows from its subject: it is the same from every host, whatever else is sent."""
     about = getattr(report, "seq", getattr(report, "transfer", 0))
     kind = _KINDS.index(type(report)) if type(report) in _KINDS else len(_KINDS)
     return _REPORTS + 4 * int(about) + kind
 
 
 def about(number: int) -> int:
-    """What a report is about: all that a host says of one thing takes the same time, and so stays in its order."""
+    """The subject of a report. All reports of a host on one subject get the same jitter, and so stay in order."""
     return number & ~3
 
 
 def _drawn_for(message: Any, number: int) -> int:
-    """By which number its jitter is drawn: what it is about, where it is about one thing."""
+    """The number by which a message's jitter is drawn: that of its subject, where it is about one thing."""
     if isinstance(message, m.Ordered):
         return message.number
     transfer = getattr(message, "transfer", -1)
@@ -61,12 +61,14 @@ class Link:
     def __init__(self, source: int) -> None:
         self.source = source  # of its jitter
         self.count = 0
-        self.last = [0, 0]  # when what was sent last arrives: orders and calls; words about contents
-        self.held: list[Any] | None = None  # cut, nobody knows for how long
+        # when the last message sent so far arrives: orders and calls; messages about contents
+        self.last = [0, 0]
+        # messages that wait while the connection is cut; None: it is not cut
+        self.held: list[Any] | None = None
 
 
 class Network:
-    """`arrive(receiver, sender, number, message)`: at the receiver's process."""
+    """Carries control messages, and calls `arrive(receiver, sender, number, message)` at the receiver's process."""
 
     def __init__(
         self, clock: Clock, latency: int, byte_ps: int, jitter: int, seed: int,
@@ -76,7 +78,7 @@ class Network:
         self.latency, self.byte_ps, self.jitter, self._seed = latency, byte_ps, jitter, seed
         self._arrive = arrive
         self._links: dict[tuple[Name, Name], Link] = {}
-        self._lives: dict[Name, int] = {}  # a process that begins anew does not get what was for the last
+        self._lives: dict[Name, int] = {}  # by process; messages to or from an earlier life are dropped
         self._cuts: dict[tuple[Name, Name], int] = {}  # how often a connection was cut
         self.messages = 0
 
@@ -88,7 +90,7 @@ class Network:
         return found
 
     def count(self, sender: Name, receiver: Name) -> int:
-        """The number of another message."""
+        """The number of the next message on this connection."""
         link = self.link(sender, receiver)
         link.count += 1
         return link.count - 1
@@ -110,7 +112,7 @@ class Network:
         self._clock.at(arrival, self._deliver, life, receiver, sender, number, message)
 
     def send_report(self, sender: Name, receiver: Name, message: m.Reports, departure: int) -> None:
-        """One report. Those on different things may overtake each other, as relays let them anyway."""
+        """Sends one report. Reports on different subjects may overtake each other, as they may in relays."""
         (report,) = message.reports
         arrival = self.report_arrival(sender, receiver, report, departure)
         life = self._lives.get(sender, 0), self._lives.get(receiver, 0)
@@ -119,7 +121,7 @@ class Network:
 
     @property
     def report_latency(self) -> int:
-        """But for its jitter."""
+        """How long a report is under way, without its jitter."""
         return self.latency + REPORT_BYTES * self.byte_ps // 1000
 
     def report_arrival(self, sender: Name, receiver: Name, report: m.Report, departure: int) -> int:
@@ -137,7 +139,7 @@ class Network:
         self, life: tuple[int, int], receiver: Name, sender: Name, number: int, message: Any
     ) -> None:
         if life != (self._lives.get(sender, 0), self._lives.get(receiver, 0)):
-            return  # one of the ends is no longer who it was
+            return  # one of the ends has died, and perhaps started again, since this was sent
         link = self.link(sender, receiver)
         if link.held is not None:
             link.held.append((number, message))
@@ -147,13 +149,13 @@ class Network:
     # --- trouble ----------------------------------------------------------------------------------------
 
     def end(self, name: Name) -> None:
-        """This process is gone, with all that is on its way to it and from it."""
+        """Ends a process: all messages on their way to it and from it are lost."""
         self._lives[name] = self._lives.get(name, 0) + 1
         for pair in [pair for pair in self._links if name in pair]:
             del self._links[pair]
 
     def partners(self, name: Name) -> list[Name]:
-        """Who has spoken with it, or was spoken to."""
+        """The processes that have a connection to this one."""
         return sorted({sum(pair) - name for pair in self._links if name in pair})
 
     def cut(self, one: Name, other: Name) -> None:
@@ -164,7 +166,7 @@ class Network:
                 link.held = []
 
     def mend(self, one: Name, other: Name) -> None:
-        """What was held arrives now, in its order."""
+        """Ends a cut: what was held arrives now, in order."""
         for sender, receiver in ((one, other), (other, one)):
             link = self.link(sender, receiver)
             held, link.held = link.held or [], None

@@ -1,4 +1,4 @@
-"""Where the rows of a sparse exchange go, when nobody says: evenly, from every shard to every target."""
+"""Where the rows of a sparse exchange go when the program does not say: evenly from every shard to every target."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Piece = tuple[int, int, int]  # (receiving host, piece, bytes)
 
 
 def even_rows(host: int, source: Layout | None, target: Layout, hosts: Hosts) -> tuple[Piece, ...]:
-    """What this host's shards send; of a shard's replicas, the first one does."""
+    """What this host's shards send; where a shard has replicas, the first replica sends it."""
     if source is None:
         return ()
     shards = Shards(source)

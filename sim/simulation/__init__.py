@@ -1,8 +1,8 @@
-"""The whole: machines, network, hosts and devices put together, run, and broken on purpose.
+"""The whole simulation: machines, network, hosts and devices, put together, run, and given faults.
 
 simulation       `Simulation(load("A"), policy=..., profile=...)`; `run(until=...)`; `trace`
-boot             a cluster that stands at time 0
-faults           what will befall whom, announced with its time;  fault_injection: it happens
+boot             a cluster that is up at time 0
+faults           faults that are announced with their times;  fault_injection: carries them out
 """
 
 from __future__ import annotations

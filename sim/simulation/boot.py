@@ -1,7 +1,7 @@
-"""A cluster that stands: all hosts have joined, and the first epoch of every island has formed, at time 0.
+"""Starts a cluster: all hosts have joined, and the first epoch of every island has formed, at time 0.
 
-Everybody says what core's machines say when they meet, and nothing of it takes time: what is simulated begins
-with a cluster that is up. (Later epochs form in simulated time.)
+Core's machines exchange their usual messages, but these take no time: a simulation begins with a cluster that is
+up. (Later epochs form in simulated time.)
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def boot(sim: Simulation) -> None:
-    """Hosts on their own speak for themselves; a cohort's executor hears what its hosts hear, and what it says they
-    all say."""
+    """Starts all hosts. Exactly simulated hosts speak for themselves; a cohort's executor gets the events of its
+    hosts, and its commands stand for all of them."""
     todo: deque[tuple[Process, e.Effect]] = deque()
     worlds: dict[tuple[int, int], list[int]] = {}
     seats: dict[int, dict[int, m.Seat]] = {index: {} for index in sim.islands}
@@ -67,7 +67,7 @@ def _obey(
 def _seat(
     sim: Simulation, seat: m.Seat, seats: dict[int, m.Seat], todo: deque[tuple[Process, e.Effect]]
 ) -> None:
-    """When the last host has its seat, the epoch's world stands."""
+    """Collects a seat of a cohort's host. When the last host has its seat, the epoch's world is ready."""
     seats[seat.host] = seat
     island = sim.islands[seat.island]
     if len(seats) < spans.count(seat.members):

@@ -1,6 +1,6 @@
-"""What may befall a simulated cluster: here things break, at once, and are mended.
+"""Carries out faults on a simulated cluster, at once, and repairs.
 
-`faults` are these calls, announced with their times. A user's own SimPy process may make them too.
+`faults` are the same faults, announced with their times. A user's own SimPy process may call these methods, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Trouble:
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
         self._leaving: dict[int, None] = {}
-        self._unaware: dict[int, list[int]] = {}  # of those that are gone: who has not learnt of it
+        self._unaware: dict[int, list[int]] = {}  # by lost process: peers that have not learnt of the loss
 
     def befall(self, fault: Fault) -> None:
         whom, after = fault.whom, fault.duration
@@ -39,26 +39,26 @@ class Trouble:
             getattr(self, fault.what)(whom)
 
     def _alone(self, host: int) -> HostProcess:
-        """A host to which something happens that does not happen to its neighbours."""
+        """A host that is simulated by itself, since the fault does not happen to its neighbours."""
         found = self._sim.lone_hosts.get(host)
         if found is None:
             raise Unannounced(
-                f"host {host} is simulated as one of a cohort of alike hosts, and trouble that divides them must be "
+                f"host {host} is simulated in a cohort of alike hosts, and a fault that makes them differ must be "
                 "announced: Simulation(faults=[...]), or fidelity='exact'"
             )
         return found
 
-    # --- trouble --------------------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------------------
 
     def slow(self, host: int, factor: float) -> None:
-        """Its devices take so many times as long, from now on; 1.0 mends it."""
+        """Makes a host's devices take `factor` times as long from now on; 1.0 repairs it."""
         self._sim.fabric.slow[host] = factor
         cohort = self._sim.islands.get(self._sim.island_of(host))
         if cohort is not None:
             cohort.slow(host - cohort.island.base_host, factor)
 
     def fail_gang(self, host: int, name: str, cause: str = "it divided by zero") -> None:
-        """The next gang of this name fails on this host."""
+        """Makes the next gang of this name fail on this host."""
         self._alone(host)
         self._sim.fabric.failing[host, name] = m.Blame("user", cause)
 
@@ -70,14 +70,14 @@ class Trouble:
         )
 
     def crash_host(self, host: int) -> None:
-        """Its process is gone, at once; others find out when its lease has run out, or when it comes back."""
+        """Ends a host's process at once; its peers find out when its lease runs out, or when it comes back."""
         self._alone(host).alive = False
         self._sim.fabric.die(host)
         self._sim.worlds.forget(host)
         self._gone(host)
 
     def _gone(self, name: int) -> None:
-        """Whoever spoke with it learns of it when the lease has run out."""
+        """Tells the peers of a lost process when its lease has run out."""
         self._unaware[name] = self._end(name)
         self._sim.clock.at(self._sim.now + self._sim.times.lease, self._lost, name)
 
@@ -94,7 +94,7 @@ class Trouble:
             self._sim.process(partner).lose(name, "its connection was lost, and its lease has run out")
 
     def return_host(self, host: int) -> None:
-        """It comes back as another process, with nothing."""
+        """Starts a host again as a new process without any state."""
         if self._alone(host).alive:
             self.crash_host(host)
         self._leaving.pop(host, None)
@@ -104,12 +104,12 @@ class Trouble:
         process.serve(e.Connected(CONTROLLER), self._sim.now)
 
     def leave_host(self, host: int, reason: str = "a pre-emption notice") -> None:
-        """A planned stop: it is drained, and does not come back."""
+        """A planned stop: the host is drained, and does not come back."""
         self._leaving[host] = None
         self._alone(host).serve(e.LeaveRequested(reason), self._sim.now)
 
     def stopped(self, process: HostProcess, reason: str) -> None:
-        """It was dismissed."""
+        """Stops a host that the controller has dismissed; it restarts later, unless it was leaving."""
         if process.alive:
             self._sim.tell(f"host {process.name} stops: {reason}")
             self.crash_host(process.name)
@@ -129,8 +129,7 @@ class Trouble:
                 self._gone(client.name)
 
     def cut(self, one: int, other: int = CONTROLLER, duration: int | None = None) -> None:
-        """The connection is cut, for so long, or until `mend`. Longer than a lease, and both take the other for
-        gone."""
+        """Cuts a connection for `duration`, or until `mend`. After a lease, both ends take each other for lost."""
         for host in (one, other):
             if host >= 0:
                 self._alone(host)
@@ -154,5 +153,5 @@ class Trouble:
             self._sim.process(other).lose(one, "the connection was cut")
 
     def close(self, name: int, reason: str) -> None:
-        """The controller hangs up on somebody."""
+        """Records that the controller closes a connection."""
         self._sim.tell(f"the controller closes {name}: {reason}")

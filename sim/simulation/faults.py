@@ -1,9 +1,8 @@
-"""Trouble, announced: what befalls whom when, so that islands it will divide are simulated host by host from the
-start.
+"""Faults that are announced before a run, so that islands whose hosts will differ are simulated host by host.
 
-A cohort stands for hosts that behave alike. A host that is slow still does; one that crashes, is cut off, leaves
-or fails alone does not. `Simulation(faults=...)` takes a list of these, or `drawn` ones; it refuses unannounced
-trouble on an island that it has as a cohort.
+A cohort stands for hosts that behave alike. A slow host still behaves like the others; a host that crashes, is cut
+off, leaves or fails alone does not. `Simulation(faults=...)` takes a list of `Fault`, for example from `drawn`. It
+refuses an unannounced fault on an island that it simulates as a cohort.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import msgspec
 
 from core.model import Cluster
 
-# What there is -> whether it divides the hosts of an island.
+# Each kind of fault -> whether it makes the hosts of an island differ.
 KINDS = {
     "slow": False, "crash_host": True, "return_host": True, "leave_host": True, "lose_device": True, "cut": True,
     "fail_gang": True, "crash_client": True,
@@ -24,19 +23,19 @@ KINDS = {
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`whom`: a host; of `lose_device` a device, of `crash_client` a client's name."""
+    """A fault at a given time. `whom`: a host; for `lose_device` a device, for `crash_client` a client's name."""
 
     at: int  # nanoseconds
     what: str
     whom: int | str
-    factor: float = 1.5  # of "slow"
-    duration: int | None = None  # of "slow" and "cut": after that it is mended
-    name: str = ""  # of "fail_gang": of which gang
+    factor: float = 1.5  # for "slow"
+    duration: int | None = None  # for "slow" and "cut": the fault is repaired after this time
+    name: str = ""  # for "fail_gang": the gang's name
 
     def __post_init__(self) -> None:
         if self.what not in KINDS:
             near = get_close_matches(self.what, KINDS, 1, 0)
-            raise ValueError(f"no such trouble: {self.what!r}; did you mean {near[0]!r}?")
+            raise ValueError(f"no such fault: {self.what!r}; did you mean {near[0]!r}?")
         if self.at < 0:
             raise ValueError(f"{self.what} at {self.at} ns: time begins at 0")
         if isinstance(self.whom, str) != (self.what == "crash_client"):
@@ -46,7 +45,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def divided(faults: Iterable[Fault], cluster: Cluster) -> dict[int, None]:
-    """Islands whose hosts will not stay alike."""
+    """The islands whose hosts will not behave alike."""
     found: dict[int, None] = {}
     for fault in faults:
         if not KINDS[fault.what]:
@@ -63,7 +62,7 @@ def divided(faults: Iterable[Fault], cluster: Cluster) -> dict[int, None]:
 def drawn(
     seed: int, cluster: Cluster, number: int, before: int, kinds: tuple[str, ...] = ("crash_host",)
 ) -> list[Fault]:
-    """So many, of these kinds, evenly over the hosts and the time."""
+    """`number` random faults of these kinds, uniform over hosts and over the time before `before`."""
     rng = Random(f"faults {seed}")
     found = []
     for _ in range(number):

@@ -1,4 +1,4 @@
-"""The simulation: the core as it is, on a network, hosts and devices that are modelled. Stock SimPy drives it.
+"""The simulation: core's machines on a modelled network, with modelled hosts and devices, driven by SimPy.
 
     sim = Simulation(load("A"), policy=named("stride"), profile=profile("paper"))
     client = sim.client("a", weight=2)
@@ -6,8 +6,8 @@
     sim.run(until=lambda: ...)
     sim.trace                                   # what happened; sim.env: add SimPy processes of your own
 
-No scheduling, ordering or placement is decided here; the machines decide, and this says how long things take.
-The same arguments give the same trace, to the byte.
+No scheduling, ordering or placement is decided here: core's machines decide, and this module says how long things
+take. The same arguments give the same trace, to the byte.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ from .faults import Fault, divided
 
 MIB = 1 << 20
 S = 1_000_000_000
-QUIET = 2_000 * S  # simulated time in which nothing but timers happens: whoever still waits waits in vain
-STRAGGLERS, COMPUTE = 1 << 48, 1 << 49  # sources of chance
+# if only timers have happened for so long in simulated time, what `run` waits for will not happen
+QUIET = 2_000 * S
+STRAGGLERS, COMPUTE = 1 << 48, 1 << 49  # sources of randomness
 
 
 class Simulation:
@@ -87,7 +88,7 @@ class Simulation:
         self.cluster: Cluster = setup.cluster
         self.clock = Clock()
         self.trace = Trace()
-        self.told: list[tuple[int, str]] = []  # what machines tell those who run them, and when
+        self.told: list[tuple[int, str]] = []  # what machines tell their operators, and when
         self.replaced: list[tuple[int, e.PolicyReplaced]] = []
         self.kernels: dict[str, Kernel] = {}
         self.sizes: Callable[[Plan, Gang, int], tuple[int, ...]] = bounds_of
@@ -95,7 +96,7 @@ class Simulation:
         self.hosts_of = HostsOf(self.cluster)
         self.weights = Weights()
         self.clients: list[SimClient] = []
-        self.last_seen = 0  # when something happened that is no timer
+        self.last_seen = 0  # when something other than a timer last happened
         self._numbered: dict[int, int] = {}
         self.met: dict[tuple[int, int], None] = {}  # clients and hosts that have a connection
         self._waiting: dict[tuple[int, int], list[Any]] = {}
@@ -125,8 +126,8 @@ class Simulation:
             if fidelity == "exact"
             else divided(faults, self.cluster) | self.machines.islands
         )
-        self.islands: dict[int, CohortIsland] = {}  # those that are simulated as cohorts
-        self.lone_hosts: dict[int, HostProcess] = {}  # those of the others
+        self.islands: dict[int, CohortIsland] = {}  # islands that are simulated as cohorts
+        self.lone_hosts: dict[int, HostProcess] = {}  # hosts of all other islands
         for island in self.cluster.islands:
             if island.index not in exact:
                 self.islands[island.index] = CohortIsland(self, island)
@@ -176,7 +177,7 @@ class Simulation:
 
     @property
     def env(self) -> simpy.Environment:
-        """SimPy's own: users may add processes to it."""
+        """SimPy's environment: users may add processes to it."""
         return self.clock.env
 
     @property
@@ -184,7 +185,7 @@ class Simulation:
         return self.clock.now
 
     def run(self, until: int | Callable[[], bool]) -> None:
-        """To a time, or until something is true."""
+        """Runs to a time, or until a condition is true; raises `Stuck` if that cannot happen any more."""
         clock = self.clock
         if not callable(until):
             while (at := clock.next_time()) is not None and at <= until:
@@ -204,7 +205,7 @@ class Simulation:
             f"; last heard: {waits}" if waits else ""
         )
 
-    # --- who there is ---------------------------------------------------------------------------------------
+    # --- processes ------------------------------------------------------------------------------------------
 
     def client(
         self, name: str, weight: int = 1, priority: int = 0, limits: Limits | None = None
@@ -215,7 +216,7 @@ class Simulation:
         return client
 
     def process(self, name: int) -> Any:
-        """A `Process`, or what stands for one."""
+        """The `Process` with this name, or for a host of a cohort, its `Member`."""
         if name >= 0:
             return self.lone_hosts.get(name) or self.islands[self.island_of(name)].member(name)
         return self.clients[-name - 2] if is_client(name) else self.controller_process
@@ -224,12 +225,12 @@ class Simulation:
         return self.cluster.island_of_host(host).index
 
     def reach_controller(self, host: int, message: m.Reports) -> None:
-        """A host's report has come."""
+        """Delivers a host's report to the controller."""
         (report,) = message.reports
         self._arrive(CONTROLLER, host, report_number(report), message)
 
     def connection(self, name: int) -> int:
-        """By which the controller knows a process: clients' come behind all hosts'."""
+        """The number by which the controller knows a process; clients are numbered after all hosts."""
         return self.cluster.hosts - name - 2 if is_client(name) else name
 
     def process_of(self, connection: int) -> int:
@@ -237,15 +238,15 @@ class Simulation:
         return connection if connection < hosts else peers.client(connection - hosts + 1)
 
     def numbered(self, client: int, number: int) -> None:
-        """The controller has given this client a number; hosts know it by that."""
+        """Records the number that the controller gave to a client; hosts know the client by it."""
         self._numbered[number] = client
 
     def to_hosts(self, name: int) -> int:
-        """How hosts call a process."""
+        """The number by which hosts know a process."""
         return peers.client(self.clients[-name - 2].number) if is_client(name) else name
 
     def from_hosts(self, peer: int) -> int:
-        """The process that hosts call so."""
+        """The process that hosts know by this number."""
         return self._numbered[-1 - peer] if is_client(peer) else peer
 
     def _arrive(self, receiver: int, sender: int, number: int, message: Any) -> None:
@@ -260,26 +261,28 @@ class Simulation:
             process.come(sender, number, message)
 
     def _meet(self, client: int, host: int) -> None:
-        """Its first word: the connection is there, for what has been waiting for it."""
+        """Takes in a client's first message to a host: the connection exists, and messages that waited for it are
+        sent."""
         self.met[client, host] = None
         for message in self._waiting.pop((client, host), []):
             self.send_contents(host, client, message, self.now)
 
-    def tell_host(self, host: int, event: e.Effect) -> None:
-        """By PCIe, and whoever has taken this one's place by then is not told."""
+    def tell_host(self, host: int, event: e.Event) -> None:
+        """Tells a host an event of its devices, after PCIe; a process that replaces the host meanwhile is not
+        told."""
         self.last_seen = self.now
         self.clock.at(self.now + self.times.pcie_latency, self.lone_hosts[host].tell, event)
 
-    def _tell_at_once(self, host: int, event: e.Effect) -> None:
+    def _tell_at_once(self, host: int, event: e.Event) -> None:
         self.lone_hosts[host].tell(event)
 
     def tell(self, text: str) -> None:
         self.told.append((self.now, text))
 
     def ordered(self, message: m.Ordered) -> None:
-        """It leaves the controller."""
+        """Called when an order leaves the controller; does nothing here."""
 
-    # --- what things take -----------------------------------------------------------------------------------
+    # --- how long things take -------------------------------------------------------------------------------
 
     def _sizes(self, plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:
         return self.sizes(plan, gang, seq)
@@ -289,11 +292,11 @@ class Simulation:
         return self.profile.send + self.weights.of(message) * self.profile.send_byte_ps // 1000
 
     def taking(self, message: Any) -> int:
-        """Host time to take one."""
+        """Host time to receive a message."""
         return self.profile.receive + self.weights.of(message) * self.profile.receive_byte_ps // 1000
 
     def taking_wire(self, wire: Together) -> int:
-        """Of several that came together."""
+        """Host time to receive a batch of messages."""
         profile = self.profile
         cost = profile.of_several("receive", len(wire.messages))
         cost += wire.nbytes * profile.receive_byte_ps // 1000
@@ -333,15 +336,16 @@ class Simulation:
         return Takes(own, links, cores, turns, meets, inline)
 
     def by_host(self, sender: int, receiver: int) -> bool:
-        """Contents between these go through the hosts' CPUs, not over a torus."""
+        """Whether contents between these processes go through the hosts' CPUs, and not over a torus."""
         return sender != receiver and not self.cargo.by_torus(sender, receiver)
 
     def send_contents(self, sender: int, receiver: int, message: Any, at: int) -> None:
-        """A pool of threads writes the words of the data plane: they cost time, and hold nothing else up."""
+        """Sends a message of the data plane. A pool of threads writes it, which costs time and holds up nothing
+        else."""
         if at > self.now:
             self.clock.at(at, self.send_contents, sender, receiver, message, at)
         elif is_client(receiver) and (receiver, sender) not in self.met:
-            # A host cannot dial a client: it waits until the client has.
+            # A host cannot connect to a client: it waits until the client has connected.
             self._waiting.setdefault((receiver, sender), []).append(message)
         elif sender == receiver and not isinstance(message, CARRIED):
             self._arrive(receiver, sender, self.network.count(sender, receiver), message)
@@ -360,7 +364,7 @@ class Simulation:
             self._write(sender, order, self.profile.send if sender >= 0 else 0, send)
 
     def _on_wire(self, sender: int, receiver: int) -> bool:
-        """Words about contents, and these, are gathered with all else that is said there."""
+        """Whether a message of the data plane goes in a batch with all other messages to this peer."""
         return (
             sender != receiver
             and not self.cargo.by_torus(sender, receiver)
@@ -375,7 +379,7 @@ class Simulation:
             host.write_contents(order, cost, send)
 
     def taking_contents(self, message: Any) -> int:
-        """Host time of a word of the data plane."""
+        """Host time to receive a message of the data plane."""
         sender, receiver = message.sender, message.receiver
         if sender == receiver:
             return 0
@@ -388,13 +392,13 @@ class Simulation:
         return e.RowsCounted(effect.transfer, self.rows_of(host, effect.source, effect.target, self.hosts_of))
 
     def copy_time(self, layout: Layout | None) -> int:
-        """Between device memory and host DRAM."""
+        """Time to copy a host's shards between device memory and host memory."""
         pcie = self.setup.chips[0].pcie_bandwidth
         return int(shard_bytes(layout) * 1e9 / pcie) if layout is not None and pcie else 0
 
 
 class HostsOf:
-    """Which devices each host has, quickly."""
+    """Which devices each host has."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -407,13 +411,13 @@ class HostsOf:
 
 
 def bounds_of(plan: Plan, gang: Gang, seq: int) -> tuple[int, ...]:
-    """An irregular gang whose sizes nobody gave makes as much as it may."""
+    """The sizes of an irregular gang for which none were given: as many rows as its outputs can hold."""
     layouts = [plan.slots[slot].layout for slot in gang.outputs]
     return tuple([_leading(layout) for layout in layouts])
 
 
 def _leading(layout: Layout) -> int:
-    """Of the largest shard."""
+    """The number of rows of the largest shard."""
     if not layout.shape:
         return 0
     parts = layout.sharding.parts(layout.mesh)
@@ -421,7 +425,7 @@ def _leading(layout: Layout) -> int:
 
 
 def fanout_of(profile: Profile, cluster: Cluster) -> int:
-    """Whom the controller writes to, with this profile: how wide its trees of hosts are."""
+    """How many hosts the controller writes to with this profile: the width of its trees of hosts."""
     wanted, largest = profile.fanout, max(island.hosts for island in cluster.islands)
     if isinstance(wanted, int):
         return wanted

@@ -20,16 +20,16 @@ from core.model.program import Arg, Computation, Node, Out, Program, Sharding, S
 from core.protocol import effects as e
 
 S = 1_000_000_000
-PATIENCE = 20.0  # seconds; then what is waited for will never be
+PATIENCE = 20.0  # seconds, after which a wait has failed
 COST = 1_000_000
 
 
 class User:
-    """A client whose calls are awaited."""
+    """A client whose results the test awaits."""
 
     def __init__(self, server: Server, name: str, access: Access | None = None) -> None:
         self.failures: list[BaseException] = []
-        self.heard: list[e.Effect] = []
+        self.heard: list[e.Command] = []
         self.head = Head(server.address, access or server.access)
         self.remote = Remote(
             Client(name, server.cluster),
@@ -49,7 +49,7 @@ class User:
         found: Submitted = self.call(lambda client, now: client.submit(program, args, now))
         return found
 
-    async def until(self, over: Callable[[e.Effect], bool]) -> Any:
+    async def until(self, over: Callable[[e.Command], bool]) -> Any:
         return await until(lambda: next(filter(over, self.heard), None))
 
     async def ended(self, run: int) -> e.RunEnded:
@@ -64,7 +64,7 @@ class User:
 
 
 async def until(found: Callable[[], Any]) -> Any:
-    """What it finds, as soon as that is true."""
+    """Waits until `found()` is true; returns its value."""
     async with asyncio.timeout(PATIENCE):
         while not (answer := found()):
             await asyncio.sleep(0.005)
@@ -76,7 +76,7 @@ class Cluster:
         self.server = server
         self.agents: dict[int, Agent] = {}
         self.users: list[User] = []
-        self.over: dict[int, str] = {}  # hosts that have ended by themselves, and why
+        self.over: dict[int, str] = {}  # hosts that have ended by themselves, and the reasons
 
     async def agent(self, host: int = -1, **options: Any) -> Agent:
         devices = TimedDevices(options.pop("devices", self.server.cluster.islands[0].devices_per_host))
@@ -128,7 +128,7 @@ async def cluster(
 
 
 def chain(length: int, devices: int, size: int = 8, island: str = "", cost: int = COST) -> Program:
-    """Each step takes what the one before has made."""
+    """A program in which each step reads the output of the one before."""
     value = Value((size,), "float32", 0, Sharding(((0,),)))
     return Program(
         name="chain",

@@ -22,11 +22,11 @@ from core.model.presets import small
 
 from .cluster import User
 
-PATIENCE = 30.0  # seconds; then what is waited for will never be
+PATIENCE = 30.0  # seconds, after which a wait has failed
 
 
 class Program:
-    """One process, and what it says."""
+    """One process and its output."""
 
     def __init__(
         self, log: Path, *words: str, env: dict[str, str] | None = None,
@@ -40,7 +40,7 @@ class Program:
             )  # fmt: skip
 
     def line(self) -> str:
-        """The next that it prints."""
+        """The next line that it prints."""
         out: IO[str] | None = self.process.stdout
         assert out is not None
         found = out.readline()
@@ -71,7 +71,7 @@ class Program:
 
 
 class Real:
-    """`lease`: seconds. `options`: more words for the controller."""
+    """`lease`: in seconds. `options`: more options for the controller."""
 
     def __init__(
         self, folder: Path, hosts: int = 2, devices_per_host: int = 2, islands: int = 1, *, lease: float = 2.0,
@@ -99,7 +99,7 @@ class Real:
         return found
 
     def start_controller(self) -> None:
-        """With the state, and at the address, that an earlier one had."""
+        """Starts a controller with the state and address of an earlier one."""
         lease = str(self.lease / 1e9)
         self.controller = self.program(
             "controller", "controller", "--bind", self.address, "--state", str(self.folder / "state"),
@@ -124,7 +124,7 @@ class Real:
         return found
 
     async def until(self, over: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """Looks at the status again and again."""
+        """Polls the status until `over` is true of it; returns it."""
         end = time.monotonic() + PATIENCE
         while not over(found := await self.status()):
             assert time.monotonic() < end, json.dumps(found, indent=1)
@@ -132,7 +132,7 @@ class Real:
         return found
 
     async def ready(self, epoch: int = 0) -> dict[str, Any]:
-        """All islands run, in this epoch or a later one, with all their hosts."""
+        """Waits until all islands run, in this epoch or a later one, with all their hosts."""
         return await self.until(
             lambda found: all(
                 island["phase"] == "running"
@@ -170,7 +170,7 @@ async def real(
 
 
 def children_of(pid: int, module: str) -> list[int]:
-    """Processes that this one has started, which run this module."""
+    """The children of this process that run this module."""
     found = []
     for each in Path("/proc").iterdir():
         if each.name.isdigit():
@@ -182,11 +182,11 @@ def children_of(pid: int, module: str) -> list[int]:
 
 
 def await_end(pid: int) -> None:
-    """Of a process that is not our child."""
+    """Waits for the end of a process that is not our child."""
     end = time.monotonic() + PATIENCE
     while (stat := Path(f"/proc/{pid}/stat")).exists():
         with suppress(OSError, IndexError):
             if stat.read_text().rpartition(")")[2].split()[0] == "Z":
-                return  # nobody has asked how it ended
+                return  # its status is not known here
         assert time.monotonic() < end, f"process {pid} still runs"
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Faults of real processes: each is killed, stopped or told to end, and what is under way ends by name or goes on."""
+"""Faults of real processes: each is killed, stopped or told to end, and runs under way end by name or go on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .cluster import COST, Cluster, User, chain, cluster
 from .real import Program, Real, await_end, children_of, real
 
 TINY = np.arange(8, dtype=np.float32).tobytes()
-STEPS = 1500  # of a long run: a millisecond each
+STEPS = 1500  # steps of a long run: a millisecond each
 Work = Callable[[Real], Awaitable[None]]
 
 
@@ -48,7 +48,7 @@ def register(user: User, length: int, island: str = "", cost: int = COST) -> int
 
 
 def endless(user: User) -> int:
-    """A program whose runs end only by what befalls them: half a minute, if nothing does."""
+    """A program whose runs end only by faults within the test: without any, they take half a minute."""
     return register(user, STEPS, cost=20 * COST)
 
 
@@ -58,7 +58,7 @@ async def runs(user: User, program: int) -> None:
 
 
 async def begun(found: Real, user: User, program: int) -> Submitted:
-    """A run that is under way."""
+    """Submits a run, and waits until it is under way."""
     run = user.submit(program, TINY)
     await found.until(lambda status: any(island["under_way"] for island in status["islands"]))
     return run
@@ -91,9 +91,9 @@ def test_a_controller_that_is_killed_and_started_again_finds_everybody(tmp_path:
         agents = [host["agent"] for island in status["islands"] for host in island["hosts"]]
         assert agents == ["host-0", "host-1"]
         assert status["islands"][0]["platform"] == "timed"
-        again = user.submit(short, kept.results[0])  # what lay on the hosts is still its client's
+        again = user.submit(short, kept.results[0])  # buffers on the hosts still belong to their client
         assert (await user.ended(again.run)).blame is None
-        other = found.user("bob")  # who was not there before is told where hosts are
+        other = found.user("bob")  # a new client learns where the hosts are
         await runs(other, register(other, 2))
         assert not user.failures
 
@@ -130,7 +130,7 @@ def test_a_controller_that_is_told_to_end_does_and_says_nothing_of_failure(tmp_p
         program = user.call(lambda client, now: client.register(chain(300, 2), now))
         run = await begun(found, user, program)
         found.controller.signal(signal.SIGTERM)
-        assert (await user.ended(run.run)).blame is None  # what is under way ends first
+        assert (await user.ended(run.run)).blame is None  # runs under way end first
         assert await found.controller.ended() == 0
         assert "Traceback" not in found.controller.said()
 
@@ -188,7 +188,7 @@ def test_a_host_that_stands_still_for_longer_is_given_up_and_comes_back_as_a_new
         assert (ended.blame.code, ended.blame.host, ended.blame.program) == ("host-lost", 1, "chain")
         found.agents[1].signal(signal.SIGCONT)
         await found.ready(epoch=1)
-        assert "beginning anew" in found.agents[1].said()
+        assert "restarting" in found.agents[1].said()
         await runs(user, register(user, 3))
 
     driven(tmp_path, work, lease=2.5)
@@ -210,11 +210,11 @@ def test_a_host_that_is_told_to_end_is_drained_first(tmp_path: Path) -> None:
     driven(tmp_path, work)
 
 
-NO_DRAIN = "it was told to end, and has no controller that would drain it: it ends now"
+NO_DRAIN = "it was told to end, and no controller is connected that could drain it: it ends now"
 
 
 def test_hosts_that_have_lost_their_controller_end_when_they_are_told_to(tmp_path: Path) -> None:
-    """Also one that was being drained then. (One that waited for its grace to be over would return 1.)"""
+    """So does one that was being drained. (A host that waited for its grace period would return 1.)"""
 
     async def work(found: Real) -> None:
         user = found.user()
@@ -240,7 +240,7 @@ def test_an_agent_that_has_never_found_a_controller_ends_when_it_is_told_to(
 ) -> None:
     log = tmp_path / "agent.log"
     with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and never listens
+        nobody.bind(("127.0.0.1", 0))  # it never listens
         at = f"127.0.0.1:{nobody.getsockname()[1]}"
         agent = Program(log, "agent", "--controller", at, "--platform", platform, "--devices", "1")
         try:
@@ -255,7 +255,7 @@ def test_an_agent_that_has_never_found_a_controller_ends_when_it_is_told_to(
 
 
 NO_PLACE = [
-    (("--devices", "3", "--host", "0"), "agent 'x' has 3 devices, and hosts of island 'i0' have 2"),
+    (("--devices", "3", "--host", "0"), "agent 'x' has 3 devices, but hosts of island 'i0' have 2"),
     (("--devices", "3"), "the cluster has no free host with 3 devices"),
     (("--island", "i9"), "no island is called 'i9'"),
     (("--island", "i1", "--host", "0"), "host 0 is one of island 'i0', not of 'i1'"),
@@ -283,7 +283,7 @@ def test_an_agent_that_has_no_place_here_is_told_why_in_one_line(tmp_path: Path)
 
 
 async def runs_for(found: Real, length: int) -> None:
-    """Nobody else has noticed."""
+    """Checks that other clients are not affected."""
     user = found.user("bob")
     program = user.call(lambda client, now: client.register(chain(length, 2), now))
     await runs(user, program)
@@ -341,7 +341,7 @@ def test_what_a_client_that_is_killed_has_held_is_freed_and_others_go_on(tmp_pat
 
 
 class Failing(TimedDevices):
-    """The first gang cannot be launched here; what comes behind it waits, as `devices` wants it."""
+    """The first gang cannot be launched on these devices; those behind it wait, as `interface` requires."""
 
     failed_once = False
     stuck = -1
@@ -379,7 +379,8 @@ def test_a_computation_that_fails_on_one_host_alone_is_blamed_and_no_gang_pairs_
             ended = await user.ended(first.run)
             assert ended.blame is not None
             assert (ended.blame.cause, ended.blame.host) == ("out of luck", 1)
-            assert (await user.ended(second.run)).blame is None  # it was behind, and ran in the next epoch
+            # it was behind the failed one, and ran in the next epoch
+            assert (await user.ended(second.run)).blame is None
             await found.ready()
             await runs(user, program)
             launched = [agent.devices.usage() for agent in found.agents.values()]
@@ -465,7 +466,7 @@ def test_real_devices_keep_what_lies_on_them_while_their_controller_is_started_a
                 asyncio.run(found.until(lambda status: status["clients"]))
                 assert np.asarray(kept).tolist() == list(range(8))
                 assert summed(session, 2).tolist() == [1.0, 2.0]
-                await_end(services[0])  # it goes with its controller, and nobody else does
+                await_end(services[0])  # it ends with its controller, and no other process does
 
         await asyncio.to_thread(program)
         assert [agent.process.poll() for agent in found.agents.values()] == [None, None]
@@ -474,7 +475,7 @@ def test_real_devices_keep_what_lies_on_them_while_their_controller_is_started_a
 
 
 def test_code_that_a_controller_has_lost_is_left_with_it_again(tmp_path: Path) -> None:
-    """Its disk was full, and then it was started again; and a host that has the code no more asks for it."""
+    """Its disk was full, and then it was restarted; and a host that has lost the code asks for it."""
 
     async def work(found: Real) -> None:
         def program() -> None:

@@ -1,4 +1,4 @@
-"""What people see of waits: agents that are refused, stalls while they last, and what is compiled where."""
+"""What users see of waits: agents that are refused, stalls while they last, and what is compiled where."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def text_of(place: str) -> str:
 
 
 def agrees(found: dict[str, Any], text: str) -> bool:
-    """Metrics and status, of the same stalls."""
+    """Whether metrics and status agree on the stalls."""
     of_islands = all(
         figure(text, f'seaway_stalled{{island="{each["name"]}"}}') == each["stalled"] == len(each["late"])
         for each in found["islands"]
@@ -73,7 +73,7 @@ def test_an_agent_that_is_refused_stands_in_status_and_whoever_waits_is_told(tmp
 
 
 def test_a_stall_is_dated_and_goes_when_it_is_over(tmp_path: Path) -> None:
-    """A host that stands still, for less than a lease."""
+    """A host is stopped for less than a lease."""
 
     async def work(found: Real) -> None:
         found.start_controller()

@@ -22,6 +22,7 @@ from core.model.program import Sharding
 from core.model.spans import Spans
 from core.protocol.effects import (
     CodeReady,
+    Command,
     CompileCode,
     Copied,
     CountRows,
@@ -396,7 +397,7 @@ class Life:
             self._answered.add((kind, name))
             self._later(event, at)
 
-    def _act(self, effect: Effect) -> None:
+    def _act(self, effect: Command) -> None:
         fates = self.stream.fates
         match effect:
             case Launch():

@@ -1,8 +1,7 @@
 """Scenes: what clients do on a cluster, drawn from a seed, and played in a simulation of either fidelity.
 
-A client is a list of acts with pauses; what it does depends on the simulated clock and on what it has heard, and
-on nothing else. `play` returns all that can be seen of it: every row of the trace, what each client heard and
-when, the order hash.
+A client is a list of acts with pauses. What it does depends only on the simulated clock and on what it has received.
+`play` returns everything observable: every row of the trace, what each client received and when, the order hash.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Scene(msgspec.Struct):
     clients: int
     acts: int
     troubles: list[tuple[int, str, int]]  # (when, what, whom)
-    shared: list[dict[str, object]] = []  # who is placed together
+    shared: list[dict[str, object]] = []  # which processes share a machine
 
 
 def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)) -> Scene:
@@ -79,7 +78,7 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
         for at, what, whom in befall
         if what in ("crash_host", "leave_host")
     ]
-    befall += back  # somebody may need them
+    befall += back  # later gangs may need these hosts
     fanout = rng.choice((1, 2, 3, 100))
     return Scene(
         seed, hosts, devices_per_host, islands, rng.randrange(len(POLICIES)), fanout, noise, slices, made,
@@ -88,7 +87,8 @@ def draw(seed: int, *, moves: bool = True, troubles: tuple[str, ...] = ("slow",)
 
 
 def draw_shared(drawn: Scene) -> list[dict[str, object]]:
-    """Some hosts, perhaps of both islands, perhaps with the controller and clients, on machines of few cores."""
+    """Puts some hosts, perhaps of both islands, perhaps with the controller and clients, on machines with few
+    cores."""
     rng = Random(f"shared {drawn.seed}")
     hosts = list(range(drawn.hosts * drawn.islands))
     rng.shuffle(hosts)
@@ -114,7 +114,7 @@ class User:
         self.over = False
         self.known: list[int] = []
 
-    def hear(self, effect: e.Effect) -> None:
+    def hear(self, effect: e.Command) -> None:
         self.heard.append((self.sim.now, repr(effect)))
         if isinstance(effect, e.RunEnded):
             self.open.pop(effect.run, None)
@@ -218,5 +218,5 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
-    """But for where in another table its arrivals are kept."""
+    """A row without the index of its arrivals in another table."""
     return {name: value for name, value in row.items() if name not in ("hosts", "ends")}

@@ -27,13 +27,13 @@ class Recorder:
         self.machine = machine
         self._actor = actor
 
-    def handle(self, event: Any, now: int) -> list[e.Effect]:
+    def handle(self, event: Any, now: int) -> list[e.Command]:
         effects = self.machine.handle(event, now)
         actor = self._actor
         if actor.world.diary is not None:
             actor.world.write(actor, event, effects)
         actor.told(event)
-        words: list[e.Effect] = []
+        words: list[e.Command] = []
         for effect in effects:
             if isinstance(effect, e.Send):
                 actor.says(effect)
@@ -56,7 +56,7 @@ class Actor:
         self.starts = 0
         self.lag = 0  # nanoseconds before it handles a message; for slow hosts
         self.still = False  # whether the process is stopped; events are kept until it goes on
-        self._kept: deque[e.Effect | None] = deque()  # None: its timer
+        self._kept: deque[e.Event | None] = deque()  # None: its timer
         self._busy_until = 0
         self._armed: int | None = None
         self._peer_of: dict[
@@ -107,14 +107,14 @@ class Actor:
 
     # --- in ---------------------------------------------------------------------------------------------
 
-    def feed(self, event: e.Effect) -> None:
+    def feed(self, event: e.Event) -> None:
         """Give the machine an event at once: from its own devices, or from its user."""
         if self.still:
             self._kept.append(event)
         elif self.alive:
             self._obey(self.endpoint.handle(event, self.world.now))
 
-    def hear(self, event: e.Effect) -> None:
+    def hear(self, event: e.Event) -> None:
         """Give the machine an event from the network, after the ones that came before."""
         world = self.world
         if not self.lag and self._busy_until <= world.now:
@@ -123,13 +123,13 @@ class Actor:
         self._busy_until = max(self._busy_until, world.now) + self.lag
         world.soon(self._busy_until - world.now, self._heard, event, self.starts)
 
-    def _heard(self, event: e.Effect, start: int) -> None:
+    def _heard(self, event: e.Event, start: int) -> None:
         if start == self.starts:
             self.feed(event)
 
     # --- out --------------------------------------------------------------------------------------------
 
-    def _obey(self, effects: list[e.Effect]) -> None:
+    def _obey(self, effects: list[e.Command]) -> None:
         for effect in effects:
             if isinstance(effect, Write):
                 self._write(effect)
@@ -145,7 +145,7 @@ class Actor:
             packet = Frame(packet.seq, packet.ack, self.world.post(packet.message), packet.again)
         self.world.network.send(self.name, self.actor(write.peer), packet)
 
-    def perform(self, effect: e.Effect) -> None:
+    def perform(self, effect: e.Command) -> None:
         raise NotImplementedError(f"{self.name} cannot {effect}")
 
     def told(self, event: Any) -> None:
@@ -198,7 +198,7 @@ class Actor:
 
 
 class ControllerActor(Actor):
-    def perform(self, effect: e.Effect) -> None:
+    def perform(self, effect: e.Command) -> None:
         world = self.world
         match effect:
             case e.FormWorld():
@@ -250,7 +250,7 @@ class HostActor(Actor):
         self.world.plane.forget(self.host)
         self.world.forming = {key: who for key, who in self.world.forming.items() if self.host not in who}
 
-    def perform(self, effect: e.Effect) -> None:
+    def perform(self, effect: e.Command) -> None:
         act = self._acts.get(type(effect))
         if act is None:
             super().perform(effect)
@@ -261,7 +261,7 @@ class HostActor(Actor):
         world, fabric, plane, host = self.world, self.world.fabric, self.world.plane, self.host
         soon = world.soon
 
-        def nothing(said: e.Effect) -> None:
+        def nothing(said: e.Command) -> None:
             pass
 
         return {

@@ -17,7 +17,7 @@ from core.model import spans
 from core.model.plan import Code, Gang, Layout, Plan
 from core.model.topology import Cluster
 from core.protocol import effects
-from core.protocol.effects import Copied, Effect, Launch, LaunchFailed, MakeBuffer
+from core.protocol.effects import Copied, Event, Launch, LaunchFailed, MakeBuffer
 from core.protocol.messages import Blame
 
 from . import contents
@@ -103,7 +103,7 @@ class Fabric:
     """All devices of the cluster. `tell(host, event)` reaches a host's machine; `slow` scales its gangs' costs."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, tell: Callable[[int, Effect], None],
+        self, cluster: Cluster, clock: Clock, tell: Callable[[int, Event], None],
         observe: Callable[[o.Observation], None] | None, complain: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.cluster = cluster
@@ -242,7 +242,7 @@ class Fabric:
         gang, heads = job.gang, []
         self.jobs.pop((job.seq, -1 if gang.collective else next(iter(job.parts))), None)
         digests = self._compute(job)
-        events: list[tuple[int, Effect]] = []
+        events: list[tuple[int, Event]] = []
         for host, part in job.parts.items():
             if self.hosts.get(host) is not part.host:
                 continue  # the host has died since

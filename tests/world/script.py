@@ -117,7 +117,7 @@ class ClientActor(Actor):
         if isinstance(said, dataplane.Chunk):
             self.world.plane.load(said, (self.sources[said.transfer].digest, None))
 
-    def perform(self, effect: e.Effect) -> None:
+    def perform(self, effect: e.Command) -> None:
         script, plane = self.script, self.world.plane
         match effect:
             case e.RunEnded():

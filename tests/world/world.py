@@ -427,7 +427,7 @@ class World:
         if self.hosts[host].starts == start:
             self.hosts[host].feed(e.Reformed(epoch))
 
-    def _tell_host(self, host: int, event: e.Effect) -> None:
+    def _tell_host(self, host: int, event: e.Event) -> None:
         if host in self.fabric.hosts:
             self.hosts[host].feed(event)
 
@@ -454,7 +454,7 @@ class World:
     def _complain(self, what: str) -> None:
         self.faults.append(f"{text.when(self.now)}  {what}")
 
-    def write(self, actor: Actor, event: Any, effects: Sequence[e.Effect]) -> None:
+    def write(self, actor: Actor, event: Any, effects: Sequence[e.Command]) -> None:
         if isinstance(event, e.Came) and text.is_beat(event.message):
             event_text = ""
         else:

@@ -16,7 +16,7 @@ import numpy as np
 
 from backend.client import Offer, Remote
 from core.client import Blocked, Client
-from core.protocol import Effect, Tell, Unblocked
+from core.protocol import Command, Tell, Unblocked
 
 from ...errors import SessionClosed, TimedContents
 from ...graph import Graph
@@ -44,7 +44,7 @@ class RealPort:
         self._pending: list[tuple[Offer, Any, avals.Aval]] = []  # puts of the call under way
         self._last = ""  # that the machine has said since somebody began to wait
         self._away_since = 0.0
-        self.tell: Callable[[Effect], None] = lambda effect: None
+        self.tell: Callable[[Command], None] = lambda effect: None
         self.remote: Remote  # set by the driver, at once
 
     @property
@@ -151,7 +151,7 @@ class RealPort:
             if bell.locked():
                 bell.release()
 
-    def heard(self, effect: Effect) -> None:
+    def heard(self, effect: Command) -> None:
         """From the machine, under its lock."""
         if isinstance(effect, Unblocked):
             self._blocked = False

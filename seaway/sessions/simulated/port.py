@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.client import Blocked, Client
-from core.protocol import Effect, Unblocked
+from core.protocol import Command, Unblocked
 from sim.hosts import SimClient
 
 from ...graph import Graph
@@ -24,7 +24,7 @@ class SimPort:
     def __init__(self, client: SimClient, turns: Turns, values: Values) -> None:
         self._client, self._turns, self._values = client, turns, values
         self._unblocked = True
-        self.tell: Callable[[Effect], None] = lambda effect: None
+        self.tell: Callable[[Command], None] = lambda effect: None
         client.on_effect = self._heard
 
     def now(self) -> int:
@@ -55,7 +55,7 @@ class SimPort:
     def sleep(self, nanoseconds: int) -> None:
         self._turns.until(self._client.sim.now + nanoseconds, f"client {self._client.title!r} sleeps")
 
-    def _heard(self, effect: Effect) -> None:
+    def _heard(self, effect: Command) -> None:
         if isinstance(effect, Unblocked):
             self._unblocked = True
         self.tell(effect)

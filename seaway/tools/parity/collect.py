@@ -240,7 +240,7 @@ class Watched:
     def __init__(self, controller: Controller) -> None:
         self._controller, self.collector = controller, Collector(controller)
 
-    def handle(self, event: e.Effect, now: int) -> list[e.Effect]:
+    def handle(self, event: e.Event, now: int) -> list[e.Command]:
         commands = self._controller.handle(event, now)
         self.collector.saw(commands)
         return commands

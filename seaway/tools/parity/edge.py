@@ -69,7 +69,7 @@ class Commanded(Collector):
         self._layouts: dict[int, Layout] = {}
         self._transfer_of: dict[int, int] = {}  # seq of a half -> transfer
 
-    def heard(self, event: e.Effect) -> None:
+    def heard(self, event: e.Event) -> None:
         message = event.message if isinstance(event, e.Came | e.CameTogether) else None
         for report in message.reports if isinstance(message, m.Reports) else ():
             if isinstance(report, m.Done) and report.blame is not None and report.blame.code in EXCUSED:

@@ -226,7 +226,7 @@ class Actor:
         """The next that it does."""
         return self._news
 
-    def _hear(self, effect: e.Effect) -> None:
+    def _hear(self, effect: e.Command) -> None:
         match effect:
             case e.RunEnded(run=run):
                 self._open.pop(run, None)

@@ -1,4 +1,4 @@
-"""How long computations take is known of gangs that waited behind others on the same devices, and of no others."""
+"""Durations are known only for gangs that waited behind others on the same devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Gang(NamedTuple):
 
 
 def traced(*gangs: Gang) -> Trace:
-    """Places 0 and 1 are two halves of what place 2 is."""
+    """A trace of these gangs. Places 0 and 1 are the two halves of place 2."""
     trace = Trace()
     for place, devices in enumerate(((0, 2), (2, 4), (0, 4))):
         trace.place(place, 0, (devices,))
@@ -35,12 +35,12 @@ def traced(*gangs: Gang) -> Trace:
     ("gangs", "found"),
     [
         ((), {}),
-        ((Gang(0, 50),), {}),  # how long it was on its way, nobody knows
+        ((Gang(0, 50),), {}),  # how long it was on its way is unknown
         ((Gang(0, 50), Gang(1, 80), Gang(2, 100)), {"f": (2, 25)}),
-        ((Gang(0, 50), Gang(60, 80)), {}),  # the devices had nothing to do before it came
-        ((Gang(0, 50), Gang(1, 80), Gang(2, 80)), {"f": (2, 15)}),  # told of together
-        ((Gang(0, 50), Gang(1, 80), Gang(2, 80, "g")), {}),  # and who took how long, nobody knows
-        # Behind one alone, the devices may have been idle until it came: five times 60, and three times 20.
+        ((Gang(0, 50), Gang(60, 80)), {}),  # the devices were idle before it came
+        ((Gang(0, 50), Gang(1, 80), Gang(2, 80)), {"f": (2, 15)}),  # reported together
+        ((Gang(0, 50), Gang(1, 80), Gang(2, 80, "g")), {}),  # how long each of them took is unknown
+        # Behind a single gang, the devices may have been idle until the next came: five times 60, and three times 20.
         (
             (
                 *(Gang(max(0, 60 * at - 1), 60 * at + 60) for at in range(5)),
@@ -49,8 +49,8 @@ def traced(*gangs: Gang) -> Trace:
             {"f": (3, 20)},
         ),
         ((Gang(0, 50), Gang(1, 80, failed=True), Gang(2, 100)), {"f": (1, 20)}),
-        ((Gang(0, 50), Gang(0, 70, "g", 1), Gang(1, 80)), {"f": (1, 30)}),  # other devices
-        ((Gang(0, 50), Gang(0, 70, "g", 2), Gang(1, 80)), {}),  # which have had these meanwhile
+        ((Gang(0, 50), Gang(0, 70, "g", 1), Gang(1, 80)), {"f": (1, 30)}),  # on other devices
+        ((Gang(0, 50), Gang(0, 70, "g", 2), Gang(1, 80)), {}),  # the other gang had these devices meanwhile
         ((Gang(0, 50), Gang(1, -1)), {}),
     ],
 )

@@ -1,4 +1,5 @@
-"""What dies is started again, and told of in a line; what never comes up is given up, with its last words."""
+"""A child that dies is restarted, and reported in a line; one that never comes up is given up, with its last
+output."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tests.backend.server.test_programs import PATIENCE, status, up
 
 
 class Watched:
-    """Children of which we say when they end, under a clock that we turn."""
+    """Children that end when the test says so, under a clock that the test turns."""
 
     def __init__(self, folder: Path) -> None:
         self.now, self.told, self.starts = 0.0, list[str](), 0
@@ -31,7 +32,7 @@ class Watched:
         self.supervisor = Supervisor(self.children, self.told.append, lambda: self.now)
 
     def start(self, name: str = "agent-0", comes_up: bool = True) -> Child:
-        """A process that stands until its standard input closes, or dies of a mistake."""
+        """A process that lives until its standard input closes, or dies of an error."""
         self.starts += 1
         code = (
             "print('hosts 0 at x', flush=True); input()"
@@ -47,7 +48,7 @@ class Watched:
         return Child(name, process, log, since)
 
     def look(self) -> None:
-        """Behind the end of all that are to end by themselves."""
+        """Looks, after all children have ended that end by themselves."""
         for child in self.supervisor.all:
             if "no luck" in str(child.process.args):
                 child.process.wait(PATIENCE)
@@ -106,7 +107,7 @@ def test_what_never_comes_up_is_given_up_and_its_last_words_are_told(tmp_path: P
     assert re.fullmatch(
         r"agent-0 \(pid \d+\) ended with status 1 \(at all\); it is started again", watched.told[0]
     )
-    assert f"it did so {VAINLY} times in a row before it had come up, and is given up" in watched.told[-1]
+    assert f"it ended {VAINLY} times in a row before it had come up, and is given up" in watched.told[-1]
     assert watched.told[-1].endswith("agent-0.log, ends: no luck\nat all"), "of the last process alone"
     assert [child.name for child in watched.supervisor.given_up()] == ["agent-0"]
     watched.end()
@@ -147,7 +148,7 @@ def test_pauses_grow_and_have_an_end() -> None:
 
 
 def test_up_starts_again_what_is_killed_and_a_client_with_retries_goes_on(tmp_path: Path) -> None:
-    """Each in its turn: an agent, the controller. Sums over all devices of two hosts are right throughout."""
+    """One after the other: an agent, then the controller. Sums over all devices of two hosts are right throughout."""
     total = sw.jit(lambda x: x.sum() + x, devices=4, name="total")
     given = np.arange(4, dtype=np.float32)
 
@@ -203,7 +204,7 @@ def test_up_ends_when_all_agents_are_given_up_and_says_why(
         assert process.wait(PATIENCE) == 1
     said = (tmp_path / "err").read_text()
     assert "ended with status 7 (this installation is broken); it is started again in " in said
-    assert f"it did so {VAINLY} times in a row before it had come up, and is given up" in said
+    assert f"it ended {VAINLY} times in a row before it had come up, and is given up" in said
     assert "seaway: the cluster cannot go on: agent-0 never came up again" in said
     assert said.count("hosts 0 at") == 0, "an earlier process's words are not its own"
 
@@ -222,9 +223,11 @@ def test_what_is_in_use_by_another_up_is_refused(tmp_path: Path, second: tuple[s
 
 
 def test_a_process_that_becomes_another_takes_no_open_socket_along() -> None:
-    """Those of libraries in C++ are not closed by themselves: each time that an agent begins anew were a port more."""
+    """Sockets of C++ libraries are not closed on exec: without this, each restart of an agent would keep one port
+    more."""
     lists = (
-        "import os; print(sorted(int(fd) for fd in os.listdir('/dev/fd'))[:-1])"  # the last: the folder's own
+        # the last one is the listing's own handle
+        "import os; print(sorted(int(fd) for fd in os.listdir('/dev/fd'))[:-1])"
     )
     script = (
         "import socket, sys; from backend.admin.children import become; "

@@ -1,4 +1,4 @@
-"""Memory that was freed is there for what comes next: in processes of their own, because it holds for a process."""
+"""Freed memory is used again; tested in processes of their own, because the setting is for a whole process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from backend.agent.malloc import OWN, keep_what_is_freed
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 NBYTES, MANY = 1 << 20, 64
-PAGES = NBYTES // PAGE * MANY  # of all of them
-ROUNDS = 60  # whoever frees and whoever makes are several threads, with a heap each: these find out who needs how much
+PAGES = NBYTES // PAGE * MANY  # of all arrays
+# several threads make and free arrays, each with a heap; so many rounds until each heap has its size
+ROUNDS = 60
 
-# Arrays are made and freed, again and again; said is how many pages of the last ones nobody had touched before.
+# Makes and frees arrays again and again; prints how many pages of the last ones were new to the process.
 FAULTS = f"""
 import resource, threading
 import numpy as np
@@ -88,6 +89,6 @@ def test_an_agent_computes_into_pages_that_it_has_had_before(monkeypatch: pytest
 
 
 def faults_of(pid: int) -> int:
-    """Pages that it was given without reading them from anywhere."""
+    """The number of page faults of a process that needed no disk."""
     behind_its_name = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
     return int(behind_its_name.split()[7])

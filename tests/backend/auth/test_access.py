@@ -1,4 +1,4 @@
-"""Who may come, and where may be listened: what is unprotected is refused with the way to protect it."""
+"""Which callers are admitted, and where a process may listen: an unprotected address is refused, with the remedy."""
 
 from __future__ import annotations
 
@@ -168,5 +168,5 @@ def test_an_address_that_nobody_can_dial_is_refused(bind: str, said: str, words:
 def test_what_the_controller_listens_at_is_dialled_as_the_controller_is(
     address: str, controller: str, dialled: str
 ) -> None:
-    """A world's service on another machine that listens at all addresses."""
+    """For example a world's service on another machine that listens at all addresses."""
     assert access.reached(address, controller) == dialled

@@ -1,4 +1,4 @@
-"""Whose turn it is: nobody takes another's, none waits for ever, and all together take no more than their part."""
+"""Turns of calls: none takes another's turn or waits for ever, and all together take no more than their share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ MS = 1_000_000
 
 
 def spend(book: Turns[str], until: int, cost: int, step: int = MS // 10) -> list[tuple[str, str]]:
-    """Each call costs that much beside what every call does, and is followed by the next of its connection."""
+    """Gives turns until a time. Each call costs `cost` beside the fixed cost, and another of its connection
+    follows it."""
     had, now = [], 0
     while now < until:
         while (found := book.next(now)) is not None:
@@ -216,7 +217,7 @@ def test_beyond_the_room_a_call_is_refused_by_name(monkeypatch: pytest.MonkeyPat
 
 
 def test_calls_under_a_flood_of_wrong_tokens_are_answered(tmp_path: Path) -> None:
-    """Of whom has shown no token the calls wait apart, so that they take no turn of whom has."""
+    """Calls without the token wait in queues of their own, so that they take no turn of authorised callers."""
 
     async def run() -> None:
         async with cluster(tmp_path, access=Access("sesame"), agents=False) as found:

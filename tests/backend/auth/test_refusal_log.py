@@ -1,4 +1,4 @@
-"""Refusals: each is told or counted, none fills a log or memory; in the pure part first, then of a real cluster."""
+"""Refusals: each is logged or counted, and none fills a log or memory; first the pure part, then a real cluster."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_refusal_is_told_in_one_line_and_lines_are_few(
     last: dict[str, int] = {}
 
     def say(line: str) -> None:
-        """A source is what stands between the kind and the reason."""
+        """Checks a line. Its source is the text between the kind and the reason."""
         who = line.partition(f" {KINDS[line[9 : line.index(')')]]}")[0].partition(":ipv4")[0]
         who = re.sub(r":\d+$", "", who.replace("ipv4:", ""))
         assert now - last.get(who, -EVERY) >= EVERY, line
@@ -128,7 +128,7 @@ def test_what_a_stranger_calls_himself_stays_on_one_short_line() -> None:
 
 
 Shown = tuple[tuple[str, str], ...]
-SESAME: Shown = ((HEADER, "Bearer sesame"),)  # and no version
+SESAME: Shown = ((HEADER, "Bearer sesame"),)  # without a version
 
 
 async def refused(
@@ -159,7 +159,7 @@ def method(kind: type) -> str:
 
 WHO = "who/" + "7" * 32
 NONSENSE = envelopes.encode([envelopes.Address("host/0", "127.0.0.1:1")])
-# kind of refusal: what is done, on a channel; as often as it is to be counted
+# A request on a channel for each kind of refusal, which is to be counted once.
 KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "token": lambda channel: refused(channel, method(Status), b"", "a guess"),
     "call": lambda channel: refused(channel, "/seaway.Cluster/Nothing", b""),
@@ -172,7 +172,7 @@ KNOCK: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "version": lambda channel: refused(channel, method(Enrol), b"", shown=SESAME),
     "name": lambda channel: stream(channel, "host/0", None),
 }
-# the same kinds, on streams, and at calls without a message, or without a token's need
+# The same kinds on streams, which are to be counted once more.
 ALSO: dict[str, Callable[[grpc.aio.Channel], Awaitable[Any]]] = {
     "token": lambda channel: stream(channel, WHO, None, "a guess"),
     "malformed": lambda channel: stream(channel, WHO, b"\xff" * 40),
@@ -246,7 +246,7 @@ def test_a_flood_leaves_few_lines_and_loses_no_count(
             assert found.server.door.refusals.totals["token"] == 400
         lines = lines_of(caplog, "token")
         assert sum(map(told, lines)) == 400
-        assert len(lines) < 40  # one a second, and what the end of the controller told
+        assert len(lines) < 40  # one line a second, and the one at the controller's end
 
     caplog.set_level(logging.WARNING)
     asyncio.run(work())
@@ -255,7 +255,7 @@ def test_a_flood_leaves_few_lines_and_loses_no_count(
 def test_an_agent_says_whom_it_refuses_and_why_a_stream_was_closed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a client that says what only a host may, its own connection is closed, with the reason in the log."""
+    """A client that sends what only a host may send loses its connection, with the reason in the log."""
 
     async def work() -> None:
         async with cluster(tmp_path) as found:
@@ -267,7 +267,7 @@ def test_an_agent_says_whom_it_refuses_and_why_a_stream_was_closed(
                 await stream(channel, WHO, NONSENSE)
             await until(lambda: lines_of(caplog, "malformed"))
             assert "'who/7777" in lines_of(caplog, "malformed")[0]
-            assert "only the controller says a Address" in lines_of(caplog, "malformed")[0]
+            assert "only the controller sends a Address" in lines_of(caplog, "malformed")[0]
             user = found.user()
             await until(lambda: user.remote.client.number)
             found.server.node.feed(_lie(found, user.remote.client.number))

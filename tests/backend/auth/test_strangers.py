@@ -1,4 +1,5 @@
-"""Bytes from strangers: random, almost right or too large, on every call and on streams; nobody else is harmed."""
+"""Bytes from strangers: random, almost right or too large, on every call and on streams; they harm no other
+process."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
 
 
 def nonsense(chance: random.Random) -> bytes:
-    """Random bytes; or what is almost a message."""
+    """Random bytes, or bytes that are almost a message."""
     if chance.random() < 0.5:
         return chance.randbytes(chance.randrange(200))
     packets: list[envelopes.Any] = [
@@ -93,7 +94,7 @@ async def _stream_nonsense(channel: grpc.aio.Channel, count: int) -> None:
                 while await call.read() is not grpc.aio.EOF:
                     pass
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # it is cut off, which is as it should be
+            pass  # the stream was cut off, as it should be
         finally:
             call.cancel()
 
@@ -102,13 +103,13 @@ async def _stream_nonsense(channel: grpc.aio.Channel, count: int) -> None:
 
 
 def test_a_stranger_who_is_cut_off_in_the_middle_of_a_message_is_told_so(tmp_path: Path) -> None:
-    """gRPC cannot end a call while a message is half written: without a grace for it, who began the call waits for
+    """gRPC cannot end a call while a message is half written: without a grace period, the caller would wait for
     ever."""
 
     async def work() -> None:
         async with cluster(tmp_path) as found:
             node, name = found.server.node, "who/" + "7" * 32
-            node.announce("a long name " * 1_000_000, "127.0.0.1:1")  # more than fits in a window
+            node.announce("a long name " * 1_000_000, "127.0.0.1:1")  # more than fits into a window
             async with Access().channel(found.server.address) as channel:
                 call = channel.stream_stream(STREAM)(
                     metadata=(("name", name), ("proof", ""), *versions.shown())

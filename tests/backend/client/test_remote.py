@@ -1,4 +1,4 @@
-"""One client's machine in a process: contents are kept exactly as long as somebody needs them, code is left once."""
+"""One client's machine in a process: contents are kept exactly as long as they are needed, code is sent once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def driven(folder: Path, work: Callable[[Cluster], Awaitable[None]]) -> None:
 
 
 def put(user: User, array: Any) -> tuple[int, Any]:
-    """The buffer, and the offer that is still to be given."""
+    """The buffer, and the offer whose contents are still missing."""
     found: list[Any] = []
 
     def act(client: Client, now: int) -> Any:
@@ -48,7 +48,7 @@ def put(user: User, array: Any) -> tuple[int, Any]:
     return buffer, found[0]
 
 
-def ready(buffer: int) -> Callable[[e.Effect], bool]:
+def ready(buffer: int) -> Callable[[e.Command], bool]:
     return lambda effect: isinstance(effect, e.BuffersReady) and buffer in effect.buffers
 
 
@@ -113,7 +113,7 @@ def test_contents_that_may_be_wanted_again_are_kept_until_they_are_not(tmp_path:
         buffer, run = user.call(act)
         await user.until(lambda effect: isinstance(effect, e.Sent))
         assert holds(user.remote) == (1, 0, 0, 0, 0)
-        await until(lambda: found.server.trace.counted("gangs") > 3)  # it is under way
+        await until(lambda: found.server.trace.counted("gangs") > 3)  # the run is under way
         await found.agents[1].stop()
         await found.agent(1, name="host-1")
         assert (await user.ended(run)).blame is None

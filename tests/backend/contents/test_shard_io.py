@@ -1,4 +1,4 @@
-"""Contents cut into pieces and put together again are the same contents, whatever lies how, and where."""
+"""Contents that are cut into pieces and assembled again are the same, for all layouts and places."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DTYPES = ["float32", "bool", "bfloat16", "float8_e4m3fn", "int8", "complex128", 
 
 
 def array_of(layout: Layout, seed: int = 0) -> Any:
-    """Contents that tell every element from its neighbours, as far as its type can."""
+    """An array whose elements differ from their neighbours, as far as the type allows."""
     dtype = shard_io.numpy_dtype(layout.dtype)
     raw = np.random.default_rng(seed).integers(0, 256, prod(layout.shape) * dtype.itemsize, np.uint8)
     return (raw & 1 if layout.dtype == "bool" else raw).view(dtype).reshape(layout.shape)
@@ -45,7 +45,7 @@ def chunks(transfer: int, ends: tuple[int, int], piece: int, nbytes: int, size: 
 
 
 def check(layout: Layout, array: Any, host: int, hosts: Alike, got: Mapping[Any, Any]) -> None:
-    """Each device of the host finds its box of the array, by the definition of a sharding."""
+    """Checks that each device of the host has its box of the array, by the definition of a sharding."""
     where = shard_io.local_shards(layout, hosts.devices_of(host))
     assert set(got) == set(where)
     for index, devices in where.items():
@@ -131,7 +131,7 @@ def test_shards_are_fetched_once_and_not_before_they_are_asked_for() -> None:
 @pytest.mark.parametrize(("piece", "offset", "nbytes"), [(1, 0, 4), (0, 40, 9), (0, -4, 4)])
 def test_bytes_that_a_source_has_not_are_refused(piece: int, offset: int, nbytes: int) -> None:
     source = halves(lambda: held(HALVES, array_of(HALVES), 0, HOSTS), ((-CLIENT, 0, 48),))
-    with pytest.raises(Misfit, match="is not of what transfer 1 sends"):
+    with pytest.raises(Misfit, match="is not part of transfer 1, which sends"):
         source.bytes_of(Chunk(1, 0, -CLIENT, piece, offset, nbytes))
 
 
@@ -169,7 +169,7 @@ def test_shards_that_arrive_lie_so_that_devices_can_take_them_over() -> None:
 
 
 def exchange(rows: Any, capacity: int) -> dict[int, Any]:
-    """Rows of HALVES, by the shard of QUARTERS that their first word names: what each target host gets."""
+    """What each target host gets of these rows of HALVES; a row's first word names the shard of QUARTERS."""
     target = Layout((4 * capacity, 3), "int32", QUARTERS.place, QUARTERS.mesh, QUARTERS.sharding)
     row = rows.shape[1] * ITEM_BYTES["int32"]
     sinks = {

@@ -1,4 +1,4 @@
-"""Members of a world come together at its coordination process, and can be got away from there."""
+"""Members of a world meet at its coordination process, and can leave the wait."""
 
 from __future__ import annotations
 
@@ -132,11 +132,11 @@ def test_when_the_service_dies_a_member_waits_for_the_next_epoch(
 def test_a_wait_is_bounded(waiting: ThreadPoolExecutor) -> None:
     with coordination(2) as (service, address):
         _, first = arrive(waiting, address, 0, patience=0.5)
-        with pytest.raises(TimeoutError, match=r"not all members of the world at .* came within 0.5 s"):
+        with pytest.raises(TimeoutError, match=r"not all members of the world at .* arrived within 0.5 s"):
             first.result(5)
         service.end(kill=True)
         _, second = arrive(waiting, address, 0, patience=0.5)
-        with pytest.raises(TimeoutError, match="came within"):
+        with pytest.raises(TimeoutError, match="arrived within"):
             second.result(5)
 
 

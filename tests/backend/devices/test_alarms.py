@@ -1,4 +1,4 @@
-"""Calls at a time, by a thread that all in a process share while there is anybody who wants it."""
+"""Calls at given times, by one thread that all users in a process share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hosts saw of gangs is kept there, told to whom it belongs, and is in a trace in one time."""
+"""Hosts keep the times of their gangs, and give them only to the runs' client; a trace shows them in one time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.backend.test_faults import register, runs
 
 S = 1_000_000_000
 MS = 1_000_000
-WORST = 10 * S  # whatever this machine is busy with: nobody waits longer for an answer
+WORST = 10 * S  # longest wait for an answer, on a busy machine
 
 
 # --- what hosts keep of their gangs ---------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def said(**changed: Any) -> call_messages.Stamped:
 
 def test_a_hosts_times_become_the_controllers() -> None:
     assert taken(3, said()) == [gang_times.Taken(3, 7, 1095, 1195, 7, True)]
-    assert taken(3, said(since=150)) == []  # when it was enqueued nobody knows
+    assert taken(3, said(since=150)) == []  # when it was enqueued is unknown
     assert taken(3, said(readings=b"")) == []
 
 
@@ -101,7 +101,7 @@ def test_what_no_host_can_have_seen_is_refused(changed: dict[str, bytes]) -> Non
         taken(3, said(**changed))
 
 
-# --- who is told ------------------------------------------------------------------------------------------------------
+# --- which clients get them -------------------------------------------------------------------------------------------
 
 
 async def seen_by(user: User, address: str, *others: tuple[int, str]) -> gang_times.Fetched:
@@ -125,7 +125,7 @@ def test_a_client_is_told_of_its_own_gangs_and_of_no_others(tmp_path: Path) -> N
             for shown in ("", "0" * 64, ann.remote.node.passes[f"client/{ann.remote.client.number}"]):
                 with pytest.raises(Wrong, match=f"the pass of client {number} is wrong"):
                     await seen_by(ann, address, (number, shown))
-            # Nor may runs be added to what the controller has signed.
+            # Nor may runs be added to those that the controller has signed.
             permitted = await ann.head.permit([], 10.0)
             assert permitted.runs == b""
             forged = call_messages.Permitted(struct.pack("<2q", 0, 1 << 40), permitted.proof)
@@ -183,7 +183,7 @@ def test_strangers_get_nothing_from_a_host_and_harm_nobody(tmp_path: Path) -> No
 
 
 def test_gangs_of_a_host_with_another_clock_are_where_they_were_in_the_trace(tmp_path: Path) -> None:
-    """Two processes of hosts, one of which is twenty minutes ahead; each gang takes 20 ms on both."""
+    """Two processes of hosts, one of them twenty minutes ahead; each gang takes 20 ms on both."""
 
     async def work() -> None:
         found = Real(tmp_path)
@@ -196,7 +196,7 @@ def test_gangs_of_a_host_with_another_clock_are_where_they_were_in_the_trace(tmp
                 lambda status: all(host["clock"] for host in status["islands"][0]["hosts"])
             )
             clock = status["islands"][0]["hosts"][1]["clock"]
-            # It gains 150 us a second since it was started, which is some seconds ago.
+            # The clock has gained 150 us a second since it was started, some seconds ago.
             assert abs(clock["offset"] - 1_234_500 * MS) <= clock["bound"] + 60 * 150_000
             trace, seen = await asyncio.to_thread(_a_program, found.address)
             _check_without_help(seen, await trace_export.fetched(found.address, Access()))
@@ -230,7 +230,7 @@ def _driver(session: sw.Session) -> Any:
 
 
 def _check_without_help(seen: list[gang_times.Taken], core: Any) -> None:
-    """As it came from hosts, before anything else that is known was made use of."""
+    """Checks the times as hosts reported them, before they are combined with other knowledge."""
     gangs = {gang["seq"]: gang for gang in core.gangs.rows()}
     assert {(row.host, row.seq) for row in seen} == {(host, seq) for host in (0, 1) for seq in gangs}
     for row in seen:
@@ -245,7 +245,7 @@ def _check_times(trace: Any, rows: Any, gangs: Any) -> None:
     assert (rows["enqueued_us"] >= entered).all()
     assert (rows["ended_us"] <= trace.runs()["ended_us"].max()).all()
     for _, mine in rows.groupby("host"):
-        # The devices of a host take one after the other; what the host sees of that is late by as much as it is busy.
+        # A host's devices run one gang after the other; the host notices each end late, if it is busy.
         assert (mine["started_us"].to_numpy()[1:] >= mine["ended_us"].to_numpy()[:-1]).all()
         span = mine["ended_us"].max() - mine["started_us"].min()
         assert 4 * 20 * ms - 2 * mine["bound_us"].max() <= span
@@ -253,7 +253,8 @@ def _check_times(trace: Any, rows: Any, gangs: Any) -> None:
 
 
 def test_real_devices_are_stamped_and_starts_are_flagged() -> None:
-    """All clocks of this machine are one: what each host saw must lie between what the controller told and heard."""
+    """All clocks of this machine are the same: hosts' times must lie between the controller's messages and
+    reports."""
     with sw.local(hosts=2) as session:
         grow = sw.jit(lambda x: (x @ x) * 1e-3, devices=sw.slice(devices=2))
         x = np.ones((64, 64), np.float32)
@@ -270,5 +271,5 @@ def test_real_devices_are_stamped_and_starts_are_flagged() -> None:
     assert (rows["started_us"] >= rows["enqueued_us"]).all()
     assert (rows["ended_us"] >= rows["started_us"]).all()
     assert trace.intervals()["ended_us"].max() == rows["ended_us"].max()
-    after = driver.trace()  # hosts are gone, and what they said is not
+    after = driver.trace()  # the hosts are gone, but their times are kept
     assert after.hosts()[["seq", "host"]].equals(rows[["seq", "host"]])

@@ -1,4 +1,4 @@
-"""Hosts' clocks are found, whatever they show and whoever answers."""
+"""The offsets of hosts' clocks are found, for all clocks, and for all answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ S = 1_000_000_000
 MS = 1_000_000
 SECRET = b"sesame"
 AHEAD = 1234 * S
-WORST = 10 * S  # whatever this machine is busy with: nobody waits longer for an answer
+WORST = 10 * S  # longest wait for an answer, on a busy machine
 
 
 def proof(*hosts: int) -> str:
@@ -39,7 +39,7 @@ def proof(*hosts: int) -> str:
 
 
 def test_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(tmp_path: Path) -> None:
-    """On one machine all monotonic clocks are one: so the true offset is what the test has added."""
+    """On one machine all monotonic clocks are the same, so the true offset is what the test has added."""
 
     async def work() -> None:
         async with cluster(tmp_path, agents=False) as found:
@@ -59,7 +59,7 @@ def test_a_clock_that_is_ahead_and_fast_is_found_within_the_bound(tmp_path: Path
                     begun, known = book.now(), book.of(host)
                     before, shown, after = book.now(), now(), book.now()
                     assert known is not None
-                    low, high = shown - after, shown - before  # between which the truth is
+                    low, high = shown - after, shown - before  # the truth lies between these
                     gained = drift(after - begun, 100)
                     assert low - known["bound"] - gained <= known["offset"] <= high + known["bound"]
                     assert (known["bound"] < WORST, known["jumps"]) == (True, 0)
@@ -160,7 +160,7 @@ def test_only_a_host_that_is_one_says_how_its_clock_is(tick: Tick, says: str) ->
 
 @asynccontextmanager
 async def false_controller(answer: Callable[[], bytes]) -> AsyncIterator[str]:
-    """It says whatever it likes of its clock."""
+    """A controller whose answers about its clock are arbitrary."""
 
     async def handler(_: bytes, __: object) -> bytes:
         return answer()
@@ -223,12 +223,12 @@ def test_another_controllers_clock_is_another_clock() -> None:
             assert clock.clock.at(first) is not None
             now[0] = {"start": 2, "ahead": AHEAD}
             await until(lambda: clock.clock.since is not None and len(clock.clock.readings) > 2)
-            assert clock.clock.at(first) is None  # nobody can say any more what time that was
+            assert clock.clock.at(first) is None  # the offset at that time is unknown now
             known = clock.clock.at(clock.now())
             assert known is not None
             assert abs(known.offset - AHEAD) <= known.bound < WORST
             assert (clock.refused, clock.clock.jumps) == (0, 0)
-            now[0] = {"start": 2, "ahead": 0}  # the same clock, put back
+            now[0] = {"start": 2, "ahead": 0}  # the same clock, set back
             await until(lambda: clock.clock.jumps == 1)
             await clock.leave(0)
 

@@ -1,4 +1,4 @@
-"""Connections of nodes that share a loop, and ends that are told together: fewer messages, the same meaning."""
+"""Connections between nodes of one loop, and ends that are reported together: fewer messages, the same meaning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_what_is_put_on_a_lane_by_any_thread_comes_out_once_and_in_order() -> No
 
         lane = Lane(asyncio.get_running_loop(), take)
         lane.put(-1)
-        assert came == []  # a turn of the loop later: whoever puts may hold a lock
+        assert came == []  # one turn of the loop later, since the sender may hold a lock
         thread = threading.Thread(target=lambda: deque(map(lane.put, range(5000)), maxlen=0))
         thread.start()
         await until(lambda: len(came) == 5001)
@@ -57,7 +57,7 @@ def test_a_client_beside_its_controller_is_open_and_comes_back_when_their_connec
     async def drive() -> None:
         async with cluster(tmp_path) as found:
             user = found.user()
-            await user.stop()  # one by a stream; the next has no need of it
+            await user.stop()  # the first user needs a stream; the next one does not
             near = found.user()
             near.remote.node.near["controller"] = found.server.node
             await until(lambda: near.remote.client.state == "open")
@@ -74,13 +74,13 @@ def test_a_client_beside_its_controller_is_open_and_comes_back_when_their_connec
 
 
 class Heard:
-    """A node as `Ends` needs it."""
+    """A node as far as `Ends` needs it."""
 
     def __init__(self) -> None:
         self.loop, self.stopped = asyncio.get_running_loop(), False
-        self.heard: list[e.Effect] = []
+        self.heard: list[e.Event] = []
 
-    def feed(self, event: e.Effect) -> None:
+    def feed(self, event: e.Event) -> None:
         self.heard.append(event)
 
 

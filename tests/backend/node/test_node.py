@@ -1,4 +1,4 @@
-"""A node's connections end when they are to, whatever gRPC does meanwhile: nobody stays connected who is not."""
+"""A node's connections end when they should, whatever gRPC does meanwhile, and no ended connection counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOST = 0
 
 
 class Stuck:
-    """A stream on which nothing comes, and nothing can be written. It takes a moment to give up."""
+    """A stream on which no message comes and none can be written. Cancelling it takes a moment."""
 
     def __init__(self) -> None:
         self.closed = asyncio.Event()
@@ -45,7 +45,7 @@ def talk(node: Node, stream: Stuck) -> asyncio.Task[None]:
 
 
 def test_a_connection_whose_end_is_cut_short_again_is_over_all_the_same(tmp_path: Path) -> None:
-    """The reader fails, and while that is put in order gRPC cancels the call: both happen when a peer is killed."""
+    """The reader fails, and during the clean-up gRPC cancels the call: both happen when a peer is killed."""
 
     async def drive() -> None:
         async with cluster(tmp_path, agents=False) as found:
@@ -77,7 +77,7 @@ def test_who_is_hung_up_on_and_reads_nothing_is_left_soon(tmp_path: Path) -> Non
 
 
 def test_of_two_hosts_that_dial_each_other_the_first_ones_stream_is_kept(tmp_path: Path) -> None:
-    """Else each ends the other's stream by its own, and so on for ever."""
+    """Otherwise each would end the other's stream by its own, for ever."""
 
     async def drive() -> None:
         async with cluster(tmp_path) as found:
@@ -87,7 +87,8 @@ def test_of_two_hosts_that_dial_each_other_the_first_ones_stream_is_kept(tmp_pat
                 second._want(0)
                 async with asyncio.timeout(20):
                     await settled(first, second)
-                await until(lambda: (1 in first._dialled) != (0 in second._dialled))  # there is one stream
+                # there is exactly one stream
+                await until(lambda: (1 in first._dialled) != (0 in second._dialled))
                 for node, peer in ((first, 1), (second, 0)):
                     node._hang(peer)
                 await until(lambda: 1 not in first._outboxes and 0 not in second._outboxes)
@@ -102,7 +103,8 @@ def test_of_two_hosts_that_dial_each_other_the_first_ones_stream_is_kept(tmp_pat
 
 
 async def settled(first: Node, second: Node) -> None:
-    """Both are connected, and for a while nothing changes: where streams end each other for ever, never."""
+    """Waits until both are connected and stay so for a while; if they end each other's streams, that never
+    happens."""
     kept = None
     while None in (kept or (None,)) or kept != (first._outboxes.get(1), second._outboxes.get(0)):
         kept = first._outboxes.get(1), second._outboxes.get(0)
@@ -125,7 +127,7 @@ def test_a_link_to_a_host_that_has_begun_anew_elsewhere_ends_at_once(tmp_path: P
 
 
 def stream(node: Node, peer: int, address: str) -> Any:
-    """As a node begins one."""
+    """Opens a stream as a node does."""
     name, proof = node.names.mine(peer)
     shown = (("name", name), ("proof", proof), *node.access.shown())
     return node._channel(address).stream_stream(STREAM)(metadata=shown)

@@ -1,4 +1,4 @@
-"""What real devices do with core's commands: one process, eight CPU devices. Run by `test_pjrt.py`, in a child."""
+"""What real devices do on core's commands: one process, eight CPU devices. Run by `test_pjrt.py`, in a child."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_scalars_and_empty_arrays(rig: Rig) -> None:
     assert rig.array(made[1], where[1]).shape == (0, 3)
 
 
-# --- what core makes by itself -----------------------------------------------------------------------------------
+# --- code that core makes by itself -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wanted", [WHOLE, COLUMNS, value((8, 4), ("xy", "")), value((8, 4), ("", "x"))])
@@ -174,7 +174,7 @@ def test_an_irregular_gang_says_how_much_it_made_and_pads_the_rest_with_zeros(ri
 
 
 def test_what_an_irregular_gang_did_not_make_takes_no_memory_for_long(rig: Rig) -> None:
-    """Bound 256 rows on 4 devices, of which a few are meant: a bucket of each shard stays, and readers see it whole."""
+    """256 rows on 4 devices, of which a few are valid: each shard keeps a bucket, and readers see it padded."""
     vector, bound = value((256,)), value((256,), ("x",))
     work = Work(MESH, vector)
     work.call("few", lambda x: (x * (x > 0), jnp.int32(5)), [Arg(0)], [vector], [bound], irregular=True)
@@ -211,7 +211,7 @@ def test_an_irregular_gang_that_makes_more_than_its_bound_is_blamed(rig: Rig) ->
     plan = rig.ready(work, Out(0), ident=63)
     rig.run(plan, rig.literal(layout(vector), np.ones(8, np.float32)))
     blame = rig.wait(e.Finished).blame
-    assert (blame.code, "'all' made 3 rows, and its bound is 2" in blame.cause) == ("user", True)
+    assert (blame.code, "'all' made 3 rows, but its bound is 2" in blame.cause) == ("user", True)
 
 
 # --- donation and freedom ----------------------------------------------------------------------------------------
@@ -249,7 +249,8 @@ def test_a_donated_chain_runs_at_full_depth_and_every_step_is_told(rig: Rig) -> 
 
 
 def test_replicas_that_came_as_one_are_not_donated_into_one_another(rig: Rig) -> None:
-    """CPU devices may all look at one numpy array; what takes its memory over must not be seen by its neighbours."""
+    """CPU devices may share one numpy array; a gang that takes over its memory must not change its neighbours'
+    values."""
     work = Work((8,), WHOLE)
     work.call("count up", lambda x: x + 1, [Arg(0)], [WHOLE], [WHOLE], donate=(0,))
     plan = rig.ready(work, Out(0), ident=72)
@@ -269,7 +270,7 @@ def test_what_is_freed_is_freed_behind_what_was_enqueued_with_it(rig: Rig) -> No
     rig.devices.free(x)
     rig.wait(e.Finished)
     np.testing.assert_array_equal(rig.array(made, layout(ROWS)), ARRAY + ARRAY.sum())
-    rig.settle()  # x is freed by a thread behind the step that read it
+    rig.settle()  # a thread frees x after the step that read it
     held = rig.devices.usage()
     rig.devices.free(made)
     rig.settle()

@@ -1,4 +1,4 @@
-"""As a plugin of pytest: in the cases of `pjrt_cases` clients are not trusted."""
+"""A pytest plugin: runs the cases of `pjrt_cases` with clients that are not trusted."""
 
 from functools import partial
 

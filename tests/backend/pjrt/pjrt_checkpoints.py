@@ -1,4 +1,4 @@
-"""One host of eight devices saves and restores: in its order, holding nobody up; and what it says of errors."""
+"""One host of eight devices saves and restores in order, without delaying other gangs; and its errors."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def blamed(rig: Rig, seq: int) -> Blame:
 
 
 def save(rig: Rig, look: Any, array: Any, step: int) -> None:
-    """From beginning to end, as core has it: what reads of an irregular gang comes behind its end."""
+    """Saves from beginning to end, as core orders it: gangs that read an irregular gang come after its end."""
     plan, asked = saving(rig, look), request(rig, step)
     seq, tokens = rig.launch(plan, 0, [asked, rig.received(layout(look), array)])
     assert ended(rig, seq) == e.Finished(seq, None, (1,))
@@ -116,7 +116,7 @@ def restore(rig: Rig, look: Any, step: int) -> Any:
     return rig.array(made[0], layout(look))
 
 
-# --- what is saved comes back -------------------------------------------------------------------------------------
+# --- saved arrays can be read again -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wanted", LOOKS)
@@ -148,7 +148,7 @@ def test_a_second_save_of_a_step_is_refused_unless_it_may_overwrite(rig: Rig) ->
     plan, array = saving(rig, ROWS), rig.received(layout(ROWS), -ARRAY)
     seq, _ = rig.launch(plan, 0, [request(rig, 40, nonce=1), array])
     blame = blamed(rig, seq)
-    assert (blame.code, "step 40 is there already" in blame.cause) == ("checkpoint", True)
+    assert (blame.code, "step 40 exists already" in blame.cause) == ("checkpoint", True)
     asked = request(rig, 40, nonce=2, overwrite=True)
     seq, tokens = rig.launch(plan, 0, [asked, array])
     assert ended(rig, seq).blame is None
@@ -158,7 +158,7 @@ def test_a_second_save_of_a_step_is_refused_unless_it_may_overwrite(rig: Rig) ->
 
 
 def test_the_same_save_may_be_asked_for_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As when a run is called again because its end was not heard."""
+    """As when a run is called again because its end was not received."""
     save(rig, ROWS, ARRAY, 41)
     monkeypatch.setattr(zarrs, "write", lambda *args, **kwargs: pytest.fail("it is there already"))
     save(rig, ROWS, ARRAY, 41)
@@ -168,7 +168,7 @@ def test_the_same_save_may_be_asked_for_again(rig: Rig, monkeypatch: pytest.Monk
 def test_the_latest_is_the_last_that_is_whole(rig: Rig, folder: Path) -> None:
     save(rig, ROWS, ARRAY, 50)
     (folder / "run" / "90.partial-0123456789abcdef").mkdir()
-    (folder / "run" / "91").mkdir()  # a number, and nothing in it
+    (folder / "run" / "91").mkdir()  # a number, with nothing in it
     work = Work(MESH, REQUEST)
     document = documents.encode(Document("latest"))
     work.call("latest", None, [Arg(0)], [REQUEST], [TOKEN], exported=document, irregular=True)
@@ -179,11 +179,11 @@ def test_the_latest_is_the_last_that_is_whole(rig: Rig, folder: Path) -> None:
         assert rig.array(made[0], layout(TOKEN)) == [wanted]
 
 
-# --- nobody is held up --------------------------------------------------------------------------------------------
+# --- other gangs are not delayed ----------------------------------------------------------------------------------
 
 
 class Gate:
-    """Stands in for something that takes as long as the test says."""
+    """Replaces a function by one that takes as long as the test wants."""
 
     def __init__(self, behind: Any) -> None:
         self._behind = behind
@@ -202,7 +202,7 @@ def test_others_run_and_end_while_a_disk_is_slow(rig: Rig, monkeypatch: pytest.M
     x = rig.received(layout(ROWS), ARRAY)
     seq, _ = rig.launch(plan, 0, [request(rig, 60), x])
     assert gate.reached.wait(PATIENCE)
-    behind, made = rig.launch(adds, 0, [x])  # takes over what is being saved: it has been copied
+    behind, made = rig.launch(adds, 0, [x])  # takes over what is being saved, which has been copied
     assert ended(rig, behind).blame is None
     np.testing.assert_array_equal(rig.array(made[0], layout(ROWS)), ARRAY + ARRAY.sum())
     assert not [event for event in rig.seen if event == e.Finished(seq)]
@@ -219,7 +219,7 @@ def test_what_is_donated_while_it_is_saved_is_saved_as_it_was(
     x, asked = rig.received(layout(ROWS), ARRAY), request(rig, 61)
     seq, tokens = rig.launch(plan, 0, [asked, x])
     assert gate.reached.wait(PATIENCE)
-    behind, made = rig.launch(adds, 0, [x])  # nothing is copied yet: it gets memory of its own
+    behind, made = rig.launch(adds, 0, [x])  # nothing is copied yet: it gets new memory
     assert ended(rig, behind).blame is None
     gate.open.set()
     assert ended(rig, seq).blame is None
@@ -268,7 +268,7 @@ def test_one_that_is_abandoned_is_not_heard_of_again(rig: Rig, monkeypatch: pyte
     assert len(rig.devices._checkpoints) == 1
     rig.devices.abandon([seq])
     assert len(rig.devices._checkpoints) == 0
-    assert not rig.devices._checkpoints.leave()  # and it lets its arrays go
+    assert not rig.devices._checkpoints.leave()  # and it releases its arrays
     rig.settle()
     assert not [event for event in rig.seen if isinstance(event, e.Finished) and event.seq == seq]
 
@@ -333,8 +333,8 @@ def test_a_restore_says_what_is_not_there(rig: Rig, folder: Path) -> None:
     other = value((4, 4), ("x", ""))
     for look, step, said in (
         (ROWS, 83, "there is no step 83; complete:"),
-        (ROWS, 82, "step 82 is not complete: whoever saved it has not come to the end (82.partial-"),
-        (other, 81, "array 'x' was saved as float32[8,4], and is asked for as float32[4,4]"),
+        (ROWS, 82, "step 82 is not complete: its save has not finished (82.partial-"),
+        (other, 81, "array 'x' was saved as float32[8,4], but is requested as float32[4,4]"),
     ):
         seq, _ = rig.launch(restoring(rig, look), 0, [request(rig, step)])
         blame = blamed(rig, seq)
@@ -344,7 +344,7 @@ def test_a_restore_says_what_is_not_there(rig: Rig, folder: Path) -> None:
 
 def test_documents_that_do_not_fit_the_plan_are_refused(rig: Rig) -> None:
     for exported, said in (
-        (Document("save", MESH, (entry(WHOLE),)), "does not lie as the document says"),
+        (Document("save", MESH, (entry(WHOLE),)), "has another sharding than the document says"),
         (Document("save", MESH, ()), "'save' of 0 arrays does not take"),
         (Document("save", MESH, (entry(ROWS, "../x"),)), "cannot be the name of an array"),
         (Document("load", MESH, (entry(ROWS),)), "'load' of 1 arrays does not take"),
@@ -368,7 +368,8 @@ def test_a_host_without_a_folder_says_how_to_give_it_one(rig: Rig, monkeypatch: 
 def test_a_host_whose_folder_another_has_removed_leaves_it_to_that_one_to_say_why(
     rig: Rig, folder: Path, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    """While it writes. One that finds its own disk full says so itself, as `checkpoint`."""
+    """The folder vanishes while the host writes. A host whose own disk is full reports that itself, as
+    `checkpoint`."""
     plan, asked = saving(rig, ROWS), request(rig, 71)
     partial = folders.partial(folder / "run", Request("run", 71, f"{71:016x}"))
     found = zarrs.tensorstore()

@@ -1,4 +1,4 @@
-"""A host of real devices without an agent: plans lowered by core, commands given by hand, events awaited by name."""
+"""A host of real devices without an agent: core lowers plans, tests give commands, and await events by name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AXES = "xyz"
 
 
 def sharding(dims: Sequence[str]) -> Sharding:
-    """("x", "", "yz"): which mesh axes split each dimension."""
+    """("x", "", "yz"): the mesh axes that split each dimension."""
     return Sharding(tuple(tuple(map(AXES.index, axes)) for axes in dims)) if any(dims) else Sharding()
 
 
@@ -43,7 +43,7 @@ def value(shape: tuple[int, ...], dims: Sequence[str] = (), dtype: str = "float3
 def blob(
     fn: Callable[..., Any], mesh: tuple[int, ...], inputs: Sequence[Value], outputs: Sequence[Value] | None
 ) -> bytes:
-    """As a client exports it: traced for devices that it does not have."""
+    """Code as a client exports it: traced for devices that it does not have."""
     names = tuple(AXES[: len(mesh)])
     abstract = AbstractMesh(mesh, names, axis_types=(AxisType.Auto,) * len(mesh))
 
@@ -77,7 +77,7 @@ class Work:
         self, name: str, fn: Callable[..., Any] | None, reads: Sequence[Any], takes: Sequence[Value],
         makes: Sequence[Value], *, donate: tuple[int, ...] = (), irregular: bool = False, exported: bytes = b"",
     ) -> Out:  # fmt: skip
-        """Returns its first output. No `fn`: it is synthetic, unless it was `exported` before."""
+        """Adds a call; returns its first output. Without `fn` it is synthetic, unless it was `exported` before."""
         code = exported or (b"" if fn is None else blob(fn, self.mesh, takes, None if irregular else makes))
         name_of = sha256(code).hexdigest() if code else ""
         self.blobs[name_of] = code
@@ -112,7 +112,7 @@ class Rig:
             self.wait(e.Reformed)
 
     def wait(self, kind: type, patience: float = PATIENCE, **fields: Any) -> Any:
-        """The next event of this kind with these fields; others are kept for later."""
+        """The next event of this kind with these fields; other events are kept for later."""
 
         def fits(event: Any) -> bool:
             return isinstance(event, kind) and all(getattr(event, k) == v for k, v in fields.items())
@@ -159,7 +159,7 @@ class Rig:
         return number
 
     def received(self, layout: Layout, array: Any) -> int:
-        """As contents that came from others."""
+        """Makes a buffer with contents that came from another host."""
         number = self.buffer()
         self.devices.make(e.MakeBuffer(number, layout, None, ()))
         shards = {}
@@ -173,7 +173,7 @@ class Rig:
         self, plan: Plan, step: int, inputs: Sequence[int], *, placeholders: bool = False, donate: bool = True,
         sizes: tuple[int, ...] = (),
     ) -> tuple[int, tuple[int, ...]]:  # fmt: skip
-        """seq, outputs."""
+        """Launches; returns seq and outputs."""
         gang = plan.steps[step]
         assert isinstance(gang, Gang)
         seq, outputs = self.seq(), tuple(self.buffer() for _ in gang.outputs)
@@ -184,7 +184,7 @@ class Rig:
         return seq, outputs
 
     def run(self, plan: Plan, *arguments: int) -> list[int]:
-        """All gangs of it, one after another, none awaited. The results' buffers."""
+        """Launches all gangs of a plan, without waiting; returns the results' buffers."""
         known = dict(enumerate(arguments))
         for step, gang in enumerate(plan.steps):
             assert isinstance(gang, Gang)
@@ -193,11 +193,11 @@ class Rig:
         return [known[slot] for slot in plan.results]
 
     def settle(self) -> None:
-        """All that was commanded has been done by the enqueueing thread."""
+        """Waits until the enqueueing thread has done all commands."""
         self.devices._line.ask(lambda: None)
 
     def array(self, number: int, layout: Layout) -> Any:
-        """What is in a buffer of which this host has all shards."""
+        """The contents of a buffer of which this host has all shards."""
         made = shard_io.empty(layout.shape, layout.dtype)
         for index, part in self.devices.shards(number).items():
             made[shard_io.box_of(Shards(layout), index)] = part

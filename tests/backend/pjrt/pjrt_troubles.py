@@ -1,4 +1,4 @@
-"""What real devices do when something goes wrong, or changes. Run by `test_pjrt.py`, in a child."""
+"""What real devices do when something fails or changes. Run by `test_pjrt.py`, in a child."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .pjrt_stage import ARRAY, DEVICES, HERE, MESH, ROWS, add_sum, adding, layou
 
 __all__ = ["rig", "shared"]  # fixtures
 
-# --- what goes wrong -----------------------------------------------------------------------------------------------
+# --- failures ------------------------------------------------------------------------------------------------------
 
 
 def test_a_launch_with_placeholders_runs_with_whatever_is_there(rig: Rig) -> None:
@@ -106,7 +106,7 @@ class _Failing:
     [
         (None, b"", "has a duration and no code"),
         (None, b"no blob at all", "the code of computation 'bad' cannot be read"),
-        (lambda x: (x, x), b"", "computation 'bad' makes 2 arrays, and the plan counts 1"),
+        (lambda x: (x, x), b"", "computation 'bad' makes 2 arrays, but the plan has 1"),
     ],
     ids=["synthetic", "garbage", "other results"],
 )
@@ -129,7 +129,7 @@ def test_code_that_takes_other_arrays_than_the_plan_says_is_refused(rig: Rig) ->
     work.nodes[0] = type(node)(node.name, 0, 0, node.inputs, (ROWS,), (ROWS,))
     (said,) = rig.compile(work.plan(HERE, Out(0), ident=86), work.blobs)
     assert said.blame is not None
-    assert "takes float32[8, 8], and the plan gives it float32[8, 4]" in said.blame.cause
+    assert "takes float32[8, 8], but the plan gives it float32[8, 4]" in said.blame.cause
 
 
 def test_code_that_takes_more_memory_than_there_is_is_refused() -> None:
@@ -143,7 +143,7 @@ def test_code_that_takes_more_memory_than_there_is_is_refused() -> None:
     rig.close()
 
 
-# --- abandoned, and stuck --------------------------------------------------------------------------------------------
+# --- abandoned and stuck gangs ---------------------------------------------------------------------------------------
 
 
 class _Stuck:
@@ -162,7 +162,7 @@ class _Stuck:
 
 
 def test_who_stands_behind_what_is_stuck_goes_on_when_it_is_abandoned() -> None:
-    told: list[e.Effect] = []
+    told: list[e.Event] = []
     waiting, stuck, also = completions.Completions(told.append), _Stuck(), _Stuck()
     done = jnp.int32(0)
     for seq, token in ((1, stuck), (2, also), (3, done)):
@@ -183,7 +183,7 @@ def test_who_stands_behind_what_is_stuck_goes_on_when_it_is_abandoned() -> None:
 
 
 def test_what_is_over_when_it_is_handed_over_is_told_at_once_but_never_ahead_of_others() -> None:
-    told: list[e.Effect] = []
+    told: list[e.Event] = []
     waiting, stuck, done = completions.Completions(told.append), _Stuck(), jnp.int32(0).block_until_ready()
     waiting.add(completions.Flight(1, done, (), multi=True, together=True, name="g"))
     assert (told, waiting.outstanding) == ([e.Finished(1)], 0)
@@ -230,7 +230,8 @@ def test_never_as_many_programs_outstanding_as_hang_jax() -> None:
 
 
 def test_rows_are_counted_by_where_they_go(rig: Rig) -> None:
-    source = Layout((8, 3), "int32", line(0, 0, 4), (2, 2), sharding(("x", "")))  # two shards, twice each
+    # two shards, each on two devices
+    source = Layout((8, 3), "int32", line(0, 0, 4), (2, 2), sharding(("x", "")))
     target = Layout((16, 3), "int32", line(0, 8, 16), (16,), Sharding(((0,), ())))  # on two other hosts
     rows = np.zeros((8, 3), np.int32)
     rows[:, 0] = [1, 9, 1, -1, 9, 15, -1, 9]
@@ -246,7 +247,7 @@ def test_a_row_for_a_shard_that_is_not_there_is_blamed(rig: Rig) -> None:
     buffer = rig.literal(source, np.full((8, 3), 4, np.int32))
     rig.devices.count(e.CountRows(6, buffer, source, (), source))
     blame = rig.wait(e.RowsCounted, transfer=6).blame
-    assert blame == Blame("user", "dest names shard 4, and there are 4")
+    assert blame == Blame("user", "dest names shard 4, but there are only 4")
 
 
 def test_a_host_that_is_alone_keeps_arrays_and_code_over_epochs(rig: Rig) -> None:
@@ -280,7 +281,7 @@ def test_compiled_code_is_kept_on_disk(tmp_path: Path) -> None:
 
 
 def test_a_gang_names_its_layouts_by_slot(rig: Rig) -> None:
-    """What is equal on every device under another description passes without a resharding, and is launched."""
+    """An array that is equal on every device under another layout is launched without a resharding."""
     flat, square = value((8, 4), ("x", "")), value((8, 4), ("xy", ""))
     work = Work((8,), flat)
     work.call("same", lambda x: x + 1, [Arg(0)], [flat], [flat])
@@ -292,7 +293,7 @@ def test_a_gang_names_its_layouts_by_slot(rig: Rig) -> None:
     np.testing.assert_array_equal(rig.array(made, layout(flat, mesh=(8,))), ARRAY + 1)
 
 
-# --- who is blamed ----------------------------------------------------------------------------------------------
+# --- blames -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

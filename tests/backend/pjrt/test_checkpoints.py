@@ -1,4 +1,4 @@
-"""Checkpoints on real devices: the cases are in `pjrt_checkpoints`, run in a child that has eight of them."""
+"""Checkpoints on real devices: the cases are in `pjrt_checkpoints`, and run in a child with eight devices."""
 
 from __future__ import annotations
 

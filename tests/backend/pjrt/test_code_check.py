@@ -1,5 +1,5 @@
-"""Clients' code is read and compiled in a child process before it is in the agent: what passes, what does not, and what
-becomes of a child that code breaks."""
+"""A child process reads and compiles clients' code before the agent does: what passes, what does not, and what
+happens to a child that code breaks."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from .pjrt_rig import P, Work, blob, value
 
 ROWS = value((8,), ("x",))
 factors = itertools.count(2)
-PATIENCE = 60.0  # seconds; then what is waited for will never be
+PATIENCE = 60.0  # seconds, after which a wait has failed
 WITHHELD = "tf.call_tf_function"
 CALLBACK = "xla_ffi_python_cpu_callback"
 
 
 def calling(target: str, platforms: tuple[str, ...] = ("cpu",)) -> bytes:
-    """Code that calls a foreign function: as `jax.export` writes it once its own check is off."""
+    """Code that calls a foreign function, as `jax.export` writes it without its own check."""
     mesh = AbstractMesh((1,), ("x",), axis_types=(AxisType.Auto,))
     shape: Any = jax.ShapeDtypeStruct
     rows = shape((8,), jnp.float32, sharding=NamedSharding(mesh, P("x")))
@@ -134,7 +134,7 @@ def test_what_the_agent_allows_passes_the_list_and_comes_to_the_compiler() -> No
 def test_callbacks_into_python_are_refused_whatever_is_allowed(gate: Gate) -> None:
     with pytest.raises(
         (ValueError, NotImplementedError), match=r"callback|AbstractMesh"
-    ):  # JAX exports none: forged
+    ):  # JAX does not export such code: it is forged
         plain(lambda x: jax.pure_callback(np.sin, x, x))
     said = refusal(gate, calling(CALLBACK), "sneaky")
     assert said.startswith("the code of computation 'sneaky' is refused: it calls back into Python")
@@ -151,24 +151,24 @@ def test_callbacks_into_python_are_refused_whatever_is_allowed(gate: Gate) -> No
 
 def test_code_for_other_devices_is_refused(gate: Gate, good: bytes) -> None:
     elsewhere = calling("Sharding", ("tpu",))
-    assert "it is for tpu, and runs on cpu here" in refusal(gate, elsewhere)
-    assert "it is for 4 devices, and the plan has it on 2" in refusal(gate, plain(jnp.sin, 4), devices=2)
+    assert "it is for tpu, but runs on cpu here" in refusal(gate, elsewhere)
+    assert "it is for 4 devices, but the plan runs it on 2" in refusal(gate, plain(jnp.sin, 4), devices=2)
     check(gate, plain(jnp.sin, 4), devices=4)
-    check(gate, good, base=5)  # not on our devices, but as many
+    check(gate, good, base=5)  # on other devices, but the same number
 
 
 def test_code_that_is_too_large_is_refused(gate: Gate) -> None:
     table = np.random.default_rng(0).random((1 << 18) + 1)
     said = refusal(gate, plain(lambda x: x + jnp.asarray(table, jnp.float32)[:8].sum()), "table")
     assert said.startswith("the code of computation 'table' is refused: it has 1")
-    assert said.endswith("and 1048576 are allowed")
+    assert said.endswith("but at most 1048576 are allowed")
 
 
 def test_code_for_accelerators_is_traced_for_them_though_none_is_here() -> None:
     tpu = Gate(Rules(), "tpu", None)
     try:
         check(tpu, plain(lambda x: jnp.tanh(x) * jnp.linalg.norm(x)))
-        assert "is refused: it is for cpu, and runs on tpu here" in refusal(tpu, calling("Sharding"))
+        assert "is refused: it is for cpu, but runs on tpu here" in refusal(tpu, calling("Sharding"))
         assert tpu.checked == 2
     finally:
         tpu.close()
@@ -185,7 +185,7 @@ def test_random_bytes_are_refused_by_name(gate: Gate, junk: bytes) -> None:
 
 
 def test_code_that_is_cut_short_is_refused(gate: Gate, good: bytes) -> None:
-    for size in range(1, len(good) * 3 // 4, len(good) // 12):  # the last bytes are its name, and filling
+    for size in range(1, len(good) * 3 // 4, len(good) // 12):  # the last bytes are its name, and padding
         assert "computation 'cut'" in refusal(gate, good[:size], "cut")
 
 
@@ -205,12 +205,12 @@ def test_code_that_is_spoilt_does_no_harm_here(
     assert "computation 'spoilt'" in said
 
 
-# --- a child that comes to harm -------------------------------------------------------------------------------------
+# --- a child that fails ---------------------------------------------------------------------------------------------
 
 
 def test_a_child_that_is_killed_while_it_checks_ends_that_check_alone(gate: Gate) -> None:
     victim, code = child_of(gate), fresh()
-    os.kill(victim, signal.SIGSTOP)  # so it is in the middle of the next one for as long as it takes
+    os.kill(victim, signal.SIGSTOP)  # so that the child stays in the middle of the next question
     with asking(gate, code, "unlucky") as said:
         os.kill(victim, signal.SIGKILL)
     assert "computation 'unlucky' cannot be compiled: the compiler's process was ended by SIGKILL" in said[0]
@@ -226,21 +226,21 @@ def test_a_child_that_has_ended_is_started_again_without_a_word(gate: Gate) -> N
 
 
 def child_of(gate: Gate) -> int:
-    """Of one that has just done something."""
+    """The process id of a gate's child that has just answered."""
     check(gate, fresh())
     assert gate.pid > 0
     return gate.pid
 
 
 def fresh() -> bytes:
-    """Code that nobody has seen yet."""
+    """Code that was never checked before."""
     factor = next(factors)
     return plain(lambda x: x * factor)
 
 
 @contextmanager
 def asking(gate: Gate, code: bytes, name: str) -> Iterator[list[str]]:
-    """In here it asks its child, and waits; behind it there is what it has said."""
+    """Within the block the gate waits for its child; after it, the list has the gate's answer."""
     said: list[str] = []
     thread = threading.Thread(target=lambda: said.append(refusal(gate, code, name)))
     thread.start()
@@ -260,12 +260,14 @@ def until(over: Callable[[], bool]) -> None:
 
 
 def test_a_child_that_does_not_answer_is_ended_and_the_computation_named(good: bytes) -> None:
-    """A bound that no compiler keeps: code takes longer."""
+    """The limit is too short for any compilation."""
     hasty = Gate(Rules(seconds=0.001), "cpu", None)
     try:
         said = refusal(hasty, good, "endless")
         assert said.startswith("the code of computation 'endless' was not ")
-        assert "within 0.001 s, which is what a client's may take here (--check-seconds of the agent)" in said
+        assert (
+            "within 0.001 s, which is the limit for clients' code here (--check-seconds of the agent)" in said
+        )
         assert hasty.pid == 0
     finally:
         hasty.close()
@@ -282,7 +284,7 @@ def test_a_compiler_that_takes_too_much_memory_ends_alone(good: bytes) -> None:
         narrow.close()
 
 
-# --- what a child knows ---------------------------------------------------------------------------------------------
+# --- what a child can see -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

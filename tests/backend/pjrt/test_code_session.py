@@ -1,4 +1,4 @@
-"""A session on an agent that does not trust its clients: what their code may not do ends as an error of the program."""
+"""A session on an agent that does not trust its clients: forbidden code ends as an error of the program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def solved(x: Any) -> Any:
 
 @sw.jit(devices=ALL)
 def borrowed(x: Any) -> Any:
-    """What it calls `jax.export` lets pass, and the agent does not."""
+    """A function that `jax.export` allows and the agent does not."""
     shape: Any = jax.ShapeDtypeStruct
     call: Any = jax.ffi.ffi_call("tf.call_tf_function", shape(x.shape, x.dtype))
     return call(x)
@@ -59,7 +59,8 @@ def test_code_that_is_refused_ends_its_program_by_name_and_the_session_goes_on(t
             _kill(checker)
             assert np.asarray(solved(doubled(ones))).tolist() == [1.0] * 4
             assert children_of(agent, CHECKER) not in ([], [checker])
-        assert len(compiled) == 1  # the agent has found what its child had compiled, and made none of its own
+        # the agent has found what its child had compiled, and compiled nothing itself
+        assert len(compiled) == 1
 
     async def drive() -> None:
         found = Real(tmp_path, 1, 2, platform="cpu", lease=8.0)
@@ -86,7 +87,7 @@ def test_all_that_trusted_clients_can_do_others_can_do_too() -> None:
 
 
 def _kill(pid: int) -> None:
-    """Until none of its threads is there any more."""
+    """Kills a process, and waits until none of its threads is left."""
     os.kill(pid, signal.SIGKILL)
     end = time.monotonic() + PATIENCE
     while len(threads := list(Path(f"/proc/{pid}").glob("task/*"))) > 1 or _name(pid):
@@ -95,7 +96,7 @@ def _kill(pid: int) -> None:
 
 
 def _name(pid: int) -> bytes:
-    """Nothing, of a process that has ended."""
+    """The command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""Who is trusted with code, and what is remembered of code that was looked at before."""
+"""Which clients' code is trusted, and what is remembered of code that was checked before."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_code_is_looked_at_once_on_a_machine(tmp_path: Path, good: bytes) -> Non
     try:
         check(first, good, "one")
         assert "'one'" in refusal(first, bad, "one")
-        check(second, good, "two", base=3)  # on other devices, by another name
+        check(second, good, "two", base=3)  # on other devices, under another name
         assert "computation 'two' is refused: it calls" in refusal(second, bad, "two")
         assert (first.checked, second.checked, second.pid) == (2, 0, 0)
         for each in (tmp_path / verdicts.FOLDER).iterdir():
@@ -76,7 +76,7 @@ def test_verdicts_outlive_a_process_but_not_those_of_a_day_on_which_something_we
 def test_who_finds_somebody_at_the_same_code_waits_for_a_while(tmp_path: Path) -> None:
     ours, theirs = Verdicts(tmp_path), Verdicts(tmp_path)
     with theirs.about("key", PATIENCE) as slot:
-        with ours.about("key", 0.05) as other:  # it stands still
+        with ours.about("key", 0.05) as other:  # the other process is stuck
             assert other.verdict is None
         heard: list[Verdict | None] = []
 
@@ -102,7 +102,7 @@ def test_a_folder_into_which_others_may_write_is_not_believed(tmp_path: Path) ->
     assert list(folder.iterdir()) == []
 
 
-# --- who is trusted -------------------------------------------------------------------------------------------------
+# --- which clients are trusted --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

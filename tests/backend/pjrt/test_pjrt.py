@@ -1,6 +1,6 @@
-"""Real devices, eight in one process: the cases are in `pjrt_cases` and `pjrt_troubles`, each run in a child.
+"""Eight real devices in one process: the cases are in `pjrt_cases` and `pjrt_troubles`, each run in a child.
 
-How many devices JAX has is settled when it starts, and in this process it may have started.
+JAX fixes the number of its devices when it starts, and in this process it may have started already.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes that form one world through a coordination process, lose a member, and form another."""
+"""Processes form one world through a coordination process, lose a member, and form another."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_world_outlives_its_service_and_a_member_and_keeps_what_lies_on_the_ot
     assert all_of(members, "psum", "x", "y", [0, 1]) == [[], []]
     assert all_of(members, "read", "y") == [{"0": [11, 12]}, {"1": [13, 14]}]
 
-    old.end(kill=True)  # a world that has formed needs it no more
+    old.end(kill=True)  # a world that has formed does not need it
     assert all_of(members, "psum", "y", "z", [0, 1]) == [[], []]
     assert all_of(members, "read", "z") == [{"0": [61, 62]}, {"1": [63, 64]}]
 
@@ -165,7 +165,7 @@ def test_a_gang_whose_peer_never_comes_is_given_up_with_its_world(stage: Stage) 
 
     began = time.monotonic()
     all_of(members, "reform", 1, stage.coordination(2)[1], [0, 1])
-    assert time.monotonic() - began < 5  # and not the timeout of the collective
+    assert time.monotonic() - began < 5  # and not after the timeout of the collective
     assert [member["outstanding"] for member in all_of(members, "usage")] == [0, 0]
     assert all_of(members, "read", "mine") == [{"0": [5, 6]}, {"1": [7, 8]}]
     assert all_of(members, "psum", "mine", "y", [0, 1]) == [[], []]

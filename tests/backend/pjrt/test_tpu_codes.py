@@ -1,6 +1,6 @@
-"""The example programs' computations go through the TPU compiler by the way that a host with TPUs takes.
+"""The example programs' computations pass the TPU compiler, in the way of a host with TPUs.
 
-Where libtpu is installed; nothing runs on a TPU. What they compute is checked on CPU devices, elsewhere.
+Needs libtpu; nothing runs on a TPU. The results of these computations are checked elsewhere, on CPU devices.
 """
 
 from __future__ import annotations

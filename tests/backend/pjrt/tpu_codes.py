@@ -1,10 +1,11 @@
-"""All that an example program has compiled, compiled again for TPUs: a process of its own, for libtpu is loaded once.
+"""Compiles all code of an example program for TPUs. It runs in a process of its own, since libtpu is loaded only
+once.
 
     python -m tests.backend.pjrt.tpu_codes examples/experts.py NAME ...
 
-The program's functions NAME are called in a session on this machine's CPU, whose client exports for TPUs too. What its
-controller then has, plans and code, goes to the TPU compiler by the way that a host with TPUs would take. Prints a line
-for each code.
+Calls the program's functions NAME in a session on this machine's CPU, whose client exports for TPUs, too. Then it
+passes the controller's plans and code to the TPU compiler, in the way of a host with TPUs. Prints a line for each
+code.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def test_a_run_needs_what_another_has_made_and_nobody_waits_in_between(tmp_path:
 
 
 def test_contents_go_straight_between_client_and_hosts(tmp_path: Path) -> None:
-    """Timed devices keep none, so zeros come back; of the right size, and none of it by way of the controller."""
+    """Timed devices keep no contents, so zeros of the right size come back, and none of them through the
+    controller."""
 
     async def run() -> None:
         async with cluster(tmp_path) as found:
@@ -87,7 +88,7 @@ def test_a_host_that_is_cut_off_for_less_than_its_lease_loses_nothing(tmp_path: 
                 runs.append(user.submit(program, TINY.tobytes()))
                 if number % 10 == 5:
                     for outbox in list(found.server.node._outboxes.values()):
-                        outbox.put(None)  # every connection of the controller ends
+                        outbox.put(None)  # ends all connections of the controller
                 await asyncio.sleep(0.002)
             for each in runs:
                 assert (await user.ended(each.run)).blame is None

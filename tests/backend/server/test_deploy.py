@@ -1,4 +1,4 @@
-"""What docs/deploy starts is what our programs take, and an agent finds its place in a TPU slice."""
+"""The command lines in docs/deploy are valid for our programs, and an agent finds its place in a TPU slice."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def test_an_agent_finds_its_place(env: dict[str, str], found: Seat) -> None:
 
 
 def test_contradictions_are_named() -> None:
-    with pytest.raises(Refused, match="TPU_WORKER_ID is 4, and TPU_WORKER_HOSTNAMES names 2 hosts"):
+    with pytest.raises(Refused, match="TPU_WORKER_ID is 4, but TPU_WORKER_HOSTNAMES names only 2 hosts"):
         seat({"TPU_WORKER_ID": "4", "TPU_WORKER_HOSTNAMES": "a,b"})
-    with pytest.raises(Refused, match="TPU_WORKER_ID='x': a whole number"):
+    with pytest.raises(Refused, match="TPU_WORKER_ID='x' is no whole number"):
         seat({"TPU_WORKER_ID": "x"})
 
 
@@ -100,7 +100,7 @@ def test_a_rank_is_a_place_in_an_island() -> None:
 
     assert enrol(island="i1", rank=1) == 3
     assert enrol(island="i0", rank=0) == 0
-    with pytest.raises(Wrong, match="host 1 of which island"):
+    with pytest.raises(Wrong, match="rank 1 of which island"):
         enrol(rank=1)
     with pytest.raises(Wrong, match="island 'i1' has hosts 0-1"):
         enrol(island="i1", rank=2)
@@ -179,7 +179,7 @@ def test_what_is_wrong_with_a_file_names_it(tmp_path: Path, text: bytes, says: s
 
 
 def islands(*stated: str | None) -> Enrolment:
-    """One host of two devices each; None: nobody says what memory they have."""
+    """Islands of one host with two devices each; None: their memory is not stated."""
     table = [
         {"name": f"i{number}", "hosts": 1, "devices_per_host": 2}
         | ({} if memory is None else {"memory": memory})
@@ -234,7 +234,7 @@ def test_devices_of_unknown_memory_are_taken_at_the_file_s_word_and_that_is_said
         assert enrolment.enrol(Enrol("a", start, "a", "tpu", "", 2, 0)) == 0
     (warning,) = said(caplog)
     assert (
-        "17179869184 bytes (16.00 GiB), as the cluster's file says of island 'i0', nobody has checked"
+        "the cluster's file says 17179869184 bytes (16.00 GiB) for each of island 'i0', which is unchecked"
         in warning
     )
 
@@ -255,5 +255,5 @@ def test_where_nobody_has_said_what_memory_there_is_another_than_the_assumed_is_
     assert islands(None).enrol(agent(has)) == 0
     (warning,) = said(caplog)
     assert f"has {has} bytes" in warning
-    assert "as if it were 17179869184 bytes (16.00 GiB), since nobody has said" in warning
+    assert "as if it were 17179869184 bytes (16.00 GiB), since no file says otherwise" in warning
     assert f"write memory = {has}" in warning

@@ -1,4 +1,5 @@
-"""What a controller was told, kept in a file and told again: the same commands to the byte, or a word why not."""
+"""A controller's events, recorded in a file and replayed: the same commands to the byte, or an error that says
+why."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from .test_programs import seaway
 
 
 class Oldest(Policy):
-    """Of a program of one's own."""
+    """A policy of a user's own program."""
 
     def pick(self, ready: Ready, now: int) -> Ticket:
         return ready.best()
@@ -45,7 +46,7 @@ class Picky(Oldest):
 
 
 def recorded(folder: Path, policy: Any = Stride, runs: int = 5, whole: bool = True) -> Path:
-    """A real controller with two hosts and two clients; one of the hosts dies."""
+    """The log of a real controller with two hosts and two clients; one of the hosts dies."""
     path = folder / "run.log"
 
     async def drive() -> None:
@@ -83,7 +84,7 @@ def test_a_controller_does_again_what_it_did_to_the_byte(log: Path) -> None:
 
 
 def test_what_one_policy_did_another_does_not(log: Path) -> None:
-    """The check can fail: a controller that differs in its window is found out."""
+    """The check can fail: it finds a controller that differs in its window."""
     found = eventlogs.read(log)
 
     def other(about: Any) -> Any:
@@ -146,7 +147,7 @@ def test_of_one_that_was_killed_what_there_is_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = recorded(tmp_path, whole=False)
-    with pytest.raises(LogError, match="cut short: whoever wrote it was killed"):
+    with pytest.raises(LogError, match="cut short: its writer was killed"):
         eventlogs.read(path)
     assert main(["replay", str(path), "--partial"]) == 0
     said = capsys.readouterr().out
@@ -204,14 +205,14 @@ def test_a_session_with_a_policy_of_its_program_is_replayed(
     assert "the same commands, to the byte" in capsys.readouterr().out
     (tmp_path / "program.py").write_text(PROGRAM.replace("best()", "heads()[0]"))
     assert main(["replay", str(tmp_path / "run.log"), "--policy", mine]) == 1
-    assert "whose source was another one then" in capsys.readouterr().err
+    assert "whose source has changed since" in capsys.readouterr().err
 
 
 def test_a_policy_that_is_another_now_or_cannot_be_made_is_named() -> None:
     about = eventlogs.about(small(2, 2, 1), Config(), Oldest, 0)
     changed = argparse.Namespace(**{name: getattr(about, name) for name in about.__struct_fields__})
     changed.policy_source = "0" * 16
-    with pytest.raises(LogError, match="whose source was another one then"):
+    with pytest.raises(LogError, match="whose source has changed since"):
         eventlogs.machine_of(changed)  # type: ignore[arg-type]
     picky = eventlogs.about(small(2, 2, 1), Config(), lambda: Picky([1]), 0)
     with pytest.raises(LogError, match=r"add --policy FILE\.py:NAME"):
@@ -235,7 +236,7 @@ def test_a_difference_is_shown_with_what_came_before_it(log: Path) -> None:
 
 # --- a disk that is full --------------------------------------------------------------------------------------
 
-ROOM = 1 << 15  # bytes that a file may have; the kernel refuses more, as a full disk does
+ROOM = 1 << 15  # bytes that a file may have; the kernel refuses more, as with a full disk
 
 
 def test_a_log_that_cannot_be_written_any_more_is_told_of_everywhere_and_the_service_goes_on(
@@ -256,8 +257,8 @@ def test_a_log_that_cannot_be_written_any_more_is_told_of_everywhere_and_the_ser
             await runs(user, program)
         lost = status["record"]["lost"]
         assert lost == (
-            f"the event log {path} could not be written any more (File too large), and nothing is recorded since: "
-            f"what there is of it can be read with --partial"
+            f"the event log {path} could not be written any more (File too large), and nothing has been recorded "
+            f"since: the part that was written can be read with --partial"
         )
         await runs(user, program)
         assert figure(await asyncio.to_thread(_get, place[0]), "seaway_record_lost") == 1

@@ -1,4 +1,4 @@
-"""What those who run a cluster have: figures, health, the trace from afar, an end to somebody's runs."""
+"""Tools for operators of a cluster: figures, health, the trace from another machine, cancelling a client's runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def test_figures_are_there_for_prometheus_and_runs_can_be_cancelled_from_outside
         short, long = register(user, 2), endless(user)
         await runs(user, short)
         await begun(found, user, long)
-        last = [user.submit(long, TINY) for _ in range(20)][-1]  # enough for half a minute, whoever is slow
+        # enough for half a minute, even on a slow machine
+        last = [user.submit(long, TINY) for _ in range(20)][-1]
         text = await asyncio.to_thread(_get, place[0])
         assert figure(text, "seaway_clients") == 1
         assert figure(text, 'seaway_island_hosts_connected{island="i0"}') == 2
@@ -74,7 +75,7 @@ def _get(place: str) -> str:
 
 
 def figure(text: str, name: str) -> float:
-    """And what Prometheus wants of a text: each metric has its type, said once."""
+    """A metric's value. Also checks what Prometheus requires: each metric has its type, stated once."""
     types = re.findall(r"^# TYPE (\S+) (?:gauge|counter)$", text, re.MULTILINE)
     assert len(types) == len(set(types))
     samples = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
@@ -179,7 +180,7 @@ def test_only_so_many_may_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                     return False
 
             async with asyncio.timeout(10):
-                while not await again():  # who has gone makes room
+                while not await again():  # names of clients that have gone make room
                     await asyncio.sleep(0.05)
 
     asyncio.run(work())
@@ -212,7 +213,7 @@ def test_how_long_steps_took_is_told_to_sessions_elsewhere(tmp_path: Path) -> No
             (name, (count, median)), *others = (await user.head.seen(10)).items()
             assert (name, others) == ("step", [])
             assert count > 3
-            assert 500_000 < median < 50_000_000  # it takes a millisecond
+            assert 500_000 < median < 50_000_000  # a step takes a millisecond
 
     asyncio.run(work())
 
@@ -296,7 +297,7 @@ def test_a_hard_bound_that_cannot_be_is_named() -> None:
 
 
 def test_a_step_that_outlasts_its_hard_bound_is_given_up_by_name(tmp_path: Path) -> None:
-    """Its host says that it has launched, and never that it has finished."""
+    """Its host reports that it has launched, and never that it has finished."""
 
     async def work(found: Real) -> None:
         user = found.user()

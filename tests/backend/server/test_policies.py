@@ -1,4 +1,5 @@
-"""`--policy`, wherever it is written: ours by name, or one's own, of a module or of a file; else one line why."""
+"""`--policy` on any command line: one of Seaway's by name, the user's own from a module or a file, or one line why
+not."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ number = 3
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with policies in it, which is the current one and is not where Python looks."""
+    """A folder with policies, which is the current one and is not on Python's path."""
     (tmp_path / "mine_here.py").write_text(MINE)
     (tmp_path / "helpers.py").write_text("DEPTH = 4\n")
     (tmp_path / "broken_here.py").write_text("raise SystemExit('not today')\n")
@@ -99,7 +100,7 @@ def test_files_of_one_name_keep_apart(here: Path) -> None:
         ("stride:leed=3", "policy 'stride' has no option 'leed'; its options: lead (did you mean 'lead'?)"),
         ("", "no policy is called ''"),
         ("strid:lead=3", "no policy is called 'strid' (did you mean 'stride'?), and no module named 'strid' is in"),
-        ("nowhere_here:Mine", "no module named 'nowhere_here' is in the current folder, or where PYTHONPATH says"),
+        ("nowhere_here:Mine", "no module named 'nowhere_here' is in the current folder, or on PYTHONPATH"),
         ("core.nowhere:Mine", "no module named 'core.nowhere'"),
         (":Mine", "'' is no policy and no module's name; one of your own is module:Class, or FILE.py:NAME"),
         ("../mine_here:Mine", "'../mine_here' is no policy and no module's name"),
@@ -113,9 +114,9 @@ def test_files_of_one_name_keep_apart(here: Path) -> None:
         ("needy_here:Mine", "module 'needy_here' raises ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
         ("needy_here.py:Mine", "needy_here.py raises ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
         ("mine_here:nothing", "nothing() makes a int, which is no Policy: subclass sw.policies.Policy"),
-        ("mine_here.py:number", "number is of type int; a class is wanted, or a function that makes a policy"),
+        ("mine_here.py:number", "number is of type int; name a class, or a function that makes a policy"),
         ("mine_here.py:Picky", "Picky() raises TypeError: "),
-        ("mine_here.py:Picky", "it is called without arguments: write a function that gives them"),
+        ("mine_here.py:Picky", "it is called without arguments; write a function that passes them"),
     ],
 )  # fmt: skip
 def test_what_is_none_is_named_with_what_to_write(text: str, says: str, here: Path) -> None:

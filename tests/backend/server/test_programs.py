@@ -1,4 +1,4 @@
-"""The programs of a cluster as processes: started, looked at, killed, ended."""
+"""The programs of a cluster as processes: started, queried, killed, ended."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def seaway(*words: str, code: int = 0) -> str:
 
 @contextmanager
 def up(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A whole cluster, and where its controller is."""
+    """Runs a whole cluster; yields its process, and its controller's address."""
     command = [sys.executable, "-m", "seaway", "up", "--bind", "127.0.0.1:0", "--state", str(folder), *words]
     with (folder / "err").open("w") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -134,7 +134,7 @@ def test_a_command_line_that_cannot_be_is_refused_with_one_line(words: tuple[str
 def test_the_installed_command_finds_a_policy_in_the_folder_that_it_is_started_in(
     policy: str, tmp_path: Path
 ) -> None:
-    """`-P`: as an installed command, Python does not look there by itself."""
+    """`-P`: like an installed command, Python does not search the current folder by itself."""
     (tmp_path / "mine.py").write_text(
         "import seaway as sw\n\n\nclass Mine(sw.policies.Policy):\n    def pick(self, ready, now):\n"
         "        return ready.best()\n"

@@ -1,4 +1,4 @@
-"""Code that clients leave takes so much room: what was left longest ago goes, but for what is in use."""
+"""The store of clients' code is bounded: the oldest code is dropped, except code that is in use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def aged(folder: Path, name: str, seconds: float) -> None:
 
 
 def filled(folder: Path, in_use: tuple[str, ...] = (), count: int = 5) -> CodeFolder:
-    """The first was left longest ago."""
+    """A store whose first code is the oldest."""
     found = CodeFolder(folder, 350, lambda: in_use)
     for number in range(count):
         found.keep(NAMES[number], CODES[number])
@@ -132,11 +132,11 @@ def test_limits_are_mebibytes() -> None:
         mebibytes(chosen, "code_limit")
 
 
-# --- whose the folder is ------------------------------------------------------------------------------------------
+# --- the lock of the folder ---------------------------------------------------------------------------------------
 
 
 def test_a_folder_is_one_controller_s_at_a_time_and_free_when_it_is_killed(tmp_path: Path) -> None:
-    """Whatever they bind to: the second is refused at once, and changes nothing of what the first one keeps."""
+    """Whatever the addresses: the second controller is refused at once, and does not change the first one's state."""
     state, programs = tmp_path / "state", list[real.Program]()
 
     def start(bind: str) -> real.Program:
@@ -157,7 +157,7 @@ def test_a_folder_is_one_controller_s_at_a_time_and_free_when_it_is_killed(tmp_p
                 f"give this one another folder"
             )
         assert (state / "controller.json").read_bytes() == kept
-        first.signal(signal.SIGSTOP)  # one that stands still has it, too
+        first.signal(signal.SIGSTOP)  # a stopped process keeps the lock, too
         assert start("127.0.0.1:0").process.wait(PATIENCE) == 2
         first.kill()
         assert start(address).line().startswith(f"controller at {address}")

@@ -1,4 +1,4 @@
-"""Processes of different versions refuse each other by name, before either reads what the other has to say."""
+"""Processes of different versions refuse each other by name, before either reads the other's messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OF_OTHERS = (
 
 
 class Other(Program):
-    """A program of ours as another version has it."""
+    """One of our programs, as another version."""
 
     def __init__(self, log: Path, *words: str) -> None:
         code = f"{OF_OTHERS}sys.argv = ['seaway', *{words!r}]; sys.exit(main())"
@@ -72,7 +72,7 @@ def test_an_agent_of_another_version_is_refused_in_one_line_and_does_not_try_aga
 
 
 def test_agents_and_clients_do_not_go_on_with_a_controller_of_another_version(tmp_path: Path) -> None:
-    """It is started in place of the one they have enrolled with: they hear of it when they come back."""
+    """A new controller replaces the one with which they enrolled: they learn of it when they reconnect."""
 
     async def work(found: Real) -> None:
         user = found.user()
@@ -86,7 +86,7 @@ def test_agents_and_clients_do_not_go_on_with_a_controller_of_another_version(tm
             for agent in found.agents.values():
                 assert await agent.ended() == 2
                 assert agent.said().splitlines()[-1] == f"seaway agent: {there}"
-                assert agent.said().count("beginning anew") == 1
+                assert agent.said().count("restarting") == 1
                 assert "Traceback" not in agent.said()
             await until(lambda: user.failures)
             (failure,) = [str(each) for each in user.failures[:1]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.client.call_batching import MOST, CallBatching
 from core.client.client_limits import Limits
-from core.protocol.effects import Effect, Send
+from core.protocol.effects import Command, Send
 from core.protocol.messages import Submit
 
 WIDTH, LINGER = 4, 1_000
@@ -14,7 +14,7 @@ class Calling:
     """Calls in, and the sizes of the messages that left for them."""
 
     def __init__(self, width: int) -> None:
-        self.out: list[Effect] = []
+        self.out: list[Command] = []
         self.batching = CallBatching(Limits(pipe=width, linger=LINGER, batch=1000), self.out)
 
     def call(self, run: int, now: int) -> list[int]:

@@ -19,9 +19,10 @@ from core.protocol.effects import (
     CallRefused,
     Came,
     Close,
+    Command,
     Connected,
     Disconnected,
-    Effect,
+    Event,
     Finished,
     GetComing,
     PutWanted,
@@ -81,11 +82,11 @@ class Session:
             assert self.hear(Connected(CONTROLLER)) == [Send((CONTROLLER,), Open("me", 2))]
             assert self.note(Opened(7, 0)) == []
 
-    def hear(self, event: Effect) -> list[Effect]:
+    def hear(self, event: Event) -> list[Command]:
         """What it says to its user and to the controller; not what it does with contents."""
         return [each for each in self.client.handle(event, self.now) if not of_contents(each)]
 
-    def note(self, *notes: Any) -> list[Effect]:
+    def note(self, *notes: Any) -> list[Command]:
         return self.hear(Came(CONTROLLER, notes[0] if len(notes) == 1 else Notes(notes)))
 
     def sent(self) -> list[Any]:

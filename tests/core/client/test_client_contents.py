@@ -10,10 +10,10 @@ from core.protocol.effects import (
     Called,
     Came,
     Close,
+    Command,
     Connected,
     Disconnected,
     DropTransfer,
-    Effect,
     GetAgain,
     OpenRecv,
     OpenSend,
@@ -33,7 +33,7 @@ X = Value((4,), "float32")
 LOST = Blame("host-lost", "host 1 was lost", host=1)
 
 
-def of_contents(effect: Effect) -> bool:
+def of_contents(effect: Command) -> bool:
     """What a client does with contents, and does not say to its user."""
     if isinstance(effect, Send):
         return effect.peers != (CONTROLLER,)
@@ -56,7 +56,7 @@ def getting() -> tuple[Client, int]:
     return client, request
 
 
-def ended(effects: list[Effect]) -> list[Effect]:
+def ended(effects: list[Command]) -> list[Command]:
     return [effect for effect in effects if isinstance(effect, Received)]
 
 

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from core.client.call_batching import MOST
 from core.client.client_limits import Blocked, Submitted
-from core.protocol.effects import Called, Close, Connected, Disconnected, Effect, RunEnded, Send, Wakeup
+from core.protocol.effects import (
+    Called,
+    Close,
+    Command,
+    Connected,
+    Disconnected,
+    RunEnded,
+    Send,
+    Wakeup,
+)
 from core.protocol.messages import Calls, Ended, Get, Open, Put, Register, Release, Sending, Submit, Taking
 from core.protocol.peers import CONTROLLER
 
@@ -119,7 +128,7 @@ class Play:
             notes = {"runs": Ended(name), "puts": Taking(name, *moves), "gets": Sending(name, *moves)}
             self.take(self.session.note(notes[kind]))
 
-    def take(self, effects: list[Effect]) -> None:
+    def take(self, effects: list[Command]) -> None:
         for effect in effects:
             match effect:
                 case Send(message=message):

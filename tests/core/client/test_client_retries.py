@@ -18,9 +18,10 @@ from core.protocol.effects import (
     Called,
     CallRefused,
     Came,
+    Command,
     Connected,
     Disconnected,
-    Effect,
+    Event,
     GetComing,
     PutWanted,
     RunAgain,
@@ -76,7 +77,7 @@ class Session:
         self.hear(Connected(CONTROLLER))
         self.note(Opened(7, 0))
 
-    def hear(self, event: Effect) -> list[Effect]:
+    def hear(self, event: Event) -> list[Command]:
         """What the user is told; calls that leave are kept in `calls`."""
         told = []
         for effect in self.client.handle(event, self.now):
@@ -89,7 +90,7 @@ class Session:
                 told.append(effect)
         return told
 
-    def note(self, *notes: Any) -> list[Effect]:
+    def note(self, *notes: Any) -> list[Command]:
         return self.hear(Came(CONTROLLER, Notes(notes)))
 
     def sent(self) -> list[Any]:
@@ -121,7 +122,7 @@ class Session:
         assert isinstance(found, int)
         return found
 
-    def wait(self) -> list[Effect]:
+    def wait(self) -> list[Command]:
         """Until the next try is due."""
         due = self.client.next_wakeup()
         assert due is not None
@@ -472,7 +473,7 @@ def test_a_get_is_not_asked_again_for_ever() -> None:
     session = Session()
     buffer = session.put()
     request = session.get(buffer)
-    told: list[Effect] = []
+    told: list[Command] = []
     for number in (1, 2, 3, 4):
         assert told == []
         told = session.note(Refused("get", number, LOST))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.controller.watch import Bounds
 from core.model.program import Sharding, SliceSpec, Value
-from core.protocol.effects import Effect, FormWorld, Send, Wakeup, WorldUp
+from core.protocol.effects import Command, FormWorld, Send, Wakeup, WorldUp
 from core.protocol.messages import (
     Blame,
     Notes,
@@ -38,7 +38,7 @@ class Waiting(Rig):
         while (due := self.controller.next_wakeup()) is not None and due <= now:
             self._do(self.controller.handle(Wakeup(), due), due)
 
-    def _do(self, effects: list[Effect], now: int) -> None:
+    def _do(self, effects: list[Command], now: int) -> None:
         for effect in effects:
             if isinstance(effect, FormWorld):
                 self._do(self.controller.handle(WorldUp(effect.island, effect.epoch), now), now)

@@ -8,7 +8,7 @@ import pytest
 from core.controller import Controller
 from core.model import spans
 from core.model.presets import small
-from core.protocol.effects import Came, Effect, FormWorld, Send, WorldUp
+from core.protocol.effects import Came, Event, FormWorld, Send, WorldUp
 from core.protocol.messages import (
     Blame,
     Calls,
@@ -54,7 +54,7 @@ class Rig:
             self.say(HOST + host, Join(host, 0))
 
     def say(self, peer: int, message: msgspec.Struct) -> None:
-        work: list[Effect] = [Came(peer, message)]
+        work: list[Event] = [Came(peer, message)]
         while work:
             for effect in self.controller.handle(work.pop(0), 0):
                 if isinstance(effect, FormWorld):
@@ -62,7 +62,7 @@ class Rig:
                 elif isinstance(effect, Send):
                     work += [answer for to in effect.peers for answer in self.hear(to, effect.message)]
 
-    def hear(self, peer: int, message: msgspec.Struct) -> list[Effect]:
+    def hear(self, peer: int, message: msgspec.Struct) -> list[Event]:
         if isinstance(message, Seat):
             self.seat = message
             return [Came(peer, Seated(message.host, message.epoch, message.tree, message.last))]

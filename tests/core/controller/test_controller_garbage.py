@@ -42,7 +42,7 @@ class Town:
             for kind in (0, 0, 1, 0, 3):
                 self.call(peer, kind, self.used[peer] + 1)
 
-    def tell(self, event: e.Effect, passed: int = 1000) -> None:
+    def tell(self, event: e.Event, passed: int = 1000) -> None:
         """And whatever drivers and honest hosts answer at once."""
         self.now += passed
         waiting = [event]
@@ -54,7 +54,7 @@ class Town:
                     assert wire.decode(wire.encode(effect.message)) == effect.message  # it can be said
                     waiting += self.answers(effect)
 
-    def answers(self, send: e.Send) -> list[e.Effect]:
+    def answers(self, send: e.Send) -> list[e.Event]:
         said, peer = send.message, send.peers[0]
         if isinstance(said, m.Seat):
             return [e.Came(peer, m.Seated(said.host, said.epoch, said.tree, said.last))]

@@ -9,8 +9,9 @@ from core.model.spans import items, one, overlap
 from core.protocol.effects import (
     Came,
     Close,
+    Command,
     Disconnected,
-    Effect,
+    Event,
     FormWorld,
     Send,
     Tell,
@@ -36,7 +37,7 @@ class World(Rig):
     def failed(self, epoch: int) -> None:
         self._do(self.controller.handle(WorldFailed(0, epoch, DEAD), 0))
 
-    def _do(self, effects: list[Effect]) -> None:
+    def _do(self, effects: list[Command]) -> None:
         for effect in effects:
             if isinstance(effect, Tell):
                 self.said.append(effect.text)
@@ -93,7 +94,7 @@ def test_the_world_of_an_epoch_that_is_over_may_fail_and_nobody_minds() -> None:
     assert world.state == ("running", epoch + 1)
 
 
-def _done(world: World, host: int, gang: GangStep, blame: Blame | None = None) -> Effect:
+def _done(world: World, host: int, gang: GangStep, blame: Blame | None = None) -> Event:
     return Came(HOST + host, world.reports(Done(gang.seq, one(host), blame)))
 
 

@@ -10,7 +10,17 @@ from core.controller import Controller
 from core.controller.stalls import Stall
 from core.model.program import SliceSpec, Value
 from core.model.topology import Cluster
-from core.protocol.effects import Came, Effect, FormWorld, HostRefused, HostTaken, Send, Tell, Wakeup, WorldUp
+from core.protocol.effects import (
+    Came,
+    Event,
+    FormWorld,
+    HostRefused,
+    HostTaken,
+    Send,
+    Tell,
+    Wakeup,
+    WorldUp,
+)
 from core.protocol.messages import (
     Compiled,
     CompileStep,
@@ -60,8 +70,8 @@ class Rig:
         for message in messages:
             self.feed(Came(peer, message))
 
-    def feed(self, event: Effect) -> None:
-        work: list[Effect] = [event]
+    def feed(self, event: Event) -> None:
+        work: list[Event] = [event]
         while work:
             for effect in self.controller.handle(work.pop(0), self.now):
                 match effect:
@@ -74,7 +84,7 @@ class Rig:
                     case _:
                         pass
 
-    def _heard(self, peer: int, message: msgspec.Struct) -> list[Effect]:
+    def _heard(self, peer: int, message: msgspec.Struct) -> list[Event]:
         match message:
             case Seat():
                 self.seat = message

@@ -19,14 +19,14 @@ from core.controller import Config, Controller
 from core.model import spans
 from core.model.spans import Spans
 from core.model.topology import Cluster
-from core.protocol.effects import Came, CameTogether, Effect
+from core.protocol.effects import Came, CameTogether, Command, Event
 from core.protocol.messages import Beat, Blame, Done, Lost, Reports, Trouble
 from core.record.eventlog import About, CommandHash, Recorder, decode, replay
 from tests.fuzz.draw import draw
 from tests.fuzz.play import play
 from tests.world.world import World
 
-Told = tuple[Effect, int]
+Told = tuple[Event, int]
 
 
 class Tape:
@@ -41,7 +41,7 @@ class Tape:
     def another(self) -> Controller:
         return Controller(*self.args, **self.more)
 
-    def handle(self, event: Effect, now: int) -> list[Effect]:
+    def handle(self, event: Event, now: int) -> list[Command]:
         self.told.append((event, now))
         return self.real.handle(event, now)
 
@@ -70,7 +70,7 @@ def tapes_of(seed: int) -> list[Tape]:
     return tapes
 
 
-def same(one: Effect, other: Effect) -> bool:
+def same(one: Event, other: Event) -> bool:
     """Words of two roots that differ only in their hosts."""
     if not (isinstance(one, Came) and isinstance(one.message, Reports)):
         return False
@@ -142,7 +142,7 @@ def compare(seed: int, chance: float) -> int:
             if isinstance(events[0], Came) and isinstance(events[0].message, Reports) and len(events) == 1:
                 if random.random() < chance:
                     events = list(chorus(apart, events[0], random))
-            one: Effect = events[0]
+            one: Event = events[0]
             if len(events) > 1:
                 events.sort(key=lambda event: event.peer)  # type: ignore[attr-defined]
                 one = together(events)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from core.fanout.relay import EARLY, SWEEP, Relay
 from core.model.errors import Illegal
 from core.model.spans import Spans
-from core.protocol.effects import Close, Effect, Send, Tell
+from core.protocol.effects import Close, Command, Send, Tell
 from core.protocol.messages import (
     Arrived,
     AskStep,
@@ -41,24 +41,24 @@ class SpeakingRelay(Relay):
         super().__init__(0, PERIOD, PATIENCE)
         self.ours: list[Ordered] = []
 
-    def tell(self, peer: int, message: Ordered) -> list[Effect]:
-        out: list[Effect] = []
+    def tell(self, peer: int, message: Ordered) -> list[Command]:
+        out: list[Command] = []
         if self.ordered(peer, message, out):
             self.ours.append(message)
         return out
 
-    def hear(self, peer: int, message: Reports, now: int) -> list[Effect]:
-        out: list[Effect] = []
+    def hear(self, peer: int, message: Reports, now: int) -> list[Command]:
+        out: list[Command] = []
         self.reports(peer, message, now, out)
         return out
 
-    def sit(self, seat: Seat, now: int) -> list[Effect]:
-        out: list[Effect] = []
+    def sit(self, seat: Seat, now: int) -> list[Command]:
+        out: list[Command] = []
         self.seated(seat, now, out)
         return out
 
-    def end(self) -> list[Effect]:
-        out: list[Effect] = []
+    def end(self) -> list[Command]:
+        out: list[Command] = []
         self.flush(out)
         return out
 
@@ -82,7 +82,7 @@ def up(*reports: Report) -> Reports:
     return Reports(0, 1, 1, reports)
 
 
-def said(effects: list[Effect]) -> list[Report]:
+def said(effects: list[Command]) -> list[Report]:
     """What the one message to the parent says."""
     if not effects:
         return []

@@ -10,7 +10,7 @@ from core.fanout.stream import Stream
 from core.fanout.tree import tree
 from core.model import spans
 from core.model.spans import Spans
-from core.protocol.effects import Effect, Send, Tell
+from core.protocol.effects import Command, Send, Tell
 from core.protocol.messages import Beat, Done, GangStep, Ordered, Report, Reports, Seat, Seated
 
 Message = Ordered | Reports | Seat | Seated
@@ -36,7 +36,7 @@ class Island:
     def write(self, sender: int, receiver: int, message: Message) -> None:
         self.pipes.setdefault((sender, receiver), deque()).append(message)
 
-    def obey(self, host: int, effects: list[Effect]) -> None:
+    def obey(self, host: int, effects: list[Command]) -> None:
         for effect in effects:
             match effect:
                 case Send(peers=peers, message=message):
@@ -47,7 +47,7 @@ class Island:
                     assert isinstance(effect, Tell), effect
 
     def order(self, sender: int, host: int, message: Ordered) -> None:
-        out: list[Effect] = []
+        out: list[Command] = []
         if self.relays[host].ordered(sender, message, out):
             seqs = [step.seq for step in message.steps if isinstance(step, GangStep)
                     if spans.contains(step.hosts, host)]  # fmt: skip
@@ -55,7 +55,7 @@ class Island:
         self.obey(host, out)
 
     def flush(self, host: int) -> None:
-        out: list[Effect] = []
+        out: list[Command] = []
         self.relays[host].flush(out)
         self.obey(host, out)
 
@@ -96,7 +96,7 @@ class Island:
         elif isinstance(message, Ordered):
             self.order(sender, host, message)
         elif isinstance(message, Reports):
-            out: list[Effect] = []
+            out: list[Command] = []
             self.relays[host].reports(sender, message, 0, out)
             self.obey(host, out)
             self.flush(host)
@@ -105,7 +105,7 @@ class Island:
     def seat(self, host: int, seat: Seat) -> None:
         """Take a seat. Repeat the reports that are not settled, as an executor does."""
         node = self.relays[host]
-        out: list[Effect] = []
+        out: list[Command] = []
         node.seated(seat, 0, out)
         self.obey(host, out)
         self.write(host, -1, Seated(host, seat.epoch, seat.tree, node.inlet.seen))

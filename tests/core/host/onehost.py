@@ -10,7 +10,7 @@ from typing import Any
 from core.host import Executor
 from core.model.place import line
 from core.model.plan import Gang, Layout, Move, Plan
-from core.protocol.effects import Effect, Launch, Received, Reform, Reformed, Up
+from core.protocol.effects import Command, Launch, Received, Reform, Reformed, Up
 from core.protocol.messages import (
     Blame,
     Done,
@@ -40,12 +40,12 @@ class Host:
         assert self.hear(seat()) == [Reform(0, HOSTS, (), (("seat", 0),))]
         assert self.hear(Reformed(0)) == [Up(Seated(0, 0, 0, 0), (("reformed", 0),))]
 
-    def hear(self, event: Any) -> list[Effect]:
+    def hear(self, event: Any) -> list[Command]:
         return self.executor.handle(event, 0)
 
     def read(
         self, *steps: Step, plans: tuple[Plan, ...] = (), runs: tuple[RunHeader, ...] = ()
-    ) -> list[Effect]:
+    ) -> list[Command]:
         self.number += 1
         return self.hear(
             Ordered(0, self.epoch, 0, self.number, HOSTS, self.settled, plans, runs, tuple(steps))

@@ -22,6 +22,7 @@ from core.model.plan import Gang, Move
 from core.model.spans import Spans
 from core.protocol.effects import (
     CodeReady,
+    Command,
     CompileCode,
     Copied,
     CountRows,
@@ -71,7 +72,7 @@ WITH_SEQ = GangStep | SendStep | RecvStep | SpillStep | RestoreStep
 BAD = Blame("user", "boom")
 
 
-def at(effect: Effect, host: int) -> Effect:
+def at(effect: Command, host: int) -> Effect:
     """What an effect of an executor that stands for many is at this one of them."""
     if not isinstance(effect, Up):
         return effect
@@ -205,7 +206,7 @@ class Cohorts:
 
     # --- what devices, compilers and transfers do with it ---------------------------------------------------
 
-    def _act(self, cohort: Cohort, effect: Effect) -> None:
+    def _act(self, cohort: Cohort, effect: Command) -> None:
         fates = self.stream.fates
         match effect:
             case Launch(seq=seq):
@@ -446,7 +447,7 @@ def test_a_seat_is_each_members_own() -> None:
     executor = AlikeHosts(((2, 4),), Cluster())
     assert [type(e) for e in executor.handle(seat(3), 0)] == [Reform]
     (said,) = executor.handle(Reformed(0), 0)
-    assert [at(said, host).report.host for host in (2, 3)] == [2, 3]  # type: ignore[attr-defined]
+    assert [at(said, host).report.host for host in (2, 3)] == [2, 3]  # type: ignore[union-attr]
 
 
 def test_who_stands_for_others_is_one_of_them() -> None:

@@ -75,7 +75,7 @@ def test_the_same_effects_with_the_same_causes_whatever_the_delays(
 def test_an_effect_happens_exactly_when_the_last_of_its_causes_has(seed: int, lane: str, delay: int) -> None:
     (life,) = lives(seed, lane, [delay])
     for at, effect in life.effects:
-        causes = effect.causes  # type: ignore[attr-defined]
+        causes = effect.causes  # type: ignore[union-attr]
         assert causes, effect
         assert at == max(life.times[cause] for cause in causes), effect
 

@@ -16,10 +16,11 @@ from core.protocol.effects import (
     Came,
     Close,
     CodeReady,
+    Command,
     Connected,
     DeviceLost,
     Disconnected,
-    Effect,
+    Event,
     Fill,
     Finished,
     FinishedTogether,
@@ -78,17 +79,17 @@ class Rig:
     def seat(self, epoch: int = 0, tree: int = 0, **more: Any) -> Seat:
         return Seat(0, epoch, tree, 0, CONTROLLER, self.children, HOSTS, 0, **more)
 
-    def hear(self, event: Effect, now: int = 0) -> list[Effect]:
+    def hear(self, event: Event, now: int = 0) -> list[Command]:
         return self.host.handle(event, now)
 
-    def come(self, peer: int, message: Any) -> list[Effect]:
+    def come(self, peer: int, message: Any) -> list[Command]:
         return self.hear(Came(peer, message))
 
     def order(self, *steps: Step, plans: tuple[Plan, ...] = (), runs: tuple[RunHeader, ...] = ()) -> Ordered:
         self.number += 1
         return Ordered(0, 0, 0, self.number, HOSTS, 0, plans, runs, tuple(steps))
 
-    def run(self, plan: Plan, *steps: Step, literal: bool = False) -> list[Effect]:
+    def run(self, plan: Plan, *steps: Step, literal: bool = False) -> list[Command]:
         return self.come(CONTROLLER, self.order(*steps, plans=(plan,), runs=(header(plan, literal),)))
 
 
@@ -98,7 +99,7 @@ def header(plan: Plan, literal: bool = True) -> RunHeader:
     )
 
 
-def kinds(effects: list[Effect]) -> list[str]:
+def kinds(effects: list[Command]) -> list[str]:
     return [
         type(each.message).__name__ if isinstance(each, Send) else type(each).__name__ for each in effects
     ]
@@ -295,6 +296,6 @@ def test_a_peer_that_says_what_no_host_takes_is_closed() -> None:
 def test_what_its_own_driver_cannot_mean_is_illegal() -> None:
     rig = Rig()
     with pytest.raises(Illegal):
-        rig.hear(Send((1,), Cancel(1)))
+        rig.hear(Send((1,), Cancel(1)))  # type: ignore[arg-type]
     with pytest.raises(Illegal):
         rig.hear(CodeReady(4, 2))

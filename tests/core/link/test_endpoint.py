@@ -22,15 +22,25 @@ from core.link.endpoint import (
     Write,
 )
 from core.link.link import Frame
-from core.protocol.effects import Came, Close, Connected, Disconnected, Effect, Malformed, Send, Wakeup
+from core.protocol.effects import (
+    Came,
+    Close,
+    Command,
+    Connected,
+    Disconnected,
+    Event,
+    Malformed,
+    Send,
+    Wakeup,
+)
 from core.protocol.messages import Cancel
 
 LEASE = 10**9
 SILENCE = "nothing heard for 1 s"
 
 
-class Say(Effect, frozen=True):
-    effects: tuple[Effect, ...]
+class Say(Event, frozen=True):
+    effects: tuple[Command, ...]
 
 
 class Mouth:
@@ -40,7 +50,7 @@ class Mouth:
         self.heard: list[Any] = []
         self.wakes_at: int | None = None
 
-    def handle(self, event: Effect, now: int) -> list[Effect]:
+    def handle(self, event: Event, now: int) -> list[Command]:
         if isinstance(event, Say):
             return list(event.effects)
         if isinstance(event, Came):
@@ -73,7 +83,7 @@ class Pair:
         self.ends: list[Endpoint] = []
         self.up = False
         self.wires: list[deque[Any]] = [deque(), deque()]  # packets on their way to each end
-        self.seen: list[list[Effect]] = [[], []]  # the commands of each end to its driver, except Write
+        self.seen: list[list[Command]] = [[], []]  # the commands of each end to its driver, except Write
         for me in (0, 1):
             self.ends.append(self.fresh(me))
 
@@ -82,10 +92,10 @@ class Pair:
         self.mouths[me] = Mouth()
         return Endpoint(self.mouths[me], me, self.starts[me], LEASE, reach=always(self.reach))
 
-    def feed(self, me: int, event: Effect) -> None:
+    def feed(self, me: int, event: Event) -> None:
         self.take(me, self.ends[me].handle(event, self.now))
 
-    def take(self, me: int, effects: list[Effect]) -> None:
+    def take(self, me: int, effects: list[Command]) -> None:
         for effect in effects:
             if isinstance(effect, Write):
                 if self.up:
@@ -186,7 +196,7 @@ def test_a_restarted_peer_is_a_new_one() -> None:
 
 def test_a_message_to_a_process_that_died_does_not_reach_its_successor() -> None:
     class Mourner(Mouth):
-        def handle(self, event: Effect, now: int) -> list[Effect]:
+        def handle(self, event: Event, now: int) -> list[Command]:
             if isinstance(event, Disconnected):
                 return [Send((event.peer,), Cancel(99))]
             return super().handle(event, now)
@@ -264,7 +274,7 @@ def test_a_quiet_connection_is_kept_alive() -> None:
 
 
 @pytest.mark.parametrize(("reach", "said"), [("dial", [Dial(1)]), ("await", []), ("drop", [])])
-def test_the_driver_says_which_peers_can_be_reached(reach: Reach, said: list[Effect]) -> None:
+def test_the_driver_says_which_peers_can_be_reached(reach: Reach, said: list[Command]) -> None:
     pair = Pair(reach)
     pair.say(0, 1)
     assert pair.seen[0] == said

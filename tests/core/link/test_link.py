@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.link.link import ACK_EVERY, MOVES, Command, Deliver, Frame, Gone, Link, Transmit
+from core.link.link import ACK_EVERY, MOVES, Deliver, Frame, Gone, Link, LinkCommand, Transmit
 from core.model.errors import Illegal
 from core.protocol.messages import Release
 
@@ -17,11 +17,11 @@ def word(number: int) -> Release:
     return Release((number,))
 
 
-def frames(commands: list[Command]) -> list[Frame]:
+def frames(commands: list[LinkCommand]) -> list[Frame]:
     return [command.frame for command in commands if isinstance(command, Transmit)]
 
 
-def delivered(commands: list[Command]) -> list[int]:
+def delivered(commands: list[LinkCommand]) -> list[int]:
     found = [command.message for command in commands if isinstance(command, Deliver)]
     return [message.buffers[0] for message in found if isinstance(message, Release)]
 
@@ -194,7 +194,7 @@ class Pipe:
         self.sent: list[list[int]] = [[], []]
         self.got: list[list[int]] = [[], []]
 
-    def obey(self, end: int, commands: list[Command]) -> None:
+    def obey(self, end: int, commands: list[LinkCommand]) -> None:
         assert not any(isinstance(command, Gone) for command in commands), commands
         self.got[end] += delivered(commands)
         if self.connected[end] and self.connected[1 - end]:

@@ -11,13 +11,23 @@ from hypothesis import strategies as st
 from core.link import codec as wire
 from core.model.errors import Illegal
 from core.protocol import effects
-from core.protocol.effects import Came, Connected, Disconnected, Effect, Finished, Send, Tell, Wakeup
+from core.protocol.effects import (
+    Came,
+    Command,
+    Connected,
+    Disconnected,
+    Event,
+    Finished,
+    Send,
+    Tell,
+    Wakeup,
+)
 from core.protocol.messages import Blame, Ended, Submit
 from core.record.eventcodec import EventCodec, Unknown
 from core.record.eventlog import MAGIC, About, Diverged, Log, LogError, Recorder, Replayable, decode, replay
 from tests.core import structs
 
-Event = Any
+AnyEvent = Any
 
 
 class Clerk:
@@ -28,7 +38,7 @@ class Clerk:
         self.due: list[tuple[int, int, int]] = []
         self._odd_at = odd_at
 
-    def handle(self, event: Event, now: int) -> list[Effect]:
+    def handle(self, event: Event, now: int) -> list[Command]:
         if isinstance(event, Disconnected):
             raise Illegal("nobody is connected")
         self.handled += 1
@@ -124,8 +134,12 @@ def test_a_machine_with_events_of_its_own_names_their_kinds() -> None:
 
 
 def kinds_of_events() -> list[type[msgspec.Struct]]:
-    local = [kind for kind in vars(effects).values() if isinstance(kind, type) and issubclass(kind, Effect)]
-    return [*(kind for kind in local if kind is not Effect), *get_args(wire.Message)]
+    local = [
+        kind
+        for kind in vars(effects).values()
+        if isinstance(kind, type) and issubclass(kind, Event | Command)
+    ]
+    return [*(kind for kind in local if kind not in (Event, Command)), *get_args(wire.Message)]
 
 
 @pytest.mark.parametrize("kind", kinds_of_events(), ids=lambda kind: kind.__name__)
@@ -183,28 +197,28 @@ def test_a_difference_without_kept_commands_says_how_to_keep_them() -> None:
 
 
 class Scripted:
-    def __init__(self, answers: Sequence[Sequence[Effect]]) -> None:
+    def __init__(self, answers: Sequence[Sequence[Command]]) -> None:
         self._answers = list(answers)
 
-    def handle(self, event: Event, now: int) -> Sequence[Effect]:
+    def handle(self, event: Event, now: int) -> Sequence[Command]:
         return self._answers.pop(0)
 
     def next_wakeup(self) -> None:
         return None
 
 
-def scripted(answers: Sequence[Sequence[Effect]]) -> Log:
+def scripted(answers: Sequence[Sequence[Command]]) -> Log:
     recorder = Recorder(Scripted(answers))
     for number in range(len(answers)):
         recorder.handle(Wakeup(), number)
     return decode(recorder.log())
 
 
-class Left(Effect, frozen=True):
+class Left(Event, frozen=True):
     number: int
 
 
-class Rest(Effect, frozen=True):
+class Rest(Event, frozen=True):
     number: int
 
 
@@ -223,7 +237,7 @@ A, B = Send((1,), Ended(1)), Send((1,), Ended(2))
     ],
 )
 def test_any_other_commands_are_a_difference(
-    live: list[list[Effect]], again: list[list[Effect]], index: int
+    live: list[list[Command]], again: list[list[Command]], index: int
 ) -> None:
     with pytest.raises(Diverged) as caught:
         replay(scripted(live), lambda about: Scripted(again))

@@ -7,9 +7,9 @@ from core.protocol.dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from core.protocol.effects import (
     Came,
     Close,
+    Command,
     Disconnected,
     DropTransfer,
-    Effect,
     ExpectRecv,
     Fill,
     Finished,
@@ -34,34 +34,34 @@ def machine(me: int = 0, pool: int = 400, chunk: int = 50, early: int = 8) -> Tr
     return Transfer(me, pool, chunk, early)
 
 
-def to(peer: int, *messages: Grant | Offer | Chunk | Spoilt | Landed) -> list[Effect]:
+def to(peer: int, *messages: Grant | Offer | Chunk | Spoilt | Landed) -> list[Command]:
     return [Send((peer,), message) for message in messages]
 
 
-def came(it: Transfer, peer: int, message: object) -> list[Effect]:
+def came(it: Transfer, peer: int, message: object) -> list[Command]:
     assert isinstance(message, Grant | Offer | Chunk | Spoilt | Landed | Beat)
     return it.handle(Came(peer, message), 0)
 
 
-def open_send(it: Transfer, *pieces: tuple[int, int, int], blame: Blame | None = None) -> list[Effect]:
+def open_send(it: Transfer, *pieces: tuple[int, int, int], blame: Blame | None = None) -> list[Command]:
     return it.handle(OpenSend(T, 3, pieces, blame, ()), 0)
 
 
 def open_recv(
     it: Transfer, *pieces: tuple[int, int, int], transfer: int = T, seq: int = T, sparse: bool = False
-) -> list[Effect]:
+) -> list[Command]:
     return it.handle(OpenRecv(transfer, seq, 4, pieces, sparse, ()), 0)
 
 
-def expect(it: Transfer, pieces: int) -> list[Effect]:
+def expect(it: Transfer, pieces: int) -> list[Command]:
     return it.handle(ExpectRecv(T, pieces, ()), 0)
 
 
-def drop(it: Transfer) -> list[Effect]:
+def drop(it: Transfer) -> list[Command]:
     return it.handle(DropTransfer(T, BOOM, ()), 0)
 
 
-def is_close(effects: list[Effect], peer: int) -> bool:
+def is_close(effects: list[Command], peer: int) -> bool:
     return len(effects) == 1 and isinstance(effects[0], Close) and effects[0].peer == peer
 
 
@@ -437,7 +437,8 @@ def test_a_lost_peer_spoils_what_was_to_come_and_needs_nothing_any_more() -> Non
     came(it, 1, Offer(8, 1, 0, ((0, 10),)))
     effects = it.handle(Disconnected(1, "silent"), 0)
     blame = Blame("host-lost", "silent", host=1)
-    assert effects == [Sent(T), Received(8, blame)]
+    expected: list[Command] = [Sent(T), Received(8, blame)]
+    assert effects == expected
     assert came(it, 2, Chunk(T, 2, 0, 1, 0, 10))[1:] == [*to(2, Landed(T, 2, 0)), Received(T, blame)]
     assert it.pool.out == 0
 

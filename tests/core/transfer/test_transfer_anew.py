@@ -18,9 +18,9 @@ from core.link.endpoint import ConnectionDown, ConnectionUp, Endpoint, Hang, Pac
 from core.protocol.dataplane import Chunk, Grant, Landed, Offer, Spoilt
 from core.protocol.effects import (
     Came,
+    Command,
     Connected,
     Disconnected,
-    Effect,
     OpenRecv,
     OpenSend,
     Received,
@@ -48,7 +48,7 @@ def opened_receiver() -> Transfer:
     return it
 
 
-def said(effects: list[Effect]) -> list[Any]:
+def said(effects: list[Command]) -> list[Any]:
     return [effect.message if isinstance(effect, Send) else effect for effect in effects]
 
 
@@ -109,7 +109,7 @@ class End:
         self.open = False
         self.over = 0
 
-    def handle(self, event: Any, now: int) -> list[Effect]:
+    def handle(self, event: Any, now: int) -> list[Command]:
         if isinstance(event, Connected | Wakeup):
             return []
         effects = self.transfer.handle(event, now)
@@ -119,7 +119,7 @@ class End:
     def next_wakeup(self) -> int | None:
         return None
 
-    def tell(self, event: Effect) -> bool:
+    def tell(self, event: Any) -> bool:
         """Give the endpoint an event. Return whether it has closed the connection."""
         effects = self.endpoint.handle(event, self.now)
         self.endpoint.next_wakeup()

@@ -137,7 +137,7 @@ def test_it_is_whole_only_with_all_its_files(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(zarrs, "SEEN", 0.0)
     layout = Layout((8,), "float32", line(0, 0, 4), (4,), Sharding(((0,),)))
     write(tmp_path, layout, contents(layout), [[0], [1], [3]])  # the host of device 2 has died
-    with pytest.raises(CheckpointError, match=r"x/c/2 is not there, though all hosts have written"):
+    with pytest.raises(CheckpointError, match=r"x/c/2 is missing, though all hosts have written"):
         zarrs.finish(tmp_path, REQUEST, [entry_of(layout)])
     assert not (tmp_path / "zarr.json").exists()
     write(tmp_path, layout, contents(layout), [[2]])
@@ -332,7 +332,7 @@ def test_mistakes_are_told_where_they_are_made(tmp_path: Path) -> None:
         checkpoint.save(tmp_path, {"x": x}).block_until_ready()
         with pytest.raises(sw.errors.RunError, match=r"it has no array 'y'; it has x"):
             sw.get(checkpoint.restore(tmp_path, {"y": x}))
-        with pytest.raises(sw.errors.RunError, match="step 0 is there already"):
+        with pytest.raises(sw.errors.RunError, match="step 0 exists already"):
             int(checkpoint.save(tmp_path, {"x": x}))
         assert int(checkpoint.save(tmp_path, {"x": x}, overwrite=True)) == 0
 

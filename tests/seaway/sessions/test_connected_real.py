@@ -246,7 +246,7 @@ def test_what_fails_on_the_devices_is_raised_where_its_user_waits(shared: sw.Ses
     made = few(np.arange(8, dtype=np.float32))
     behind = add_sum(made)
     for array in (made, behind):
-        with pytest.raises(sw.errors.RunError, match="'few' made 5 rows, and its bound is 4") as caught:
+        with pytest.raises(sw.errors.RunError, match="'few' made 5 rows, but its bound is 4") as caught:
             array.block_until_ready()
         assert (caught.value.code, caught.value.blame.program, caught.value.blame.node) == (
             "user",

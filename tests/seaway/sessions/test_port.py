@@ -14,7 +14,7 @@ from core.client.client import Client
 from core.client.client_limits import Blocked, Limits
 from core.model.presets import small
 from core.model.program import Computation, Program
-from core.protocol.effects import Called, Came, Connected, Effect, Send, Unblocked, Wakeup
+from core.protocol.effects import Called, Came, Command, Connected, Event, Send, Unblocked, Wakeup
 from core.protocol.messages import (
     Blame,
     Calls,
@@ -47,7 +47,7 @@ class Loopback:
 
     def __init__(self, name: str, limits: Limits) -> None:
         self.client = Client(name, small(1, 1), limits=limits)
-        self.tell: Callable[[Effect], None] = lambda effect: None
+        self.tell: Callable[[Command], None] = lambda effect: None
         self.calls: list[Any] = []
         self.unanswered: list[Any] = []
         self.time = 0
@@ -58,7 +58,7 @@ class Loopback:
         self._feed(Connected(CONTROLLER))
         self._feed(Came(CONTROLLER, Opened(1, 0)))
 
-    def _feed(self, event: Effect) -> None:
+    def _feed(self, event: Event) -> None:
         for effect in self.client.handle(event, self.time):
             if isinstance(effect, Send):
                 message: Any = effect.message

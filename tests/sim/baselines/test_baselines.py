@@ -1,4 +1,5 @@
-"""Other systems on the same hardware: each limit that a model has, by hand; and their order, as the paper says."""
+"""Models of other systems on the same hardware: each limit of a model, computed by hand; and their order, as in the
+paper."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def modes(system: str) -> list[Mode]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_long_computations_hide_every_controller(system: str) -> None:
-    """But where devices wait for the host on purpose: at a barrier, or while results are copied away."""
+    """Unless devices wait for the host by design: at a barrier, or while results are copied away."""
     for mode in modes(system):
         found = rate(system, 16, mode, LONG, nodes=3)
         assert found == pytest.approx(1e9 / LONG.duration, rel=0.02), mode
@@ -62,7 +63,7 @@ def test_jax_does_not_feel_the_number_of_hosts_but_in_the_collective() -> None:
 
 
 def test_jax_hosts_wait_for_the_slowest() -> None:
-    """The more hosts, the nearer the slowest draw comes to the largest there is."""
+    """With more hosts, the slowest draw is nearer to the largest possible one."""
     empty, noise = Kernel("empty", 1), Noise(latency=100 * US)
     few, many = (1e9 / rate("jax", hosts, kernel=empty, noise=noise) for hosts in (1, 512))
     call = costs_of("jax")["call"]
@@ -73,7 +74,7 @@ def test_jax_hosts_wait_for_the_slowest() -> None:
 
 
 def test_at_most_so_many_computations_are_under_way() -> None:
-    """With one at a time a host's Python, its PCIe and the devices take turns."""
+    """With one at a time, a host's Python, its PCIe and the devices take turns."""
     costs = costs_of("jax")
     one = run(
         "jax",
@@ -168,7 +169,7 @@ def test_rates_leave_out_the_beginning() -> None:
         (lambda: run("jaxx", load("A"), Work(STEP), PAPER), "no baseline 'jaxx'; nearest: 'jax'"),
         (lambda: run("jax", load("A"), Work(STEP, "chained"), PAPER), "JAX has no programs of several"),
         (lambda: run("jax", load("C"), Work(STEP), PAPER), "one island; .* has 4"),
-        (lambda: run("tf1", load("A"), Work(STEP), PAPER, calls=2), "2 calls have no steady rate"),
+        (lambda: run("tf1", load("A"), Work(STEP), PAPER, calls=2), "2 calls are too few for a steady rate"),
         (lambda: Work(STEP, "fussed"), "mode 'fussed' is unknown; nearest: 'fused'"),  # type: ignore[arg-type]
         (lambda: Work(STEP, nodes=0), "`nodes` is at least 1"),
     ],

@@ -1,4 +1,4 @@
-"""Both fidelities are one system: whatever clients do, every time in the trace is the same, to the nanosecond."""
+"""The fidelities agree: whatever clients do, every time in the trace is the same, to the nanosecond."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def assert_equal(drawn: scene.Scene, *, moves: bool) -> dict[str, Any]:
 @given(seed=SEEDS)
 @settings(max_examples=25, deadline=None)
 def test_gangs_take_the_same_time(seed: int) -> None:
-    """Programs on slices that overlap anyhow, collectives or not; sequential and parallel dispatch; slow hosts."""
+    """Programs on overlapping slices, collectives or not; sequential and parallel dispatch; slow hosts."""
     assert_equal(scene.draw(seed, moves=False), moves=False)
 
 
 @given(seed=SEEDS)
-@example(seed=54346)  # codes are compiled last at a host that no other one speaks for
+@example(seed=54346)  # codes are compiled last at a host for which no other one speaks
 @settings(max_examples=20, deadline=None)
 def test_and_so_do_contents(seed: int) -> None:
-    """Puts, gets, moves between slices and islands, irregular nodes and sparse exchanges besides."""
+    """The same with puts, gets, moves between slices and islands, irregular nodes and sparse exchanges."""
     assert_equal(scene.draw(seed), moves=True)
 
 
@@ -42,13 +42,13 @@ TROUBLES = ("crash_host", "slow", "leave_host")
 
 
 @given(seed=SEEDS, moves=st.booleans())
-@example(seed=135, moves=True)  # a cohort's hosts blame two different things for one gang
+@example(seed=135, moves=True)  # a cohort's hosts blame two different causes for one gang
 @example(seed=157, moves=True)
 @settings(max_examples=10, deadline=None)
 def test_an_island_in_trouble_is_simulated_host_by_host_and_the_others_as_cohorts(
     seed: int, moves: bool
 ) -> None:
-    """With contents that come from the island in trouble: failures that a cohort's hosts blame on different things."""
+    """Contents from the island in trouble fail, and a cohort's hosts blame different causes for that."""
     assert_equal(scene.draw(seed, moves=moves, troubles=TROUBLES), moves=moves)
 
 
@@ -61,7 +61,7 @@ def test_the_same_seed_gives_the_same_trace(fidelity: str) -> None:
 def test_another_seed_gives_other_jitter() -> None:
     one, other = scene.draw(7), scene.draw(7)
     one.noise = other.noise = Noise(latency=9_000)
-    other.seed += 1000  # of the simulation; what clients do follows from it too
+    other.seed += 1000  # the simulation's seed; what clients do depends on it, too
     assert scene.play(one, "cohort")["intervals"] != scene.play(other, "cohort")["intervals"]
 
 

@@ -1,4 +1,4 @@
-"""Chance is a function: the same question has the same answer, one at a time or a vector at once."""
+"""Random draws are a function: the same arguments give the same draw, one at a time or as a vector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One after another: by arrival, then by source; and a swarm that is worked off at once takes as long as one by one."""
+"""Lanes serve by arrival, then by source; a swarm that is absorbed at once takes as long as one by one."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_port_carries_one_thing_at_a_time() -> None:
 def test_a_swarm_is_worked_off_as_if_each_of_it_had_come(
     swarms: list[tuple[int, list[int]]], events: list[tuple[int, int, int]]
 ) -> None:
-    """Oracle: the same lane, and an event for each."""
+    """Compared with the same lane and an event for each item."""
     clock, lane, log = served(lane_cost=2)
     other_clock, other, other_log = served(lane_cost=2)
     other._serve = lambda what, now: now if what is None else _log(other_log, what, now)

@@ -1,8 +1,8 @@
-"""Collectives on small tori, played out in rounds with real contents: what the formulas are held against.
+"""Collectives on small tori, simulated in rounds with real contents: the formulas are compared with these.
 
-In a round every link carries, in each direction, what its device received from behind in the round before; a
-round takes one latency and the time of the fullest link. On a ring of even size the two halves of what has
-furthest to go meet half way round from both sides.
+In a round every link carries, in each direction, what its device received from the device behind it in the round
+before. A round takes one latency and the time of the fullest link. On a ring of even size, the furthest contents are
+halved, and the halves meet half way round from both sides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 Device = tuple[int, ...]
-Held = Counter[Device]  # of whom, how much of its share: 2 is all of it, 1 a half
+Held = Counter[Device]  # from which device, and how many halves of its share: 2 is all of it
 
 
 class Torus:
@@ -34,8 +34,9 @@ class Torus:
 
 
 def all_gather(torus: Torus, share: int, bandwidth: Fraction, latency: int) -> Fraction:
-    """Nanoseconds until all have all, where each begins with `share` bytes. Data are split in as many equal parts
-    as there are axes; part p takes them in the order p, p+1, ..., all parts in step."""
+    """Nanoseconds until all devices have everything, where each begins with `share` bytes. The data are split into
+    as many equal parts as there are axes; part p takes the axes in the order p, p+1, ..., and all parts move in
+    step."""
     rank = len(torus.dims)
     held = [{device: Counter({device: 2}) for device in torus.devices} for _ in range(rank)]
     time = Fraction(0)
@@ -51,7 +52,7 @@ def all_gather(torus: Torus, share: int, bandwidth: Fraction, latency: int) -> F
 
 
 def _along(torus: Torus, axis: int, held: dict[Device, Held]) -> Iterator[int]:
-    """Round by round: halves of shares on the fullest link. What arrives is added to what is held."""
+    """For each round: the number of half shares on the fullest link. What arrives is added to `held`."""
     size, last = torus.dims[axis], torus.rounds(axis)
     moving = {(device, way): held[device].copy() for device in torus.devices for way in (1, -1)}
     for step in range(1, last + 1):
@@ -72,8 +73,8 @@ def _along(torus: Torus, axis: int, held: dict[Device, Held]) -> Iterator[int]:
 
 
 def reduce_scatter(torus: Torus, nbytes: int, bandwidth: Fraction, latency: int) -> Fraction:
-    """One axis: partial sums of piece j travel towards device j from both sides, each device adding its own.
-    Nanoseconds until device j has what all had of piece j."""
+    """One axis: partial sums of piece j travel towards device j from both sides, and each device adds its own.
+    Returns the nanoseconds until device j has what all devices had of piece j."""
     size, wraps = torus.dims[0], torus.wraps[0]
     last = torus.rounds(0)
     partial = {
@@ -97,14 +98,14 @@ def reduce_scatter(torus: Torus, nbytes: int, bandwidth: Fraction, latency: int)
         time += latency + Fraction(max(load.values()), 2) * Fraction(nbytes, size) / bandwidth
     for piece in range(size):
         total = partial[piece, piece, 1] + partial[piece, piece, -1]
-        total[piece] -= 2  # its own, which both sides began with
+        total[piece] -= 2  # its own part, with which both sides began
         assert total == Counter(dict.fromkeys(range(size), 2))
     return time
 
 
 def busiest_link_of_all_to_all(torus: Torus) -> Fraction:
-    """How many times what one device holds crosses the busiest link one way, if all send evenly to all, axis by
-    axis and the shorter way round, half and half where both are as long."""
+    """The busiest link's load one way, in units of what one device holds, if each device sends evenly to all, axis
+    by axis and the shorter way round; half each way if both ways are equally long."""
     load: dict[tuple[Device, int, int], Fraction] = {}
     piece = Fraction(1, prod(torus.dims))
     for source, target in product(torus.devices, repeat=2):

@@ -1,4 +1,4 @@
-"""Collectives: the formulas against contents that really move, and links against where devices really are."""
+"""Collectives: the formulas against contents that really move, and the links against where devices really lie."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_unequal_axes_take_between_what_must_arrive_and_equal_parts(dims: tuple[
 def test_the_split_between_two_axes_is_the_best_there_is(
     sizes: tuple[int, int], speeds: tuple[int, int]
 ) -> None:
-    """A part f goes along the first axis first, the rest along the second first."""
+    """A fraction f takes the first axis first, the rest the second."""
     (m, n), (slow, fast) = sizes, speeds
     found = ici.gather(m * n * 1000, (Axis("line", m, slow * 1e9, 0), Axis("line", n, fast * 1e9, 0)))
     best = min(
@@ -138,7 +138,7 @@ def whole(setup: Setup, kind: Kind, nbytes: int, levels: axes.Levels = ()) -> in
 
 
 def test_an_all_gather_on_a_pod_of_v5e() -> None:
-    """By hand: 256 MiB over four links of 50 GB/s into each chip of 16 x 16, of which it has one 256th; 16 hops."""
+    """By hand: 256 MiB over four links of 50 GB/s into each chip of 16 x 16, which begins with one 256th; 16 hops."""
     by_hand = 2**28 * 255 / 256 / 200e9 * 1e9 + 16_000
     assert whole(load("v5e-256"), "all-gather", 2**20) == ceil(by_hand)
 
@@ -151,8 +151,8 @@ def test_half_a_pod_of_v5e_wraps_along_one_axis() -> None:
 
 
 def test_set_up_a_by_hand() -> None:
-    """4 bytes: there and back over 16 + 16 hops and to the other core of a chip. A gigabyte: both cores send half of
-    what the chip gets over its four links of 82 GB/s."""
+    """4 bytes: there and back over 16 + 16 hops, and to the other core of a chip. A gigabyte: each core sends half of
+    what its chip receives over four links of 82 GB/s."""
     setup = load("A")
     assert whole(setup, "all-reduce", 4) == pytest.approx(2 * (16_000 + 16_000 + 500), abs=2)
     by_hand = 2 * 2**30 * 1023 / 1024 / (4 * 82e9) * 1e9 + 65_000
@@ -192,7 +192,7 @@ def test_groups_of_one_host_stay_on_nvlink() -> None:
         (((8, 1),), "ring of 8"),  # a row
         (((8, 8),), "ring of 8"),  # a column
         (((4, 1),), "line of 4"),  # half a row does not close
-        (((4, 2),), "ring of 4"),  # every second of a row does
+        (((4, 2),), "ring of 4"),  # every second device of a row does
         (((2, 4),), "ring of 2"),
         (((4, 16), (4, 1)), "ring of 4 x line of 4"),
         (((2, 1),), "line of 2"),
@@ -246,7 +246,7 @@ def test_the_cores_of_one_chip_need_no_link() -> None:
 @pytest.mark.parametrize("wraps", [True, False])
 @pytest.mark.parametrize(("count", "stride"), [(6, 2), (3, 2), (3, 4), (2, 2), (2, 3), (2, 6), (12, 1)])
 def test_groups_that_interleave_share_links(count: int, stride: int, wraps: bool) -> None:
-    """Played out: what each group sends along its own ring or line, laid on the links of 12 that all of them use."""
+    """Simulated: the data of each group on its own ring or line, summed over the 12 links that all groups use."""
     size = 12
     found = axes_of(line(0, 0, size), Group(((count, stride),)), torus(size, wraps=wraps), PLAIN)[0]
     closes = wraps and count * stride == size
@@ -261,14 +261,14 @@ def test_groups_that_interleave_share_links(count: int, stride: int, wraps: bool
 
 
 def test_groups_far_apart_do_not_share() -> None:
-    """One device in two of a ring, all in one group: nobody else is on the way."""
+    """Every second device of a ring, all in one group: no other group uses the links between them."""
     every_second = Place(0, grids.compact(range(0, 8, 2)))
     found = axes_of(every_second, Group(((4, 1),)), torus(8), PLAIN)[0]
     assert (found.kind, found.bandwidth, found.latency) == ("ring", PLAIN.ici_bandwidth, 2 * LATENCY)
 
 
 def test_members_that_go_all_the_way_round_in_pairs_are_a_ring() -> None:
-    """Two devices of each second host of eight: two groups, and each link carries both."""
+    """Two devices of every second host of eight: two groups, and each link carries both."""
     found = axes_of(line(0, 0, 16), Group(((4, 4), (2, 1))), torus(16, block=(2,)), PLAIN)
     assert found == (Axis("ring", 8, PLAIN.ici_bandwidth / 2, 2 * LATENCY),)
     half = axes_of(line(0, 0, 8), Group(((2, 4), (2, 1))), torus(16, block=(2,)), PLAIN)
@@ -276,7 +276,7 @@ def test_members_that_go_all_the_way_round_in_pairs_are_a_ring() -> None:
 
 
 def test_the_slowest_group_counts() -> None:
-    """The first group is a row; the last is a diagonal, eight devices far apart."""
+    """The first group is a row; the last one is a diagonal, eight devices far apart."""
     island = torus(8, 8)
     diagonal = Place(0, grids.compact([9 * at for at in range(8)]))
     place = Place(0, (*line(0, 8, 8).grids, *diagonal.grids))
@@ -319,7 +319,7 @@ def test_the_island_s_own_links_count_before_the_chip_s() -> None:
 
 
 def test_a_permute_goes_to_the_next() -> None:
-    """One hop around a ring; on a line the last has a long way back, against the others, who do not mind."""
+    """One hop around a ring; on a line, the last member's message goes all the way back, against the others."""
     one = ceil(SHARE / FAST) + LATENCY
     assert take("permute", SHARE, torus(8)) == one
     assert take("permute", SHARE, torus(8, wraps=False)) == one + 6 * LATENCY
@@ -327,12 +327,13 @@ def test_a_permute_goes_to_the_next() -> None:
 
 
 def test_a_permute_of_many_hops_shares_links() -> None:
-    """Stages of two columns: each goes two hops on, and so does its neighbour."""
+    """Stages of two columns: each device sends two hops on, and so does its neighbour."""
     assert take("permute", SHARE, torus(8), groups=((4, 2),)) == ceil(2 * SHARE / FAST) + 2 * LATENCY
 
 
 def test_a_permute_between_cores() -> None:
-    """In turn to the other core and to the next chip: one message a link. From chip to chip: both cores send."""
+    """Alternately to the other core and to the next chip: one message on a link. From chip to chip: both cores
+    send."""
     assert take("permute", SHARE, torus(8), TWIN) == ceil(SHARE / FAST) + LATENCY
     assert take("permute", SHARE, torus(8), TWIN, groups=((4, 2),)) == ceil(2 * SHARE / FAST) + LATENCY
 
@@ -352,7 +353,7 @@ def test_distance_is_the_shorter_way_between_chips() -> None:
 
 @st.composite
 def slices(draw: st.DrawFn) -> tuple[Island, Place]:
-    """A torus cut into hosts, and a block of it in some order of its axes, perhaps across an edge."""
+    """A torus divided into hosts, and a block of it with its axes in some order, perhaps across an edge."""
     rank = draw(st.integers(1, 3))
     block = tuple(draw(st.integers(1, 2)) for _ in range(rank))
     dims = tuple(size * draw(st.integers(1, 4)) for size in block)
@@ -374,7 +375,7 @@ def slices(draw: st.DrawFn) -> tuple[Island, Place]:
 
 @st.composite
 def groupings(draw: st.DrawFn, size: int) -> axes.Levels:
-    """Some digits of a mesh that has as many devices."""
+    """Some digits of a mesh with this number of devices."""
     mesh: list[int] = []
     while size > 1:
         factor = draw(st.sampled_from([at for at in range(2, size + 1) if size % at == 0]))
@@ -386,7 +387,7 @@ def groupings(draw: st.DrawFn, size: int) -> axes.Levels:
 
 @st.composite
 def strides(draw: st.DrawFn, size: int) -> axes.Levels:
-    """Any that fit."""
+    """Any strides that fit."""
     stride = draw(st.integers(1, max(1, size - 1)))
     return ((draw(st.integers(1, (size - 1) // stride + 1)), stride),)
 
@@ -402,7 +403,7 @@ def test_taking_numbers_apart_finds_what_looking_at_members_finds(data: st.DataO
         taken = axes._by_digits(place, group, island)
         if taken is not None:
             assert taken == looked
-            assert len(set(at)) == prod(map(len, taken))  # a box, with all its corners
+            assert len(set(at)) == prod(map(len, taken))  # a box with all its corners
         if group.size * 2 >= prod(map(len, looked)):
             assert axes._coordinates(place, group, island) == looked
         else:
@@ -460,7 +461,7 @@ def test_groups_that_do_not_fit_are_refused(levels: axes.Levels) -> None:
 
 
 def test_a_slice_in_many_pieces_is_looked_at() -> None:
-    """Three columns on either side of the edge cannot be written in one grid with their rows in between."""
+    """Three columns on either side of the edge, with their rows in between, are no single grid."""
     island = torus(8, 8)
     columns = [5, 6, 7, 0, 1]
     place = Place(0, grids.product([[8 * row for row in range(8)], columns]))

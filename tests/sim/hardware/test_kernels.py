@@ -1,4 +1,4 @@
-"""What a computation takes on the devices that it was given: its own time, and its collectives'."""
+"""How long a computation takes on the devices that it was given: its own time, and that of its collectives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_kernel_takes_its_own_time_and_that_of_its_collectives() -> None:
     kernel = Kernel("step", 330_000, (reduce, gather))
     parts = [collective_time(one, island.whole, island, PLAIN) for one in (reduce, gather)]
     assert min(parts) > 0
-    for _ in range(2):  # once worked out, once remembered
+    for _ in range(2):  # first computed, then cached
         assert kernel_time(kernel, island.whole, island, PLAIN) == 330_000 + sum(parts)
     assert kernel_time(kernel, line(0, 0, 4), island, PLAIN) < 330_000 + sum(parts)
     assert kernel_time(Kernel("add", 17), island.whole, island, PLAIN) == 17

@@ -1,4 +1,4 @@
-"""Host costs: every one fitted to a named number or with a source, and changed without losing sight of that."""
+"""Host costs: each is fitted to a named number or has a source, and changes keep that visible."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_every_cost_says_what_it_was_fitted_to_or_where_it_comes_from(name: str)
 
 
 def test_the_paper_s_profile_is_the_line_through_figure_6() -> None:
-    """2.3 ms at 16 hosts and 35 ms at 512: what a message to each host and its answer cost is the slope. What the
-    simulation makes of it, `experiments fig6` says."""
+    """2.3 ms at 16 hosts and 35 ms at 512: the slope is the cost of a message to each host and its answer.
+    `experiments fig6` shows the simulation's result."""
     paper = profile("paper")
     slope = (35_000_000 - 2_300_000) / (512 - 16)
     assert paper.send + paper.receive == pytest.approx(slope, rel=0.01)

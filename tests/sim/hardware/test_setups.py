@@ -1,4 +1,4 @@
-"""Set-ups: what is known of chips and where from, clusters by name and by file, and what is refused."""
+"""Set-ups: figures of chips and their sources, clusters by name and by file, and what is refused."""
 
 from __future__ import annotations
 

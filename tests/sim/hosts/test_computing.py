@@ -1,4 +1,4 @@
-"""Devices that compute on their hosts' cores: in threads, in slices, and where they sum up, in rounds."""
+"""Devices that compute on their hosts' cores: in threads, in slices, and collectives in rounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Someone:
 
 
 class Rig:
-    """Hosts on a machine of so many cores; `ended`: when what was run was through."""
+    """Hosts on a machine with this number of cores; `ended`: when each run ended."""
 
     def __init__(self, cores: int, hosts: int, meet: int = 0) -> None:
         self.clock = Clock()
@@ -42,7 +42,7 @@ class Rig:
         )
 
     def busy(self, each: int) -> None:
-        """Somebody on these cores who has work for so long, again and again."""
+        """Another process on these cores that works for `each` nanoseconds, again and again."""
         share = self.cores.share(Someone(99), READ)  # type: ignore[arg-type]
 
         def again() -> None:
@@ -99,14 +99,14 @@ def test_who_comes_to_a_collective_pays_for_it_once_and_whoever_needs_no_peer_no
 
 
 def test_who_finds_that_others_have_had_its_core_pays_again_at_each_collective() -> None:
-    """On the one core, two hosts by turns: either comes to each of its sums from the other's."""
+    """On one core, two hosts take turns: each begins every collective after the other has used the core."""
     rig = Rig(1, 2, meet=7 * US)
     rig.run(Takes(80 * US, 0, rounds=8, meets=4))
     assert rig.lasted() == 2 * (80 + 4 * 7) * US
 
 
 def test_what_keeps_more_than_one_core_busy_lasts_no_less_for_that() -> None:
-    """One of its threads has something to do all the while, the other for four fifths of it."""
+    """One of its threads is busy all the time, the other for four fifths of it."""
     rig = Rig(2, 1)
     rig.run(Takes(300 * US, 0, 1.8))
     assert rig.lasted() == 300 * US

@@ -1,5 +1,5 @@
-"""Machines whose cores are shared: who waits for a core, that all of it adds up, and that nobody waits where there are
-enough."""
+"""Machines whose cores are shared: which threads wait for a core, that all times add up, and that no thread waits
+where there are enough cores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEEDS = st.integers(0, 1 << 20)
 
 
 class Someone:
-    """A process, as far as cores know it."""
+    """A process, as far as `Cores` needs it."""
 
     def __init__(self, name: int) -> None:
         self.name, self.alive = name, True
@@ -56,7 +56,7 @@ def lane(clock: Clock, its: Share | None, log: list[tuple[int, Any]], costs: int
 
 
 def test_two_on_one_core_take_turns_and_their_time_adds_up() -> None:
-    """Each thing is taken for 10, and what comes of it costs 5."""
+    """Each item is taken for 10, and its consequences cost 5."""
     clock = Clock()
     log: list[Any] = []
     cores = Cores(clock, 1)
@@ -106,7 +106,7 @@ def test_who_is_dead_wants_no_core_and_who_works_finishes_what_it_is_at() -> Non
 def test_first_come_first_served_on_as_many_cores_as_there_are(
     number: int, asks: list[tuple[int, int, int]]
 ) -> None:
-    """Oracle: in order of (time, process, number), each begins when the first core is free."""
+    """Compared with: in order of (time, process, number), each begins when the first core is free."""
     clock = Clock()
     begun: dict[int, int] = {}
     cores = Cores(clock, number)
@@ -151,8 +151,8 @@ def simulation(
 
 
 def time_of_runs(sim: Simulation, clients: int = 1, runs: int = 3) -> int:
-    """When the last of them has ended, all clients calling at once."""
-    ended: list[e.Effect] = []
+    """When the last run has ended, with all clients calling at once."""
+    ended: list[e.Command] = []
 
     def live(client: SimClient) -> Any:
         yield from client.turn()
@@ -181,7 +181,7 @@ def test_controller_and_clients_on_one_core_are_slower_than_on_many() -> None:
 
 
 def test_a_lone_host_on_one_core_is_slower_and_all_of_its_work_is_done() -> None:
-    """Two steps of a gang's way through a host cannot overlap any more."""
+    """Two steps of a gang on its way through a host cannot overlap any more."""
     assert time_of_runs(simulation(cores=1)) > time_of_runs(simulation(cores=6)) == time_of_runs(simulation())
 
 
@@ -232,7 +232,7 @@ def test_a_client_that_calls_alone_waits_for_its_core_too() -> None:
 
 
 def test_whoever_asks_again_and_again_when_a_call_is_due_learns_it_to_the_nanosecond() -> None:
-    """As the client library does."""
+    """The client library asks like this."""
     sim = simulation({**TOGETHER, "cores": 1})
     one, other = sim.client("one"), sim.client("other")
     due = [client.due for client in (one, other)]
@@ -266,7 +266,7 @@ def test_both_fidelities_agree_where_cores_are_short(seed: int, moves: bool) -> 
 
 
 def test_the_controller_hears_of_heartbeats_at_the_same_time() -> None:
-    """What it decides because time has passed, it decides when it hears something."""
+    """What the controller decides because time has passed, it decides when a message arrives."""
     heard: dict[Any, set[tuple[int, int]]] = {"exact": set(), "cohort": set()}
     for fidelity, beats in heard.items():
         sim = Simulation(
@@ -351,7 +351,7 @@ def test_clients_that_are_named_nowhere_else(tmp_path: Path) -> None:
     ("shared", "text"),
     [
         ([{"host": [1]}], r"\[\[shared\]\] 0 has no key 'host'; nearest: 'hosts'"),
-        ([{"cores": 4}], r"\[\[shared\]\] 0 has nobody on it; write `hosts`, `controller = true` or `clients`"),
+        ([{"cores": 4}], r"\[\[shared\]\] 0 places no process on it; write `hosts`, `controller = true` or `clients`"),
         ([{"hosts": [16]}], "there is no host 16; hosts are 0 to 15"),
         ([{"hosts": "3-1"}], "`hosts` cannot be '3-1'; write numbers, or '0-3' for several"),
         ([{"hosts": [True]}], "`hosts` cannot be True"),
@@ -435,7 +435,7 @@ def test_what_was_spent_counts_turns_that_go_on_as_far_as_they_have_come() -> No
 
 
 def turns(first: int, keeps: bool, each: int = MS) -> list[str]:
-    """Of a process that has 20 things to do in that thread, and two in the one that reads: in which order."""
+    """The order of threads in a process that has 20 items for that thread, and two for the reading thread."""
     clock = Clock()
     cores = Cores(clock, 4, lambda name: "one process", keeps=keeps)
     log: list[str] = []

@@ -1,6 +1,7 @@
-"""Python processes on a short machine: one thread at a time, what is said is gathered, devices compute on the cores.
+"""Python processes on a machine with few cores: one thread at a time, batched messages, devices that compute on
+cores.
 
-As `seaway calibrate` describes the machine on which our own backend runs (`[[shared]]` with `python`)."""
+`seaway calibrate` describes the machine of our own backend like this (`[[shared]]` with `python`)."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def simulation(
 
 
 class Play:
-    """One client that makes some calls at once and waits for all; what went over the wire is kept."""
+    """One client that makes some calls at once and waits for all; it records the messages on the network."""
 
     def __init__(self, sim: Simulation, calls: int, nodes: int = 1, name: str = "a") -> None:
         self.sim = sim
@@ -75,7 +76,7 @@ class Play:
             client.call(lambda c, now: c.submit(program, (bytes(4 * hosts),), now))  # type: ignore[arg-type]
         sim.run(until=lambda: len(self.ended) == calls)
 
-    def _heard(self, effect: e.Effect) -> None:
+    def _heard(self, effect: e.Command) -> None:
         if isinstance(effect, e.RunEnded):
             assert effect.blame is None
             self.ended.append(self.sim.now)
@@ -176,7 +177,7 @@ def test_between_two_that_are_one_process_there_is_no_wire() -> None:
 
 
 def test_a_further_message_costs_what_the_profile_says() -> None:
-    """The controller's writing: of each message on the wire the first, and of what goes with it each."""
+    """The controller's writes: the cost of the first part of each network message, and of each further part."""
     sim = simulation(hosts=1, cores=64, how=costs(send_byte_ps=0))
     play = Play(sim, calls=40)
     numbers = [number for _, sender, receiver, number in play.wires if (sender, receiver) == (-1, 0)]
@@ -188,8 +189,8 @@ def test_a_further_message_costs_what_the_profile_says() -> None:
 
 
 def test_messages_arrive_in_the_order_in_which_they_were_said() -> None:
-    """A tree of hosts, many calls under way, memory given back between them: a step too early is a breach, and fails
-    its run."""
+    """A tree of hosts, many calls under way, and memory freed between them: a step that came too early would be a
+    breach, and fail its run."""
     play = Play(simulation(hosts=6, how=costs()), calls=60, nodes=3)
     assert len(play.ended) == 60
 
@@ -217,7 +218,7 @@ def test_the_same_arguments_give_the_same_trace(hosts: int) -> None:
 
 
 def test_devices_that_compute_on_one_core_take_turns_on_it() -> None:
-    """Four hosts' devices, each of which computes for 8 x 5 ms: four times as much on one core as on four."""
+    """Four hosts' devices that each compute for 8 x 5 ms: four times as long on one core as on four."""
     times = {}
     for cores in (1, 2, 4):
         with sw.simulate(_table(cores, hosts=4), profile=costs(), progress=False) as session:
@@ -237,8 +238,8 @@ def test_devices_that_compute_on_one_core_take_turns_on_it() -> None:
 
 @pytest.mark.parametrize(("inline", "devices"), [(False, True), (True, True), (True, False)])
 def test_who_computes_what_it_enqueues_enqueues_nothing_meanwhile(inline: bool, devices: bool) -> None:
-    """Two devices of one host, with a computation of 50 ms each, and cores enough for both; `devices`: they compute on
-    these, and not by themselves."""
+    """Two devices of one host, with a computation of 50 ms each, and enough cores for both. `devices`: whether
+    they compute on these cores."""
     table = _table(8)
     table["island"][0]["devices_per_host"] = 2
     table["shared"][0]["devices"] = devices
@@ -277,7 +278,7 @@ def test_who_hands_a_computation_to_other_threads_pays_for_that(inline: bool, de
 
 
 def test_who_computes_what_is_given_up_goes_on() -> None:
-    """Its peer is gone in the middle of it: what the new world runs is not held up by it."""
+    """Its peer fails in the middle of it: the runs of the new world are not delayed by it."""
     faults = [Fault(30 * MS, "crash_host", 1), Fault(130 * MS, "return_host", 1)]
     with sw.simulate(_table(8, hosts=2), profile=costs(), faults=faults, progress=False) as session:
         kernel = Kernel("sum", 50 * MS, (Collective("all-reduce", 4),), inline=True)
@@ -289,7 +290,7 @@ def test_who_computes_what_is_given_up_goes_on() -> None:
 
 
 def test_a_device_does_not_hold_a_host_s_threads_up_for_longer_than_a_slice() -> None:
-    """One core, and computations of 20 ms: a call's way to the host is not 20 ms longer for each that computes."""
+    """One core, and computations of 20 ms: a call's way to the host is not 20 ms longer for each computing device."""
     with sw.simulate(_table(1), profile=costs(), progress=False) as session:
         step = sw.synthetic("step", devices=sw.slice(devices=1), duration="20ms")
         x: Any = np.float32(0)
@@ -311,7 +312,8 @@ def test_contents_that_came_with_a_call_cost_the_thread_that_enqueues_once_a_hos
         sim = Play(simulation(hosts=2, how=costs(literal=literal), cores=64), calls=5).sim
         cores = sim.machines.controller
         assert cores is not None
-        sim.run(until=lambda of=cores: of.free == of.number)  # type: ignore[misc]  # what has begun counts when it is done
+        # what has begun counts when it is done
+        sim.run(until=lambda of=cores: of.free == of.number)  # type: ignore[misc]
         spent[literal] = [cores.spent[host, ENQUEUE] for host in (0, 1)]
     assert [after - before for before, after in zip(*spent.values(), strict=True)] == [5 * 700 * US] * 2
 
@@ -339,7 +341,7 @@ def test_a_cluster_file_brings_its_profile_and_a_session_takes_it() -> None:
         simulation: Simulation = session.driver.simulation  # type: ignore[attr-defined]
         assert simulation.profile.send == MS
         assert simulation.profile.status == "measured"
-        assert simulation.config.window_span == 5 * MS  # as the real backend is run
+        assert simulation.config.window_span == 5 * MS  # as the real backend is configured
     with sw.simulate(table, profile="paper", progress=False) as session:
         assert session.driver.simulation.profile.name == "paper"  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Contents between hosts: when they are there, from bandwidths and latencies alone."""
+"""Contents between hosts: when they arrive, by bandwidths and latencies alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster() -> Cluster:
 
 
 def arrivals(sent: list[Sent], **roads: float) -> list[int]:
-    """When the last byte of each is there."""
+    """When the last byte of each has arrived."""
     clock, there = Clock(), [-1] * len(sent)
 
     def arrive(receiver: int, sender: int, number: int, chunk: Chunk) -> None:
@@ -84,7 +84,7 @@ def test_on_a_torus_and_within_a_host_there_is_no_card_in_between() -> None:
 
 @pytest.mark.parametrize(("oversubscription", "times"), [(1, 1), (2, 1), (4, 1), (8, 2), (16, 4)])
 def test_an_uplink_that_is_narrower_than_the_card_decides(oversubscription: float, times: int) -> None:
-    """Of four hosts that share it: alone, each may have all of it."""
+    """Four hosts share it: one alone may have all of it."""
     assert arrivals([Sent(0, 4, 10_000)], oversubscription=oversubscription) == [FIRST_BYTE + times * 10_000]
     assert arrivals([Sent(0, 1, 10_000)], oversubscription=oversubscription) == [FIRST_BYTE + 10_000]
 
@@ -100,7 +100,7 @@ chunks = st.builds(Sent, st.integers(0, 3), st.integers(4, 7), st.integers(1, 50
 
 @given(sent=st.lists(chunks, min_size=1, max_size=12))
 def test_no_card_carries_more_than_it_can_and_none_is_idle_while_something_waits(sent: list[Sent]) -> None:
-    """Oracle: each card takes what has come in the order in which its first bytes came."""
+    """Compared with: each card carries chunks in the order in which their first bytes came."""
     free: dict[tuple[str, int], int] = {}
     begun = {}
     for number in sorted(range(len(sent)), key=lambda which: (sent[which].at, sent[which].receiver, which)):

@@ -1,4 +1,4 @@
-"""Trouble in a simulation: announced, or refused; and what becomes of runs."""
+"""Faults in a simulation: announced or refused; and what happens to runs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_fault_that_cannot_be_is_refused(bad: dict[str, int | str], says: str)
 
 
 def test_word_from_devices_does_not_reach_who_has_taken_the_place_of_the_one_that_launched() -> None:
-    """It is under way over PCIe while the host begins anew."""
+    """The report is under way over PCIe while the host restarts."""
     plain = simulation(Fault(10**12, "crash_host", 1))
     ends_of(plain, plain.client("a"))
     (first, *_) = plain.trace.rows("gangs")

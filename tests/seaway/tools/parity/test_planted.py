@@ -84,7 +84,7 @@ def loses_credit(agent: Agent) -> None:
     handle = machine.handle
     lost: list[e.Came] = []
 
-    def deaf(event: e.Effect, now: int) -> Any:
+    def deaf(event: e.Event, now: int) -> Any:
         if isinstance(event, e.Came) and isinstance(event.message, Grant) and not lost:
             lost.append(event)
             return []

@@ -138,7 +138,7 @@ class Person:
                 return answer
             yield self.news
 
-    def hear(self, effect: e.Effect) -> None:
+    def hear(self, effect: e.Command) -> None:
         if isinstance(effect, e.RunEnded):
             assert effect.blame is None, effect.blame
             self.ended[effect.run] = self.sim.now

@@ -116,7 +116,7 @@ class Node:
 
     def start(self) -> None:
         with self.lock:
-            self._obey(self.endpoint.start(self.now()))
+            self._carry_out(self.endpoint.start(self.now()))
 
     async def stop(self) -> None:
         self.stopped = True
@@ -159,11 +159,11 @@ class Node:
             return
         try:
             with self.lock:
-                self._obey(self.endpoint.handle(event, self.now()))
+                self._carry_out(self.endpoint.handle(event, self.now()))
         except Exception as error:
             self._failed(error)
 
-    def _obey(self, effects: list[e.Effect]) -> None:
+    def _carry_out(self, effects: list[e.Effect]) -> None:
         for effect in effects:
             match effect:
                 case Write():
@@ -301,7 +301,7 @@ class Node:
                 pass  # by a stream that the peer began
             elif near is not None:
                 if not near.stopped:
-                    await self._meet(peer, near)
+                    await self._connect_near(peer, near)
             elif address:
                 name, proof = self.names.mine(peer)
                 shown = (("name", name), ("proof", proof), *self.access.shown())
@@ -349,7 +349,7 @@ class Node:
                     end.cancel()
                 await asyncio.gather(*ends, return_exceptions=True)
 
-    async def _meet(self, peer: int, near: Node) -> None:
+    async def _connect_near(self, peer: int, near: Node) -> None:
         """Runs a connection with a node of the same loop, which identifies this node as it would on a stream."""
         us = near.names.peer_of(*self.names.mine(peer))
         if us is None:

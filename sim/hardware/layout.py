@@ -23,30 +23,30 @@ UNITS = {"memory": "bytes", "host_memory": "bytes", "ici_bandwidth": "rate", "ic
 GEOMETRY = ("torus", "wraps", "block")
 
 
-def fill(who: str, entry: Table, changed: Table, of: Generation) -> dict[str, object]:
+def fill(label: str, entry: Table, changed: Table, of: Generation) -> dict[str, object]:
     """An island's table as core reads it: the entry, the overrides, and what follows from its chip."""
     found: dict[str, object] = {"name": "i", "memory": of.chip.hbm_bytes, **entry, **changed}
     found.setdefault("host_memory", of.machine.host_memory)
     found |= {"kind": of.chip.name, "per_host": found.get("per_host", of.chip.per_host)}
     if "hosts" not in found:
-        raise Impossible(f"{who} does not say how many `hosts` it has")
+        raise Impossible(f"{label} does not say how many `hosts` it has")
     for key in ("hosts", "per_host"):
-        found[key] = whole(who, key, found[key])
+        found[key] = whole(label, key, found[key])
     for key, unit in UNITS.items():
         if key in found:
-            found[key] = quantity(who, key, found[key], unit)
+            found[key] = quantity(label, key, found[key], unit)
     if {"hosts", "per_host", "kind", "torus"} & changed.keys():  # another size has another shape
         found = {key: value for key, value in found.items() if key not in GEOMETRY or key in changed}
     if of.chip.torus_dims:
-        found |= _torus(who, found, of.chip)
+        found |= _torus(label, found, of.chip)
     return found
 
 
-def _torus(who: str, found: Table, chip: Chip) -> dict[str, object]:
-    hosts, per_host = whole(who, "hosts", found["hosts"]), whole(who, "per_host", found["per_host"])
+def _torus(label: str, found: Table, chip: Chip) -> dict[str, object]:
+    hosts, per_host = whole(label, "hosts", found["hosts"]), whole(label, "per_host", found["per_host"])
     share = chip.devices_per_chip
     if per_host % share:
-        raise Impossible(f"{who}: `per_host` is {per_host}, but {share} devices share a {chip.name} chip")
+        raise Impossible(f"{label}: `per_host` is {per_host}, but {share} devices share a {chip.name} chip")
     geometry = {key: found[key] for key in GEOMETRY if key in found}
     if "torus" not in found:
         block = host_block(per_host // share, chip.torus_dims)
@@ -56,7 +56,7 @@ def _torus(who: str, found: Table, chip: Chip) -> dict[str, object]:
     if isinstance(torus, list) and torus and all(type(size) is int and size > 0 for size in torus):
         if prod(torus) == hosts * per_host and torus[-1] % share:
             raise Impossible(
-                f"{who}: the last axis of `torus` is {torus[-1]}; {share} devices share a chip there"
+                f"{label}: the last axis of `torus` is {torus[-1]}; {share} devices share a chip there"
             )
         geometry.setdefault("wraps", list(wraps((*torus[:-1], torus[-1] // share), chip)))
     return geometry

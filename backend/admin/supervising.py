@@ -92,7 +92,7 @@ class Supervisor:
             if each.child.alive:
                 return
             each.died(now)
-            self._tell(_news(each, now))
+            self._tell(_report(each, now))
         if each.due is not None and each.due <= now:
             self._children.end(each.child)  # so that nothing of the old process remains
             try:
@@ -104,9 +104,9 @@ class Supervisor:
                 )
 
 
-def _news(each: Kept, now: float) -> str:
+def _report(each: Kept, now: float) -> str:
     child = each.child
-    ended = f"{child.name} (pid {child.pid}) {child.fate()}{_why(child)}"
+    ended = f"{child.name} (pid {child.pid}) {child.fate()}{_last_line(child)}"
     if each.due is None:
         return (
             f"{ended}; it ended {VAINLY} times in a row before it had come up, and is given up. Its log, "
@@ -116,7 +116,7 @@ def _news(each: Kept, now: float) -> str:
     return f"{ended}; it is started again" + (f" in {wait:g} s" if wait else "")
 
 
-def _why(child: Child) -> str:
+def _last_line(child: Child) -> str:
     """The last line of its output, if it ended with an error."""
     lines = child.tail().splitlines()
     return f" ({lines[-1].strip()})" if lines and (child.process.poll() or 0) > 0 else ""

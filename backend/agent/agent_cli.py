@@ -210,7 +210,7 @@ async def serve(chosen: argparse.Namespace, access: Access) -> int:
     count = chosen.hosts if chosen.platform == "timed" else 1
     clock = HostClock(chosen.shift_clock) if chosen.shift_clock else HostClock()
     agents = [_agent(chosen, access, ended, clock, number if count > 1 else -1) for number in range(count)]
-    looking = asyncio.create_task(_looking(chosen.controller))
+    looking = asyncio.create_task(_report_silence(chosen.controller))
     try:
         for agent in agents:
             await agent.start()
@@ -227,7 +227,7 @@ async def serve(chosen: argparse.Namespace, access: Access) -> int:
     return AGAIN
 
 
-async def _looking(address: str) -> None:
+async def _report_silence(address: str) -> None:
     """Reports regularly that the controller does not answer."""
     await asyncio.sleep(SOON)
     while True:
@@ -255,7 +255,7 @@ def _agent(
     return made
 
 
-async def _alone(agents: Sequence[Agent]) -> None:
+async def _end_without_controller(agents: Sequence[Agent]) -> None:
     """Ends the process when it is to be drained but has no controller that could drain it."""
     loop = asyncio.get_running_loop()
     heard = loop.time()
@@ -277,7 +277,7 @@ def _leave_when_told(loop: asyncio.AbstractEventLoop, agents: Sequence[Agent]) -
             for agent in agents:
                 agent.leave("it was told to end")
             loop.call_later(GRACE, os._exit, 1)
-            alone.append(loop.create_task(_alone(agents)))
+            alone.append(loop.create_task(_end_without_controller(agents)))
 
     loop.add_signal_handler(signal.SIGTERM, leave)
     return leaving

@@ -45,17 +45,17 @@ class Witness:
         devices: Any = agent.devices
         line = getattr(devices, "_line", None)  # the enqueuing thread, if the devices have one
         if line is None:
-            _around(devices, "launch", self._launched)
-            _around(devices, "free", self._freed)
+            _wrap(devices, "launch", self._launched)
+            _wrap(devices, "free", self._freed)
         else:
-            _around(devices._launcher, "launch", self._launched)
-            _around(devices, "free", lambda buffer: line.do(self._freed, buffer))
+            _wrap(devices._launcher, "launch", self._launched)
+            _wrap(devices, "free", lambda buffer: line.do(self._freed, buffer))
         start, stop, contents = agent.start, agent.stop, agent._contents
 
         async def started() -> int:
             number = await start()
             with agent.node.lock:
-                _around(agent.node, "_write", self._wrote)
+                _wrap(agent.node, "_write", self._wrote)
             return number
 
         async def stopped() -> None:
@@ -109,7 +109,7 @@ class Witness:
             self._file.write(json.dumps(line) + "\n")
 
 
-def _around(thing: Any, name: str, told: Callable[..., None]) -> None:
+def _wrap(thing: Any, name: str, told: Callable[..., None]) -> None:
     inner = getattr(thing, name)
 
     def outer(*arguments: Any) -> None:

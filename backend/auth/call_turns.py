@@ -67,7 +67,7 @@ class Turns(Generic[T]):
     def __len__(self) -> int:
         return self._count
 
-    def wait(self, host: str, address: str, who: T) -> T | None:
+    def wait(self, host: str, address: str, item: T) -> T | None:
         """Adds a waiting call. If there is no room, returns the call to refuse: this one, or the last of the
         busiest host."""
         queue = self._hosts.get(host)
@@ -76,7 +76,7 @@ class Turns(Generic[T]):
         mine = queue.within.get(address)
         if mine is None:
             mine = queue.within[address] = Queue(queue.reached)
-        mine.waiting.append(who)
+        mine.waiting.append(item)
         self._count += 1
         return self._last_of_most() if self._count > self._room else None
 
@@ -99,14 +99,14 @@ class Turns(Generic[T]):
         queue = self._hosts[host]
         address = min(queue.within, key=lambda each: queue.within[each].taken)
         mine = queue.within[address]
-        who = mine.waiting.popleft()
+        item = mine.waiting.popleft()
         for each in (queue, mine):
             each.taken += CALL
         # A later queue begins behind this turn; otherwise a new one would always be first.
         self._reached, queue.reached = queue.taken, mine.taken
         self._credit -= CALL
         self._left(host, address)
-        return who, host, address
+        return item, host, address
 
     def _left(self, host: str, address: str) -> None:
         self._count -= 1
@@ -132,12 +132,12 @@ class Turns(Generic[T]):
             return None
         return now if self._credit > 0 else now + int(-self._credit / self._share) + 1
 
-    def forget(self, host: str, address: str, who: T) -> None:
+    def forget(self, host: str, address: str, item: T) -> None:
         """Removes a waiting call that has given up."""
         queue = self._hosts.get(host)
         mine = queue.within.get(address) if queue is not None else None
-        if mine is not None and who in mine.waiting:
-            mine.waiting.remove(who)
+        if mine is not None and item in mine.waiting:
+            mine.waiting.remove(item)
             self._left(host, address)
 
     def _earn(self, now: int) -> None:
@@ -210,10 +210,10 @@ class Gate:
         now = time.monotonic_ns()
         held = {host for host, count in self._reading.items() if count >= READERS}
         while self._inside < AT_ONCE and (found := self._turns.next(now, held)) is not None:
-            who, _, _ = found
-            if not who.done():  # otherwise it has given up, and the next call gets the turn
+            item, _, _ = found
+            if not item.done():  # otherwise it has given up, and the next call gets the turn
                 self._inside += 1
-                who.set_result(True)
+                item.set_result(True)
         due = (
             self._turns.ready_at(now, held) if self._inside < AT_ONCE else None
         )  # otherwise the next call that leaves calls this again

@@ -114,7 +114,7 @@ class Node:
 
     def start(self) -> None:
         with self.lock:
-            self._obey(self.endpoint.start(self.now()))
+            self._carry_out(self.endpoint.start(self.now()))
 
     async def stop(self) -> None:
         self.stopped = True
@@ -157,7 +157,7 @@ class Node:
             return
         try:
             with self.lock:
-                self._obey(self.endpoint.handle(event, self.now()))
+                self._carry_out(self.endpoint.handle(event, self.now()))
         except Exception as error:
             self._failed(error)
 
@@ -299,7 +299,7 @@ class Node:
                 pass  # by a stream that the peer began
             elif near is not None:
                 if not near.stopped:
-                    await self._meet(peer, near)
+                    await self._connect_near(peer, near)
             elif address:
                 name, proof = self.names.mine(peer)
                 shown = (("name", name), ("proof", proof), *self.access.shown())
@@ -347,7 +347,7 @@ class Node:
                     end.cancel()
                 await asyncio.gather(*ends, return_exceptions=True)
 
-    async def _meet(self, peer: int, near: Node) -> None:
+    async def _connect_near(self, peer: int, near: Node) -> None:
         """Runs a connection with a node of the same loop, which identifies this node as it would on a stream."""
         us = near.names.peer_of(*self.names.mine(peer))
         if us is None:

@@ -247,7 +247,7 @@ class Checkpoints:
         result: Any = None
         try:
             if job.blame is None:
-                result = self._done(job)
+                result = self._carry_out(job)
         except Stop:
             pass
         except Discarded as error:
@@ -262,7 +262,7 @@ class Checkpoints:
             self._release(job)
         self._line.do(self._end, job, result)
 
-    def _done(self, job: Job) -> Any:
+    def _carry_out(self, job: Job) -> Any:
         self._wait(job)
         request = documents.request_of(
             next(iter(arrays.to_host(self._world, job.inputs[0], job.arrays[0]).values()))

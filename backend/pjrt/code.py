@@ -91,24 +91,24 @@ class Codes:
         """Compiles for the current world; compiles again if the world changes meanwhile."""
         blame: Blame | None = None
         try:
-            self._have_admitted(plan.codes[command.code], plan, code_of)
+            self._check_first(plan.codes[command.code], plan, code_of)
             while not self._try(command, plan, code_of):
                 log.info("the world changed while code %s was compiled", plan.codes[command.code].name)
         except Exception as error:
             blame = blames.of(error)
         self._post(e.CodeReady(command.plan, command.code, blame))
 
-    def _have_admitted(self, code: Code, plan: Plan, code_of: Mapping[str, bytes]) -> None:
+    def _check_first(self, code: Code, plan: Plan, code_of: Mapping[str, bytes]) -> None:
         """Has clients' code checked before this process reads it. Code that core made has no bytes of a client."""
         if self.admit is None or not code_of:
             return
-        gang, inputs, outputs = _what(code, plan)
+        gang, inputs, outputs = _gang_and_layouts(code, plan)
         if self._same.get(_content(code, gang, inputs, outputs)) is None:
             self.admit(code, gang, inputs, outputs, code_of)
 
     def _try(self, command: e.CompileCode, plan: Plan, code_of: Mapping[str, bytes]) -> bool:
         code = plan.codes[command.code]
-        gang, inputs, outputs = _what(code, plan)
+        gang, inputs, outputs = _gang_and_layouts(code, plan)
         world = self._world
         key = _content(code, gang, inputs, outputs)
         with world.lock:
@@ -150,7 +150,7 @@ class Codes:
             )
 
 
-def _what(code: Code, plan: Plan) -> tuple[Gang, tuple[Layout, ...], tuple[Layout, ...]]:
+def _gang_and_layouts(code: Code, plan: Plan) -> tuple[Gang, tuple[Layout, ...], tuple[Layout, ...]]:
     """The gang to which the code belongs, and the layouts of its inputs and outputs."""
     gang = plan.steps[code.step]
     assert isinstance(gang, Gang)

@@ -82,7 +82,7 @@ class Gate:
 
     def _ask(self, question: Question) -> Verdict:
         name = question.code.name
-        child = self._at_hand(question)
+        child = self._ready_child(question)
         try:
             answer = child.ask(msgspec.msgpack.encode(question), self._rules.seconds)
         except Late as late:
@@ -102,16 +102,16 @@ class Gate:
             child.end()  # its state is unknown after running out of memory
         return verdict
 
-    def _at_hand(self, question: Question) -> Child:
+    def _ready_child(self, question: Question) -> Child:
         try:
-            return self._living(len(question.numbers))
+            return self._running_child(len(question.numbers))
         except (Died, Late, OSError) as error:
             raise Unusable(
                 f"computation {question.code.name!r} could not be checked: the checking process did not start: "
                 f"{error}"
             ) from error
 
-    def _living(self, devices: int) -> Child:
+    def _running_child(self, devices: int) -> Child:
         child = self._child
         if child is not None and child.alive and child.devices >= devices:
             return child

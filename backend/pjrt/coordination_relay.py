@@ -41,18 +41,18 @@ class Shield:
     def _accept(self) -> None:
         while True:
             try:
-                ours, _ = self._listener.accept()
+                from_jax, _ = self._listener.accept()
             except OSError:
                 return
-            if not self._keep(ours):
+            if not self._keep(from_jax):
                 return
             try:
-                theirs = socket.create_connection(self._service, DIAL_S)
+                to_service = socket.create_connection(self._service, DIAL_S)
             except OSError:
                 continue  # stay open and silent
-            theirs.settimeout(None)
-            if self._keep(theirs):
-                for ends in ((ours, theirs), (theirs, ours)):
+            to_service.settimeout(None)
+            if self._keep(to_service):
+                for ends in ((from_jax, to_service), (to_service, from_jax)):
                     threading.Thread(target=_pass_on, args=ends, name="shield", daemon=True).start()
 
     def _keep(self, end: socket.socket) -> bool:

@@ -59,7 +59,7 @@ class Launcher:
         if self._completions.given_up(command.seq) or (
             code.multi and not self._completions.room(command.seq)
         ):
-            self._pass(command, plan, gang)
+            self._skip(command, plan, gang)
             return
         try:
             inputs, missing = self._inputs(command, gang, code)
@@ -74,7 +74,7 @@ class Launcher:
             # A small program runs while it is enqueued. So the program failed, and not its launch, if no other host
             # takes part, or if one does and is gone. After any other error it is unknown which peers wait for us.
             if code.local or blame.code == "peer":
-                self._pass(command, plan, gang, blame.cause)
+                self._skip(command, plan, gang, blame.cause)
                 self._completions.failed(command.seq, blame)
             else:
                 self._fail(command, plan, gang, blame)
@@ -119,10 +119,10 @@ class Launcher:
 
     def _fail(self, command: e.Launch, plan: Plan, gang: Gang, blame: Blame) -> None:
         self._failed = command.seq
-        self._pass(command, plan, gang, blame.cause)
+        self._skip(command, plan, gang, blame.cause)
         self._post(e.LaunchFailed(command.seq, blame))
 
-    def _pass(self, command: e.Launch, plan: Plan, gang: Gang, why: str = "its maker was abandoned") -> None:
+    def _skip(self, command: e.Launch, plan: Plan, gang: Gang, why: str = "its maker was abandoned") -> None:
         """Skips a gang: its outputs count as made, its donated inputs as gone."""
         for buffer, slot in zip(command.outputs, gang.outputs, strict=True):
             self._store.made(buffer, plan.slots[slot].layout, None).reason = why

@@ -34,20 +34,20 @@ def policy_from(text: str, option: str = "--policy") -> Make:
     what = f"{option} {text}"
     before, colon, name = text.rpartition(":")
     if before.endswith(".py"):
-        return _checked(_of(_file(Path(before), what), name, before, what), name, what)
+        return _checked(_named_in(_file(Path(before), what), name, before, what), name, what)
     if text.endswith(".py"):
         raise Impossible(f"{what}: which policy of that file? Write {text}:NAME")
     if not colon or _is_ours(text):
-        _say_wrong(text, what)
+        _check_ours(text, what)
         return lambda: named(text)
-    return _checked(_of(_module(before, text, what), name, f"module {before!r}", what), name, what)
+    return _checked(_named_in(_module(before, text, what), name, f"module {before!r}", what), name, what)
 
 
 def _is_ours(text: str) -> bool:
     return text.partition(":")[0].strip().lower().replace("-", "_") in POLICIES
 
 
-def _say_wrong(text: str, what: str) -> None:
+def _check_ours(text: str, what: str) -> None:
     try:
         named(text)
     except Impossible as error:
@@ -126,7 +126,7 @@ def _raises(where: str, error: BaseException, what: str) -> Impossible:
 # --- policies in a module -----------------------------------------------------------------------------------------
 
 
-def _of(module: ModuleType, name: str, where: str, what: str) -> Any:
+def _named_in(module: ModuleType, name: str, where: str, what: str) -> Any:
     if name and hasattr(module, name):
         return getattr(module, name)
     own = [each for each, found in vars(module).items() if _is_own(found, module)]

@@ -55,7 +55,7 @@ class Enrolment:
         if known and request.host in (-1, known[0]):
             self._fits(request, self._cluster.island_of_host(known[0]))
             return self._take(known[0], request)
-        host = self._asked(request) if request.host >= 0 else self._free(request)
+        host = self._requested(request) if request.host >= 0 else self._free(request)
         self._fits(request, self._cluster.island_of_host(host))
         return self._take(host, request)
 
@@ -80,7 +80,7 @@ class Enrolment:
             )
         return msgspec.structs.replace(request, island=island.name, host=island.base_host + request.rank)
 
-    def _asked(self, request: Enrol) -> int:
+    def _requested(self, request: Enrol) -> int:
         if request.host >= self._cluster.hosts:
             raise Wrong(f"there is no host {request.host}: the cluster has hosts 0-{self._cluster.hosts - 1}")
         island = self._cluster.island_of_host(request.host)
@@ -106,7 +106,7 @@ class Enrolment:
     def _free(self, request: Enrol) -> int:
         islands = [self._island(request.island)] if request.island else list(self._cluster.islands)
         # islands for which it has enough memory come first
-        islands.sort(key=lambda island: _short(request, island))
+        islands.sort(key=lambda island: _lacks_memory(request, island))
         for island in islands:
             for host in range(island.base_host, island.base_host + island.hosts):
                 if host not in self._agents and island.devices_per_host == request.devices:
@@ -144,7 +144,7 @@ class Enrolment:
         others = {
             agent.platform
             for host, agent in self._agents.items()
-            if self._of(island, host) and self._counts(host)
+            if self._is_on(island, host) and self._counts(host)
         }
         if others and request.platform not in others:
             raise Wrong(
@@ -154,12 +154,13 @@ class Enrolment:
 
     def _has_memory(self, request: Enrol, island: Island) -> None:
         """Checks that its devices have the memory by which programs will be admitted."""
-        who = f"agent {request.name!r} has {_gib(request.memory)} on each device for programs"
-        if _short(request, island) and not island.assumed:
+        agent_memory = f"agent {request.name!r} has {_gib(request.memory)} on each device for programs"
+        if _lacks_memory(request, island) and not island.assumed:
             raise Wrong(
-                f"{who}, but the cluster's file says {_gib(island.memory)} for island {island.name!r}: programs that "
-                f"are admitted would not fit. Write memory = {request.memory} there (less what other software needs) "
-                "and start the controller again; or give the agent more (--memory, devices that no other process uses)"
+                f"{agent_memory}, but the cluster's file says {_gib(island.memory)} for island {island.name!r}: "
+                f"programs that are admitted would not fit. Write memory = {request.memory} there (less what other "
+                "software needs) and start the controller again; or give the agent more (--memory, devices that no "
+                "other process uses)"
             )
         if island.name in self._warned:
             return
@@ -176,7 +177,7 @@ class Enrolment:
                 "%s, but programs of island %r are admitted as if it were %s, since no file says otherwise: write "
                 "memory = %d for the island in a file, and start the controller with --cluster FILE; or "
                 "sw.local(memory=...)",
-                who, island.name, _gib(island.memory), request.memory,
+                agent_memory, island.name, _gib(island.memory), request.memory,
             )  # fmt: skip
 
     def _counts(self, host: int) -> bool:
@@ -184,13 +185,13 @@ class Enrolment:
         return host not in self._earlier or self._connected(host)
 
     @staticmethod
-    def _of(island: Island, host: int) -> bool:
+    def _is_on(island: Island, host: int) -> bool:
         return island.base_host <= host < island.base_host + island.hosts
 
     # --- queries --------------------------------------------------------------------------------------------------
 
     def platform_of(self, island: int) -> str:
-        mine = [host for host in self._agents if self._of(self._cluster.islands[island], host)]
+        mine = [host for host in self._agents if self._is_on(self._cluster.islands[island], host)]
         for host in sorted(mine, key=self._counts, reverse=True):  # hosts of an earlier start come last
             return self._agents[host].platform
         return ""
@@ -203,7 +204,7 @@ class Enrolment:
         return dict(self._agents)
 
 
-def _short(request: Enrol, island: Island) -> bool:
+def _lacks_memory(request: Enrol, island: Island) -> bool:
     """Whether its devices have too little memory. 0 means unknown or unlimited."""
     return 0 < request.memory < island.memory
 

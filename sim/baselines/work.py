@@ -87,14 +87,14 @@ class Costs(dict[str, int]):
 
 def costs_of(system: str) -> Costs:
     table = packaged("systems")[system]
-    who = f"sim/data/systems/{system}.toml"
-    known_keys(who, table, ("costs",))
+    label = f"sim/data/systems/{system}.toml"
+    known_keys(label, table, ("costs",))
     found = Costs()
     found.sources = {}
-    for key, value in subtable(who, table, "costs").items():
-        found[key], found.sources[key] = figure(f"{who} [costs]", key, value, UNITS.get(key, "time"), "")
+    for key, value in subtable(label, table, "costs").items():
+        found[key], found.sources[key] = figure(f"{label} [costs]", key, value, UNITS.get(key, "time"), "")
         if not found.sources[key]:
-            raise Impossible(f"{who} [costs]: `{key}` has no source")
+            raise Impossible(f"{label} [costs]: `{key}` has no source")
     return found
 
 

@@ -134,9 +134,9 @@ class CohortIsland:
     def ordered(self, message: m.Ordered, departures: Ints) -> None:
         """Takes in an order that the controller writes to the roots at these times, in their order."""
         route = self.tree.route(message.hosts)
-        self._know(message)
+        self._remember(message)
         self._divide(message)
-        read = self._go_down(message, route, departures)
+        read = self._send_down(message, route, departures)
         self._orders.append((message.number, int(read[self._rows(message.hosts)].max())))
         for part in self.parts:
             if spans.overlap(part.members, message.hosts):
@@ -145,7 +145,7 @@ class CohortIsland:
     def _rows(self, hosts: Spans) -> Any:
         return rows_of(hosts, self.island)
 
-    def _go_down(self, message: m.Ordered, route: Route, departures: Ints) -> Ints:
+    def _send_down(self, message: m.Ordered, route: Route, departures: Ints) -> Ints:
         """When each host has read the order."""
         sim = self.sim
         cost = sim.taking(message) + len(message.steps) * sim.profile.relay_step
@@ -175,7 +175,7 @@ class CohortIsland:
         self._read[rows] = began
         return began
 
-    def _know(self, message: m.Ordered) -> None:
+    def _remember(self, message: m.Ordered) -> None:
         """Remembers the plans, runs, gangs and reporting hosts that the order's steps name."""
         for plan in message.plans:
             self.plans[plan.id] = plan
@@ -314,7 +314,7 @@ class CohortIsland:
         heard = np.maximum(self._hear[rows], job.ends + sim.times.pcie_latency) + sim.profile.complete
         self._hear[rows] = heard
         del self._jobs[job.seq]
-        self._go_up(rows, heard, self._tell_over(job, heard, self.parts), hosts)
+        self._send_up(rows, heard, self._tell_over(job, heard, self.parts), hosts)
 
     def _over_at(self, job: Job, row: int) -> None:
         """Takes in that a gang has ended on this host. An executor is told when it has ended on all its hosts."""
@@ -369,7 +369,7 @@ class CohortIsland:
             self._done_said.append(report)
             return
         if is_quiet(report):
-            self._quietly(part, report, when)
+            self._send_quiet(part, report, when)
             return
         hosts = self._taking_part[report_about(report)]
         times = np.full(part.number, when, dtype=np.int64) if isinstance(when, int) else when
@@ -377,7 +377,7 @@ class CohortIsland:
             one = replace(report, hosts=spans.one(self.island.base_host + row))
             self.sim.clock.at(max(at, self.sim.now), self.climbs.report, row, one, hosts)
 
-    def _go_up(self, rows: Rows, times: Ints, said: tuple[Any, ...], hosts: Spans) -> None:
+    def _send_up(self, rows: Rows, times: Ints, said: tuple[Any, ...], hosts: Spans) -> None:
         """All these hosts make the reports at these times: relays combine them, and the roots send them to the
         controller."""
         sim, route = self.sim, self.tree.route(hosts)
@@ -397,11 +397,11 @@ class CohortIsland:
             at = at[route.roots]
         arrival = at + extra + self._jitter(self._up, route.roots, about(number))
         if any(report.blame for report in said):
-            self._apart(route, arrival, said)
+            self._send_each_root(route, arrival, said)
         else:
             self._to_controller(route, arrival, said, take, number)
 
-    def _apart(self, route: Route, arrival: Ints, said: tuple[m.Done, ...]) -> None:
+    def _send_each_root(self, route: Route, arrival: Ints, said: tuple[m.Done, ...]) -> None:
         """Sends each root's reports by themselves: the controller acts on the first report of a failure, and each
         root reports every blame of the hosts below it."""
         sim = self.sim
@@ -435,7 +435,7 @@ class CohortIsland:
         )
         sim.clock.at(int(arrival[-1]), lane.put, (last, number), take, event)
 
-    def _quietly(self, part: Part, report: Any, when: Ints | int) -> None:
+    def _send_quiet(self, part: Part, report: Any, when: Ints | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
         sim = self.sim
         route = self.tree.route(part.members)

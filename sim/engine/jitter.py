@@ -42,19 +42,19 @@ def mix(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def key(seed: int, who: int) -> int:
+def key(seed: int, source: int) -> int:
     """The key of one source of randomness: a link, a host or an island."""
-    return mix((mix((seed + _STEP) & MASK) + who * _STEP) & MASK)
+    return mix((mix((seed + _STEP) & MASK) + source * _STEP) & MASK)
 
 
-def below(limit: int, source: int, which: int) -> int:
+def below(limit: int, source: int, number: int) -> int:
     """A uniform integer in [0, limit); `limit` has at most 32 bits."""
-    return (mix((source + which * _STEP) & MASK) >> 32) * limit >> 32
+    return (mix((source + number * _STEP) & MASK) >> 32) * limit >> 32
 
 
-def fraction(source: int, which: int) -> float:
+def fraction(source: int, number: int) -> float:
     """A uniform float in [0, 1)."""
-    return (mix((source + which * _STEP) & MASK) >> 11) / (1 << 53)
+    return (mix((source + number * _STEP) & MASK) >> 11) / (1 << 53)
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -63,13 +63,13 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x ^ (x >> _U(31))
 
 
-def keys(seed: int, who: Ints) -> NDArray[np.uint64]:
+def keys(seed: int, source: Ints) -> NDArray[np.uint64]:
     """`key` for a vector of sources."""
     first = _U(mix((seed + _STEP) & MASK))
-    return _mix(first + who.astype(np.uint64) * _U(_STEP))
+    return _mix(first + source.astype(np.uint64) * _U(_STEP))
 
 
-def each_below(limit: int, sources: NDArray[np.uint64], which: Ints) -> Ints:
+def each_below(limit: int, sources: NDArray[np.uint64], number: Ints) -> Ints:
     """`below` for vectors of sources and numbers."""
-    drawn = _mix(sources + which.astype(np.uint64) * _U(_STEP)) >> _U(32)
+    drawn = _mix(sources + number.astype(np.uint64) * _U(_STEP)) >> _U(32)
     return ((drawn * _U(limit)) >> _U(32)).astype(np.int64)

@@ -105,56 +105,56 @@ def _by_name() -> dict[str, Generation]:
     return found
 
 
-def _generation(who: str, table: Table) -> Generation:
-    known_keys(who, table, ("name", "generation", "aliases", "counted", "chip", "machine"))
-    found = _chip_from(f"{who} [chip]", subtable(who, table, "chip"), None, "")
+def _generation(label: str, table: Table) -> Generation:
+    known_keys(label, table, ("name", "generation", "aliases", "counted", "chip", "machine"))
+    found = _chip_from(f"{label} [chip]", subtable(label, table, "chip"), None, "")
     named = {"name": table["name"], "generation": table["generation"]}
-    machine = machine_from(f"{who} [machine]", subtable(who, table, "machine"), None, "")
+    machine = machine_from(f"{label} [machine]", subtable(label, table, "machine"), None, "")
     rest = {"aliases": table.get("aliases", []), "counted": table.get("counted", 1)}
     return msgspec.convert({"chip": found | named, "machine": machine, **rest}, Generation)
 
 
-def chip_from(who: str, name: str, table: Table, source: str) -> Chip:
+def chip_from(label: str, name: str, table: Table, source: str) -> Chip:
     """A user's own chip: all its figures, or only those in which it differs from the chip that it is `like`."""
-    known_keys(who, table, ("like", *CHIP_UNITS))
+    known_keys(label, table, ("like", *CHIP_UNITS))
     like = chip(str(table["like"])) if "like" in table else None
     figures = {key: value for key, value in table.items() if key != "like"}
-    return msgspec.convert({**_chip_from(who, figures, like, source), "name": name}, Chip)
+    return msgspec.convert({**_chip_from(label, figures, like, source), "name": name}, Chip)
 
 
-def _chip_from(who: str, table: Table, like: Chip | None, source: str) -> dict[str, object]:
+def _chip_from(label: str, table: Table, like: Chip | None, source: str) -> dict[str, object]:
     base = msgspec.structs.asdict(like) if like else {}
-    values, sources = _figures(who, table, CHIP_UNITS, source)
+    values, sources = _figures(label, table, CHIP_UNITS, source)
     found = {**base, **values, "sources": base.get("sources", {}) | sources}
     required = [f.name for f in msgspec.structs.fields(Chip) if f.required and f.name != "name"]
     if missing := [key for key in required if key not in found]:
-        raise Impossible(f"{who} lacks {', '.join(missing)}; or say which chip it is `like`")
+        raise Impossible(f"{label} lacks {', '.join(missing)}; or say which chip it is `like`")
     if found.get("torus_dims", 0) not in (0, 2, 3):
-        raise Impossible(f"{who}: `torus_dims` is 2 or 3, or 0 for no torus")
+        raise Impossible(f"{label}: `torus_dims` is 2 or 3, or 0 for no torus")
     if found.get("devices_per_chip", 1) != 1 and not found.get("core_bandwidth"):
-        raise Impossible(f"{who}: several devices a chip need a `core_bandwidth` between them")
+        raise Impossible(f"{label}: several devices a chip need a `core_bandwidth` between them")
     return found
 
 
-def machine_from(who: str, table: Table, base: Machine | None, source: str) -> Machine:
-    values, sources = _figures(who, table, MACHINE_UNITS, source)
+def machine_from(label: str, table: Table, base: Machine | None, source: str) -> Machine:
+    values, sources = _figures(label, table, MACHINE_UNITS, source)
     if base is not None:
         return msgspec.structs.replace(base, **values, sources=base.sources | sources)
     if missing := [key for key in MACHINE_UNITS if key not in values]:
-        raise Impossible(f"{who} lacks {', '.join(missing)}")
+        raise Impossible(f"{label} lacks {', '.join(missing)}")
     return msgspec.convert({**values, "sources": sources}, Machine)
 
 
 def _figures(
-    who: str, table: Table, units: dict[str, str], source: str
+    label: str, table: Table, units: dict[str, str], source: str
 ) -> tuple[dict[str, int], dict[str, str]]:
-    known_keys(who, table, units)
+    known_keys(label, table, units)
     found: dict[str, int] = {}
     sources: dict[str, str] = {}
     for key, value in table.items():
-        found[key], sources[key] = figure(who, key, value, units[key], source)
+        found[key], sources[key] = figure(label, key, value, units[key], source)
         if key in POSITIVE and not found[key]:
-            raise Impossible(f"{who}: `{key}` is zero")
+            raise Impossible(f"{label}: `{key}` is zero")
         if not sources[key]:
-            raise Impossible(f"{who}: `{key}` has no source")
+            raise Impossible(f"{label}: `{key}` has no source")
     return found, sources

@@ -23,7 +23,7 @@ UNITS = {"memory": "bytes", "host_memory": "bytes", "ici_bandwidth": "rate", "ic
 GEOMETRY = ("torus", "wraps", "block")
 
 
-def fill(who: str, entry: Table, changed: Table, of: Generation) -> dict[str, object]:
+def fill(label: str, entry: Table, changed: Table, of: Generation) -> dict[str, object]:
     """An island's table as core reads it: the entry, the overrides, and what follows from its chip."""
     found: dict[str, object] = {"name": "i", "memory": of.chip.hbm_bytes, **entry, **changed}
     found.setdefault("host_memory", of.machine.host_memory)
@@ -41,7 +41,7 @@ def fill(who: str, entry: Table, changed: Table, of: Generation) -> dict[str, ob
     if {"hosts", "devices_per_host", "kind", "torus"} & changed.keys():  # another size has another shape
         found = {key: value for key, value in found.items() if key not in GEOMETRY or key in changed}
     if of.chip.torus_dims:
-        found |= _torus(who, found, of.chip)
+        found |= _torus(label, found, of.chip)
     return found
 
 
@@ -64,7 +64,7 @@ def _torus(who: str, found: Table, chip: Chip) -> dict[str, object]:
     if isinstance(torus, list) and torus and all(type(size) is int and size > 0 for size in torus):
         if prod(torus) == hosts * devices_per_host and torus[-1] % share:
             raise Impossible(
-                f"{who}: the last axis of `torus` is {torus[-1]}; {share} devices share a chip there"
+                f"{label}: the last axis of `torus` is {torus[-1]}; {share} devices share a chip there"
             )
         geometry.setdefault("wraps", list(wraps((*torus[:-1], torus[-1] // share), chip)))
     return geometry

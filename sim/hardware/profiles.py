@@ -133,37 +133,37 @@ def profiles() -> dict[str, Profile]:
     }
 
 
-def profile_in(who: str, name: str, table: Table) -> Profile:
+def profile_in(label: str, name: str, table: Table) -> Profile:
     """The profile that a cluster file contains."""
-    return _read(f"{who} [profile]", {"name": name, **table}, f"stated in {who}")
+    return _read(f"{label} [profile]", {"name": name, **table}, f"stated in {label}")
 
 
-def _read(who: str, table: Table, source: str) -> Profile:
-    known_keys(who, table, (*HEAD, "like", "costs"))
+def _read(label: str, table: Table, source: str) -> Profile:
+    known_keys(label, table, (*HEAD, "like", "costs"))
     like = table.get("like")
     base = msgspec.structs.asdict(profile(str(like))) if like is not None else {"fitted": {}, "sources": {}}
     costs, fitted = dict(base), dict(base["fitted"])
     sources = dict(base["sources"])
-    given = subtable(who, table, "costs")
-    known_keys(f"{who} [costs]", given, COSTS)
+    given = subtable(label, table, "costs")
+    known_keys(f"{label} [costs]", given, COSTS)
     for key, value in given.items():
         unit = "number" if key.endswith("_ps") else "time"
-        costs[key], sources[key] = figure(f"{who} [costs]", key, value, unit, source)
+        costs[key], sources[key] = figure(f"{label} [costs]", key, value, unit, source)
         fitted.pop(key, None)
         if isinstance(value, dict) and "fitted" in value:
             fitted[key] = str(value["fitted"])
         if not sources[key] and key not in fitted:
             raise Impossible(
-                f"{who} [costs]: `{key}` needs a `source`, or the number to which it is `fitted`"
+                f"{label} [costs]: `{key}` needs a `source`, or the number to which it is `fitted`"
             )
     if missing := [key for key in COSTS if key not in costs and key not in OPTIONAL]:
-        raise Impossible(f"{who} [costs] lacks {', '.join(missing)}; or say which profile it is `like`")
+        raise Impossible(f"{label} [costs] lacks {', '.join(missing)}; or say which profile it is `like`")
     head = {key: table[key] for key in HEAD if key in table}
     made = {"status": "unmeasured", "fanout": "tree", **costs, **head, "fitted": fitted, "sources": sources}
     try:
         found = msgspec.convert(made, Profile)
     except msgspec.ValidationError as error:
-        raise Impossible(f"{who}: {error}") from None
+        raise Impossible(f"{label}: {error}") from None
     if isinstance(found.fanout, int) and found.fanout < 1:
-        raise Impossible(f"{who}: `fanout` cannot be {found.fanout}: 'flat', 'tree', or hosts, at least 1")
+        raise Impossible(f"{label}: `fanout` cannot be {found.fanout}: 'flat', 'tree', or hosts, at least 1")
     return found

@@ -81,28 +81,27 @@ DCN_UNITS = {"latency": "time", "bandwidth": "rate", "jitter": "time"}
 
 
 def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
-    """A set-up by name, from a TOML file or from a table. Overrides (`hosts`, `devices_per_host`, `torus`, ...) apply
-    to each of its islands; `islands` says how many alike islands there are, `shared` which processes share a
-    machine."""
+    """A set-up by name, from a TOML file or from a table. Overrides (`hosts`, `devices_per_host`, `torus`, ...) apply to
+    each of its islands; `islands` says how many alike islands there are, `shared` which processes share a machine."""
     who, table = _table(what)
     known_keys(who, table, KEYS)
     for key in overrides:
         if key not in OVERRIDES:
             raise Impossible(f"load() has no option {key!r}; {nearest(key, OVERRIDES)}")
-    parts = {part: subtable(who, table, part) | subtable("load()", overrides, part) for part in PARTS}
-    own = _own_chips(who, parts["chip"])
-    islands, found = _islands(who, table, overrides, own)
+    parts = {part: subtable(label, table, part) | subtable("load()", overrides, part) for part in PARTS}
+    own = _own_chips(label, parts["chip"])
+    islands, found = _islands(label, table, overrides, own)
     try:
         cluster = Cluster.from_table({"island": islands})
     except Impossible as error:
-        raise Impossible(f"{who}: {error}") from None
+        raise Impossible(f"{label}: {error}") from None
     machines = tuple(
-        msgspec.structs.replace(_machine(who, one, parts["machine"]), host_memory=island.host_memory)
+        msgspec.structs.replace(_machine(label, one, parts["machine"]), host_memory=island.host_memory)
         for one, island in zip(found, cluster.islands, strict=True)
     )
     core_keys = {key.removeprefix("dcn_"): table[key] for key in CLUSTER_KEYS if key in table}
-    dcn = _dcn(who, core_keys | parts["dcn"], machines[0])
-    costs = subtable(who, table, "profile")
+    dcn = _dcn(label, core_keys | parts["dcn"], machines[0])
+    costs = subtable(label, table, "profile")
     return Setup(
         name=str(table.get("name", "cluster")),
         cluster=msgspec.structs.replace(cluster, dcn_bandwidth=dcn.bandwidth, dcn_latency=dcn.latency),
@@ -110,8 +109,10 @@ def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
         machines=machines,
         dcn=dcn,
         note=_note(table, overrides),
-        shared=placed(who, overrides.get("shared", table.get("shared", ())), cluster, machines, _stated(who)),
-        profile=profile_in(who, str(table.get("name", "cluster")), costs) if costs else None,
+        shared=placed(
+            label, overrides.get("shared", table.get("shared", ())), cluster, machines, _stated(label)
+        ),
+        profile=profile_in(label, str(table.get("name", "cluster")), costs) if costs else None,
     )
 
 
@@ -131,32 +132,32 @@ def _note(table: Table, overrides: Table) -> str:
     return "; changed: ".join(filter(None, (str(table.get("note", "")), changed)))
 
 
-def _own_chips(who: str, tables: Table) -> dict[str, Generation]:
+def _own_chips(label: str, tables: Table) -> dict[str, Generation]:
     """The chips under `[chip.NAME]`: new, or known with other figures; each with the machine in which it is sold."""
     found: dict[str, Generation] = {}
     for name in tables:
-        table = subtable(f"{who} [chip]", tables, name)
+        table = subtable(f"{label} [chip]", tables, name)
         if chips.known(name):
             name = chips.chip(name).name
             table.setdefault("like", name)
         like = chips.generation(str(table.get("like", "cpu")))
-        chip = chips.chip_from(f"{who} [chip.{name}]", name, table, _stated(who))
+        chip = chips.chip_from(f"{label} [chip.{name}]", name, table, _stated(label))
         found[name] = msgspec.structs.replace(like, chip=chip, aliases=())
     return found
 
 
 def _islands(
-    who: str, table: Table, overrides: Table, own: Mapping[str, Generation]
+    label: str, table: Table, overrides: Table, own: Mapping[str, Generation]
 ) -> tuple[list[dict[str, object]], list[Generation]]:
     entries = table.get("island", [])
     if not isinstance(entries, list) or not entries:
-        raise Impossible(f"{who} has no islands; write [[island]] tables with `kind` and `hosts`")
+        raise Impossible(f"{label} has no islands; write [[island]] tables with `kind` and `hosts`")
     if "islands" in overrides and len(entries) > 1:
-        raise Impossible(f"{who} lists {len(entries)} islands, so `islands` cannot say how many there are")
+        raise Impossible(f"{label} lists {len(entries)} islands, so `islands` cannot say how many there are")
     found: list[dict[str, object]] = []
     of: list[Generation] = []
     for at, entry in enumerate(entries):
-        where = f"{who} [[island]] {at}"
+        where = f"{label} [[island]] {at}"
         if not isinstance(entry, Mapping):
             raise Impossible(f"{where} is no table")
         known_keys(where, entry, ISLAND_KEYS)
@@ -171,27 +172,27 @@ def _islands(
     return found, of
 
 
-def _machine(who: str, one: Generation, table: Table) -> Machine:
-    return chips.machine_from(f"{who} [machine]", table, one.machine, _stated(who))
+def _machine(label: str, one: Generation, table: Table) -> Machine:
+    return chips.machine_from(f"{label} [machine]", table, one.machine, _stated(label))
 
 
-def _dcn(who: str, table: Table, machine: Machine) -> Dcn:
-    who = f"{who} [dcn]"
-    known_keys(who, table, (*DCN_UNITS, "oversubscription"))
+def _dcn(label: str, table: Table, machine: Machine) -> Dcn:
+    label = f"{label} [dcn]"
+    known_keys(label, table, (*DCN_UNITS, "oversubscription"))
     values = {"bandwidth": machine.nic_bandwidth}
     sources = {"bandwidth": machine.sources["nic_bandwidth"]}
     for key, value in {**packaged("")["network"], **table}.items():
         if key in DCN_UNITS:
-            values[key], sources[key] = figure(who, key, value, DCN_UNITS[key], _stated(who))
+            values[key], sources[key] = figure(label, key, value, DCN_UNITS[key], _stated(label))
     if not values["bandwidth"]:
-        raise Impossible(f"{who}: `bandwidth` is zero")
+        raise Impossible(f"{label}: `bandwidth` is zero")
     share = table.get("oversubscription", 1.0)
     if isinstance(share, bool) or not isinstance(share, int | float) or not 1 <= share < float("inf"):
         raise Impossible(
-            f"{who}: `oversubscription` cannot be {share!r}: 1.0 is none, 2.0 halves the network"
+            f"{label}: `oversubscription` cannot be {share!r}: 1.0 is none, 2.0 halves the network"
         )
     return msgspec.convert({**values, "oversubscription": float(share), "sources": sources}, Dcn)
 
 
-def _stated(who: str) -> str:
-    return f"stated in {who}"
+def _stated(label: str) -> str:
+    return f"stated in {label}"

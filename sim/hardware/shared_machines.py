@@ -70,13 +70,13 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
         return name
 
     def describe(self) -> str:
-        who = ["the controller"] if self.controller else []
+        processes = ["the controller"] if self.controller else []
         if self.hosts:
             shown = ", ".join(map(str, self.hosts[:SHOWN])) + (", ..." if len(self.hosts) > SHOWN else "")
-            who.append(f"host{'s' if len(self.hosts) > 1 else ''} {shown}")
-        who += [f"client {name!r}" for name in self.clients]
-        who += ["all other clients" if self.clients else "all clients"] if self.other_clients else []
-        what = f"{', '.join(who)}: one machine of {self.cores} core{'s' if self.cores > 1 else ''}"
+            processes.append(f"host{'s' if len(self.hosts) > 1 else ''} {shown}")
+        processes += [f"client {name!r}" for name in self.clients]
+        processes += ["all other clients" if self.clients else "all clients"] if self.other_clients else []
+        what = f"{', '.join(processes)}: one machine of {self.cores} core{'s' if self.cores > 1 else ''}"
         how = ["Python processes"] if self.python else []
         how += [f"{' and '.join(each)} are one" for each in self.one_process]
         how += ["devices compute on them, too"] if self.devices else []
@@ -84,48 +84,48 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def placed(
-    who: str, entries: object, cluster: Cluster, machines: Sequence[Machine], source: str
+    label: str, entries: object, cluster: Cluster, machines: Sequence[Machine], source: str
 ) -> tuple[Shared, ...]:
     """The machines that the `[[shared]]` tables describe; `machines` has one entry for each island."""
     if not isinstance(entries, list | tuple):
-        raise Impossible(f"{who}: `shared` is a list of tables; write [[shared]]")
+        raise Impossible(f"{label}: `shared` is a list of tables; write [[shared]]")
     found: list[Shared] = []
     for at, entry in enumerate(entries):
-        here = f"{who} [[shared]] {at}"
+        here = f"{label} [[shared]] {at}"
         if not isinstance(entry, Mapping):
             raise Impossible(f"{here} is no table; write `hosts`, `controller` or `clients` in it")
         found += _machines(here, entry, cluster, machines, source)
-    _once(who, found)
+    _once(label, found)
     return tuple(found)
 
 
 def _machines(
-    who: str, entry: Table, cluster: Cluster, machines: Sequence[Machine], source: str
+    label: str, entry: Table, cluster: Cluster, machines: Sequence[Machine], source: str
 ) -> list[Shared]:
-    known_keys(who, entry, KEYS)
-    hosts = _hosts(who, entry.get("hosts", ()), cluster)
-    controller = _yes(who, "controller", entry.get("controller", False))
-    clients = _clients(who, entry.get("clients", ()))
+    known_keys(label, entry, KEYS)
+    hosts = _hosts(label, entry.get("hosts", ()), cluster)
+    controller = _yes(label, "controller", entry.get("controller", False))
+    clients = _clients(label, entry.get("clients", ()))
     others = entry.get("clients") is True
     if not (hosts or controller or clients or others):
-        raise Impossible(f"{who} places no process on it; write `hosts`, `controller = true` or `clients`")
-    python, devices = (_yes(who, key, entry.get(key, False)) for key in ("python", "devices"))
-    together = _together(who, entry.get("one_process", ()))
+        raise Impossible(f"{label} places no process on it; write `hosts`, `controller = true` or `clients`")
+    python, devices = (_yes(label, key, entry.get(key, False)) for key in ("python", "devices"))
+    together = _together(label, entry.get("one_process", ()))
     if together and not python:
         raise Impossible(
-            f"{who}: `one_process` says which share an interpreter; write `python = true` with it"
+            f"{label}: `one_process` says which share an interpreter; write `python = true` with it"
         )
     groups = [hosts]
     if "each" in entry:
-        each = whole(who, "each", entry["each"])
+        each = whole(label, "each", entry["each"])
         if controller or clients or others or not hosts:
             raise Impossible(
-                f"{who}: `each` divides `hosts` over machines; place all else in a table of its own"
+                f"{label}: `each` divides `hosts` over machines; place all else in a table of its own"
             )
         groups = [hosts[at : at + each] for at in range(0, len(hosts), each)]
     made = []
     for group in groups:
-        cores, sources = _cores(who, entry, group, cluster, machines, source)
+        cores, sources = _cores(label, entry, group, cluster, machines, source)
         made.append(
             Shared(
                 cores=cores, hosts=group, controller=controller, clients=clients, other_clients=others,
@@ -136,30 +136,35 @@ def _machines(
 
 
 def _cores(
-    who: str, entry: Table, hosts: tuple[int, ...], cluster: Cluster, machines: Sequence[Machine], source: str
+    label: str,
+    entry: Table,
+    hosts: tuple[int, ...],
+    cluster: Cluster,
+    machines: Sequence[Machine],
+    source: str,
 ) -> tuple[int, dict[str, str]]:
     if "cores" in entry:
-        cores, source = figure(who, "cores", entry["cores"], "number", source)
+        cores, source = figure(label, "cores", entry["cores"], "number", source)
         if not cores:
-            raise Impossible(f"{who}: `cores` is zero")
+            raise Impossible(f"{label}: `cores` is zero")
         return cores, {"cores": source}
     islands = dict.fromkeys(cluster.island_of_host(host).index for host in hosts) or {0: None}
     of = dict.fromkeys(machines[island].cores for island in islands)
     if len(of) > 1:
         counts = " and ".join(map(str, of))
         raise Impossible(
-            f"{who}: machines of these hosts have {counts} cores; say how many `cores` this one has"
+            f"{label}: machines of these hosts have {counts} cores; say how many `cores` this one has"
         )
     return next(iter(of)), {}
 
 
-def _yes(who: str, key: str, given: object) -> bool:
+def _yes(label: str, key: str, given: object) -> bool:
     if not isinstance(given, bool):
-        raise Impossible(f"{who}: `{key}` cannot be {given!r}; it is true or false")
+        raise Impossible(f"{label}: `{key}` cannot be {given!r}; it is true or false")
     return given
 
 
-def _together(who: str, given: object) -> tuple[tuple[str, ...], ...]:
+def _together(label: str, given: object) -> tuple[tuple[str, ...], ...]:
     """Reads `one_process`: a list of kinds, or several lists."""
     listed: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
     groups = listed if all(isinstance(each, list | tuple) for each in listed) else [listed]
@@ -167,13 +172,13 @@ def _together(who: str, given: object) -> tuple[tuple[str, ...], ...]:
     flat = [kind for group in found for kind in group]
     if any(kind not in KINDS for kind in flat) or len(set(flat)) < len(flat):
         raise Impossible(
-            f"{who}: `one_process` cannot be {given!r}; write a list of some of {', '.join(KINDS)}, or several lists "
+            f"{label}: `one_process` cannot be {given!r}; write a list of some of {', '.join(KINDS)}, or several lists "
             "that have none in common"
         )
     return found
 
 
-def _hosts(who: str, given: object, cluster: Cluster) -> tuple[int, ...]:
+def _hosts(label: str, given: object, cluster: Cluster) -> tuple[int, ...]:
     if given is True or given is False:
         return tuple(range(cluster.hosts)) if given else ()
     listed = given if isinstance(given, list | tuple) else [given]
@@ -184,23 +189,23 @@ def _hosts(who: str, given: object, cluster: Cluster) -> tuple[int, ...]:
         elif isinstance(each, int) and not isinstance(each, bool):
             low = high = each
         else:
-            raise Impossible(f"{who}: `hosts` cannot be {each!r}; write numbers, or '0-3' for several")
+            raise Impossible(f"{label}: `hosts` cannot be {each!r}; write numbers, or '0-3' for several")
         if low < 0 or high >= cluster.hosts:
             wrong = low if low < 0 else high
-            raise Impossible(f"{who}: there is no host {wrong}; hosts are 0 to {cluster.hosts - 1}")
+            raise Impossible(f"{label}: there is no host {wrong}; hosts are 0 to {cluster.hosts - 1}")
         found += range(low, high + 1)
     return tuple(found)
 
 
-def _clients(who: str, given: object) -> tuple[str, ...]:
+def _clients(label: str, given: object) -> tuple[str, ...]:
     if given is True or given is False:
         return ()
     if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
-        raise Impossible(f"{who}: `clients` cannot be {given!r}; write their names, or true for all")
+        raise Impossible(f"{label}: `clients` cannot be {given!r}; write their names, or true for all")
     return tuple(given)
 
 
-def _once(who: str, found: list[Shared]) -> None:
+def _once(label: str, found: list[Shared]) -> None:
     """Refuses tables that put a process on two machines."""
     seen: dict[object, None] = {}
     for shared in found:
@@ -210,5 +215,5 @@ def _once(who: str, found: list[Shared]) -> None:
         here += ["`clients = true`"] if shared.other_clients else []
         for each in here:
             if each in seen:
-                raise Impossible(f"{who}: {each} stands in [[shared]] twice; a process is on one machine")
+                raise Impossible(f"{label}: {each} stands in [[shared]] twice; a process is on one machine")
             seen[each] = None

@@ -40,7 +40,7 @@ EXAMPLES = {
 NUMBER = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*(.*?)\s*")
 
 
-def quantity(who: str, key: str, value: object, unit: str) -> int:
+def quantity(label: str, key: str, value: object, unit: str) -> int:
     """The value in its base unit (nanoseconds, bytes, bytes a second, ...): not negative, rounded to a whole
     number."""
     if isinstance(value, str) and (match := NUMBER.fullmatch(value)):
@@ -51,24 +51,24 @@ def quantity(who: str, key: str, value: object, unit: str) -> int:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         if 0 <= value < 2**63:
             return round(value)
-    raise Impossible(f"{who}: `{key}` cannot be {value!r}; write {EXAMPLES[unit]}")
+    raise Impossible(f"{label}: `{key}` cannot be {value!r}; write {EXAMPLES[unit]}")
 
 
-def figure(who: str, key: str, value: object, unit: str, source: str) -> tuple[int, str]:
+def figure(label: str, key: str, value: object, unit: str, source: str) -> tuple[int, str]:
     """A quantity and its source; `source` is used where the figure states none."""
     if isinstance(value, Mapping):
-        known_keys(f"{who}: `{key}`", value, ("value", "source", "fitted"))
+        known_keys(f"{label}: `{key}`", value, ("value", "source", "fitted"))
         if "value" not in value:
-            raise Impossible(f"{who}: `{key}` has no `value`")
+            raise Impossible(f"{label}: `{key}` has no `value`")
         source, value = str(value.get("source") or source), value["value"]
-    return quantity(who, key, value, unit), source
+    return quantity(label, key, value, unit), source
 
 
-def known_keys(who: str, table: Table, known: Iterable[str]) -> None:
+def known_keys(label: str, table: Table, known: Iterable[str]) -> None:
     listed = list(known)
     for key in table:
         if key not in listed:
-            raise Impossible(f"{who} has no key {key!r}; {nearest(key, listed)}")
+            raise Impossible(f"{label} has no key {key!r}; {nearest(key, listed)}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -79,16 +79,16 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return (f"nearest: {folded[close[0]]!r}; " if close else "") + f"there is: {shown}"
 
 
-def subtable(who: str, table: Table, key: str) -> dict[str, object]:
+def subtable(label: str, table: Table, key: str) -> dict[str, object]:
     found = table.get(key, {})
     if not isinstance(found, Mapping):
-        raise Impossible(f"{who}: `{key}` is a table; write [{key}]")
+        raise Impossible(f"{label}: `{key}` is a table; write [{key}]")
     return dict(found)
 
 
-def whole(who: str, key: str, value: object) -> int:
+def whole(label: str, key: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise Impossible(f"{who}: `{key}` cannot be {value!r}: a whole number, at least 1")
+        raise Impossible(f"{label}: `{key}` cannot be {value!r}: a whole number, at least 1")
     return value
 
 

@@ -98,7 +98,9 @@ class Cores:
     def spent(self) -> Counter[tuple[int, int]]:
         """Nanoseconds of core time so far, by (process, thread)."""
         now = self._clock.now
-        return Counter({who: some + self._going_on[who] * now for who, some in self._spent.items()})
+        return Counter(
+            {thread_key: some + self._going_on[thread_key] * now for thread_key, some in self._spent.items()}
+        )
 
     def share(self, owner: Process, thread: int) -> Share:
         return Share(self, owner, thread)
@@ -111,10 +113,10 @@ class Cores:
 
     def give_back(self, share: Share, at: int) -> None:
         share.lasted = at - share.begun
-        who = share.owner.name, share.thread
-        self._spent[who] += at
-        self._going_on[who] -= 1
-        self._last[who] = at
+        thread_key = share.owner.name, share.thread
+        self._spent[thread_key] += at
+        self._going_on[thread_key] -= 1
+        self._last[thread_key] = at
         if at > self._clock.now:
             self._clock.at(at, self._come_free, share)
         else:
@@ -150,12 +152,12 @@ class Cores:
                 if share.process in self._at_work or kept:
                     left.append(ask)
                     continue
-                self._begins(share)
+                self._give_turn(share)
             self.free -= 1
-            self._hand(ask)
+            self._give_core(ask)
         self._line.extendleft(reversed(left))
 
-    def _begins(self, share: Share) -> None:
+    def _give_turn(self, share: Share) -> None:
         """Gives a thread of a Python process its turn."""
         self._at_work.add(share.process)
         if share.thread == ENQUEUE and self._keeps:
@@ -166,7 +168,7 @@ class Cores:
     def _late(self, ask: Ask) -> bool:
         return ask.since <= self._clock.now - SWITCH
 
-    def _hand(self, ask: Ask) -> None:
+    def _give_core(self, ask: Ask) -> None:
         """Gives a thread a core: it begins after the process has woken up, and after a stall."""
         share, wake, stall = ask.share, 0, 0
         if share.process is not None:
@@ -176,9 +178,9 @@ class Cores:
             if self._stalls is not None:
                 stall = self._stalls.of(share.lasted)
         share.begun = self._clock.now + stall
-        who = share.owner.name, share.thread
-        self._spent[who] -= share.begun
-        self._going_on[who] += 1
+        thread_key = share.owner.name, share.thread
+        self._spent[thread_key] -= share.begun
+        self._going_on[thread_key] += 1
         if wake or stall:
             self._clock.at(share.begun + wake, ask.begin, *ask.args)
         else:
@@ -191,7 +193,7 @@ class Cores:
         """Whether so many other threads have had a core since this one had it that its caches are cold."""
         mine = share.owner.name, share.thread
         since = self._last.get(mine, -1)
-        return sum(who != mine and at > since for who, at in self._last.items()) >= self.number
+        return sum(thread_key != mine and at > since for thread_key, at in self._last.items()) >= self.number
 
     def overdue(self, process: object) -> bool:
         """Whether another thread of this process has waited for its turn for as long as `SWITCH`."""

@@ -75,7 +75,7 @@ class Outbox:
         cores = sim.machines.of_process(owner.name)
         assert cores is not None
         self._share = cores.share(owner, SEND)
-        self._near = sim.machines.are_one(owner.name, to)
+        self._same_process = sim.machines.are_one(owner.name, to)
         self._items: deque[tuple[int, Any]] = (
             deque()
         )  # (from when it may be written, message), in the order of the calls
@@ -111,7 +111,7 @@ class Outbox:
             found.append(self._items.popleft()[1])
             contents += contents_of(found[-1])
         messages, number, profile = tuple(found), len(found), sim.profile
-        if self._near:
+        if self._same_process:
             cost = number * (profile.further("send") + profile.further("receive"))
             sim.clock.at(sim.now + cost, self._carried, messages)
             return
@@ -123,7 +123,7 @@ class Outbox:
         sim = self._sim
         sim.last_seen = sim.now
         at = sim.process(self._to).take_all(self.owner.name, messages, sim.now)
-        self._over(at)
+        self._end_turn(at)
 
     def _written(self, wire: Together) -> None:
         sim = self._sim
@@ -133,9 +133,9 @@ class Outbox:
         self._ready = sim.now + self._gathering.pause(
             sim.now, len(wire.messages), wire.nbytes + wire.contents
         )
-        self._over(sim.now)
+        self._end_turn(sim.now)
 
-    def _over(self, at: int) -> None:
+    def _end_turn(self, at: int) -> None:
         self._share.give_back(at)
         self._rung = False
         self._ready = max(self._ready, at)

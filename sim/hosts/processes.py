@@ -86,7 +86,7 @@ class Process:
         """Writes a message; returns when it is written. Each report is a message of its own, written by the pool."""
         sim = self.sim
         if sim.wires.carries(self.name, to):
-            return self._gathered(to, message, at)
+            return self._batch(to, message, at)
         if isinstance(message, m.Reports):
             for report in message.reports:
                 one = m.Reports(message.island, message.epoch, message.tree, (report,))
@@ -96,7 +96,7 @@ class Process:
         sim.network.send(self.name, to, message, sim.weights.of(message), at)
         return at
 
-    def _gathered(self, to: int, message: Any, at: int) -> int:
+    def _batch(self, to: int, message: Any, at: int) -> int:
         """Puts a message into a batch. Reports of idle moments go by themselves, and cost nothing."""
         if isinstance(message, m.Reports):
             quiet = [report for report in message.reports if is_quiet(report)]

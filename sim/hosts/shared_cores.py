@@ -73,11 +73,11 @@ class CrowdedHost(HostProcess):
     def say(self, to: int, report: m.Reports, at: int, cost: int) -> None:
         if cost:
             order = (to, report_number(report.reports[0]))
-            self._from(at, self._reports.work, order, cost, self._spoken, to, report)
+            self._from(at, self._reports.work, order, cost, self._send_report, to, report)
         else:
             super().say(to, report, at, cost)
 
-    def _spoken(self, to: int, report: m.Reports) -> None:
+    def _send_report(self, to: int, report: m.Reports) -> None:
         if self.alive:
             self.sim.network.send_report(self.name, to, report, self.sim.now)
 
@@ -117,18 +117,18 @@ class CrowdedHost(HostProcess):
     def make(self, effect: e.MakeBuffer, at: int) -> int:
         """Makes a buffer on the enqueuing thread, before any gang that reads it."""
         if effect.literal is not None:
-            self._kept(effect.buffer, at)
+            self._make_buffer(effect.buffer, at)
         return at
 
     def received(self, effect: e.Received, at: int) -> int:
         if effect.blame is None:
-            self._kept(effect.transfer, at)
+            self._make_buffer(effect.transfer, at)
         return at + self.sim.profile.transfer_end
 
     def opened(self, effect: e.OpenSend, at: int) -> int:
         return at + self.sim.profile.transfer_end
 
-    def _kept(self, what: int, at: int) -> None:
+    def _make_buffer(self, what: int, at: int) -> None:
         """Makes contents into a buffer."""
         cost = self.sim.profile.literal
         if cost:

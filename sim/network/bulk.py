@@ -115,11 +115,11 @@ class Cargo:
             if island is not None:
                 shared = taking(nbytes, roads.nic * island.hosts / roads.oversubscription)
                 port = self._port("uplink", island.index)
-                port.put((sender, number), shared, self._near, took, max(0, shared - took), after)
+                port.put((sender, number), shared, self._enter_card, took, max(0, shared - took), after)
                 return
-        self._near(took, 0, after)
+        self._enter_card(took, 0, after)
 
-    def _near(self, took: int, behind: int, after: tuple[Any, ...]) -> None:
+    def _enter_card(self, took: int, behind: int, after: tuple[Any, ...]) -> None:
         """The first byte reaches the receiver's card one latency later. That card needs as long as the sender's
         did; a slower uplink on the way delays the last byte by `behind` more."""
         _, sender, receiver, number, _ = after

@@ -35,14 +35,14 @@ def boot(sim: Simulation) -> None:
     while todo:
         process, event = todo.popleft()
         for effect in process.machine.handle(event, 0):
-            _obey(sim, process, effect, todo, worlds, seats)
+            _carry_out(sim, process, effect, todo, worlds, seats)
     for host in range(sim.cluster.hosts):
         if sim.cluster.island_of_host(host).index not in sim.islands:
             sim.process(host).arm()
     controller.arm()
 
 
-def _obey(
+def _carry_out(
     sim: Simulation, process: Process, effect: Any, todo: deque[tuple[Process, e.Effect]],
     worlds: dict[tuple[int, int], list[int]], seats: dict[int, dict[int, m.Seat]],
 ) -> None:  # fmt: skip

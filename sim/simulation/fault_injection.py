@@ -38,7 +38,7 @@ class Trouble:
         else:
             getattr(self, fault.what)(whom)
 
-    def _alone(self, host: int) -> HostProcess:
+    def _single_host(self, host: int) -> HostProcess:
         """A host that is simulated by itself, since the fault does not happen to its neighbours."""
         found = self._sim.lone_hosts.get(host)
         if found is None:
@@ -59,11 +59,11 @@ class Trouble:
 
     def fail_gang(self, host: int, name: str, cause: str = "it divided by zero") -> None:
         """Makes the next gang of this name fail on this host."""
-        self._alone(host)
+        self._single_host(host)
         self._sim.fabric.failing[host, name] = m.Blame("user", cause)
 
     def lose_device(self, device: int) -> None:
-        host = self._alone(self._sim.cluster.host_of(device)).name
+        host = self._single_host(self._sim.cluster.host_of(device)).name
         self._sim.fabric.lose(device)
         self._sim.tell_host(
             host, e.DeviceLost(device, m.Blame("device-lost", f"device {device} is gone", host=host))
@@ -71,7 +71,7 @@ class Trouble:
 
     def crash_host(self, host: int) -> None:
         """Ends a host's process at once; its peers find out when its lease runs out, or when it comes back."""
-        self._alone(host).alive = False
+        self._single_host(host).alive = False
         self._sim.fabric.die(host)
         self._sim.worlds.forget(host)
         self._gone(host)
@@ -95,7 +95,7 @@ class Trouble:
 
     def return_host(self, host: int) -> None:
         """Starts a host again as a new process without any state."""
-        if self._alone(host).alive:
+        if self._single_host(host).alive:
             self.crash_host(host)
         self._leaving.pop(host, None)
         for partner in self._unaware.pop(host, []):
@@ -106,7 +106,7 @@ class Trouble:
     def leave_host(self, host: int, reason: str = "a pre-emption notice") -> None:
         """A planned stop: the host is drained, and does not come back."""
         self._leaving[host] = None
-        self._alone(host).serve(e.LeaveRequested(reason), self._sim.now)
+        self._single_host(host).serve(e.LeaveRequested(reason), self._sim.now)
 
     def stopped(self, process: HostProcess, reason: str) -> None:
         """Stops a host that the controller has dismissed; it restarts later, unless it was leaving."""
@@ -124,7 +124,7 @@ class Trouble:
         for client in self._sim.clients:
             if client.title == name and client.alive:
                 for host in range(self._sim.cluster.hosts) if self._sim.islands else ():
-                    self._alone(host)
+                    self._single_host(host)
                 client.alive = False
                 self._gone(client.name)
 
@@ -132,7 +132,7 @@ class Trouble:
         """Cuts a connection for `duration`, or until `mend`. After a lease, both ends take each other for lost."""
         for host in (one, other):
             if host >= 0:
-                self._alone(host)
+                self._single_host(host)
         self._sim.network.cut(one, other)
         if duration is not None:
             self._sim.clock.at(self._sim.now + duration, self.mend, one, other)

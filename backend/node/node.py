@@ -161,7 +161,7 @@ class Node:
         except Exception as error:
             self._failed(error)
 
-    def _obey(self, effects: list[e.Command]) -> None:
+    def _carry_out(self, effects: list[e.Command]) -> None:
         for effect in effects:
             match effect:
                 case Write():

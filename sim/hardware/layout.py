@@ -32,12 +32,12 @@ def fill(label: str, entry: Table, changed: Table, of: Generation) -> dict[str, 
         "devices_per_host": found.get("devices_per_host", of.chip.devices_per_host),
     }
     if "hosts" not in found:
-        raise Impossible(f"{who} does not say how many `hosts` it has")
+        raise Impossible(f"{label} does not say how many `hosts` it has")
     for key in ("hosts", "devices_per_host"):
-        found[key] = whole(who, key, found[key])
+        found[key] = whole(label, key, found[key])
     for key, unit in UNITS.items():
         if key in found:
-            found[key] = quantity(who, key, found[key], unit)
+            found[key] = quantity(label, key, found[key], unit)
     if {"hosts", "devices_per_host", "kind", "torus"} & changed.keys():  # another size has another shape
         found = {key: value for key, value in found.items() if key not in GEOMETRY or key in changed}
     if of.chip.torus_dims:
@@ -45,15 +45,15 @@ def fill(label: str, entry: Table, changed: Table, of: Generation) -> dict[str, 
     return found
 
 
-def _torus(who: str, found: Table, chip: Chip) -> dict[str, object]:
+def _torus(label: str, found: Table, chip: Chip) -> dict[str, object]:
     hosts, devices_per_host = (
-        whole(who, "hosts", found["hosts"]),
-        whole(who, "devices_per_host", found["devices_per_host"]),
+        whole(label, "hosts", found["hosts"]),
+        whole(label, "devices_per_host", found["devices_per_host"]),
     )
     share = chip.devices_per_chip
     if devices_per_host % share:
         raise Impossible(
-            f"{who}: `devices_per_host` is {devices_per_host}, but {share} devices share a {chip.name} chip"
+            f"{label}: `devices_per_host` is {devices_per_host}, but {share} devices share a {chip.name} chip"
         )
     geometry = {key: found[key] for key in GEOMETRY if key in found}
     if "torus" not in found:

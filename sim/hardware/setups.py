@@ -81,10 +81,11 @@ DCN_UNITS = {"latency": "time", "bandwidth": "rate", "jitter": "time"}
 
 
 def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
-    """A set-up by name, from a TOML file or from a table. Overrides (`hosts`, `devices_per_host`, `torus`, ...) apply to
-    each of its islands; `islands` says how many alike islands there are, `shared` which processes share a machine."""
-    who, table = _table(what)
-    known_keys(who, table, KEYS)
+    """A set-up by name, from a TOML file or from a table. Overrides (`hosts`, `devices_per_host`, `torus`, ...)
+    apply to each of its islands; `islands` says how many alike islands there are, `shared` which processes share a
+    machine."""
+    label, table = _table(what)
+    known_keys(label, table, KEYS)
     for key in overrides:
         if key not in OVERRIDES:
             raise Impossible(f"load() has no option {key!r}; {nearest(key, OVERRIDES)}")

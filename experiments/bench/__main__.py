@@ -1,8 +1,8 @@
 """`python -m experiments.bench [NAME ...] [OPTIONS]`: run benchmarks and print figures, each beside a named baseline.
 
 Without names all benchmarks run. After one name, options are that benchmark's (`python -m experiments.bench order
---help`). `--full` is given to all benchmarks that have it. Baselines run in the same run. Machines are shared and noisy,
-so figures are medians of CPU time, and ratios.
+--help`). `--full` is given to all benchmarks that have it. Baselines run in the same run. Machines are shared and
+noisy, so figures are medians of CPU time, and ratios.
 """
 
 from __future__ import annotations

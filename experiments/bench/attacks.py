@@ -1,8 +1,8 @@
 """Attacks on a controller by strangers and greedy clients, each in a process of its own. `strangers` measures the harm.
 
-`python -m experiments.bench.attacks NAME ADDRESS TOKEN_FILE` prints "going" when it has begun, attacks until its standard
-input closes, and then prints the number of answers by kind, as JSON. Attackers run at the lowest priority: real ones
-have machines of their own, and competition for this machine's cores is not to be measured.
+`python -m experiments.bench.attacks NAME ADDRESS TOKEN_FILE` prints "going" when it has begun, attacks until its
+standard input closes, and then prints the number of answers by kind, as JSON. Attackers run at the lowest priority:
+real ones have machines of their own, and competition for this machine's cores is not to be measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs the processes of one `jax.distributed` world, as in multi-controller JAX: starts, waits within a bound, ends.
 
-Each process is `python -m MODULE --member ADDRESS RANK COUNT ...` and prints lines of JSON; other output is ignored. The
-baselines of `real` and `order` run this way.
+Each process is `python -m MODULE --member ADDRESS RANK COUNT ...` and prints lines of JSON; other output is ignored.
+The baselines of `real` and `order` run this way.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def environment(devices: int, flags: str = "") -> dict[str, str]:
 def played(
     module: str, count: int, env: Mapping[str, str], words: Sequence[str] = (), *, bound: float, silence: float = 0.0
 ) -> list[Ending]:  # fmt: skip
-    """Run all ranks, for at most `bound` seconds. silence: once every rank has printed a line, they are ended if no rank
-    prints another for this many seconds; 0: no such limit."""
+    """Run all ranks, for at most `bound` seconds. silence: once every rank has printed a line, they are ended if no
+    rank prints another for this many seconds; 0: no such limit."""
     address = free_address()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -1,9 +1,9 @@
 """Compares agents that keep freed memory with agents that give it back, for computations and contents between hosts.
 
-`python -m experiments.bench pages [--turns N]`. Two hosts of one CPU device each, in two processes, run alternately with
-the agents' default (`backend.agent.malloc`) and with glibc's. It prints the time and the hosts' CPU time of a gang, for
-matrix products and sums of arrays, eight in a call with four calls under way; the time of a hop, for arrays that move
-from host to host and back; and the peak memory of a host's process.
+`python -m experiments.bench pages [--turns N]`. Two hosts of one CPU device each, in two processes, run alternately
+with the agents' default (`backend.agent.malloc`) and with glibc's. It prints the time and the hosts' CPU time of a
+gang, for matrix products and sums of arrays, eight in a call with four calls under way; the time of a hop, for arrays
+that move from host to host and back; and the peak memory of a host's process.
 """
 
 from __future__ import annotations

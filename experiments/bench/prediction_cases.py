@@ -34,8 +34,8 @@ HOPS, FEW_HOPS = 8, 2
 
 
 class Work(msgspec.Struct, frozen=True):
-    """One computation. `timed`: takes `size` nanoseconds. `matmul`: a product of square matrices of `size` rows, on each
-    device alone. `reduce`: a scalar all-reduce over all devices, and an add."""
+    """One computation. `timed`: takes `size` nanoseconds. `matmul`: a product of square matrices of `size` rows, on
+    each device alone. `reduce`: a scalar all-reduce over all devices, and an add."""
 
     op: Literal["timed", "matmul", "reduce"]
     size: int

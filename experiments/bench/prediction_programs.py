@@ -37,7 +37,8 @@ Call = Callable[[Any], Any]
 
 
 def key_of(work: Work, hosts: int, called: bool = False) -> str:
-    """The key of a computation's lone time: of one more repeat within a computation, or (`called`) of one with its call.
+    """The key of a computation's lone time: of one more repeat within a computation, or (`called`) of one with its
+    call.
 
     Only work that waits for peers depends on the number of hosts.
     """
@@ -93,8 +94,8 @@ def repeated(work: Work, times: int) -> Call:
 
 
 def computation(work: Work, home: Any, alone: Alone, times: int = 1) -> Any:
-    """A computation of Seaway with its cost. `times`: repeats fused into one. Timed devices wait for no peers, so theirs
-    is not collective."""
+    """A computation of Seaway with its cost. `times`: repeats fused into one. Timed devices wait for no peers, so
+    theirs is not collective."""
     import seaway as sw
 
     name = name_of(work, times)

@@ -24,8 +24,8 @@ TIME, RATE, PART = "time", "rate", "part"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """speed: the reference's time during the runs, as a multiple of that at calibration. predicted, error: for the speed
-    at calibration. then, off: for the speed of each repeat; medians. spread: see `spread_of`."""
+    """speed: the reference's time during the runs, as a multiple of that at calibration. predicted, error: for the
+    speed at calibration. then, off: for the speed of each repeat; medians. spread: see `spread_of`."""
 
     number: int
     platform: str

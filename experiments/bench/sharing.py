@@ -65,8 +65,8 @@ def calls_of(duration: str, chain: int) -> Callable[[Any], Any]:
 
 
 class Together(NamedTuple):
-    """A measurement of several clients at once. gangs: by client. rate: gangs a second of all clients. cpu: controller's
-    CPU milliseconds a gang."""
+    """A measurement of several clients at once. gangs: by client. rate: gangs a second of all clients. cpu:
+    controller's CPU milliseconds a gang."""
 
     gangs: list[int]
     rate: float

@@ -1,8 +1,8 @@
 """Measures traces: memory and time of recording, and the time to compute each device's utilisation.
 
 `python -m experiments.bench traces`. The load is the paper's largest: 2,048 devices on 512 hosts, 4 programs of 1,000
-gangs each, with the time at which each host enqueued each gang. The baselines are simple: a list of tuples, one a device
-and gang, and pandas' groupby over the same as columns.
+gangs each, with the time at which each host enqueued each gang. The baselines are simple: a list of tuples, one a
+device and gang, and pandas' groupby over the same as columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far a conclusion moves when a fitted value moves by 2x: it is run again, with each of them halved and doubled."""
+"""Sensitivity: how much conclusions change if a fitted value is halved or doubled, by running the experiment again."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ def sensitivity(
     experiment: Experiment, chosen: Mapping[str, Values], executor: Executor | None = None,
     jobs: int | None = None, progress: bool = True,
 ) -> pd.DataFrame | None:  # fmt: skip
-    """A row a conclusion and change: its value as fitted, its value then, and the ratio. None: it has no
-    conclusions in numbers, or rests on nothing that was fitted."""
+    """One row a conclusion and change: its value as fitted, its value with the change, and the ratio.
+
+    None if the experiment has no conclusions as numbers, or its profile has no fitted values.
+    """
     points = variants(experiment, chosen)
     title = f"{experiment.NAME}, fitted values x 1/2 and x 2" if progress else ""
     found = gather(points, executor, jobs=jobs, title=title)
@@ -31,7 +33,7 @@ def sensitivity(
 
 
 def variants(experiment: Experiment, chosen: Mapping[str, Values]) -> list[Point]:
-    """What is to be measured for it; nothing, if it cannot be told."""
+    """The points to measure for it; none if the experiment has no conclusions or nothing fitted."""
     narrowed = getattr(experiment, "SENSITIVITY", None)
     if getattr(experiment, "conclusions", None) is None or narrowed is None or "profile" not in chosen:
         return []
@@ -48,7 +50,7 @@ def variants(experiment: Experiment, chosen: Mapping[str, Values]) -> list[Point
 def moved(
     experiment: Experiment, chosen: Mapping[str, Values], rows: Iterable[Mapping[str, Any]]
 ) -> pd.DataFrame:
-    """From the rows of all variants."""
+    """The table of `sensitivity`, from the measured rows of all variants."""
     conclusions: Any = experiment.conclusions  # type: ignore[attr-defined]
     base, found = str(chosen["profile"][0]), list(rows)
     fitted = list(profile_of(base).fitted)

@@ -88,15 +88,16 @@ def test_a_program_that_listens_there_and_is_no_controller() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["controller", "--bind", "TAKEN"], "cannot listen on TAKEN: is the port taken?"), (["controller", "--bind",
-        "0.0.0.0:0"], "will not listen on 0.0.0.0:0 unprotected"), (["controller", "--token-file", "/nowhere"], "cannot
-        read /nowhere: No such file"), (["controller", "--token-file", "/dev/null"], "/dev/null is empty, and was given
-        to protect the cluster"), (["up", "--hosts", "0"], "--hosts 0: at least 1"), (["up", "--bind", "0.0.0.0:0"],
-        "--bind 0.0.0.0:0: `seaway up` is for one machine, has no protection, and listens"), (["up", "--bind",
-        "nonsense"], "--bind nonsense: cannot listen on 'nonsense': an address is like"), (["status", "http://x"],
-        "seaway: status 'http://x': an address is like 'grpc://head:29000', or head:29000"), (["cancel", "x:y", "ann"],
-        "seaway: cancel 'x:y': an address is like 'grpc://head:29000', or head:29000"), (["down", "--state",
-        "/nowhere"], "nothing that `seaway up --state /nowhere` started is running"),
+        (["controller", "--bind", "TAKEN"], "cannot listen on TAKEN: is the port taken?"),
+        (["controller", "--bind", "0.0.0.0:0"], "will not listen on 0.0.0.0:0 unprotected"),
+        (["controller", "--token-file", "/nowhere"], "cannot read /nowhere: No such file"),
+        (["controller", "--token-file", "/dev/null"], "/dev/null is empty, and was given to protect the cluster"),
+        (["up", "--hosts", "0"], "--hosts 0: at least 1"),
+        (["up", "--bind", "0.0.0.0:0"], "--bind 0.0.0.0:0: `seaway up` is for one machine, has no protection, and listens"),
+        (["up", "--bind", "nonsense"], "--bind nonsense: cannot listen on 'nonsense': an address is like"),
+        (["status", "http://x"], "seaway: status 'http://x': an address is like 'grpc://head:29000', or head:29000"),
+        (["cancel", "x:y", "ann"], "seaway: cancel 'x:y': an address is like 'grpc://head:29000', or head:29000"),
+        (["down", "--state", "/nowhere"], "nothing that `seaway up --state /nowhere` started is running"),
     ],
 )  # fmt: skip
 def test_commands_that_cannot_be(words: list[str], said: str) -> None:

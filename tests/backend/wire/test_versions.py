@@ -111,7 +111,8 @@ def test_a_program_of_another_version_is_told_so_when_it_connects(
             with pytest.raises(sw.Unreachable) as refused:
                 await asyncio.to_thread(sw.connect, f"grpc://{found.address}")
             assert str(refused.value) == (
-                f"the controller at {found.address} refused the connection: Seaway {ours} answers there, and Seaway {OTHERS} "
+                f"the controller at {found.address} refused the connection: Seaway {ours} answers there, and "
+                f"Seaway {OTHERS} "
                 f"asks: {FIX}"
             )
             assert (await found.status())["islands"], "whoever asks how things are may be of any version"

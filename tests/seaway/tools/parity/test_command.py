@@ -122,7 +122,10 @@ def test_what_cannot_be_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[st
     for words, reason in (
         (["--hosts", "0"], "--hosts 0: at least 1"),
         (["--policy", "fif"], "fifo"),
-        (["--cluster", str(uneven)], "hosts with 2, 4 devices: on one machine all hosts must have the same number"),
+        (
+            ["--cluster", str(uneven)],
+            "hosts with 2, 4 devices: on one machine all hosts must have the same number",
+        ),
         (["--cluster", "nowhere.toml"], "nowhere.toml"),
     ):
         assert main(["parity", path, *words]) == 1

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 WEIGHTS = {"ann": 1, "bob": 2, "cat": 4}
 AHEAD = 4  # calls that each client has under way
 CALLS = (
-    15  # calls of the client with weight 1; others make as many times their weight, so that all end together under
-    stride
+    15  # calls of the client with weight 1; others make more by weight, so that under stride all end together
 )
 RECORDS = 3
 LASTS = "4ms"  # a gang; on CPU devices PRODUCTS products take about that long
@@ -282,16 +281,23 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument add("--platform", choices=PLATFORMS, nargs="+", default=list(PLATFORMS), help="kinds of
-    devices (both)") given = f"clusters of {CALIBRATED} hosts that `seaway calibrate` wrote, one a platform; without
-    them it measures now" add("--calibration", type=Path, nargs="+", default=[], metavar="FILE", help=given)
-    add("--quick", action="store_true", help="calibrate quickly and less exactly") add(
+    add = parser.add_argument
+    add("--platform", choices=PLATFORMS, nargs="+", default=list(PLATFORMS), help="kinds of devices (both)")
+    given = f"clusters of {CALIBRATED} hosts that `seaway calibrate` wrote, one a platform (measured now)"
+    add("--calibration", type=Path, nargs="+", default=[], metavar="FILE", help=given)
+    add("--quick", action="store_true", help="calibrate quickly and less exactly")
+    add(
         "--records",
         type=options.least(1),
         default=RECORDS,
         help="recorded sessions, each followed by runs under all settings (%(default)s)",
     )
-    add("--calls", type=options.least(1), default=CALLS, help="calls of the client with weight 1 (%(default)s)")
+    add(
+        "--calls",
+        type=options.least(1),
+        default=CALLS,
+        help="calls of the client with weight 1 (%(default)s)",
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""`make demo`: four clients share 2048 simulated TPUs 1:2:4:8; a table of what they got, and a picture of it.
+"""`make demo`: four clients share 2048 simulated TPUs 1:2:4:8. It prints a table of their shares and draws a picture.
 
-On set-up A of the paper (512 hosts of 4 TPU v3 cores) each client calls a program again and again, without waiting for
-its results. All of them always have work, so who gets how much of the devices is the policy's doing: stride, the
-proportional share of the paper's figure 11. One computation takes a little longer than the 35 ms that the controller
-needs to tell 512 hosts of it one by one, so devices wait for hosts now and then, and the table says for how long.
+On set-up A of the paper (512 hosts of 4 TPU v3 cores) each client calls a program repeatedly without waiting for
+results. All of them always have work, so the policy alone decides their shares: stride, the proportional share of the
+paper's figure 11. A computation takes a little longer than the 35 ms that the controller needs to send it to 512 hosts
+one by one. So devices sometimes wait for hosts, and the table says for how long.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def simulated(seconds: float) -> sw.Session:
 
 
 def shown(env: simpy.Environment, seconds: float) -> Iterator[simpy.Event]:
-    """Progress, as a process of SimPy's own beside the others: simulated seconds, where somebody sees them."""
+    """A SimPy process that shows simulated seconds in a progress bar, if stderr is a terminal."""
     with tqdm(total=seconds, bar_format=BAR, disable=None, leave=False) as bar:
         while bar.n < seconds:
             yield env.timeout(TICK)
@@ -66,7 +66,7 @@ def shown(env: simpy.Environment, seconds: float) -> Iterator[simpy.Event]:
 
 
 def table(session: sw.Session) -> str:
-    """Of the time in which all of them had work."""
+    """The table, for the time in which all clients had work."""
     trace: Trace = session.trace
     low, high = together = trace.contended
     rows = [
@@ -91,7 +91,7 @@ def table(session: sw.Session) -> str:
 
 
 def picture(trace: Trace) -> style.Picture:
-    """Above, utilisation over time, and shares; below, a part of it, device by device."""
+    """Utilisation over time and shares above; a part of the timeline by device below."""
     low, high = trace.contended
     gangs = trace.gangs()
     middle = gangs[gangs["started_us"] > (low + high) / 2e3].head(SHOWN)
@@ -109,7 +109,7 @@ def picture(trace: Trace) -> style.Picture:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("results/demo"), help="folder for the figure")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of simulated time")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="seconds of simulated time")
     given = parser.parse_args(arguments)
     began = time.perf_counter()
     print(

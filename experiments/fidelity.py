@@ -1,8 +1,8 @@
-"""Every printed number of the paper: what we predict, the error, and whether we fitted anything to it.
+"""Makes a table of every number printed in the paper: our prediction, its error, and whether anything was fitted to it.
 
-`python -m experiments fidelity` runs what it needs of each experiment; `python -m experiments all` makes the same
-table of what it has run. A number is a row with a value in `paper` (or `paper_gb`, with its `error_gb`); and what an
-experiment reads off several rows, such as where two lines cross, it tells itself (`printed_numbers`).
+`python -m experiments fidelity` runs the needed part of each experiment. `python -m experiments all` makes the same
+table from its results. Numbers come from rows with a value in `paper` (or `paper_gb`, with `error_gb`), and from an
+experiment's `printed_numbers`, if they follow from several rows, such as the crossing of two lines.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ NEEDED: dict[str, dict[str, object]] = {
     "fig12": {"parts": False},
 }
 PAPER = "paper"
-ASSUMED = (
-    "table1",
-)  # its absolute numbers do not follow from what is printed; that two systems are equal does
+ASSUMED = ("table1",)  # its absolute numbers need assumptions; that two systems are equal does not
 COLUMNS = ("experiment", "what", "paper", "predicted", "error", "fitted")
 WORDS = (
     "cluster",
@@ -49,7 +47,7 @@ WORDS = (
 
 
 def numbers(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The printed numbers that this experiment's rows stand for."""
+    """The paper's numbers that this experiment's rows predict."""
     from .framework import load
 
     found = [each for _, row in frame.iterrows() for each in _of_row(name, row)]
@@ -74,7 +72,7 @@ def _what(row: pd.Series[Any]) -> str:
 
 
 def _fitted(name: str, row: pd.Series[Any]) -> bool:
-    """Figure 6's two are what profile `paper` is fitted to; elsewhere the row says it."""
+    """Whether something was fitted to the number: to figure 6's for profile `paper`, else if the row says so."""
     if name == "fig6":
         return bool(row["profile"] == PAPER)
     return bool(row["fitted"]) if "fitted" in row.index else False
@@ -87,7 +85,7 @@ def _known(value: object) -> bool:
 
 
 def table(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """A row a printed number, in the order of the experiments."""
+    """One row a printed number, in the order of the experiments."""
     rows = [row for name, frame in frames.items() for row in numbers(name, frame)]
     if not rows:
         return tables.tidy(rows)
@@ -122,7 +120,7 @@ def write(found: pd.DataFrame, out: Path) -> list[Path]:
 
 
 def of(results: Sequence[Result], out: Path | None) -> tuple[str, list[Path]]:
-    """The table of what has been run, in words, and where it was written."""
+    """(the table of these results as text, the files written)."""
     found = table({result.name: result.frame for result in results if len(result.frame)})
     if not len(found):
         return "", []
@@ -130,7 +128,7 @@ def of(results: Sequence[Result], out: Path | None) -> tuple[str, list[Path]]:
 
 
 def run(out: Path | None = None, jobs: int | None = None, progress: bool = True) -> pd.DataFrame:
-    """What it needs of each experiment that there is."""
+    """Run the needed part of each experiment, and return the table."""
     from .framework import catalogue, sweeping
     from .framework import run as run_one
 

@@ -1,9 +1,9 @@
-"""Figure 10: a pipeline over four islands runs as fast as on one, for its transfers hide behind computation.
+"""Figure 10: a pipeline over four islands runs as fast as on one, since its transfers hide behind computation.
 
-The 3B model of Table 2 in 16 stages of 8 cores and 64 micro-batches: all stages on one island of 128 cores, where
-they pass activations on over ICI; and four to an island, on four islands of 32 cores, where every fourth boundary is
-the data-centre network. It is the same program; only its slices lie elsewhere. The figure's lower part is one step on
-four islands: what each stage's devices do.
+It trains the 3B model of Table 2 in 16 stages of 8 cores, with 64 micro-batches. Either all stages are on one island of
+128 cores and pass activations over ICI; or four stages are on each of four islands of 32 cores, and every fourth
+boundary is the data-centre network. The program is the same; only its slices are placed differently. The lower part of
+the figure shows one step on four islands, by stage.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ NAME = "fig10"
 TITLE = "A pipeline of 16 stages on one island and on four"
 OPTIONS = (
     Option("model", "LM-3B", "which decoder", choices=table2.DECODERS),
-    Option("cores", 128, "TPU v3 cores, in all", least=8),
-    Option("islands", (1, 4), "that they are cut into, joined by the data-centre network", least=1),
-    Option("stages", 16, "of the pipeline", least=2),
-    Option("microbatches", 0, "of a step; 0: four sequences a micro-batch and core of a stage", least=0),
+    Option("cores", 128, "TPU v3 cores in all", least=8),
+    Option("islands", (1, 4), "islands with equal parts of the cores, joined by the data-centre network", least=1),
+    Option("stages", 16, "stages of the pipeline", least=2),
+    Option("microbatches", 0, "micro-batches of a step; 0: four sequences a micro-batch and core of a stage", least=0),
     Option("batch", 2048, "sequences a step", least=1),
     rows.LENGTH,
-    Option("schedule", "gpipe", "of the pipeline", choices=tuple(SCHEDULES)),
+    Option("schedule", "gpipe", "the pipeline's schedule", choices=tuple(SCHEDULES)),
     rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
 )  # fmt: skip
 PANELS = (2, 1)
@@ -78,7 +78,7 @@ def _where(row: Any) -> str:
 
 
 def _islands(axes: Any, row: Any, until: float) -> None:
-    """Lines where a pipeline leaves an island."""
+    """Draw lines where the pipeline goes on to another island."""
     for island in range(1, row["islands"]):
         axes.axhline(island * row["stages"] / row["islands"] - 0.5, color=BLACK, linewidth=0.8)
     axes.set_xlim(0, until)
@@ -98,7 +98,7 @@ def conclusions(frame: pd.DataFrame) -> dict[str, float]:
 
 
 def printed_numbers(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The paper's figure shows no difference."""
+    """The paper's figure shows equal throughput."""
     return [
         {
             "what": f"{name}, throughput", "paper": 1.0, "predicted": ratio, "error": ratio - 1, "fitted": False,

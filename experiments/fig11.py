@@ -1,7 +1,8 @@
-"""Figure 11: proportional share. Four clients, weights 1:1:1:1 and 1:2:4:8, traces of some cores.
+"""Figure 11: proportional share between four clients of weights 1:1:1:1 and 1:2:4:8, with traces of some cores.
 
-On set-up B each client always has calls waiting; the island's scheduler gives every client its share of the devices'
-time, gang by gang. The shares are what the paper's traces show; how exact they are is ours to say.
+On set-up B each client always has calls waiting, and the island's scheduler gives every client its share of the
+devices' time, gang by gang. The paper shows the shares in traces without numbers; this experiment also measures their
+errors.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
 NAME = "fig11"
 TITLE = "Proportional share between four clients"
 OPTIONS = (
-    Option("weights", ("1:1:1:1", "1:2:4:8"), "of the clients, one each"),
-    Option("compute_ms", 0.33, "of a computation on all cores", least=0),
-    Option("policy", "stride", "who goes next: stride, fifo, priority, shortest, deadline, round_robin"),
+    Option("weights", ("1:1:1:1", "1:2:4:8"), "the clients' weights"),
+    Option("compute_ms", 0.33, "milliseconds of a computation on all cores", least=0),
+    Option("policy", "stride", "scheduling policy: stride, fifo, priority, shortest, deadline, round_robin"),
     Option("hosts", 16, "hosts of the island", least=1),
     Option("cluster", "B", "set-up: B has 8 cores a host"),
     Option("nodes", 16, "nodes in a call", least=1),
-    Option("fused", 4, "computations in a node: what is ordered one by one", least=1),
-    Option("ahead", 3, "calls that a client does not wait for: it always has some waiting", least=0),
+    Option("fused", 4, "computations in a node, which are ordered as one", least=1),
+    Option("ahead", 3, "calls that a client does not wait for, so that it always has some waiting", least=0),
     Option("window", 32, "gangs that the controller may order ahead of the devices", least=1),
-    Option("gangs", 1500, "to run in all, of which a third is not counted", least=3),
-    Option("shown_ms", 25.0, "of the trace in the figure", least=0.001),
+    Option("gangs", 1500, "gangs in all, of which a third is not counted", least=3),
+    Option("shown_ms", 25.0, "milliseconds of the trace in the figure", least=0.001),
     common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 EXTRA = ("trace",)

@@ -1,13 +1,13 @@
-"""Figure 12: data parallelism over two islands costs little against one island of twice the devices.
+"""Figure 12: data parallelism over two islands costs little, compared with one island of twice the devices.
 
-A decoder of 64B parameters on two islands of 512 cores, and one of 136B on two of 1024. Each island takes half of the
-batch, runs forward and backward passes with its matrices split over the island, reduces gradients over ICI, sends
-them to the other island over the data-centre network, applies its own and those that came, and starts the next step.
-The passes are cut into segments of layers (--segments), so that gradients travel while others are computed. Beside it:
-one island of twice the devices, with the whole batch.
+It trains a decoder of 64B parameters on two islands of 512 cores, and one of 136B on two of 1024. Each island takes
+half of the batch, runs forward and backward passes with its matrices split over the island, reduces gradients over ICI,
+sends them to the other island over the data-centre network, applies its own and the received ones, and starts the next
+step. The passes are cut into segments of layers (--segments), so that gradients are sent while others are computed. The
+baseline is one island of twice the devices, with the whole batch.
 
 The paper prints the models' sizes and the bytes that cross, 457 GB and 1030 GB a step. Shapes, batch and sequence
-length are ours (see experiments/models/shapes.py), and the bytes follow from them: a float32 gradient of every
+length are our assumptions (see experiments/models/shapes.py). The bytes follow from them: a float32 gradient of every
 parameter, each way.
 """
 
@@ -29,10 +29,10 @@ TITLE = "Data parallelism over two islands, and one of twice the devices"
 CORES = {"LM-64B": 1024, "LM-136B": 2048}  # in all
 OPTIONS = (
     Option("model", tuple(CORES), "which decoder", choices=table2.DECODERS),
-    Option("cores", 0, "TPU v3 cores, in all; 0: as the paper has it", least=0),
-    Option("islands", (1, 2), "that they are cut into", least=1),
-    Option("segments", 2, "of layers, whose gradients are sent by themselves", least=1),
-    Option("batch", 2048, "sequences a step, in all", least=1),
+    Option("cores", 0, "TPU v3 cores in all; 0: the paper's number", least=0),
+    Option("islands", (1, 2), "islands with equal parts of the cores", least=1),
+    Option("segments", 2, "segments of layers whose gradients are sent separately", least=1),
+    Option("batch", 2048, "sequences a step in all", least=1),
     rows.LENGTH,
     rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
 )  # fmt: skip

@@ -1,10 +1,11 @@
-"""Figure 5, dispatch overhead: how many computations a second can be called, against hosts.
+"""Figure 5, dispatch overhead: how many computations a second can be called, by number of hosts.
 
 The computation is an AllReduce of one scalar and a scalar add; each output is the next input. One by one (-O), a call
-runs one of them; chained (-C), a call runs a program of 128; fused (-F), a call runs one node that holds 128. Beside
-Pathways: multi-controller JAX, whose hosts dispatch by themselves over PCIe; a TF1-like single controller; a Ray-like
-one. A client of Pathways waits for the answer to its call before the next one, as the paper's does: one by one that is
-all there is to wait for; a long program is still running when its enqueue is answered. `--ahead` lets it run on.
+runs one computation. Chained (-C), a call runs a program of 128. Fused (-F), a call runs one node that contains 128.
+Pathways is compared with multi-controller JAX, whose hosts dispatch by themselves over PCIe, and with TF1-like and
+Ray-like single controllers. A client of Pathways waits for the answer to its call before the next one, like the
+paper's. With -O that is the whole call; a long program is still running when its enqueue is answered. `--ahead` changes
+how many calls may be unfinished.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
 NAME = "fig5"
 TITLE = "Dispatch overhead: computations a second against hosts"
 OPTIONS = (
-    Option("system", ALL_SYSTEMS, "who dispatches", choices=ALL_SYSTEMS),
-    Option("mode", MODES, "one by one, a chain of them in a call, or as many in one node", choices=MODES),
+    Option("system", ALL_SYSTEMS, "the system that dispatches", choices=ALL_SYSTEMS),
+    Option("mode", MODES, "one computation a call, a chain of them, or as many in one node", choices=MODES),
     Option("hosts", (2, 8, 32, 64, 96, 128, 256, 512), "hosts of the island", least=1),
     Option("cluster", "A", "set-up: A has 4 cores a host"),
     common.NODES,
-    Option("ahead", -1, "calls that Pathways' client does not wait for; -1: as the paper's", least=-1),
-    Option("compute_ms", 0.0, "of a computation, besides AllReduce and add", least=0),
-    Option("hop_us", 0.0, "of ICI latency a hop; 0: as the chip's table says", least=0),
+    Option("ahead", -1, "calls that Pathways' client does not wait for; -1: the paper's number", least=-1),
+    Option("compute_ms", 0.0, "milliseconds of a computation, besides AllReduce and add", least=0),
+    Option("hop_us", 0.0, "microseconds of ICI latency a hop; 0: from the chip's table", least=0),
     common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 SIZE = (8.0, 5.6)
@@ -45,7 +46,7 @@ PAPER = {"C = JAX-O": 256, "F = JAX-F": 1000}  # cores up to which it is ahead, 
 
 
 def points(options: dict[str, Values]) -> list[Point]:
-    """JAX has no programs of several computations; and only Pathways' client, window and policy are ours to choose."""
+    """All combinations, except that JAX has no chained programs, and that some options apply only to Pathways."""
     return [
         point for point in grid(options)
         if not (point["system"] == "jax" and point["mode"] == "chained")
@@ -92,7 +93,7 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
 
 
 def _draw_crossings(frame: pd.DataFrame, axes: Any) -> None:
-    """A line where the paper has each, and beside it, on the side where lines fall, what we have."""
+    """Draw a line at each of the paper's crossings, with ours as text."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, 2.5 * high)  # room for the words
     says = {"C = JAX-O": "-C ahead of JAX -O", "F = JAX-F": "-F equals JAX -F"}
@@ -111,7 +112,7 @@ def _per_host(frame: pd.DataFrame) -> float:
 
 
 def _one(frame: pd.DataFrame, system: str, mode: str) -> pd.DataFrame:
-    """Its line: of several profiles or clients, the first."""
+    """The rows of one line; of several profiles or clients, the first."""
     mine = frame[(frame["system"] == system) & (frame["mode"] == mode)]
     return mine.drop_duplicates("hosts").sort_values("hosts")
 
@@ -133,7 +134,7 @@ def crossings(frame: pd.DataFrame) -> dict[str, float]:
 
 
 def printed_numbers(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """For the table of all printed numbers: profile `paper`'s cost of a report is fitted to the first."""
+    """The paper's two crossings. Profile `paper`'s cost of a report is fitted to the first."""
     return [
         {
             "what": f"cores up to which {name}", "paper": float(PAPER[name]), "predicted": cores,
@@ -167,7 +168,7 @@ def findings(frame: pd.DataFrame) -> str:
 
 
 def _what_decides(frame: pd.DataFrame) -> list[str]:
-    """Why -F falls behind where it does: a call has to be written to every host before JAX's would be over."""
+    """Why -F falls behind there: writing a call to every host takes longer than JAX's whole call."""
     ours, theirs = _one(frame, PATHWAYS, "fused"), _one(frame, "jax", "fused")
     if not len(ours) or not len(theirs):
         return []
@@ -190,7 +191,7 @@ def _what_decides(frame: pd.DataFrame) -> list[str]:
 
 
 def _against(frame: pd.DataFrame, system: str) -> list[str]:
-    """The paper: Pathways is ahead of both other single controllers, in every mode."""
+    """Compare with the paper: Pathways is faster than both other single controllers in every mode."""
     found = []
     for mode in MODES:
         ours, theirs = _one(frame, PATHWAYS, mode), _one(frame, system, mode)
@@ -204,7 +205,7 @@ def _against(frame: pd.DataFrame, system: str) -> list[str]:
 
 
 def _far_ahead(frame: pd.DataFrame) -> list[str]:
-    """The paper: JAX -O is far ahead of every single controller's -O, the more so the more cores."""
+    """Compare with the paper: JAX -O is far faster than any single controller's -O, and more so with more cores."""
     ours, theirs = _one(frame, PATHWAYS, "opbyop"), _one(frame, "jax", "opbyop")
     if not len(ours) or not len(theirs):
         return []

@@ -1,10 +1,10 @@
 """Figure 6: the smallest computation that hides the single controller.
 
-Pathways calls a computation one by one (-O), and so does multi-controller JAX. When the computation is long, the
-devices are busy either way; when it is short, Pathways waits for its controller, which speaks with every host. The
-smallest at which Pathways keeps up with JAX is 2.3 ms at 16 hosts and 128 cores (set-up B), and 35 ms at 512 hosts and
-2048 cores (A). Those two numbers are what profile `paper` is fitted to, for its costs a host and a call; what lies
-between, the other set-up at the same hosts, and other profiles, are predictions.
+Pathways and multi-controller JAX call a computation one by one (-O). If it is long, the devices are busy in both. If it
+is short, Pathways waits for its controller, which exchanges messages with every host. In the paper, Pathways keeps up
+with JAX from 2.3 ms at 16 hosts and 128 cores (set-up B), and from 35 ms at 512 hosts and 2048 cores (A). Profile
+`paper` is fitted to these two numbers, for its costs a host and a call. Other numbers of hosts, the other set-up at the
+same hosts, and other profiles are predictions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ TITLE = "The smallest computation that hides the single controller"
 OPTIONS = (
     Option("cluster", ("B", "A"), "set-ups: A has 4 cores a host and up to 512, B has 8 and up to 64"),
     Option("hosts", (4, 16, 64, 128, 256, 512), "hosts of the island", least=1),
-    Option("keep_up", 0.995, "of JAX's rate, to count as hidden", least=0.01),
-    Option("curve", 7, "computations of other sizes for the curves", least=0),
+    Option("keep_up", 0.995, "part of JAX's rate that counts as hidden", least=0.01),
+    Option("curve", 7, "points of the curves", least=0),
     Option("ahead", 1, "calls that Pathways' client does not wait for: 1 runs while the next is dispatched", least=0),
     common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
@@ -38,7 +38,7 @@ MOST = {"B": 64, "A": 512}  # hosts that the paper's set-ups have
 PAPER = {("B", 16): 2.3, ("A", 512): 35.0}  # milliseconds
 SENSITIVITY = {"cluster": ("A",), "hosts": (16, 512), "curve": (0,)}
 CALLS = 18
-CLOSE = 0.002  # relative: when the search ends
+CLOSE = 0.002  # relative accuracy at which the search ends
 
 
 def points(options: dict[str, Values]) -> list[Point]:
@@ -69,7 +69,7 @@ def measure(point: Point) -> dict[str, Any]:
 
 
 def _smallest(rates: Any, keep_up: float) -> float:
-    """By bisection: below it Pathways is behind, above it keeps up."""
+    """The smallest computation with which Pathways keeps up, by bisection."""
 
     def hides(compute: float) -> bool:
         ours, jax = rates(int(compute))
@@ -106,7 +106,7 @@ def draw(frame: pd.DataFrame, axes: Any, curves: pd.DataFrame) -> None:
 
 
 def _draw_curves(frame: pd.DataFrame, axes: Any, curves: pd.DataFrame) -> None:
-    """Rates against computation time, for the configurations that the paper prints; else for the extremes."""
+    """Rates against computation time, for the configurations that the paper prints, or else the first and last."""
     shown = frame[frame["paper"].notna()]
     if not len(shown):
         shown = frame.iloc[[0, -1]]

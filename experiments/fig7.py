@@ -1,9 +1,10 @@
 """Figure 7: parallel against sequential asynchronous dispatch.
 
-A chain of the simple computation on set-up B: every stage runs on the 4 cores of another host, and its output goes over
-ICI to the next. Dispatched in parallel, the host work of all stages is done at once, ahead of the data; sequentially, a
-stage is dispatched when the one before it has been enqueued, so host work adds up along the chain. With more stages the
-client's fixed overhead is amortised first, then the transfers, then the scheduling. The paper prints no value.
+It runs a chain of the simple computation on set-up B. Every stage is on the 4 cores of another host, and its output
+goes over ICI to the next. In parallel dispatch, the host work of all stages is done at once, ahead of the data. In
+sequential dispatch, a stage is dispatched when the previous one has been enqueued, so host work adds up along the
+chain. With more stages the client's fixed overhead is amortised first, then the transfers, then the scheduling. The
+paper prints no value.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ TITLE = "Parallel against sequential dispatch, over the stages of a chain"
 OPTIONS = (
     Option("dispatch", ("parallel", "sequential"), "ahead of the data, or stage by stage",
            choices=("parallel", "sequential")),
-    Option("stages", (1, 2, 4, 8, 16, 32, 64), "each on the cores of another host", least=1),
-    Option("cores", 4, "of a host", least=1),
+    Option("stages", (1, 2, 4, 8, 16, 32, 64), "stages, each on another host", least=1),
+    Option("cores", 4, "cores of a host", least=1),
     Option("cluster", "B", "set-up, with as many hosts as stages"),
-    Option("compute_ms", 0.0, "of a stage, besides AllReduce and add", least=0),
+    Option("compute_ms", 0.0, "milliseconds of a stage, besides AllReduce and add", least=0),
     Option("ahead", 0, "calls that the client does not wait for", least=0),
     common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
@@ -64,7 +65,7 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
 
 
 def ratios(frame: pd.DataFrame) -> pd.DataFrame:
-    """Parallel over sequential, by stages."""
+    """The ratio of parallel to sequential rates, by stages."""
     both = {
         name: mine.drop_duplicates("stages").set_index("stages") for name, mine in frame.groupby("dispatch")
     }

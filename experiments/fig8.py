@@ -1,10 +1,9 @@
 """Figure 8, time-multiplexing: the throughput of many clients together.
 
-On set-up B several clients submit different programs at once, each a chain of computations of so many milliseconds on
-all cores. Beside them: multi-controller JAX, which has the machine to itself and dispatches one by one. The paper:
-together the clients reach at least JAX's throughput, switching between them costs nothing while their programs fit
-into memory, and with tiny computations they exceed JAX, whose hosts cannot dispatch faster from Python. It prints no
-value.
+On set-up B several clients submit different programs at once, each a chain of computations on all cores. The baseline
+is multi-controller JAX, which has the machine to itself and dispatches one by one. The paper says: together the clients
+reach at least JAX's throughput; switching between them costs nothing while their programs fit into memory; with tiny
+computations they exceed JAX, whose hosts cannot dispatch faster from Python. It prints no value.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 NAME = "fig8"
 TITLE = "Many clients on one island: computations a second of all together"
 OPTIONS = (
-    Option("compute_ms", (0.04, 0.33, 1.04, 2.4), "of a computation on all cores", least=0),
-    Option("clients", (1, 2, 4, 16), "at once, each with a program of its own", least=1),
+    Option("compute_ms", (0.04, 0.33, 1.04, 2.4), "milliseconds of a computation on all cores", least=0),
+    Option("clients", (1, 2, 4, 16), "clients at once, each with a program of its own", least=1),
     Option("hosts", 16, "hosts of the island", least=1),
     Option("cluster", "B", "set-up: B has 8 cores a host"),
     Option("nodes", 128, "computations in a call", least=1),
     Option("ahead", 0, "calls that a client does not wait for", least=0),
-    Option("gangs", 600, "to run in all, but at least two calls of each client; a third is not counted", least=3),
+    Option("gangs", 600, "gangs in all, at least two calls of each client; a third is not counted", least=3),
     Option("window", 4096, "gangs that the controller may order ahead of the devices", least=1),
     common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Figure 9: small computations of one client cannot fill the island, those of several can. Traces of some cores.
+"""Figure 9: one client with small computations cannot fill the island, several can, with traces of some cores.
 
-On set-up B every client calls short chains of 0.33 ms computations and waits for each call's answer, as the paper's
-client does. Between its calls the devices idle; other clients' programs fill the gaps, gang by gang, up to about all
-of the time.
+On set-up B every client calls short chains of 0.33 ms computations and waits for each call's answer, like the paper's
+client. With one client, devices are idle between calls. Other clients' programs fill these gaps, gang by gang, up to
+about all of the time.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 NAME = "fig9"
 TITLE = "One client leaves gaps, several fill them"
 OPTIONS = (
-    Option("clients", (1, 2, 4, 8), "at once, each with a program of its own", least=1),
-    Option("compute_ms", 0.33, "of a computation on all cores", least=0),
+    Option("clients", (1, 2, 4, 8), "clients at once, each with a program of its own", least=1),
+    Option("compute_ms", 0.33, "milliseconds of a computation on all cores", least=0),
     Option("hosts", 16, "hosts of the island", least=1),
     Option("cluster", "B", "set-up: B has 8 cores a host"),
     Option("nodes", 8, "computations in a call", least=1),
     Option("ahead", 0, "calls that a client does not wait for", least=0),
-    Option("gangs", 600, "to run in all, of which a third is not counted", least=3),
-    Option("shown_ms", 25.0, "of the trace in the figure", least=0.001),
+    Option("gangs", 600, "gangs in all, of which a third is not counted", least=3),
+    Option("shown_ms", 25.0, "milliseconds of the trace in the figure", least=0.001),
     common.WINDOW, common.POLICY, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 EXTRA = ("trace",)

@@ -1,11 +1,11 @@
-"""A pipeline whose data choose their way: mixture of experts, dense layers on one slice and experts on another.
+"""Mixture of experts with data-dependent routing: dense layers on one slice, and experts on another.
 
 Each micro-batch is routed, sent to the experts that its tokens chose, computed there, sent back and combined. The
-router is an irregular node: nobody knows how many rows go where until it has run, so what follows is dispatched when
-it has ended, and the exchange ends when progress tracking says that all has come. `sparse` sends what was chosen, and
-an expert's devices take as long as the fullest of them; `padded` is what a static program does instead: every expert
-gets room for `capacity` times its even share, full or not, and tokens beyond are dropped. More micro-batches in a call
-hide the exchange and the dispatch behind other micro-batches' computation. This goes beyond the paper.
+router is an irregular node: the number of rows for each expert is known only when it has run. So later nodes are
+dispatched when it has ended, and the exchange ends when progress tracking shows that all rows have arrived. `sparse`
+sends the chosen rows, and the experts take as long as the fullest one. `padded` is the static alternative: every expert
+gets room for `capacity` times its even share, full or not, and tokens beyond that are dropped. With more micro-batches
+in a call, the exchange and the dispatch are hidden behind other micro-batches' computation. This goes beyond the paper.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 NAME = "moe"
 TITLE = "Mixture of experts over two slices: sparse exchange against padded"
 OPTIONS = (
-    Option("routing", ("sparse", "padded"), "what was chosen, or room for `capacity`", choices=("sparse", "padded")),
-    Option("microbatches", (1, 2, 4), "in a call", least=1),
-    Option("skew", (0.0, 0.5, 1.0), "of the experts' popularity: expert k is chosen as 1 / k ** skew", least=0),
+    Option("routing", ("sparse", "padded"), "send chosen rows, or room for `capacity`", choices=("sparse", "padded")),
+    Option("microbatches", (1, 2, 4), "micro-batches in a call", least=1),
+    Option("skew", (0.0, 0.5, 1.0), "skew of popularity: expert k is chosen in proportion to 1 / k ** skew", least=0),
     Option("experts", 16, "devices with an expert each", least=1),
     Option("dense", 16, "devices of the dense layers", least=1),
-    Option("tokens", 16_384, "in a micro-batch", least=1),
+    Option("tokens", 16_384, "tokens in a micro-batch", least=1),
     Option("width", 2048, "numbers of a token, two bytes each", least=1),
-    Option("capacity", 1.25, "room of an expert, over its even share of the tokens", least=0.1),
-    Option("dense_ms", 2.0, "of a micro-batch in the dense layers", least=0.001),
-    Option("expert_ms", 2.0, "of a micro-batch in the experts, if all are equally full", least=0.001),
+    Option("capacity", 1.25, "room of an expert, as a multiple of its even share of the tokens", least=0.1),
+    Option("dense_ms", 2.0, "milliseconds of a micro-batch in the dense layers", least=0.001),
+    Option("expert_ms", 2.0, "milliseconds of a micro-batch in the experts, if all are equally full", least=0.001),
     Option("hosts", 16, "hosts of the island", least=1),
     Option("cluster", "B", "set-up"),
     Option("ahead", 1, "calls that the client does not wait for", least=0),
@@ -91,7 +91,7 @@ def measure(point: Point) -> dict[str, Any]:
 
 
 def choices(point: Point) -> Any:
-    """Tokens by the shard that has them and the expert that they chose."""
+    """Numbers of tokens, by the shard that has them and the expert they chose."""
     rng = np.random.default_rng(point["seed"])
     popularity = 1 / np.arange(1, point["experts"] + 1) ** point["skew"]
     popularity = rng.permutation(popularity) / popularity.sum()
@@ -99,7 +99,7 @@ def choices(point: Point) -> Any:
 
 
 def chosen_rows(chosen: Any, tokens: int, token_bytes: int) -> Any:
-    """What each host's shards send: from the dense slice, which has as many rows as tokens, to the experts; or back."""
+    """A function that gives the bytes each host sends, from the dense slice (with as many rows as tokens) or back."""
 
     def rows(
         host: int, source: Layout | None, target: Layout, hosts: Hosts
@@ -121,8 +121,10 @@ def chosen_rows(chosen: Any, tokens: int, token_bytes: int) -> Any:
 
 
 def program(point: Point, expert_ms: float) -> Task:
-    """embed -> route -> exchange -> experts -> exchange -> combine, of each micro-batch. All are routed before any is
-    combined: devices run in the order of the program, and a combine waits for its experts."""
+    """embed -> route -> exchange -> experts -> exchange -> combine, for each micro-batch.
+
+    All are routed before any is combined: devices run in program order, and a combine waits for its experts.
+    """
     dense, experts = SliceSpec("dense", point["dense"]), SliceSpec("experts", point["experts"])
     times = {
         "embed": 0.1,
@@ -163,7 +165,7 @@ def program(point: Point, expert_ms: float) -> Task:
 
 
 def padded(point: Point) -> tuple[Value, Value]:
-    """(expert, row, width): split by rows in the dense slice, by expert in the other; as many rows for each."""
+    """Values of shape (expert, row, width), split by rows in the dense slice and by expert in the other."""
     share = point["tokens"] * point["capacity"] / point["experts"] / point["dense"]
     shape = (point["experts"], max(1, round(share)) * point["dense"], point["width"])
     return (

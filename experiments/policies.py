@@ -1,9 +1,9 @@
-"""Policies side by side: who goes next, and what that does to utilisation, fairness, latency and makespan.
+"""Compares policies: their effect on utilisation, fairness, latency and makespan.
 
-Clients of every kind share one island: batch clients that always have calls waiting, interactive ones that think
-between calls, with small and large computations, in short and long chains, with weights, priorities and deadlines.
-Every batch client has the same device time to get through, and interactive ones go on until all have; how fast each
-does is the policy's. This goes beyond the paper.
+Clients of several kinds share one island: batch clients that always have calls waiting, and interactive ones that think
+between calls, with small and large computations, short and long chains, weights, priorities and deadlines. Every batch
+client has the same device time of work, and interactive ones go on until all batch clients are done. The policy decides
+how fast each is. This goes beyond the paper.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 NAME = "policies"
 TITLE = "Policies: utilisation, fairness and latency of mixed clients"
 OPTIONS = (
-    Option("policy", tuple(POLICIES), "who goes next"),
-    Option("clients", (2, 8, 32), "of mixed kinds", least=2),
-    Option("work_ms", 40.0, "device time that each batch client has to get through", least=1),
-    Option("compute_ms", 0.8, "of a computation, on average over the kinds", least=0.001),
+    Option("policy", tuple(POLICIES), "scheduling policy"),
+    Option("clients", (2, 8, 32), "clients of mixed kinds", least=2),
+    Option("work_ms", 40.0, "milliseconds of device time of each batch client's work", least=1),
+    Option("compute_ms", 0.8, "milliseconds of a computation, on average over the kinds", least=0.001),
     Option("hosts", 4, "hosts of the island", least=1),
     Option("cluster", "B", "set-up"),
     Option("window", 16, "gangs that the controller may order ahead of the devices", least=1),
@@ -42,7 +42,7 @@ PANELS, SIZE = (2, 2), (9.6, 6.6)
 
 @dataclass(frozen=True)
 class Kind:
-    """Of client. `size`: of its computations, times the average."""
+    """A kind of client. `size`: of its computations, as a multiple of the average."""
 
     size: float
     nodes: int
@@ -94,9 +94,11 @@ def measure(point: Point) -> dict[str, Any]:
 
 
 def _summary(sim: Any, loops: list[Loop], ideal: list[int]) -> dict[str, Any]:
-    """Fairness while all are there; latency of a call over its own device time; and the whole."""
+    """The figures of a run: fairness while all clients are active, slowdowns of calls, utilisation and makespan."""
     begin = min(loop.ends[0][0] for loop in loops)
-    batch = [loop for loop in loops if not loop.think]  # who always has calls waiting has a claim to a share
+    batch = [
+        loop for loop in loops if not loop.think
+    ]  # only clients that always have calls waiting are entitled to a share
     over = max(loop.ends[-1][1] for loop in batch)
     first_out = min(loop.ends[-1][1] for loop in batch)
     together = (begin, max(first_out, begin + 1_000_000))

@@ -1,9 +1,9 @@
 """Scale: a single controller of up to 100,000 devices and 64 islands.
 
-On each island a client calls small computations on all its devices, and runs ahead of them. What one controller can
-order in a second, and how long a call takes to reach the last host, against the hosts of an island and the islands:
-with the paper's host costs and flat fan-out, and with Seaway's, which are estimates, and its tree. The last column is
-the part of the devices' time that is used when a computation takes `compute_ms`. This goes beyond the paper.
+On each island a client calls small computations on all devices, and runs ahead of them. The experiment measures how
+many computations one controller can order in a second, and how long a call takes to reach the last host, by hosts of an
+island and by islands. It uses the paper's host costs with flat fan-out, and Seaway's estimated costs with its tree.
+`busy` is the used part of the devices' time if a computation takes `compute_ms`. This goes beyond the paper.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ TITLE = "One controller, up to 100,000 devices and 64 islands"
 OPTIONS = (
     Option("profile", ("paper", "seaway"), "host costs, and with them the fan-out: flat, or a tree"),
     Option("hosts", (64, 390, 512, 4096), "hosts of an island", least=1),
-    Option("islands", (1, 8, 64), "each with a client of its own", least=1),
-    Option("most_devices", 100_000, "of a configuration: larger ones are left out", least=1, several=False),
+    Option("islands", (1, 8, 64), "islands, each with a client of its own", least=1),
+    Option("most_devices", 100_000, "devices above which a configuration is left out", least=1, several=False),
     Option("cluster", "A", "set-up: A has 4 cores a host"),
-    Option("compute_ms", 1.0, "of a computation", least=0),
+    Option("compute_ms", 1.0, "milliseconds of a computation", least=0),
     Option("nodes", 4, "computations in a call", least=1),
     Option("ahead", 2, "calls that a client does not wait for", least=0),
-    Option("calls", 4, "of each client", least=3),
+    Option("calls", 4, "calls of each client", least=3),
     common.WINDOW, common.POLICY, common.FIDELITY, common.SEED,
 )  # fmt: skip
 PANELS, SIZE = (1, 2), (10.4, 4.4)

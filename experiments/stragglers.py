@@ -1,9 +1,9 @@
-"""Stragglers and failures on 2,048 devices: what slow hosts, noise, and hosts that are lost or leave do to throughput.
+"""Stragglers and failures on 2,048 devices: the effect of slow hosts, noise, and lost or leaving hosts on throughput.
 
-One client calls chains of computations on all devices but the spares. A gang is as slow as its slowest host, so one
-slow host in 512 costs as much as many; noise costs what the slowest of 512 draws. A lost host costs its lease, until
-it is known to be gone, and the time to form the island anew without it; with a spare in the island the client's slice
-then moves, and its work goes on. A host that is warned of pre-emption leaves in order, and costs less. This goes
+One client calls chains of computations on all devices except the spares. A gang is as slow as its slowest host, so one
+slow host in 512 costs as much as many, and noise costs the largest of 512 draws. A lost host costs its lease, until it
+is known to be gone, and the time to form the island without it. If the island has a spare host, the client's slice then
+moves there and its work goes on. A host that is warned of pre-emption leaves in order, which costs less. This goes
 beyond the paper.
 """
 
@@ -30,18 +30,18 @@ NAME = "stragglers"
 TITLE = "Stragglers and failures: throughput, and how long it stands still"
 FAULTS = ("none", "crash", "cut", "leave")
 OPTIONS = (
-    Option("slow_part", (0.0, 0.002, 0.05), "of all hosts that are slow; one by one with the others below", least=0),
-    Option("factor", (1.2, 2.0), "so many times as slow they are", least=1),
-    Option("compute_noise", (0.0, 0.05, 0.2), "each gang takes up to this part longer", least=0),
-    Option("latency_us", (0.0, 200.0, 2000.0), "each control message takes up to so much longer", least=0),
-    Option("fault", FAULTS, "what befalls a host: it dies, its network is cut, it leaves with notice", choices=FAULTS),
+    Option("slow_part", (0.0, 0.002, 0.05), "part of all hosts that are slow; varied alone, like those below", least=0),
+    Option("factor", (1.2, 2.0), "how many times as slow they are", least=1),
+    Option("compute_noise", (0.0, 0.05, 0.2), "part by which a gang takes longer at most", least=0),
+    Option("latency_us", (0.0, 200.0, 2000.0), "microseconds by which a control message takes longer at most", least=0),
+    Option("fault", FAULTS, "fault of a host: it dies, its network is cut, it leaves with notice", choices=FAULTS),
     Option("spares", (0, 1), "hosts in reserve, for the faults", least=0),
     Option("hosts", 512, "hosts of the island", least=2),
     Option("cluster", "A", "set-up: A has 4 cores a host"),
-    Option("compute_ms", 10.0, "of a computation", least=0.001),
+    Option("compute_ms", 10.0, "milliseconds of a computation", least=0.001),
     Option("nodes", 6, "computations in a call", least=1),
-    Option("calls", 3, "before and after what happens", least=3),
-    Option("patience_s", 12.0, "after which the client has given up", least=1),
+    Option("calls", 3, "calls before and after the fault", least=3),
+    Option("patience_s", 12.0, "seconds after which the client has given up", least=1),
     common.WINDOW, common.PROFILE, common.FIDELITY, common.SEED,
 )  # fmt: skip
 PANELS, SIZE = (1, 2), (10.0, 4.4)
@@ -49,7 +49,7 @@ VARIED = ("slow_part", "compute_noise", "latency_us", "fault")
 
 
 def points(options: dict[str, Values]) -> list[Point]:
-    """One thing at a time is wrong, and once nothing; `factor` and `spares` vary where they matter."""
+    """One healthy point, and points with one fault each. `factor` and `spares` vary only where they matter."""
     others = {name: values[0] for name, values in options.items()}
     healthy: Point = {
         **others,
@@ -110,7 +110,7 @@ def measure(point: Point) -> dict[str, Any]:
 
 
 def _outage(point: Point, recovered: bool, longest: float) -> float | None:
-    """None: it never ended."""
+    """Milliseconds of the outage; None if it did not end."""
     if point["fault"] == "none":
         return 0.0
     return max(0.0, longest / 1e6) if recovered else None

@@ -1,8 +1,8 @@
-"""The table of docs/figures.md: what the paper prints, and what comes out here, in a few lines.
+"""Makes the table of docs/figures.md: the paper's numbers and ours, in a few lines.
 
-    python -m experiments.summary        computes all of it and prints it, ready to be pasted
+    python -m experiments.summary        computes and prints it, ready to be pasted
 
-It is also kept in experiments/data/summary.md, and tests compare both with what is computed.
+The table is also kept in experiments/data/summary.md, and tests compare both with computed values.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KEPT = Path(__file__).parent / "data" / "summary.md"
-MISSED = 0.5  # an error that is larger is not a prediction's
+MISSED = 0.5  # a prediction with a larger error counts as missed
 
 
 class Line(NamedTuple):
     text: str
     experiment: str
-    what: str  # a part of the fidelity table's words; of several rows that have it, the worst is told
-    unit: str  # how a number is written
+    what: str  # text in the fidelity table's `what`; of several rows with it, the worst is shown
+    unit: str  # format of a number
     scale: float = 1.0
     remark: str = ""
 
@@ -50,7 +50,7 @@ LINES = (
 
 
 def lines(found: pd.DataFrame) -> list[str]:
-    """A line of that table for each number that is in a fidelity table."""
+    """Lines of the table, for the numbers that are in a fidelity table."""
     told = []
     for line in LINES:
         mine = found[

@@ -1,10 +1,10 @@
 """Table 1: T5 training throughput is the same under multi-controller JAX and under a single controller.
 
-T5-Base and T5-Large on 32 cores, T5-3B and T5-11B on 512; a whole training step is one computation, priced by the
-TPU compiler. Steps are called one after another: by every host's own Python (JAX), or by one client through one
-controller (Pathways), which lets the next call go before the last step ends. The claim is that both are equal, row
-by row. The absolute values cannot follow from what the paper prints, which is neither the batch, the lengths nor
-the layout (its rows imply 16 to 51 % of peak); ours stand beside them for what they are.
+T5-Base and T5-Large run on 32 cores, T5-3B and T5-11B on 512. A whole training step is one computation, priced by the
+TPU compiler. Steps are called one after the other: by every host's own Python (JAX), or by one client through one
+controller (Pathways), where the next call is made before the last step ends. The claim is that both are equal, row by
+row. The absolute values cannot be derived, since the paper prints neither batch, lengths nor layout (its rows imply 16
+to 51 % of peak). Ours are shown beside them, but rest on assumptions.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ TITLE = "T5 training: a single controller against multi-controller JAX"
 CORES = {"T5-Base": 32, "T5-Large": 32, "T5-3B": 512, "T5-11B": 512}
 OPTIONS = (
     Option("model", tuple(CORES), "which T5", choices=tuple(CORES)),
-    Option("system", ("jax", "pathways"), "who dispatches", choices=("jax", "pathways")),
-    Option("cores", 0, "TPU v3 cores; 0: as the paper has it", least=0),
+    Option("system", ("jax", "pathways"), "the system that dispatches", choices=("jax", "pathways")),
+    Option("cores", 0, "TPU v3 cores; 0: the paper's number", least=0),
     Option("batch", 0, "sequences a step; 0: four a core", least=0),
-    Option("length", 512, "tokens of an input: the paper does not print it", least=16),
+    Option("length", 512, "tokens of an input, which the paper does not print", least=16),
     Option("targets", 0, "tokens of a target; 0: a quarter of the input's", least=0),
-    Option("split", 0, "cores to a matrix; 0: one where all fits on it, else as the torus is", least=0),
+    Option("split", 0, "cores to a matrix; 0: one if everything fits on it, else the torus's shorter side", least=0),
     rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
 )  # fmt: skip
 SIZE = (8.0, 4.2)
@@ -65,7 +65,7 @@ def measure(point: Point) -> dict[str, Any]:
 
 
 def _jax(point: Point, job: jobs.Job, tokens: int) -> dict[str, Any]:
-    """Every host calls the step by itself."""
+    """The row of JAX, where every host calls the step by itself."""
     setup, cost = setups.cluster(point["cores"]), book.cost(job)
     efficiency = rows.efficiency(point["efficiency"], point["length"])
     kernel = rows.on_slice(cost.scaled(1 / efficiency).kernel, setup, job.split)
@@ -98,7 +98,7 @@ def draw(frame: pd.DataFrame, axes: Any) -> None:
 
 
 def pairs(frame: pd.DataFrame) -> list[tuple[Any, Any]]:
-    """JAX's row and Pathways', by configuration."""
+    """Pairs of JAX's and Pathways' row, by configuration."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows.listed(frame):
         same = (

@@ -1,10 +1,11 @@
 """Table 2: training a decoder-only language model of 3B parameters, as one computation and as pipelines.
 
-62 layers of width 2048 on 128 cores, 2048 sequences a step. SPMD: one computation over all cores, each matrix split
-over a few of them and the batch over the others. Pipelines: S slices of 128/S cores, each with its share of the
-layers (the first and the last one less, and the embedding and the softmax instead), M micro-batches, 4 sequences a
-core at a time, all forward passes before all backward ones, activations and gradients moved from slice to slice.
-Every computation is priced by the TPU compiler for its own slice, every collective and move by the links it takes.
+The model has 62 layers of width 2048 and runs on 128 cores, with 2048 sequences a step. SPMD is one computation over
+all cores, with each matrix split over a few of them and the batch over the others. Pipelines have S slices of 128/S
+cores, each with its share of the layers (one less in the first and the last, which have the embedding and the softmax),
+and M micro-batches with 4 sequences a core at a time. All forward passes come before all backward ones, and activations
+and gradients move from slice to slice. The TPU compiler prices every computation for its own slice; collectives and
+moves are priced by the links they use.
 
 One number is fitted: the chip's efficiency against its compiler's estimate, on the row S=4, M=16. All else is
 predicted. The paper does not print the sequence length: 1024 is assumed, and --length sweeps it.
@@ -32,13 +33,13 @@ DECODERS = tuple(name for name in MODELS if name.startswith("LM-"))
 OPTIONS = (
     Option("model", "LM-3B", "which decoder", choices=DECODERS),
     Option("cores", 128, "TPU v3 cores", least=8),
-    Option("stages", (1, 4, 16), "of the pipeline; 1: SPMD", least=1),
-    Option("microbatches", 0, "of a step; 0: four sequences a micro-batch and core of a stage", least=0),
+    Option("stages", (1, 4, 16), "stages of the pipeline; 1: SPMD", least=1),
+    Option("microbatches", 0, "micro-batches of a step; 0: four sequences a micro-batch and core of a stage", least=0),
     Option("batch", 2048, "sequences a step", least=1),
     rows.LENGTH,
-    Option("schedule", "gpipe", "of the pipeline", choices=tuple(SCHEDULES)),
-    Option("split", 0, "SPMD: cores to a matrix; 0: so that the mesh is as the torus", least=0),
-    Option("islands", 1, "that the stages are spread over", least=1),
+    Option("schedule", "gpipe", "the pipeline's schedule", choices=tuple(SCHEDULES)),
+    Option("split", 0, "SPMD: cores to a matrix; 0: so that the mesh has the torus's shape", least=0),
+    Option("islands", 1, "islands over which the stages are spread", least=1),
     rows.EFFICIENCY, rows.IN_PARTS, rows.STEPS, rows.PROFILE, rows.SEED,
 )  # fmt: skip
 SIZE = (8.2, 4.2)
@@ -48,7 +49,7 @@ COLORS = dict(zip(PARTS, (BLUE, ORANGE, SKY, GREEN, PINK), strict=True))
 
 
 def points(options: dict[str, Values]) -> list[Point]:
-    """SPMD knows no micro-batches, and a pipeline splits no matrix."""
+    """All combinations, except that SPMD has no micro-batches, and that a pipeline splits no matrix."""
     found = []
     for point in grid(options):
         if point["stages"] == 1:
@@ -163,7 +164,7 @@ def _efficiencies(frame: pd.DataFrame) -> list[str]:
 
 
 def _formula(frame: pd.DataFrame) -> list[str]:
-    """The textbook's (M + S - 1) x (forward + backward), beside the program that was simulated."""
+    """Compare the simulated program with the textbook formula (M + S - 1) x (forward + backward)."""
     if "formula_tokens_per_s" not in frame:
         return []
     known = frame.dropna(subset=["formula_tokens_per_s"])

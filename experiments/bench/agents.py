@@ -1,8 +1,8 @@
 """Measures an agent's memory and start, and how soon `sw.local()` is ready, against a process that only starts JAX.
 
 `python -m experiments.bench agents`. Memory is the system's count: resident (RSS), and proportional (PSS), which
-divides pages among the processes that share them. An agent's start lasts from the start of its process until its
-island runs. That of `sw.local()` is measured in a fresh Python, which imports Seaway, starts a host, and computes.
+divides pages among the processes that share them. An agent's start lasts from the start of its process until its island
+runs. That of `sw.local()` is measured in a fresh Python, which imports Seaway, starts a host, and computes.
 """
 
 from __future__ import annotations

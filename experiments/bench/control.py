@@ -1,10 +1,9 @@
 """Measures the control plane at scale: the controller's CPU a gang and a call's latency, over gRPC, on timed devices.
 
 `python -m experiments.bench control [--full]`. The controller is a process of its own, whose CPU time is read before
-and after. Hosts are agents with timed devices, many in a process. `tree`: each process writes to a few others;
-`flat`, the baseline: the controller writes to all. Two cores run hundreds of hosts here, so only CPU times carry over
-to hosts on machines of their own; latencies do not. The simulator predicts those from the measured message costs
-(`predicting`).
+and after. Hosts are agents with timed devices, many in a process. `tree`: each process writes to a few others; `flat`,
+the baseline: the controller writes to all. Two cores run hundreds of hosts here, so only CPU times carry over to hosts
+on machines of their own; latencies do not. The simulator predicts those from the measured message costs (`predicting`).
 """
 
 from __future__ import annotations

@@ -88,8 +88,7 @@ class Deployed:
         return found
 
     def wait(self, patience: float = PATIENCE) -> None:
-        """Wait until all islands run with all their hosts. An island also runs with a part of them, and then
-        re-forms."""
+        """Wait until all islands run with all their hosts. An island also runs with some of them, and then re-forms."""
         until = time.monotonic() + patience
         while not all(_whole(island) for island in self.status()["islands"]):
             gone = next((child for child in self.agents if not child.alive), None)

@@ -1,9 +1,9 @@
 """Predicts what `control` would measure with hosts on machines of their own, by simulating with its measured costs.
 
-Costs are derived from CPU times, separately for single and batched gangs. The controller's extra time when it writes
-to all hosts, divided by the number of extra hosts, is the cost of a peer. The rest is the gang's own cost. A single
-call is ordered as two steps, the gang and the freeing of the previous call's result, each a message to every peer;
-only the first is reported. Costs that cannot be told apart are divided evenly; `profile_of` gives the source of each.
+Costs are derived from CPU times, separately for single and batched gangs. The controller's extra time when it writes to
+all hosts, divided by the number of extra hosts, is the cost of a peer. The rest is the gang's own cost. A single call
+is ordered as two steps, the gang and the freeing of the previous call's result, each a message to every peer; only the
+first is reported. Costs that cannot be told apart are divided evenly; `profile_of` gives the source of each.
 """
 
 from __future__ import annotations

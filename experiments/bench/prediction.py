@@ -68,8 +68,7 @@ def compared(
     again: Sequence[Played | Failed],
     speed: float,
 ) -> tuple[list[Row], list[str]]:
-    """Rows of one case. speed: nanoseconds of the reference at calibration. again: simulations at each repeat's
-    speed."""
+    """Rows of one case. speed: nanoseconds of the reference at calibration. again: simulations for each repeat."""
     sides = (
         ("the simulation", foretold),
         ("the real run", seen),

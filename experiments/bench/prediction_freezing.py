@@ -34,8 +34,7 @@ Say = Callable[[str], object]
 
 
 class Frozen(NamedTuple):
-    """files: calibrations by platform. speeds: nanoseconds of the reference at calibration. alone: times by
-    `key_of`."""
+    """files: calibrations by platform. speeds: nanoseconds of the reference at calibration. alone: by `key_of`."""
 
     files: Mapping[Platform, Path]
     speeds: Mapping[Platform, float]

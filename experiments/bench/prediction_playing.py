@@ -2,8 +2,8 @@
 
 `real(case, ...)` and `simulated(case, ..., file)` start the same process, which opens one session or the other and
 gives it to the same function. A real case is measured several times, while only the process that tracks the machine's
-speed runs beside it. A simulated case may be run at such a speed. A process that is not done in time is ended with
-its children, and reported.
+speed runs beside it. A simulated case may be run at such a speed. A process that is not done in time is ended with its
+children, and reported.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What one peer can do to the others: a client that calls and waits, alone and beside strangers and greedy clients.
+"""Measures how much one peer can harm others: a client's latency alone, and beside strangers and greedy clients.
 
-`python -m experiments.bench strangers [--full] [--only NAME ...]`. A controller with a token, agents with timed
-devices, and the attackers (`attacks`) are processes of their own; the client that is measured calls a step of 330 us
-from this one, again and again, with a pause between. "alone" is measured before and after each attack, and a ratio is
-to these two together. "health": how long a probe of the controller's health waits, the slowest of a hundred; where the
-attack is no flood of calls, that is how long the controller's loop does something else. "spin" is a process that only
-takes a core: what the others take of this machine, too.
+`python -m experiments.bench strangers [--full] [--only NAME ...]`. A controller with a token, agents with timed devices
+and the attackers (`attacks`) are processes of their own. The measured client, in this process, calls a step of 330 us
+again and again, with a pause between calls. "alone" is measured before and after each attack, and ratios are to both
+together. "health" is the 99th percentile of a probe of the controller's health; unless the attack is a flood of calls,
+that shows how long the controller's loop is busy with other work. "spin" is a process that only uses a core, as all
+attackers do.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""An array from host to host and back: latency and bandwidth, against a raw gRPC stream and a copy in memory.
+"""Measures moving an array from host to host and back: latency and bandwidth, against raw gRPC and a memory copy.
 
-`python -m experiments.bench transfers [--full]`. Two agents with a CPU device each; one program moves an array to and
-fro between their slices, hop after hop, each waiting for the one before; the call is waited for and its time divided by
-its hops. The raw stream, between two processes of this machine too, has chunks as large as Seaway's (1 MiB) and one
-answer an array; the copy is numpy's, in one process. All three in the same run, by turns of a size.
+`python -m experiments.bench transfers [--full]`. Two agents have a CPU device each. One program moves an array to and
+fro between their slices, each hop after the one before. The call's time is divided by its hops. The raw stream is also
+between two processes of this machine, with chunks as large as Seaway's (1 MiB) and one answer an array. The copy is
+numpy's, in one process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMES = 5
 
 
 class Row(NamedTuple):
-    """Seconds of a hop, medians."""
+    """Median seconds of a hop."""
 
     size: int
     seaway: float
@@ -80,7 +80,7 @@ def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator
                 y = work(x).block_until_ready()
                 found.append((time.perf_counter() - begun) / hops)
             if not np.array_equal(np.asarray(y), content):
-                raise RuntimeError(f"{size} bytes came back as others")
+                raise RuntimeError(f"{size} bytes came back changed")
             yield Row(
                 size,
                 statistics.median(found),
@@ -90,11 +90,13 @@ def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    parser = options.parser("transfers", __doc__, full="nine sizes instead of five")
-    parser.add_argument("--bytes", type=options.least(1), nargs="+", help="sizes of arrays, instead of these")
-    parser.add_argument("--hops", type=options.least(2), default=HOPS, help="of a call, even (%(default)s)")
+    parser = options.parser("transfers", __doc__, full="nine sizes, not five")
+    parser.add_argument("--bytes", type=options.least(1), nargs="+", help="sizes of arrays")
     parser.add_argument(
-        "--times", type=options.least(1), default=TIMES, help="medians of so many (%(default)s)"
+        "--hops", type=options.least(2), default=HOPS, help="hops of a call, even (%(default)s)"
+    )
+    parser.add_argument(
+        "--times", type=options.least(1), default=TIMES, help="calls for a median (%(default)s)"
     )
     chosen = parser.parse_args(arguments)
     if chosen.hops % 2:

@@ -1,10 +1,10 @@
-"""`seaway whatif` against real runs: a session is recorded, other settings are asked about, and then really tried.
+"""Compares `seaway whatif` with real runs: records a session, predicts other settings from it, and then runs them.
 
 `python -m experiments.bench whatif [--platform timed cpu] [--calibration FILE ...] [--records N] [--calls N]`. Three
-clients of weights 1, 2 and 4 share two hosts under stride. From the log of that one session, and a calibrated cluster
-file, the simulator says what each of the settings below would come to. Then the same program runs under each, several
-times, and beside every prediction stands what was measured; and how large the change was that was asked about: a
-prediction that errs by less than that says more than the record does.
+clients of weights 1, 2 and 4 share two hosts under stride. From the log of that session and a calibrated cluster file,
+the simulator predicts each of the settings below. Then the same program runs under each, several times. Each prediction
+is printed beside the measurement, and beside the size of the change: a prediction with a smaller error than the change
+says more than the record does.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
     from sim.hardware import Setup
 
 WEIGHTS = {"ann": 1, "bob": 2, "cat": 4}
-AHEAD = 4  # calls that each has under way
+AHEAD = 4  # calls that each client has under way
 CALLS = (
-    15  # of whoever has weight 1; others as many times as many, so that under stride they are done together
+    15  # calls of the client with weight 1; others make more by weight, so that under stride all end together
 )
 RECORDS = 3
-LASTS = "4ms"  # a gang; on CPU devices that is how long so many products take, or nearly
+LASTS = "4ms"  # a gang; on CPU devices PRODUCTS products take about that long
 PRODUCTS = 4
 PRODUCT = Work("matmul", 512)
-WARM = "warming up"  # a client that does not count: in its call hosts find each other, and compile
-TIME = 1e-6  # seconds of what traces hold
+WARM = "warming up"  # a client that is not counted: during its call hosts connect and compile
+TIME = 1e-6  # seconds of a trace's unit
 Values = dict[str, float]  # by quantity: seconds
 Tried = list[Values]  # by question
 
 
 class Question(NamedTuple):
-    """What is changed of the session that was recorded."""
+    """Changes to the recorded session's settings."""
 
     title: str
     policy: str = "stride"
@@ -73,9 +73,9 @@ QUESTIONS = (
 
 
 class Row(NamedTuple):
-    """Of one quantity under one of the settings: medians over the records. error: predicted / measured - 1, each record
-    with the runs behind it; spread: how far the farthest is from that. foretold, change: against the recorded settings,
-    as predicted and as measured, less 1."""
+    """One quantity under one of the settings, medians over the records. error: predicted / measured - 1, for each
+    record and the runs after it. spread: the largest deviation from the median error. foretold, change: the predicted
+    and the measured change from the recorded settings, as a fraction."""
 
     platform: Platform
     question: str
@@ -89,7 +89,7 @@ class Row(NamedTuple):
 
     @property
     def between(self) -> float:
-        """Of what lies between both settings, simulated, against what lies between them, measured."""
+        """The error of the predicted change between both settings."""
         return (1 + self.foretold) / (1 + self.change) - 1
 
 
@@ -97,7 +97,7 @@ class Row(NamedTuple):
 
 
 def really(platform: Platform, asked: Question, calls: int, path: Path) -> Values:
-    """Its log is left there."""
+    """Run the program for real under these settings, and leave the log at `path`."""
     import seaway as sw
 
     given: dict[str, Any] = {"dispatch": asked.dispatch} if asked.dispatch else {}
@@ -115,7 +115,7 @@ def really(platform: Platform, asked: Question, calls: int, path: Path) -> Value
 
 
 def _program(platform: Platform) -> tuple[Callable[[Any], Any], Callable[[], Any]]:
-    """Two gangs on all devices, one behind the other; and how a client comes by what they begin with."""
+    """(a program of two gangs on all devices, a function that makes its argument)."""
     import seaway as sw
 
     home = sw.slice(devices=CALIBRATED)
@@ -135,7 +135,7 @@ def _program(platform: Platform) -> tuple[Callable[[Any], Any], Callable[[], Any
 def _paced(
     start: threading.Barrier, call: Callable[[Any], Any], make: Callable[[], Any], number: int
 ) -> None:
-    """When all are there."""
+    """Make the calls of one client, once all clients are ready."""
     ahead, first = deque[Any](), make()
     start.wait()
     for _ in range(number):
@@ -145,7 +145,7 @@ def _paced(
 
 
 def _values(core: Any, where: Cluster | Setup) -> Values:
-    """Of the clients that count: how long all of it took, and how long their calls did."""
+    """The makespan and median latencies of the counted clients."""
     runs = Trace(core, where).runs()
     runs = runs[runs["client"].astype(str).isin(list(WEIGHTS))]
     found = {"makespan": TIME * float(runs["ended_us"].max() - runs["submitted_us"].min())}
@@ -180,7 +180,7 @@ def foretold(path: Path, known: Setup, questions: Sequence[Question]) -> list[Va
 
 
 def rows_of(platform: Platform, predicted: Sequence[Tried], measured: Sequence[Tried]) -> list[Row]:
-    """Of both, by record, what came of each question; the first is the recorded settings."""
+    """Rows from predictions and measurements, by record and question. The first question is the recorded settings."""
     return [
         _row(platform, at, name, predicted, measured)
         for at in range(len(QUESTIONS))
@@ -207,7 +207,7 @@ def ratios(these: Sequence[float], those: Sequence[float]) -> list[float]:
 
 
 def asked_about(platform: Platform, known: Setup, records: int, calls: int, folder: Path) -> list[Row]:
-    """Recorded, foretold, and only then tried; several times, because the machine changes its speed."""
+    """Record, predict, and only then measure; several times, since the machine's speed changes."""
     predicted, measured = [], []
     for turn in range(records):
         logs = [folder / f"{platform}-{turn}-{asked.title}.log" for asked in QUESTIONS]
@@ -281,14 +281,20 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--platform", choices=PLATFORMS, nargs="+", default=list(PLATFORMS), help="devices; else both")
-    given = f"clusters of {CALIBRATED} hosts that `seaway calibrate` wrote, one a platform; else they are measured now"
+    add("--platform", choices=PLATFORMS, nargs="+", default=list(PLATFORMS), help="kinds of devices (both)")
+    given = f"clusters of {CALIBRATED} hosts that `seaway calibrate` wrote, one a platform (measured now)"
     add("--calibration", type=Path, nargs="+", default=[], metavar="FILE", help=given)
-    add("--quick", action="store_true", help="calibrate in the short form")
+    add("--quick", action="store_true", help="calibrate quickly and less exactly")
     add(
         "--records",
         type=options.least(1),
         default=RECORDS,
-        help="each with a run of all settings behind it (%(default)s)",
+        help="recorded sessions, each followed by runs under all settings (%(default)s)",
+    )
+    add(
+        "--calls",
+        type=options.least(1),
+        default=CALLS,
+        help="calls of the client with weight 1 (%(default)s)",
     )
     add("--calls", type=options.least(1), default=CALLS, help="of whoever has weight 1 (%(default)s)")

@@ -1,7 +1,7 @@
-"""An agent that writes down in which order its devices were given gangs: `python -m experiments.bench.witness`.
+"""An agent that writes down the order in which its devices got gangs: `python -m experiments.bench.witness`.
 
-As `python -m backend.agent.agent_cli`, with `--witness FOLDER`: there it has a file named by its host's number, with
-eight bytes a gang: its number in the order of its island, as the enqueueing thread has launched it. `order` reads it.
+It is `python -m backend.agent.agent_cli` with `--witness FOLDER`. The folder gets a file for each host, with eight
+bytes a gang: its number in the island's order, written when the enqueueing thread launches it. `order` reads the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Witnessed(PjrtDevices):
         launch = self._launcher.launch
 
         def witnessed(command: Any, plan: Any) -> None:
-            """In the enqueueing thread."""
+            """Launch a gang and write its number, in the enqueueing thread."""
             launch(command, plan)
             os.write(self._out, array("q", [command.seq]).tobytes())
 

@@ -1,4 +1,4 @@
-"""What all experiments share: options as data, sweeps, tidy tables, figures, reports, and the command line."""
+"""The framework of all experiments: options as data, sweeps, tidy tables, figures, reports, and the command line."""
 
 from .catalogue import EXPERIMENTS, Experiment, load, points
 from .options import BadOption, Option, Point, Values, grid

@@ -1,4 +1,4 @@
-"""Which experiments there are, and what one consists of. A name is also the name of its file in experiments/."""
+"""The list of experiments, and the protocol of their modules. A name is also a module's name in experiments/."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ EXPERIMENTS = {
     "scale": "up to 100,000 devices and 64 islands",
     "moe": "a pipeline with data-dependent routing: mixture of experts over slices",
 }
-GROUPS = {"tables": ("table1", "table2", "fig10", "fig12")}  # what is priced by the compiler's costs
+GROUPS = {"tables": ("table1", "table2", "fig10", "fig12")}  # experiments with costs from the TPU compiler
 
 
 class Experiment(Protocol):
-    """A module of experiments/. What it may have besides, with what stands for it otherwise:
+    """A module of experiments/. Optional attributes, with their defaults:
 
     PANELS = (1, 1)         rows and columns of the figure; `draw` gets one Axes, or an array of them
-    SIZE = (7.0, 4.5)       of the figure, in inches
-    def conclusions(frame) -> dict[str, float]     its findings as numbers
-    SENSITIVITY = {...}     options under which the conclusions are drawn again with each fitted value x 1/2 and x 2
+    SIZE = (7.0, 4.5)       the figure's size in inches
+    def conclusions(frame) -> dict[str, float]     the findings as numbers
+    SENSITIVITY = {...}     options for the conclusions that are computed with each fitted value x 1/2 and x 2
     EXTRA = ("intervals",)  long tables beside the tidy one: lists of rows that `measure` returns under these names
     """
 
@@ -55,7 +55,7 @@ def names() -> list[str]:
 
 
 def known(asked: Sequence[str]) -> list[str]:
-    """Names, with a group's name standing for its members."""
+    """Checked names, with groups replaced by their members."""
     found: list[str] = []
     for name in asked:
         if name not in EXPERIMENTS and name not in GROUPS:
@@ -71,7 +71,7 @@ def load(name: str) -> Experiment:
 
 
 def points(name: str, options: Mapping[str, object] | None = None, /, **asked: object) -> list[Point]:
-    """The configurations of an experiment, each with its name: what `sweep` takes."""
+    """The configurations of an experiment, with its name in each, for `sweep`."""
     experiment = load(name)
     chosen = read_all(experiment.OPTIONS, {**(options or {}), **asked})
     return named(name, experiment.points(chosen))
@@ -79,5 +79,5 @@ def points(name: str, options: Mapping[str, object] | None = None, /, **asked: o
 
 def named(name: str, found: list[Point]) -> list[Point]:
     if not found:
-        raise BadOption(f"{name}: nothing is left to do under these options")
+        raise BadOption(f"{name}: these options leave no configurations to run")
     return [{"experiment": name, **point} for point in found]

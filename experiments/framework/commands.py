@@ -1,4 +1,4 @@
-"""`python -m experiments NAME [--option value ...]`: figures, tables and studies from the command line.
+"""`python -m experiments NAME [--option value ...]`: run figures, tables and studies from the command line.
 
 python -m experiments --list
 python -m experiments fig5 --hosts 2,8,32 --out results
@@ -23,9 +23,9 @@ from .running import Result, run
 
 OURS = (
     Option("out", "results", "folder for data, figures and findings"),
-    Option("jobs", 0, "processes; 0: one a CPU core", least=0),
-    Option("sensitivity", True, "draw the conclusions again with each fitted value x 1/2 and x 2"),
-    Option("without", "", "of `all`: leave these out; `tables` stands for " + ", ".join(GROUPS["tables"])),
+    Option("jobs", 0, "number of processes; 0: one for each CPU core", least=0),
+    Option("sensitivity", True, "compute the conclusions also with each fitted value x 1/2 and x 2"),
+    Option("without", "", "experiments that `all` leaves out; `tables` means " + ", ".join(GROUPS["tables"])),
 )
 DONE, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 
@@ -116,13 +116,13 @@ def _print(result: Result) -> None:
 
 
 def parse(arguments: Sequence[str]) -> dict[str, str]:
-    """`--name value`, `--name=value`; what is not said twice."""
+    """Parse `--name value` and `--name=value`. An option may be given once."""
     found: dict[str, str] = {}
     left = list(arguments)
     while left:
         word = left.pop(0)
         if not word.startswith("--"):
-            raise BadOption(f"{word!r} is no option; options are written --name value")
+            raise BadOption(f"{word!r} is not an option; options are written --name value")
         name, equals, value = word[2:].partition("=")
         if not equals:
             if not left:
@@ -136,7 +136,7 @@ def parse(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _check(names: list[str], asked: dict[str, str]) -> None:
-    """Before anything runs. With several experiments an option need only be one's."""
+    """Check options before anything runs. With several experiments, an option of any of them is allowed."""
     known: dict[str, None] = {}
     for name in names:
         for option in catalogue.load(name).OPTIONS:
@@ -158,8 +158,8 @@ def _listing() -> str:
     width = max(map(len, EXPERIMENTS))
     lines = [f"  {name:{width}}  {EXPERIMENTS[name]}" for name in catalogue.names()]
     more = {
-        "all": "all of these, then:",
-        "fidelity": "every printed number of the paper, predicted, error, fitted or not",
+        "all": "all of the above, then fidelity",
+        "fidelity": "every number printed in the paper: prediction, error, fitted or not",
     }
     return "\n".join([*lines, *(f"  {name:{width}}  {words}" for name, words in more.items())])
 

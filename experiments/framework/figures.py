@@ -1,6 +1,6 @@
-"""What most figures need, in the style that traces have too (`seaway.trace.style`): lines, axes, the paper's values.
+"""Helpers for figures, in the style of traces (`seaway.trace.style`): lines, axes, and values printed in the paper.
 
-Every series has a colour and a marker of its own; what the paper prints is a hollow star with its number beside it.
+Every series has a colour and a marker of its own. A value printed in the paper is a hollow star with its number.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = [
     "line", "log_y", "new", "note", "printed", "save", "styled",
 ]  # fmt: skip
 
-TIGHT = 0.068  # of the axis: labels that are nearer are moved apart
+TIGHT = 0.068  # part of the axis: labels nearer than this are moved apart
 BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY = (
     style.BLACK, style.BLUE, style.GREEN, style.ORANGE, style.PINK, style.RED, style.SKY,
 )  # fmt: skip
 MARKERS, OTHER, QUIET = style.MARKERS, style.OTHER, style.QUIET
-FAR = (BLUE, RED, GREEN, ORANGE, PINK, SKY, BLACK)  # as COLORS; the first two stand farther apart
+FAR = (BLUE, RED, GREEN, ORANGE, PINK, SKY, BLACK)  # like style.COLORS, but the first two differ more
 styled = style.applied
 
 
 def new(panels: tuple[int, int], size: tuple[float, float], title: str) -> tuple[Any, Any]:
-    """A figure that no window holds, and its Axes: one, or an array of them."""
+    """(a figure without a window, its Axes or an array of them)."""
     figure = style.Picture(*size)
     axes = figure.subplots(*panels)
     figure.suptitle(title, x=0.008, ha="left", weight="bold", size=11)
@@ -42,20 +42,20 @@ def save(figure: Any, stem: Path) -> list[Path]:
 
 
 def line(axes: Any, x: Iterable[Any], y: Iterable[Any], label: str, number: int, **more: Any) -> None:
-    """A series by its number in the figure: colour and marker go together."""
+    """Draw a series. Its number in the figure gives colour and marker."""
     look = {"color": FAR[number % len(FAR)], "marker": MARKERS[number % len(MARKERS)], **more}
     axes.plot(list(x), list(y), label=label, markeredgecolor="white", markeredgewidth=0.6, **look)
 
 
 def printed(axes: Any, x: float, y: float, text: str, *, dx: int = 8, dy: int = 6, label: str = "") -> None:
-    """A value that the paper prints."""
+    """Draw a value that the paper prints."""
     axes.plot([x], [y], marker="*", markersize=13, markerfacecolor="white", markeredgecolor=BLACK,
               markeredgewidth=1.2, linestyle="none", zorder=5, label=label or None)  # fmt: skip
     note(axes, x, y, text, dx=dx, dy=dy)
 
 
 def beside(axes: Any, **more: Any) -> None:
-    """The key, right of the axes, with lines long enough to tell dashes apart."""
+    """Draw the legend right of the axes, with lines long enough to tell dashes apart."""
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), **{"handlelength": 2.6, **more})
 
@@ -71,14 +71,14 @@ def note(
     color: str = BLACK,
     center: bool = False,
 ) -> None:
-    """Words beside a point, or over it."""
+    """Write text beside or above a point."""
     side = "center" if center else "left" if dx >= 0 else "right"
     axes.annotate(text, (x, y), (dx, dy), textcoords="offset points", fontsize=8, ha=side, zorder=6, color=color,
                   bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85})  # fmt: skip
 
 
 def doublings(axes: Any, values: Iterable[float], log: bool = True) -> None:
-    """A logarithmic x axis that names the very values measured; and `log` makes y logarithmic too."""
+    """Make x logarithmic, with ticks at the measured values. `log`: make y logarithmic too."""
     from matplotlib.ticker import NullLocator
 
     known = sorted(set(values))
@@ -95,7 +95,7 @@ def doublings(axes: Any, values: Iterable[float], log: bool = True) -> None:
 
 
 def log_y(axes: Any, subs: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
-    """With plain numbers at 1, 2 and 5 of each decade."""
+    """Make y logarithmic, with plain numbers at 1, 2 and 5 of each decade."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     axes.set_yscale("log")

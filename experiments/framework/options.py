@@ -1,12 +1,12 @@
-"""What may be asked of an experiment: each parameter is data, and so are the command line, its help and its errors.
+"""Options of experiments. An experiment declares them as data; the command line, its help and its errors follow.
 
     OPTIONS = (
         Option("hosts", (2, 8, 32), "hosts of the island"),
-        Option("policy", ("fifo",), "who goes next", choices=("fifo", "stride")),
+        Option("policy", ("fifo",), "scheduling policy", choices=("fifo", "stride")),
     )
 
-An option holds one value or several; `--hosts 2,8,32` on the command line, `hosts=[2, 8, 32]` in Python. An
-experiment makes its points of them, mostly with `grid`: every combination.
+An option has one value or several: `--hosts 2,8,32` on the command line, `hosts=[2, 8, 32]` in Python. An experiment
+makes its points from them, mostly with `grid`, which gives every combination.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Point = dict[str, Any]  # one configuration: an option's name, and one value of 
 
 
 class BadOption(Exception):
-    """What was asked for cannot be; the text says what there is, and what comes nearest."""
+    """An unknown or impossible option. The text names the nearest one and lists all."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """`default` is one value, or a tuple of them; its type is that of all values of the option.
+    """An option of an experiment. `default`: one value, or a tuple of them; its type is the type of all values.
 
-    least: the smallest number that makes sense. several: False for what is the same in all of a sweep.
+    least: the smallest allowed number. several: False if an option must have one value for the whole sweep.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Option:
         return type(self.values[0])
 
     def read(self, asked: object) -> Values:
-        """From a text of the command line, a value, or a sequence of values."""
+        """Read values from a text of the command line, a value, or a sequence of values."""
         if isinstance(asked, str):
             asked = asked.split(",")
         parts: Iterable[object] = asked if isinstance(asked, Sequence) else (asked,)
@@ -93,7 +93,7 @@ class Option:
 
     @staticmethod
     def text(values: Iterable[Value]) -> str:
-        """As one would write it on the command line."""
+        """The values as written on the command line."""
         return ",".join(_text(value) for value in values)
 
 
@@ -110,7 +110,7 @@ _TRUTH = {
 
 
 def _whole(part: object) -> int:
-    """Also `64k` and `2M`, which are binary: 65,536 and 2,097,152."""
+    """A whole number. `64k` and `2M` are binary: 65,536 and 2,097,152."""
     if isinstance(part, str) and part[-1:] in ("k", "M"):
         return int(part[:-1]) * (1024 if part[-1] == "k" else 1024**2)
     if isinstance(part, str):
@@ -128,7 +128,7 @@ def _text(value: Value) -> str:
 
 
 def read_all(options: Sequence[Option], asked: Mapping[str, object]) -> dict[str, Values]:
-    """Every option's values: those asked for, else its defaults. Names may have `-` or `_`."""
+    """Every option's values: those given, or else the defaults. Names may have `-` or `_`."""
     known = {option.name: option for option in options}
     found = {option.name: option.values for option in options}
     for name, value in asked.items():
@@ -140,7 +140,7 @@ def read_all(options: Sequence[Option], asked: Mapping[str, object]) -> dict[str
 
 
 def nearest(word: str, known: Sequence[str], mark: str = "") -> str:
-    """For an error: the known name that comes nearest, and what there is."""
+    """Text for an error: the nearest known name, and all names."""
     close = get_close_matches(word, known, 1, 0.5)
     names = [mark + name.replace("_", "-") if mark else name for name in known]
     hint = f"did you mean {mark}{close[0].replace('_', '-') if mark else close[0]}? " if close else ""
@@ -154,7 +154,7 @@ def grid(options: Mapping[str, Sequence[Value]]) -> list[Point]:
 
 
 def command(name: str, options: Sequence[Option], chosen: Mapping[str, Sequence[Value]]) -> str:
-    """The command that asks for these values; what is default is left out."""
+    """The command line with these values, without those that are defaults."""
     parts = [f"python -m experiments {name}"]
     for option in options:
         values = tuple(chosen[option.name])

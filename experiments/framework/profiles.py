@@ -1,7 +1,7 @@
-"""Which host costs a result rests on; and a what-if of them in one word.
+"""Reads `--profile`: a profile of host costs by name or file, optionally with changed costs.
 
-`paper` and `seaway` are profiles by name, `my.toml` by file. `paper:send*2` is the paper's with one cost doubled,
-`paper:send*2+step=5us` with another set: what sensitivity runs are made of, and anybody's `--profile`.
+`paper` and `seaway` are names, `my.toml` is a file. `paper:send*2` is the paper's profile with one cost doubled, and
+`paper:send*2+step=5us` also sets another one. Sensitivity runs use these too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def profile_of(text: str) -> Profile:
     for change in filter(None, changes.split("+")):
         match = CHANGE.fullmatch(change)
         if match is None or match[4] not in UNITS:
-            raise BadOption(f"profile {text!r}: {change!r} is no change; write field*factor or field=5us")
+            raise BadOption(f"profile {text!r}: {change!r} is not a change; write field*factor or field=5us")
         field, how, number, unit = match.groups()
         if field not in COSTS:
             raise BadOption(f"profile {text!r}: no cost {field!r}; {nearest(field, COSTS)}")
@@ -36,7 +36,7 @@ def profile_of(text: str) -> Profile:
 
 
 def describe(text: str) -> str:
-    """For reports: what of it is fitted, and to what."""
+    """Text for reports: the profile, and which of its costs are fitted to what."""
     found = profile_of(text)
     lines = [f"Host costs: profile `{text}`, {found.status}."]
     for field, to in found.fitted.items():

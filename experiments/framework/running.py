@@ -1,8 +1,8 @@
-"""One experiment from options to files: measure, tabulate, draw, find, and say what it rests on.
+"""Runs one experiment: options go in; a table, a figure and a report come out, also as files.
 
 NAME.parquet, NAME.csv     one tidy row a configuration
 NAME.png, NAME.svg         the figure
-NAME.md                    findings, the command that repeats them, what is fitted and what is predicted
+NAME.md                    findings, the command that repeats them, and what is fitted or predicted
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run(
     progress: bool = True,
     **more: object,
 ) -> Result:
-    """From Python: `run("fig5", hosts=[2, 8]).frame`. `out`: a folder for the files; None: none are written."""
+    """Run an experiment: `run("fig5", hosts=[2, 8]).frame`. `out`: a folder for the files; None: write none."""
     experiment = catalogue.load(name)
     chosen = read_all(experiment.OPTIONS, {**(asked or {}), **more})
     points = catalogue.named(name, experiment.points(chosen))
@@ -90,7 +90,7 @@ def _drawn(experiment: Experiment, result: Result) -> Any:
             if not (result.failed or result.stopped):
                 raise
             print(
-                f"{result.name}: no figure of what there is ({type(error).__name__}: {error})",
+                f"{result.name}: the incomplete results could not be drawn ({type(error).__name__}: {error})",
                 file=sys.stderr,
             )
             return None
@@ -100,7 +100,7 @@ def _drawn(experiment: Experiment, result: Result) -> Any:
 def _report(
     experiment: Experiment, chosen: Mapping[str, Values], result: Result, moved: pd.DataFrame | None
 ) -> str:
-    """The findings, and what they rest on."""
+    """The text of the report: findings, the command, fitted values and failures."""
     lines = [f"# {result.name}: {EXPERIMENTS[result.name]}", ""]
     if result.failed or result.stopped:
         why = "stopped by hand" if result.stopped else f"{len(result.failed)} failed"
@@ -110,7 +110,7 @@ def _report(
     except Exception as error:
         if not (result.failed or result.stopped):
             raise
-        lines += [f"No findings of what there is ({type(error).__name__}: {error}).", ""]
+        lines += [f"The incomplete results gave no findings ({type(error).__name__}: {error}).", ""]
     lines += [f"Again: `{command(result.name, experiment.OPTIONS, chosen)}`", ""]
     for profile in chosen.get("profile", ()):
         lines += [describe(str(profile)), ""]
@@ -122,7 +122,7 @@ def _report(
 
 
 def _moved(moved: pd.DataFrame) -> str:
-    """A row a conclusion: its value, and its ratio under each change."""
+    """A table with one row a conclusion: its value, and its ratio under each change."""
     wide = moved.copy()
     wide["change"] = [
         f"{name} x{factor:g}" for name, factor in zip(wide["fitted"], wide["factor"], strict=True)

@@ -1,4 +1,4 @@
-"""How far a conclusion moves when a fitted value moves by 2x: it is run again, with each of them halved and doubled."""
+"""Sensitivity: how much conclusions change if a fitted value is halved or doubled, by running the experiment again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a curve says in a number: where it crosses a level."""
+"""Finds where a curve crosses a level."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from math import exp, log
 
 
 def crossing(x: Iterable[float], ratio: Iterable[float], least: float) -> float | None:
-    """Up to which x the ratio is at least so much, read off between the points on logarithmic axes. None: it nowhere
-    is, or it still is at the last point."""
+    """The largest x up to which the ratio is at least `least`, interpolated on logarithmic axes.
+
+    None if the ratio is nowhere that large, or still is at the last point.
+    """
     points = sorted(zip(x, ratio, strict=True))
     enough = [at for at, (_, value) in enumerate(points) if value >= least]
     if not enough or enough[-1] == len(points) - 1:

@@ -1,11 +1,11 @@
-"""Many configurations, measured side by side: `sweep(points)` gives a tidy frame, one row a configuration.
+"""Measures many configurations in parallel: `sweep(points)` gives a tidy frame, one row a configuration.
 
     frame = sweep(points("fig5", hosts=[2, 8, 32]))                        # processes of this machine
     frame = sweep(points("fig5"), executor=dask_client.get_executor())     # a cluster's
-    frame = sweep([{"x": 1}, {"x": 2}], measure=mine)                      # one's own function of a point
+    frame = sweep([{"x": 1}, {"x": 2}], measure=mine)                      # your own function of a point
 
-Rows stand in the order of the points, however the work was spread: the same points, the same bytes. Ctrl-C
-keeps what is there, and says so.
+Rows are in the order of the points, however the work is distributed, so the same points give the same bytes. After
+Ctrl-C, finished rows are kept, and a message says so.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Measure = Callable[[Point], Row]
-QUIET = 2.0  # seconds before progress is worth a line
+QUIET = 2.0  # seconds before a progress bar is shown
 
 
 class PointFailed(Exception):
-    """A configuration could not be measured; `frame` has those that were."""
+    """A configuration could not be measured. `frame` has the others."""
 
     frame: pd.DataFrame
 
 
 @dataclass
 class Gathered:
-    """What came of a sweep. `rows` and `failed` by the point's place among the points."""
+    """The results of a sweep. `rows` and `failed` are by the point's index."""
 
     total: int
     rows: dict[int, Row] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Gathered:
     stopped: bool = False
 
     def part(self, first: int, end: int) -> Gathered:
-        """Of its points from `first` to before `end`, numbered from 0."""
+        """The results of points `first` to `end` (exclusive), numbered from 0."""
         inside = range(first, end)
         return Gathered(
             end - first, {at - first: self.rows[at] for at in inside if at in self.rows},
@@ -73,8 +73,11 @@ def sweep(
     jobs: int | None = None,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """`executor`: any of `concurrent.futures`' kind; None: a process a CPU core of this machine, or `jobs` of
-    them (1: none, all is done here). `measure`: None where the points name their experiment."""
+    """Measure all points. Raises PointFailed if one failed.
+
+    `executor`: like those of `concurrent.futures`; None: one process a CPU core, or `jobs` of them (1: this process).
+    `measure`: a function of a point; None if the points name their experiment.
+    """
     given = list(points)
     found = gather(given, executor, measure=measure, jobs=jobs, title="sweep" if progress else "")
     frame = tidy([found.rows[at] for at in sorted(found.rows)])
@@ -96,7 +99,7 @@ def gather(
     jobs: int | None = None,
     title: str = "",
 ) -> Gathered:
-    """As `sweep`; what failed is told, not raised. `title`: of the progress bar; "" for none."""
+    """Like `sweep`, but returns failures too. `title`: the progress bar's; "" for no bar."""
     found = Gathered(len(points))
     jobs = min(len(points), jobs or cores())
     here = executor is None and (jobs <= 1 or _only_here(measure))
@@ -119,7 +122,7 @@ def gather(
 
 
 def measured(point: Point, measure: Measure | None) -> Row:
-    """The point and what was found, as one row. Runs wherever the executor has put it."""
+    """Measure one point, in whichever process the executor chose. Returns the point and its results as one row."""
     if measure is None:
         measure = catalogue.load(point["experiment"]).measure
     return {**point, **measure({name: value for name, value in point.items() if name != "experiment"})}
@@ -137,13 +140,13 @@ def _one_by_one(points: Sequence[Point], measure: Measure | None, found: Gathere
 def _spread(
     points: Sequence[Point], measure: Measure | None, executor: Executor, found: Gathered, bar: Any
 ) -> None:
-    """Not `as_completed`, which only knows the standard library's own futures: Dask's are alike, not the same."""
+    """Measure points with an executor. `as_completed` is not used, since it does not take Dask's futures."""
     done: SimpleQueue[tuple[int, Future[Row]]] = SimpleQueue()
     futures: list[Future[Row]] = []
     try:
         with _unseen_main() if measure is None else nullcontext():
             for at, point in enumerate(points):
-                with _sheltered():  # it may start a process
+                with _sheltered():  # this may start a process
                     future = executor.submit(measured, point, measure)
                 futures.append(future)
                 future.add_done_callback(lambda future, at=at: done.put((at, future)))  # type: ignore[misc]
@@ -162,12 +165,13 @@ def _spread(
 
 
 def _seen() -> bool:
-    """Whether a bar can be drawn over itself: in a log each of its states would be a line."""
+    """Whether a progress bar can be redrawn in place. In a log, each of its states would be a line."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
 def _only_here(measure: Measure | None) -> bool:
-    """A function of a notebook or of standard input has no file from which another process could read it."""
+    """Whether `measure` can only run in this process: if it is from a notebook or standard input, it has no file that
+    other processes could import."""
     if measure is None or getattr(measure, "__module__", "") != "__main__":
         return False
     if os.path.exists(getattr(sys.modules["__main__"], "__file__", "")):  # of standard input it is "<stdin>"
@@ -179,8 +183,10 @@ def _only_here(measure: Measure | None) -> bool:
 
 @contextmanager
 def _unseen_main() -> Iterator[None]:
-    """Processes that are spawned meanwhile do not run the user's file, of which they need nothing: it may be standard
-    input, which is read only once, or a script that would start the same sweep in each of them."""
+    """Keep processes spawned in this block from running the user's main file, which they do not need.
+
+    It may be standard input, which can be read only once, or a script that would start the same sweep in each process.
+    """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -206,7 +212,7 @@ def cores() -> int:
 
 @contextmanager
 def _sheltered() -> Iterator[None]:
-    """Processes that are started here do not hear Ctrl-C from their first instant; we hear it a moment later."""
+    """Start processes in this block with Ctrl-C blocked. For this process it is only delayed until the block ends."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -219,8 +225,10 @@ def _sheltered() -> Iterator[None]:
 
 @contextmanager
 def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Spawned, not forked: the same on every platform, and safe beside threads. Ctrl-C is for the parent, which
-    then ends them."""
+    """A pool of spawned processes. Unlike forked ones they are safe beside threads, and the same on every platform.
+
+    They ignore Ctrl-C; this process then ends them.
+    """
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_deaf)
     try:

@@ -1,6 +1,6 @@
-"""Tidy tables: one row a configuration, options and predictions as columns, the paper's value and the error beside.
+"""Tidy tables: one row a configuration, with options, predictions, the paper's value and the error as columns.
 
-Parquet for machines, CSV for eyes; the same rows are the same bytes.
+They are written as Parquet for programs and CSV for people. The same rows give the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LAST = ("paper", "error")
 
 
 def tidy(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Columns in the order in which they first come; `paper` and `error` last. What is None is missing."""
+    """A frame with columns in the order of first appearance, `paper` and `error` last. None means missing."""
     import pandas as pd
 
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -29,14 +29,14 @@ def tidy(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def error(predicted: float, paper: float | None) -> float | None:
-    """Relative: +0.1 is ten per cent more than the paper."""
+    """The relative error: +0.1 is ten per cent more than the paper."""
     return None if paper is None else predicted / paper - 1
 
 
 def split(
     rows: Sequence[Mapping[str, Any]], extra: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """The tidy frame, and the long ones: what `measure` gave as lists, each row with its point's number."""
+    """(the tidy frame, long frames from the lists that `measure` returned, with the point's number in each row)."""
     plain = [{name: value for name, value in row.items() if name not in extra} for row in rows]
     long = {
         name: tidy([{"row": at, **each} for at, row in enumerate(rows) for each in row.get(name, ())])
@@ -46,7 +46,7 @@ def split(
 
 
 def write(frame: pd.DataFrame, stem: Path) -> list[Path]:
-    """`stem.parquet` and `stem.csv`."""
+    """Write `stem.parquet` and `stem.csv`."""
     parquet, csv = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     frame.to_parquet(parquet, index=False, compression="zstd")
     frame.to_csv(csv, index=False, lineterminator="\n")
@@ -54,7 +54,7 @@ def write(frame: pd.DataFrame, stem: Path) -> list[Path]:
 
 
 def markdown(frame: pd.DataFrame, columns: Sequence[str] = ()) -> str:
-    """For reports: numbers to four figures, what is missing as a dash."""
+    """A Markdown table for reports, with numbers to four digits and dashes for missing values."""
     shown = list(columns) or list(frame.columns)
     head = ["| " + " | ".join(shown) + " |", "|" + "---|" * len(shown)]
     rows = frame[shown].itertuples(index=False)

@@ -1,4 +1,4 @@
-"""Rows of a few devices for each configuration, coloured by client: the figures that are traces."""
+"""Draws figures that are traces: rows of a few devices for each configuration, coloured by client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ HEIGHT, GAP = 0.9, 0.8  # of a device's bar in its row; between configurations, 
 
 
 def draw_rows(axes: Any, trace: pd.DataFrame, labels: list[str]) -> None:
-    """`trace`: a row a bar, with `row` (the configuration), `device`, `client`, `started_us`, `ended_us`."""
+    """Draw the bars. `trace`: one row a bar, with `row` (the configuration), `device`, `client`, `started_us`,
+    `ended_us`."""
     clients = sorted(trace["client"].unique())
     colours = style.colors(clients)
     top, ticks = 0.0, []

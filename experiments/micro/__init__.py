@@ -1,1 +1,1 @@
-"""What the paper's micro-benchmarks share: their one computation, programs made of it, and clients that call them."""
+"""Shared parts of the paper's micro-benchmarks: their computation, programs made of it, and clients that call them."""

@@ -1,4 +1,4 @@
-"""Clients that call a program again and again, each a SimPy process; and how fast that went.
+"""Clients that call a program repeatedly, each a SimPy process, and the rates they reach.
 
 sim = simulation(setup, profile="paper")
 one = Loop(sim, "a", task, ahead=1)
@@ -30,8 +30,8 @@ def simulation(
     setup: Setup, *, profile: str = "paper", policy: str = "fifo", fidelity: str = "cohort", seed: int = 0,
     noise: Noise | None = None, config: Config | None = None, faults: Sequence[Fault] = (),
 ) -> Simulation:  # fmt: skip
-    """`policy` and `profile` as a command line names them."""
-    named(policy)  # what is wrong with it, before anything runs
+    """A simulation. `policy` and `profile` are texts as on the command line."""
+    named(policy)  # raises if the name is wrong, before anything runs
     how: Any = fidelity
     return Simulation(
         setup, policy=lambda: named(policy), profile=profile_of(profile), fidelity=how, seed=seed, noise=noise,
@@ -40,18 +40,18 @@ def simulation(
 
 
 class Failed(Exception):
-    """A run ended with a blame, where the experiment has no use for failures."""
+    """A run failed in an experiment that expects no failures."""
 
 
 class Tally:
-    """Of calls that have ended, of several clients."""
+    """Counts ended calls of several clients."""
 
     count = 0
     failed = False
 
 
 class Loop:
-    """Calls `task` for ever, or `calls` times; `ahead` + 1 calls may be unfinished.
+    """A client that calls `task` for ever, or `calls` times. `ahead` + 1 calls may be unfinished.
 
     chained: the result of a call is the argument of the next (which then waits for it on the devices, not here).
     think: nanoseconds between the answer and the next call.
@@ -132,7 +132,7 @@ class Loop:
         return self._results.pop()
 
     def _call(self, act: Callable[[Client, int], Any]) -> Generator[simpy.Event, Any, Any]:
-        """At this client's own time; again, if the answer is that there is no room."""
+        """Make a call when this client may, and again while the answer is `Blocked`."""
         while True:
             yield from self.client.turn()
             found = self.client.act(act)
@@ -142,8 +142,10 @@ class Loop:
 
 
 def rate(sim: Simulation, computations: int = 1, skip: float = 1 / 3, period: int = 1) -> float:
-    """Computations a second, `computations` to a gang, without the first gangs: pipelines fill. Over a multiple of
-    `period` gangs: as many calls as are unfinished come in bursts."""
+    """Computations a second, with `computations` in a gang, without the first gangs, in which pipelines fill.
+
+    It is measured over a multiple of `period` gangs, since ends of unfinished calls come in bursts.
+    """
     ended = np.asarray(sim.trace.gangs.column("ended"))
     ended = np.sort(ended[ended >= 0])
     gaps = len(ended) - 1 - int(len(ended) * skip)

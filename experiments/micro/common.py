@@ -1,4 +1,4 @@
-"""Options and rates that the micro-benchmarks share."""
+"""Options of the micro-benchmarks, and functions that measure their rates."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ from .programs import chain
 PROFILE = Option(
     "profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us"
 )
-SEED = Option("seed", 0, "of all that is drawn")
-FIDELITY = Option("fidelity", "cohort", "alike hosts as one, or each by itself", choices=("cohort", "exact"))
-POLICY = Option("policy", "fifo", "who goes next: fifo, stride, priority, shortest, deadline, round_robin")
+SEED = Option("seed", 0, "seed of all random draws")
+FIDELITY = Option(
+    "fidelity", "cohort", "simulate equal hosts as one, or each host", choices=("cohort", "exact")
+)
+POLICY = Option(
+    "policy", "fifo", "scheduling policy: fifo, stride, priority, shortest, deadline, round_robin"
+)
 WINDOW = Option("window", 256, "gangs that the controller may order ahead of the devices", least=1)
 NODES = Option("nodes", 128, "computations in a call of a chained or fused program", least=1)
 
@@ -27,7 +31,7 @@ ALL_SYSTEMS = (PATHWAYS, *SYSTEMS)
 
 
 def island(cluster: str, hosts: int, hop: int = 0) -> Setup:
-    """A set-up with so many hosts in its island; with another latency of a hop over ICI, if not 0."""
+    """A set-up with this many hosts in its island. `hop`: another ICI latency a hop, if not 0."""
     setup = load(cluster, hosts=hosts)
     if not hop:
         return setup
@@ -36,7 +40,7 @@ def island(cluster: str, hosts: int, hop: int = 0) -> Setup:
 
 
 def config(setup: Setup, profile: str, window: int) -> Config:
-    """The controller's, with the fan-out that the profile says."""
+    """The controller's config, with the profile's fan-out."""
     wanted, largest = profile_of(profile).fanout, max(island.hosts for island in setup.cluster.islands)
     if not isinstance(wanted, int):
         wanted = largest if wanted == "flat" else fanout_for(largest)
@@ -55,7 +59,7 @@ def pathways(
     setup: Setup, kernel: Kernel, mode: Mode, nodes: int, *, ahead: int, profile: str, window: int, calls: int,
     policy: str = "fifo", fidelity: str = "cohort", seed: int = 0,
 ) -> float:  # fmt: skip
-    """Computations a second of one client that calls again and again."""
+    """Computations a second of one client of Pathways that calls repeatedly."""
     sim = simulation(
         setup,
         profile=profile,
@@ -75,10 +79,10 @@ def pathways(
 def other(
     system: str, setup: Setup, kernel: Kernel, mode: Mode, nodes: int, profile: str, calls: int
 ) -> float:
-    """The same of another system."""
+    """Computations a second of another system."""
     return run(system, setup, Work(kernel, mode, nodes), profile_of(profile), calls=calls).per_second
 
 
 def chain_of_hosts(cluster: str, count: int, devices_per_host: int) -> Setup:
-    """An island of at least `count` hosts of `devices_per_host` cores: a stage each."""
+    """A set-up with an island of `count` hosts of `devices_per_host` cores, one for each stage."""
     return load(cluster, hosts=count, devices_per_host=devices_per_host)

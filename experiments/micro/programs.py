@@ -1,7 +1,7 @@
-"""The computation of the paper's micro-benchmarks, and the programs that it is called in.
+"""The computation of the paper's micro-benchmarks, and programs made of it.
 
-An AllReduce of one scalar, then a scalar add; each output is the next input. `-O` calls it one by one, `-C` in a
-program of 128, `-F` as one node that holds 128 of it.
+It is an AllReduce of one scalar, then a scalar add; each output is the next input. `-O` calls it one by one, `-C` in a
+program of 128, `-F` as one node that contains 128 of it.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from core.model import Arg, Computation, Node, Out, Program, Ref, SliceSpec, Val
 from sim.baselines import fused
 from sim.hardware import Collective, Kernel, Setup, kernel_time
 
-ADD = 1_000  # nanoseconds of a scalar add: of the launch of any kernel
+ADD = 1_000  # nanoseconds of a scalar add, which is the launch of any kernel
 SCALAR = Value((), "float32")
 
 
 def simple(compute: int = 0) -> Kernel:
-    """The paper's, or with so much more to compute."""
+    """The paper's computation, or one that also computes for some nanoseconds."""
     return Kernel(f"add, {compute} ns", max(ADD, compute), (Collective("all-reduce", 4),))
 
 
 def plain(compute: int) -> Kernel:
-    """So many nanoseconds on each device in all, whatever it does with the others."""
+    """A computation of some nanoseconds on each device, without collectives."""
     return Kernel(f"compute, {compute} ns", max(1, compute))
 
 
 @dataclass(frozen=True)
 class Task:
-    """A program, and what its computations cost on hardware, by key."""
+    """A program, and its computations' kernels by key."""
 
     program: Program
     kernels: dict[str, Kernel]
@@ -36,7 +36,7 @@ class Task:
 
     @property
     def literal(self) -> bytes:
-        """Its first argument."""
+        """The program's first argument."""
         return bytes(self.program.args[0].nbytes)
 
 
@@ -49,7 +49,7 @@ def chain(
     name: str = "",
     island: str = "",
 ) -> Task:
-    """`nodes` in a row on all devices of an island, or so many; each holds `held` computations."""
+    """A program of `nodes` in a row, on all devices of an island or on `devices`. Each node has `held` computations."""
     devices = devices or setup.cluster.islands[0].devices
     whole = fused(kernel, held) if held > 1 else kernel
     name = name or whole.name
@@ -62,7 +62,7 @@ def chain(
 
 
 def stages(setup: Setup, kernel: Kernel, count: int, width: int, name: str = "") -> Task:
-    """A chain of `count`, each on a slice of its own of `width` devices: a pipeline without micro-batches."""
+    """A chain of `count` stages, each on a slice of `width` devices: a pipeline without micro-batches."""
     name = name or f"{count} stages"
     step = Computation(kernel.name, kernel.name, expected(setup, kernel, width))
     slices = tuple(SliceSpec(f"stage {at}", width) for at in range(count))
@@ -76,7 +76,7 @@ def stages(setup: Setup, kernel: Kernel, count: int, width: int, name: str = "")
 
 
 def expected(setup: Setup, kernel: Kernel, devices: int) -> int:
-    """What the plan expects of it: its time on the first devices of an island."""
+    """The cost stated in the plan: the kernel's time on the first devices of an island."""
     from core.model import line
 
     return kernel_time(kernel, line(0, 0, devices), setup.cluster.islands[0], setup.chips[0])

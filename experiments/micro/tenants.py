@@ -1,4 +1,4 @@
-"""Several clients on one island, each with a program of its own: what figures 8, 9 and 11 share."""
+"""Simulates several clients on one island, each with a program of its own, for figures 8, 9 and 11."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ def tenants(
     setup: Setup, compute: Sequence[int], *, nodes: int, ahead: int, gangs: int, policy: str, profile: str,
     window: int, weights: Sequence[int] = (), fidelity: str = "cohort", seed: int = 0,
 ) -> tuple[Simulation, list[Loop]]:  # fmt: skip
-    """A client for each entry of `compute`, its computation's nanoseconds, until so many gangs have ended. Each calls
-    a chain of `nodes`, again and again, with `ahead` + 1 calls unfinished."""
+    """Simulate clients until `gangs` gangs have ended. `compute`: nanoseconds of each client's computation.
+
+    Each client calls a chain of `nodes` repeatedly, with `ahead` + 1 calls unfinished.
+    """
     sim = simulation(
         setup, profile=profile, policy=policy, fidelity=fidelity, seed=seed,
         config=common.config(setup, profile, window),
@@ -47,7 +49,7 @@ def names(clients: int) -> list[str]:
 
 
 def weights_of(text: str) -> tuple[int, ...]:
-    """`1:2:4:8`."""
+    """Weights from a text such as `1:2:4:8`."""
     parts = text.split(":")
     if not all(part.isdecimal() and int(part) for part in parts):
         raise BadOption(
@@ -57,7 +59,7 @@ def weights_of(text: str) -> tuple[int, ...]:
 
 
 def steady(sim: Simulation, skip: float = 1 / 3) -> tuple[int, int]:
-    """A window without the beginning, when pipelines fill, and without the gangs that are still under way."""
+    """A window without the beginning, when pipelines fill, and without gangs that have not ended."""
     ended = np.asarray(sim.trace.gangs.column("ended"))
     started = np.asarray(sim.trace.gangs.column("started"))
     last = int(ended.max())
@@ -79,7 +81,7 @@ def busy(sim: Simulation, window: tuple[int, int]) -> float:
 
 
 def timelines(sim: Simulation, window: tuple[int, int], devices: int = 4) -> list[dict[str, Any]]:
-    """Some devices in the window, for a figure: who had them from when to when, from the window's start."""
+    """Rows for a figure: which client used some devices from when to when, counted from the window's start."""
     frame = Trace(sim.trace, sim.setup).intervals(window=window, sample=devices)
     low, high = window[0] / 1e3, window[1] / 1e3
     return [

@@ -1,7 +1,7 @@
-"""Adafactor (Shazeer and Stern 2018) without momentum: what T5 and its contemporaries were trained with.
+"""Adafactor (Shazeer and Stern 2018) without momentum, with which T5 and its contemporaries were trained.
 
-Second moments of a matrix are kept as those of its rows and of its columns, so the state is next to nothing. An
-array's last axis are its columns; arrays under "layers" are one matrix a layer.
+Second moments of a matrix are kept as those of its rows and of its columns, so the state is very small. An array's last
+axis is its columns. Arrays under "layers" have one matrix a layer.
 """
 
 from __future__ import annotations

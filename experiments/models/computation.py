@@ -1,4 +1,4 @@
-"""What all cuts of a training step come to: a function over a mesh of devices, ready to be lowered for them."""
+"""`Computation`: a part of a training step as a function over a mesh of devices, ready to be lowered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Struct: Any = jax.ShapeDtypeStruct
 
 
 class Computation(NamedTuple):
-    """A function over a mesh, what it takes (shapes and shardings), where its results lie, and what it reuses."""
+    """A function over a mesh, with its arguments' shapes and shardings, its results' shardings, and donations."""
 
     name: str
     function: Callable[..., Any]
@@ -28,5 +28,5 @@ class Computation(NamedTuple):
 
 
 def placed(tree: Any, shardings: Any) -> Shapes:
-    """Shapes of arrays, each with where it lies."""
+    """Shapes of arrays, each with its sharding."""
     return jax.tree.map(lambda a, where: Struct(a.shape, a.dtype, sharding=where), tree, shardings)

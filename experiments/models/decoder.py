@@ -1,5 +1,7 @@
-"""The decoder-only language model, whole or in parts: a part is some of its layers, with the embedding in front of
-the first and the softmax behind the last. A pipeline's stage is a part; so is the whole model.
+"""The decoder-only language model, whole or in parts.
+
+A part is some of its layers, with the embedding before the first and the softmax after the last. A pipeline's stage is
+a part, and so is the whole model.
 
 Weights of a part: {"layers": stacked, "embedding"?: ..., "head"?: ...}.
 """
@@ -54,8 +56,8 @@ def whole(model: Decoder) -> Part:
 
 
 def stages(model: Decoder, count: int) -> list[Part]:
-    """The paper's cut: as many layers a stage, and one less in the first and in the last, which have the
-    embedding and the softmax instead. Where that does not divide, layers are spread as evenly as they go."""
+    """The paper's stages: the same number of layers in each, but one less in the first and in the last, which have the
+    embedding and the softmax. If layers cannot be divided like this, they are spread as evenly as possible."""
     if count == 1:
         return [whole(model)]
     slots = model.layers + 2
@@ -110,7 +112,7 @@ def layer(w: Weights, x: Array, constrain: Constrain = alone) -> Array:
 
 
 def embed(weights: Weights, tokens: Array, constrain: Constrain = alone) -> Array:
-    """Token vectors plus positions as sines and cosines: no parameters, so any length goes."""
+    """Token vectors plus positions as sines and cosines, which have no parameters and work for any length."""
     x = lookup(weights["table"], tokens, constrain)
     half = x.shape[-1] // 2
     angles = jnp.arange(x.shape[1])[:, None] * jnp.exp(jnp.arange(half) * (-9.2 / half))[None, :]
@@ -118,6 +120,6 @@ def embed(weights: Weights, tokens: Array, constrain: Constrain = alone) -> Arra
 
 
 def loss(weights: Weights, x: Array, targets: Array, constrain: Constrain = alone, chunks: int = 1) -> Array:
-    """Sum over all tokens, of what the last layer leaves."""
+    """The loss of the last layer's output, summed over all tokens."""
     inside = norm(weights["norm"], x)
     return cross_entropy(weights["softmax"], inside, targets, constrain, chunks)

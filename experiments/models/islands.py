@@ -1,8 +1,8 @@
-"""Data-parallel islands: each runs a step on its own share of the batch, sends its gradients to the others, and
-applies all of them. The step is cut into segments of layers, so that the gradients of the last layers travel while
-those of the first are computed.
+"""Data-parallel islands: each runs a step on its own share of the batch, sends its gradients, and applies all of them.
 
-A segment's weights and gradients lie two-dimensionally over its island (`meshes`); nothing but gradients leaves it.
+The step is cut into segments of layers, so that the gradients of the last layers are sent while those of the first are
+computed. A segment's weights and gradients are split in two dimensions over its island (`meshes`). Only gradients leave
+an island.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Segment(NamedTuple):
 
 
 def segment(part: Part, mesh: AnyMesh, batch: int, length: int, *, scale: float, islands: int) -> Segment:
-    """`batch`: of one island. `scale`: what the loss's sum over tokens is multiplied by."""
+    """The computations of one segment. `batch`: of one island. `scale`: multiplies the loss's sum over tokens."""
     constrain = constrain_on(mesh)
     master = jax.eval_shape(lambda: decoder.init(part, jax.random.key(0)))
     lying = weights_on(mesh, master)

@@ -1,8 +1,8 @@
-"""The layers that both kinds of transformer are made of; they compute in the type of the weights they are given.
+"""The layers of both kinds of transformer. They compute in the type of their weights.
 
-Training keeps float32 weights and multiplies a `working` copy of them in bfloat16. Weights of a layer are a
-dictionary of arrays; `AXES` names the logical axes of each, which `meshes` maps to the axes of a mesh. `Constrain`
-is how a caller says where activations lie; alone on a device it does nothing.
+Training keeps float32 weights, and computes with a `working` copy in bfloat16. The weights of a layer are a dictionary
+of arrays. `AXES` names the logical axes of each, which `meshes` maps to axes of a mesh. With `Constrain` a caller sets
+the sharding of activations; on a single device it does nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Constrain = Callable[[Array, str], Array]  # (activations, a name in meshes.ACTI
 
 COMPUTE = jnp.bfloat16
 
-# One layer's weights; where layers are stacked for a scan, one axis more stands in front.
+# Axes of one layer's weights. If layers are stacked for a scan, there is one more axis in front.
 AXES: dict[str, tuple[str, ...]] = {
     "norm": ("all",),
     "query": ("width", "heads", "head"),
@@ -36,7 +36,7 @@ AXES: dict[str, tuple[str, ...]] = {
 
 
 def alone(x: Array, name: str) -> Array:
-    """The Constrain of a device by itself."""
+    """The Constrain of a single device."""
     return x
 
 
@@ -47,12 +47,12 @@ def norm(scale: Array, x: Array) -> Array:
 
 
 def working(weights: Weights) -> Weights:
-    """The copy that is multiplied."""
+    """The copy of the weights that is used in computation."""
     return dict(jax.tree.map(lambda w: w.astype(COMPUTE), weights))
 
 
 def attention(w: Weights, x: Array, context: Array, bias: Array, constrain: Constrain) -> Array:
-    """Of each position of `x` over those of `context`; `bias` is added to the scores, and masks with -inf."""
+    """Attention of the positions of `x` to those of `context`. `bias` is added to the scores; -inf masks."""
     query = constrain(jnp.einsum("bsd,dhk->bshk", x, w["query"]), "heads")
     key = constrain(jnp.einsum("bsd,dhk->bshk", context, w["key"]), "heads")
     value = constrain(jnp.einsum("bsd,dhk->bshk", context, w["value"]), "heads")
@@ -71,7 +71,7 @@ def feed_forward(w: Weights, x: Array, constrain: Constrain) -> Array:
 
 
 def causal(length: int) -> Array:
-    """A bias under which no position sees those behind it."""
+    """A bias that hides later positions from each position."""
     seen = jnp.arange(length)[:, None] >= jnp.arange(length)[None, :]
     return jnp.where(seen, 0.0, -jnp.inf)
 
@@ -81,8 +81,8 @@ def lookup(table: Array, tokens: Array, constrain: Constrain) -> Array:
 
 
 def cross_entropy(softmax: Array, x: Array, targets: Array, constrain: Constrain, chunks: int = 1) -> Array:
-    """Sum over all tokens. `chunks`: of positions, where the logits of a whole batch would fill a device; each
-    chunk's are then computed again in the backward pass."""
+    """The loss summed over all tokens. `chunks`: split positions if the logits of a whole batch do not fit a device;
+    each chunk's logits are then computed again in the backward pass."""
 
     def of_chunk(total: Array, chunk: tuple[Array, Array]) -> tuple[Array, None]:
         part, wanted = chunk

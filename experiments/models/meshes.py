@@ -1,7 +1,7 @@
-"""How weights and activations lie over a mesh of cores: `alone`, `data`-parallel, or `model`- and data-parallel.
+"""Shardings of weights and activations over a mesh of cores: data-parallel, or model- and data-parallel.
 
-The two-dimensional layout is GSPMD's (Xu et al. 2021): weights are split over both axes and gathered over "data"
-a layer at a time; between layers activations are split over both axes, and gathered over "model" within.
+The two-dimensional layout is GSPMD's (Xu et al. 2021). Weights are split over both axes and gathered over "data" a
+layer at a time. Activations are split over both axes between layers, and gathered over "model" within a layer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
 
 
 def abstract(axes: Mapping[str, int]) -> AbstractMesh:
-    """A mesh of devices that this process does not have."""
+    """A mesh of devices that need not exist in this process."""
     return AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
 
 
@@ -67,7 +67,7 @@ def constrain_on(mesh: AnyMesh) -> Constrain:
 
 
 def weights_on(mesh: AnyMesh, weights: Weights) -> Weights:
-    """A sharding for each array; `weights` may be arrays or only their shapes."""
+    """A sharding for each array of weights, which may be only shapes."""
     layout = layout_of(mesh)
 
     def of(path: tuple[Any, ...], array: Any) -> NamedSharding:
@@ -77,7 +77,7 @@ def weights_on(mesh: AnyMesh, weights: Weights) -> Weights:
 
 
 def state_on(mesh: AnyMesh, weights: Weights) -> dict[str, Any]:
-    """The same for Adafactor's state: rows and columns lie as their matrices do."""
+    """A sharding for each array of Adafactor's state: rows and columns are split like their matrices."""
     layout = layout_of(mesh)
 
     def of(path: tuple[Any, ...], array: Any) -> tuple[NamedSharding, ...]:

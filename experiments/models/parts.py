@@ -1,7 +1,7 @@
-"""One part of a decoder, forward and backward: what a pipeline's stage or an island's segment computes.
+"""The forward and backward pass of one part of a decoder, for a pipeline's stage or an island's segment.
 
-Forward keeps each layer's input; backward goes through the layers in reverse and computes each again from its input
-(so a training step multiplies four times what a forward pass does) and adds to gradients in place.
+Forward keeps each layer's input. Backward goes through the layers in reverse, computes each again from its input (so a
+training step has four times the work of a forward pass), and adds to gradients in place.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .layers import Array, Constrain, Weights, alone
 
 
 class Forward(NamedTuple):
-    out: Array  # activations behind the last layer of the part
+    out: Array  # activations after the last layer of the part
     saved: Array  # each layer's input, stacked
 
 
 class Backward(NamedTuple):
     gradients: Weights
-    inward: Array | None  # gradient of the part's input; None of the first part's
-    loss: Array | None  # of the last part
+    inward: Array | None  # gradient of the part's input; None for the first part
+    loss: Array | None  # only for the last part
 
 
 def forward(part: Part, weights: Weights, x: Array, constrain: Constrain = alone) -> Forward:
@@ -53,8 +53,8 @@ def backward(
     constrain: Constrain = alone,
     chunks: int = 1,
 ) -> Backward:
-    """`outward`: the gradient of the part's output; for the last part the output itself, whose loss with
-    `targets`, times `scale`, is what is differentiated. `tokens`: what the first part had read."""
+    """`outward`: the gradient of the part's output; for the last part the output itself, of which the loss with
+    `targets`, times `scale`, is differentiated. `tokens`: the first part's input."""
     gradients = dict(gradients)
     loss = None
     if part.last:
@@ -76,19 +76,19 @@ def backward(
 
 
 def given(*results: Any) -> tuple[Any, ...]:
-    """Without those that there are not: the first part has no gradient of its input, only the last has a loss."""
+    """The results that are not None: the first part has no gradient of its input, and only the last has a loss."""
     return tuple(result for result in results if result is not None)
 
 
 def reads(part: Part) -> tuple[str, ...]:
-    """What a backward pass takes of the batch, by keyword: the ends of a model read it themselves."""
+    """Keyword names of the batch's arrays that a backward pass takes: only the first and last part read any."""
     return ("tokens",) * part.first + ("targets",) * part.last
 
 
 def _layers(
     weights: Weights, gradients: Weights, saved: Array, outward: Array, constrain: Constrain
 ) -> tuple[Array, Weights]:
-    """In reverse; gradients are carried, so that the compiler adds to them where they lie."""
+    """The layers in reverse. Gradients are carried, so that the compiler can add to them in place."""
 
     def step(carry: tuple[Array, Weights], at: Array) -> tuple[tuple[Array, Weights], None]:
         outward, gradients = carry

@@ -1,8 +1,8 @@
 """A pipeline's computations, each for the slice of one stage: forward, backward and update, data-parallel inside.
 
-A stage's weights are replicated over its cores and each core adds up its own gradients, one row of an array with
-an axis more; they are reduced once a step, in the update. The schedule is not here: it is the order in which a
-program calls these (`schedules`).
+A stage's weights are replicated over its cores. Each core adds up its own gradients, in its row of an array with one
+more axis; they are reduced once a step, in the update. The schedule is the order in which a program calls these
+computations (`schedules`).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Stage(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What a stage holds from step to step, each with its layout."""
+    """The arrays that a stage keeps from step to step, with their shardings."""
 
     master: Shapes
-    weights: Shapes  # the copy in which it multiplies
+    weights: Shapes  # the copy that is used in computation
     state: Shapes
     gradients: Shapes
 
 
 def stage(part: Part, mesh: AnyMesh, batch: int, length: int, *, scale: float) -> Stage:
-    """`batch`: sequences of a micro-batch. `scale`: what the loss's sum over tokens is multiplied by."""
+    """The computations of one stage. `batch`: sequences of a micro-batch. `scale`: multiplies the loss's sum."""
     kept = _kept(part, mesh)
     tokens = Struct((batch, length), jnp.int32, sharding=NamedSharding(mesh, EACH))
     x = Struct((batch, length, part.model.d_model), COMPUTE, sharding=NamedSharding(mesh, EACH))

@@ -1,6 +1,6 @@
-"""How large each model is: what the paper prints, and what it leaves out, which is then an assumption by name.
+"""The models' sizes: the paper's numbers, and named assumptions for those that it does not print.
 
-Parameters are counted here by arithmetic; a test holds that against the arrays themselves.
+Parameters are counted here by arithmetic; a test compares that with the arrays.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ MODELS: dict[str, Model] = {
 
 
 def flops_per_token(model: Decoder, length: int) -> float:
-    """Of one training token, forward and backward, nothing recomputed: what utilisation is measured by."""
+    """Flops of one training token, forward and backward without recomputation, as used for utilisation."""
     weights = (
         model.parameters - model.vocabulary * model.d_model
     )  # looking up an embedding multiplies nothing

@@ -1,7 +1,7 @@
-"""One whole training step as one computation over a mesh: the partitioner cuts it, collectives are inside.
+"""A whole training step as one computation over a mesh, which the compiler partitions, with collectives inside.
 
-Of a decoder through `parts` (forward, backward, update in one); of a T5 by plain differentiation. Where a mesh has
-an axis "model" the layout is two-dimensional, else data-parallel (`meshes`).
+A decoder's step is made with `parts` (forward, backward and update in one); a T5's by plain differentiation. If a mesh
+has an axis "model" the layout is two-dimensional, otherwise data-parallel (`meshes`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .layers import Array, Weights, working
 from .meshes import AnyMesh, activation, constrain_on, state_on, weights_on
 from .shapes import T5, Decoder
 
-CHUNKS = 4  # of positions, in the loss
+CHUNKS = 4  # chunks of positions in the loss
 
 
 def step(model: Decoder, mesh: AnyMesh, batch: int, length: int) -> Computation:

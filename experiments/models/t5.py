@@ -77,7 +77,7 @@ def relative(table: Array, queries: int, keys: int, both_ways: bool) -> Array:
 def _stack(
     weights: Weights, x: Array, sublayers: dict[str, Callable[[Weights, Array], Array]], constrain: Constrain
 ) -> Array:
-    """Each layer: each of its sublayers in turn, normalised before and added after."""
+    """All layers of a stack. Each sublayer's input is normalised, and its output added to the residual."""
 
     @jax.checkpoint
     def step(x: Array, w: Weights) -> tuple[Array, None]:
@@ -89,7 +89,7 @@ def _stack(
 
 
 def loss(model: T5, weights: Weights, inputs: Array, targets: Array, constrain: Constrain = alone) -> Array:
-    """Sum over all target tokens."""
+    """The loss summed over all target tokens."""
     length, wanted = inputs.shape[1], targets.shape[1]
     table, encoder, decoder = weights["embedding"]["table"], weights["encoder"], weights["decoder"]
     around = relative(encoder["bias"], length, length, True)

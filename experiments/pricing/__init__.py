@@ -1,5 +1,5 @@
-"""What a training step costs: every computation of it, priced by the TPU compiler, and kept as small files.
+"""Costs of training steps: every computation is priced by the TPU compiler, and costs are kept in small files.
 
-`jobs` lists the computations that a way of training consists of, `book` finds what they cost (committed in
-experiments/data, else compiled now, else a roofline). `python -m experiments.pricing` fills the book.
+`jobs` lists the computations of each way of training. `book` finds their costs: committed in experiments/data, or
+compiled now, or from a roofline. `python -m experiments.pricing` adds costs to the book.
 """

@@ -1,8 +1,8 @@
-"""`python -m experiments.pricing [NAME ...]`: prices what the paper's tables and figures need, and commits it.
+"""`python -m experiments.pricing [NAME ...]`: prices the computations of the paper's tables and figures for the book.
 
-NAME: table2, table1, fig12, sweeps; or `fit`, which fits the chip's efficiency on one row of Table 2. Without a
-name all of these. What is in the book already is left alone; `--again` prices it anew. Needs the TPU compiler
-(extra `tpu`), and minutes a computation.
+NAME: table2, table1, fig12, sweeps; or `fit`, which fits the chip's efficiency on one row of Table 2. Without a name
+all of these. Computations in the book are skipped, unless `--again` is given. It needs the TPU compiler (extra `tpu`),
+and minutes for each computation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def table1() -> Iterator[Job]:
 
 
 def fig12() -> Iterator[Job]:
-    """Two islands, and one of twice the devices."""
+    """Jobs for two islands, and for one of twice the devices."""
     for model, cores in (("LM-64B", 512), ("LM-136B", 1024)):
         for together, shares in ((1, 2), (2, 1)):
             for segment in jobs.segments(model, together * cores, 2, together * 1024, 1024, shares):
@@ -41,7 +41,7 @@ def fig12() -> Iterator[Job]:
 
 
 def sweeps() -> Iterator[Job]:
-    """Beyond the rows that the paper prints: other meshes, other sequence lengths."""
+    """Jobs beyond the paper's rows: other meshes and other sequence lengths."""
     for split in (2, 4, 16):
         yield jobs.step("LM-3B", 128, 2048, 1024, split)
     for length in LENGTHS:
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     names = [name for name in arguments if name != "--again"] or [*ALL, FIT]
     unknown = [name for name in names if name not in (*ALL, FIT)]
     if unknown:
-        print(f"nothing is called {unknown[0]!r}; there is: {', '.join((*ALL, FIT))}", file=sys.stderr)
+        print(f"there is no {unknown[0]!r}; there is: {', '.join((*ALL, FIT))}", file=sys.stderr)
         return 2
     if not book.can_compile():
         print("the TPU compiler is not installed: pip install 'seaway[tpu]'", file=sys.stderr)
@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _price(names: list[str], again: bool) -> int:
-    """How many could not be priced."""
+    """Price these jobs. Returns how many failed."""
     failed = 0
     seen = {job.key: job for name in names for job in ALL[name]()}
     for at, job in enumerate(seen.values(), 1):

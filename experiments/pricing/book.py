@@ -1,7 +1,7 @@
-"""The book of costs: what each job costs, and who says so.
+"""The book of costs: a job goes in, its cost and the cost's source come out.
 
-First what is committed in experiments/data, a file a model, with the versions that made it. Else the TPU compiler
-prices the job now, where it is installed. Else a roofline is all there is, and the cost's `source` says so.
+Costs committed in experiments/data (a file a model, with the compiler's versions) are used first. Otherwise the TPU
+compiler prices the job now, if it is installed. Otherwise a roofline is used. The cost's `source` says which it was.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def compiled(job: Job) -> Cost:
 
 
 def roofline(job: Job) -> Cost:
-    """Of whoever has no TPU compiler."""
+    """The cost without a TPU compiler."""
     one = job.build()
     return roofline_costs(
         one.function, one.arguments, topology=job.topology, out_shardings=one.results, donate=one.donate, name=one.name
@@ -54,7 +54,7 @@ def roofline(job: Job) -> Cost:
 
 
 def file_of(key: str) -> Path:
-    """`LM-3B/middle16/forward; ...` stands in costs-lm-3b.json."""
+    """The file of a key: `LM-3B/middle16/forward; ...` is in costs-lm-3b.json."""
     return DATA / f"costs-{key.partition('/')[0].lower()}.json"
 
 
@@ -64,7 +64,7 @@ def committed(path: Path) -> dict[str, Cost]:
 
 
 def commit(job: Job, again: bool = False) -> Cost:
-    """Into the book, unless it is there. Several processes may write at once: what took minutes is not lost."""
+    """Price a job and add it to the book, unless it is there. Several processes may do this at once."""
     path = file_of(job.key)
     committed.cache_clear()
     if not again and job.key in committed(path):
@@ -78,8 +78,8 @@ def commit(job: Job, again: bool = False) -> Cost:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Nobody else writes to the book meanwhile. The lock is the folder's, so it leaves no file behind."""
-    import fcntl  # here, since there is none on Windows, where only reading works
+    """Lock the book for writing. The lock is on the folder, so it leaves no file behind."""
+    import fcntl  # imported here, since Windows has none; only reading works there
 
     folder.mkdir(exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
@@ -95,7 +95,7 @@ def _read(path: Path) -> dict[str, Cost]:
 
 
 def _write(path: Path, costs: dict[str, Cost]) -> None:
-    """All of it or nothing, for those who read meanwhile."""
+    """Write the file atomically, since other processes may read it."""
     lines = [f"{msgspec.json.encode(key).decode()}: {_line(costs[key])}" for key in sorted(costs)]
     whole = path.with_suffix(".tmp")
     whole.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
@@ -103,6 +103,6 @@ def _write(path: Path, costs: dict[str, Cost]) -> None:
 
 
 def _line(found: Cost) -> str:
-    """One line a cost: what changed can be read in a diff. How long the compiler took is not a property of it."""
+    """One line a cost, so that diffs are readable. The compiler's time is left out, since it varies."""
     found = msgspec.structs.replace(found, seconds=0.0)
     return msgspec.json.encode(found, order="deterministic").decode()

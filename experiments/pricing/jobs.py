@@ -1,4 +1,4 @@
-"""Which computations a way of training consists of, each with the slice that it is compiled for."""
+"""Lists the computations of each way of training, with the TPU topology that each is compiled for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HBM = 16 << 30  # bytes of a core
 
 
 class Job(NamedTuple):
-    """`key` says all that the computation depends on."""
+    """A computation to be priced. `key` contains everything that it depends on."""
 
     key: str
     topology: str
@@ -26,7 +26,7 @@ class Job(NamedTuple):
 
 
 def topology(cores: int) -> str:
-    """Of a TPU v3, two cores a chip: chips as near to a square as they come."""
+    """A TPU v3 topology of two cores a chip, with chips as near to a square as possible."""
     if cores < 2 or cores % 2:
         raise ValueError(f"a TPU v3 slice has an even number of cores, not {cores}")
     short, long = torus(cores)
@@ -34,16 +34,18 @@ def topology(cores: int) -> str:
 
 
 def torus(cores: int) -> tuple[int, int]:
-    """In chips."""
+    """The sides of the torus in chips, the shorter one first."""
     chips = cores // 2
     short = next(side for side in range(isqrt(chips), 0, -1) if chips % side == 0)
     return short, chips // short
 
 
 def model_axis(model: Model, cores: int) -> int:
-    """Over how many cores a matrix is split where nobody says: over one where a replica's state (float32 weights and
-    gradients, and the bfloat16 copy) takes half of a core's memory at most; else over as many as the slice has chips
-    along its shorter side, so that the mesh has the shape of the torus."""
+    """The default number of cores over which a matrix is split.
+
+    It is 1 if a replica's state (float32 weights and gradients, and the bfloat16 copy) takes at most half of a core's
+    memory. Otherwise it is the number of chips along the slice's shorter side, so that the mesh has the torus's shape.
+    """
     return 1 if 10 * model.parameters <= HBM / 2 else torus(cores)[0]
 
 
@@ -58,7 +60,7 @@ def _key(name: str, mesh: dict[str, int], **of: int) -> str:
 
 
 def step(model: str, cores: int, batch: int, length: int, split: int = 0) -> Job:
-    """A decoder's whole step. `split`: cores to a matrix; 0: as `model_axis` has it."""
+    """A decoder's whole step. `split`: cores to a matrix; 0: the default of `model_axis`."""
     shape = MODELS[model]
     assert isinstance(shape, Decoder)
     mesh = axes(cores, split or model_axis(shape, cores))
@@ -82,7 +84,7 @@ def t5_step(model: str, cores: int, batch: int, length: int, targets: int, split
 
 
 class Costed(NamedTuple):
-    """Jobs of one part of a model."""
+    """The jobs of one part of a model."""
 
     part: Part
     forward: Job
@@ -95,8 +97,10 @@ class Costed(NamedTuple):
 
 
 def stages(model: str, cores: int, count: int, batch: int, length: int) -> list[Costed]:
-    """`cores`: of one stage; `batch`: sequences of a micro-batch. Nothing that is priced depends on the scale of
-    the loss, so it is one."""
+    """Jobs of a pipeline's stages. `cores`: of one stage. `batch`: sequences of a micro-batch.
+
+    Costs do not depend on the loss's scale, so it is 1.
+    """
     shape = MODELS[model]
     assert isinstance(shape, Decoder)
     mesh, where = axes(cores, 1), topology(cores)
@@ -121,7 +125,7 @@ def stages(model: str, cores: int, count: int, batch: int, length: int) -> list[
 def segments(
     model: str, cores: int, count: int, batch: int, length: int, shares: int, split: int = 0
 ) -> list[Costed]:
-    """`cores` and `batch`: of one island; `shares`: islands whose gradients are applied."""
+    """Jobs of an island's segments. `cores`, `batch`: of one island. `shares`: islands whose gradients are applied."""
     shape = MODELS[model]
     assert isinstance(shape, Decoder)
     mesh, where = axes(cores, split or model_axis(shape, cores)), topology(cores)

@@ -1,11 +1,11 @@
-"""What a step's time is made of: it is run again without this and that, and what it then saves is what that took.
+"""Divides a step's time into parts, by running it again without some costs; the time saved is the part of that cost.
 
-compute       what a core computes, by its compiler's estimate and the chip's efficiency, the mean over all cores
-collectives   what a core spends in collectives of its own slice
-bubbles       the rest of a step where messages cost nothing and links carry all in no time: cores that wait for
-              others, because of the schedule
-transfers     what links and the network between slices add to that
-control       what clients, controller and hosts add to that
+compute       time a core computes, by its compiler's estimate and the chip's efficiency; the mean over all cores
+collectives   time a core spends in collectives of its own slice
+bubbles       the rest of a step if messages and transfers take no time: cores that wait for others, because of the
+              schedule
+transfers     time added by links and the network between slices
+control       time added by clients, controller and hosts
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PARTS = ("compute", "collectives", "bubbles", "transfers", "control")
 def ablation(
     make: Callable[[bool], Step], setup: Setup, profile: Profile, **how: int
 ) -> tuple[Trained, dict[str, float]]:
-    """`make(light)`: the step, or the same without bytes between slices. Seconds of a step, by part."""
+    """(the run, seconds of a step by part). `make(light)`: makes the step; light: without bytes between slices."""
     step = make(False)
     whole = train(step, setup, profile, **how)
     free = profile.changed(**dict.fromkeys(COSTS, 0))
@@ -43,7 +43,7 @@ def ablation(
 
 
 def computing(step: Step, cores: int) -> float:
-    """Nanoseconds of a step in which the mean core computes."""
+    """Nanoseconds of a step that a core computes, on average."""
     program = step.step
     work = 0
     for node in program.nodes:

@@ -1,4 +1,4 @@
-"""A client that trains: it makes the state, calls step after step, and lets the next be queued while one runs."""
+"""Simulates a training client: it makes the state and calls step after step, with the next queued while one runs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sim.simulation import Simulation
 
 from .steps import Step
 
-STEPS = 3  # the first fills pipelines and caches; it does not count
-AHEAD = 1  # steps that are queued behind the one that runs
-CHUNK = 64 << 20  # bytes of a transfer that travel at once
+STEPS = 3  # the first fills pipelines and caches and is not counted
+AHEAD = 1  # steps queued behind the running one
+CHUNK = 64 << 20  # bytes of a chunk of a transfer
 
 
 class Failed(Exception):
-    """A training run ended with a blame; the text says which, and why."""
+    """A training run failed. The text says why."""
 
 
 class Trained(NamedTuple):
     step_ns: float  # from one step's end to the next
     tokens_per_s: float
-    busy: float  # share of the device time of all steps but the first in which devices ran
-    moved_bytes: int  # between hosts, a step
+    busy: float  # busy part of the devices' time in all steps but the first
+    moved_bytes: int  # bytes between hosts in a step
     sim: Simulation
     window: tuple[int, int]  # of the last step
 
@@ -94,7 +94,7 @@ class _User:
         return int(self._call(lambda client, now: client.register(program, now)))
 
     def run(self, program: int, args: tuple[int, ...], ahead: int) -> tuple[int, ...]:
-        """Names of the results. Waits until no more than `ahead` others are under way."""
+        """Wait until at most `ahead` runs are under way, then submit one. Returns names of the results."""
         self.wait(ahead)
         found: Submitted = self._call(lambda client, now: client.submit(program, args, now))
         self._open += 1

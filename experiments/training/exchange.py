@@ -1,8 +1,7 @@
-"""Data-parallel islands' training step as a program: each island's passes, gradients that cross, and their use.
+"""The training step of data-parallel islands as a program: each island's passes, exchange of gradients, and updates.
 
-An island's step is cut into segments of layers. A segment's gradients go to the other islands as soon as its
-backward pass is over, while those of the segments before it are computed; each island then applies its own and
-those that came.
+An island's step is cut into segments of layers. A segment's gradients go to the other islands as soon as its backward
+pass is over, while those of earlier segments are computed. Each island then applies its own and the received gradients.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Islands:
     slices: Sequence[SliceSpec]  # one an island, each a mesh of (data, model)
     batch: int  # sequences of one island
     length: int
-    light: bool = False  # gradients of one number a device: as if the network carried all in no time
+    light: bool = False  # gradients have one number a device, as if the network took no time
 
 
 def islands(of: Islands, pricing: Pricing) -> Step:
@@ -62,7 +61,7 @@ def islands(of: Islands, pricing: Pricing) -> Step:
 
 
 def _passes(graph: Graph, of: Islands, at: int, read: Ref, weights: Sequence[Ref]) -> tuple[list[Ref], Ref]:
-    """One island's, forward and backward: the gradients of each segment, and the loss."""
+    """One island's forward and backward passes. Returns the gradients of each segment, and the loss."""
     x, saved, gradients = read, [], {}
     wide = Sharding((DATA, (), (MODEL,)))
     for number, segment in enumerate(of.segments):
@@ -91,7 +90,7 @@ def _passes(graph: Graph, of: Islands, at: int, read: Ref, weights: Sequence[Ref
 
 
 def _kept(part: Part, where: SliceSpec, at: int) -> list[Value]:
-    """Weights, their copy, and the optimizer's state, which is next to nothing."""
+    """Weights, their copy, and the optimizer's state, which is very small."""
     each = -(-part.parameters // where.devices)
     return [
         on_all(where, each, "float32", at),

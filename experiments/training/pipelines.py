@@ -1,4 +1,4 @@
-"""A pipeline's training step as a program: a node for every stage's pass over every micro-batch, each on its slice."""
+"""A pipeline's training step as a program, with a node for every stage's pass over every micro-batch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Pipeline:
     batch: int  # sequences of a micro-batch
     length: int
     schedule: str = "gpipe"
-    light: bool = False  # activations of one number a sequence: as if links carried all in no time
+    light: bool = False  # activations have one number a sequence, as if links took no time
 
 
 def pipeline(of: Pipeline, pricing: Pricing) -> Step:
-    """Every stage's forward and backward pass over every micro-batch is a node, in the order of the schedule."""
+    """The step's program. Nodes are in the order of the schedule."""
     written = _Written(of, pricing)
     for task in schedules.merged(schedules.SCHEDULES[of.schedule](len(of.stages), of.microbatches)):
         (written.forward if task.kind == "forward" else written.backward)(task.stage, task.microbatch)
@@ -32,7 +32,7 @@ def pipeline(of: Pipeline, pricing: Pricing) -> Step:
 
 
 class _Written:
-    """The graph so far, and what of it is still to be read."""
+    """The graph so far, and the values that later nodes will read."""
 
     def __init__(self, of: Pipeline, pricing: Pricing) -> None:
         self.of, self.last = of, len(of.stages) - 1
@@ -55,7 +55,7 @@ class _Written:
         )
 
     def backward(self, at: int, microbatch: int) -> None:
-        """Adds to the stage's gradients, and gives back that of its input; the last stage begins with the loss."""
+        """Add a backward pass, which adds to the stage's gradients. The last stage's starts at the loss."""
         x, loss = self._activations(at), Value((), "float32", at)
         outward = self.out[at, microbatch] if at == self.last else self.back.pop((at + 1, microbatch))
         inputs = [self.kept[at][1], self.gradients[at], self.saved.pop((at, microbatch)), outward]
@@ -93,8 +93,7 @@ class _Written:
         return Value((self.of.batch, length, width), "bfloat16", at, lies)
 
     def _state(self, at: int) -> list[Value]:
-        """Weights, their copy, the optimizer's state (next to nothing), and gradients, which each core has its own
-        of."""
+        """Weights, their copy, the optimizer's state (very small), and gradients, of which each core has its own."""
         parameters = self.of.stages[at].part.parameters
         return [
             Value((parameters,), "float32", at),

@@ -1,7 +1,7 @@
-"""What the tables and figures of training have in common: options, a row's columns, and the fit of the one factor.
+"""Shared parts of the tables and figures of training: options, rows of measurements, and the fit of one factor.
 
-The efficiency of the chip is fitted on one row of Table 2 (SEED_ROW), for each sequence length, since the paper does
-not print that; it is committed in experiments/data. Everything else is predicted.
+The chip's efficiency is fitted on one row of Table 2 (SEED_ROW), for each sequence length, since the paper does not
+print the length. Fits are committed in experiments/data. Everything else is predicted.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ from .steps import Pricing, Step, spmd
 if TYPE_CHECKING:
     import pandas as pd
 
-PEAK = 61.5e12  # of a TPU v3 core, as sim/data/chips/v3.toml has it
+PEAK = 61.5e12  # flops a second of a TPU v3 core, from sim/data/chips/v3.toml
 FITTED = book.DATA / "efficiency.json"
 SEED_ROW: dict[str, Any] = {"model": "LM-3B", "cores": 128, "stages": 4, "microbatches": 16, "batch": 2048}
 PRINTED = 133.7e3  # tokens a second of that row
 
-LENGTH = Option("length", 1024, "tokens of a sequence: the paper does not print it", least=16)
-EFFICIENCY = Option("efficiency", 0.0, "of the chip, against its compiler's estimate; 0: as fitted", least=0)
+LENGTH = Option("length", 1024, "tokens of a sequence, which the paper does not print", least=16)
+EFFICIENCY = Option(
+    "efficiency", 0.0, "the chip's efficiency against its compiler's estimate; 0: as fitted", least=0
+)
 PROFILE = Option(
     "profile", "paper", "host costs: paper, seaway, a TOML file, or changed: paper:send*2+step=5us"
 )
-SEED = Option("seed", 0, "of all that is drawn")
+SEED = Option("seed", 0, "seed of all random draws")
 STEPS = Option(
-    "steps", 2, "training steps; the first fills pipelines and does not count", least=2, several=False
+    "steps", 2, "training steps; the first fills pipelines and is not counted", least=2, several=False
 )
 IN_PARTS = Option(
-    "parts", True, "run each row again without control and transfers, to say what its time is made of"
+    "parts", True, "run each row again without control and transfers, to find the parts of its time"
 )
 
 
@@ -64,7 +66,7 @@ def fits() -> dict[int, Fit]:
 
 
 def efficiency(asked: float, length: int) -> float:
-    """As asked, or as fitted at that sequence length, or at the nearest one."""
+    """The given efficiency, or that fitted at this sequence length, or at the nearest one."""
     if asked or not fits():
         return asked or 1.0
     nearest = min(fits(), key=lambda known: (abs(known - length), known))
@@ -80,12 +82,12 @@ class Measured(NamedTuple):
 
 
 def microbatches(batch: int, cores: int, stages: int) -> int:
-    """So many that each core of a stage has four sequences of each, as in the paper."""
+    """The number of micro-batches with four sequences on each core of a stage, as in the paper."""
     return max(1, batch * stages // (4 * cores))
 
 
 def pipelined(point: dict[str, Any]) -> Measured:
-    """`stages` slices of an island, or of several."""
+    """A row for a pipeline, with `stages` slices of one or several islands."""
     setup = setups.cluster(point["cores"], point["islands"])
     slices = setups.stages(setup, point["stages"])
     count = point["microbatches"]
@@ -109,7 +111,7 @@ def pipelined(point: dict[str, Any]) -> Measured:
 
 
 def partitioned(point: dict[str, Any], job: jobs.Job, tokens: int) -> Measured:
-    """One computation on all of an island."""
+    """A row for one computation on a whole island."""
     setup = setups.cluster(point["cores"])
     groups = point["cores"] // job.split
     _divides(point["batch"], groups, f"{groups} groups of cores")
@@ -118,7 +120,7 @@ def partitioned(point: dict[str, Any], job: jobs.Job, tokens: int) -> Measured:
 
 
 def exchanged(point: dict[str, Any]) -> Measured:
-    """Islands that each train on their share of the batch; one island is the same without others."""
+    """A row for islands that each train on their share of the batch; there may be one."""
     setup = setups.cluster(point["cores"], point["islands"])
     each, alone = point["cores"] // point["islands"], point["batch"] // point["islands"]
     _divides(
@@ -140,7 +142,7 @@ def _divides(batch: int, among: int, whom: str) -> None:
 
 
 def on_slice(kernel: Kernel, setup: Setup, split: int) -> Kernel:
-    """The same with its collectives priced, where the resource manager puts it."""
+    """The kernel with the time of its collectives included, on the devices where its slice is placed."""
     where = setups.place_of(setup, setups.whole(setup, split)[0])
     whole = kernel_time(kernel, where, setup.cluster.islands[0], setup.chips[0])
     return msgspec.structs.replace(kernel, duration=whole, collectives=())
@@ -169,7 +171,7 @@ def _pricing(point: dict[str, Any]) -> Pricing:
 
 
 def listed(frame: pd.DataFrame) -> list[Any]:
-    """Its rows, each with its columns as attributes."""
+    """The frame's rows, with columns as attributes."""
     return list(frame.itertuples())
 
 
@@ -188,14 +190,14 @@ def known(value: float | None) -> bool:
 
 
 def utilisation(model: str, length: int, tokens_per_s: float, cores: int) -> float:
-    """Of the chips' peak, by what a token must cost, nothing recomputed."""
+    """The used part of the chips' peak, by the flops of a token without recomputation."""
     shape = MODELS[model]
     assert isinstance(shape, Decoder)
     return tokens_per_s * flops_per_token(shape, length) / (cores * PEAK)
 
 
 def parts_in_words(row: Any) -> str:
-    """What a row's time is made of, as shares of its step."""
+    """The parts of a row's time as shares of its step."""
     shares = [(part, getattr(row, f"{part}_s") / row.step_s) for part in PARTS]
     return ", ".join(f"{part} {share:.1%}" for part, share in shares)
 
@@ -204,8 +206,10 @@ def parts_in_words(row: Any) -> str:
 
 
 def fit(length: int, tolerance: float = 1e-5) -> Fit:
-    """The efficiency at which the seed row's prediction is what the paper prints: its step is nearly a line in
-    1 / efficiency, so a few secants find it."""
+    """The efficiency with which the seed row's prediction equals the paper's number.
+
+    A step's time is nearly linear in 1 / efficiency, so a few secant steps find it.
+    """
     point = {**SEED_ROW, "length": length, "islands": 1, "schedule": "gpipe", "profile": "paper"}
     point |= {"steps": 3, "seed": 0, "parts": False}
 
@@ -224,7 +228,7 @@ def fit(length: int, tolerance: float = 1e-5) -> Fit:
 
 
 def commit_fits(lengths: Iterable[int]) -> None:
-    """For each length at which the seed row fits into memory; the others go by the nearest of these."""
+    """Fit and commit each length at which the seed row fits into memory. Other lengths use the nearest of these."""
     known = {}
     for length in sorted(lengths):
         try:

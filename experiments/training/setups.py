@@ -1,4 +1,4 @@
-"""Clusters of TPU v3 hosts for so many cores and islands, and the slices of them that a training step is put on."""
+"""Clusters of TPU v3 hosts with given numbers of cores and islands, and the slices on which training steps run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PER_HOST = 8  # cores, as in the paper's set-ups B and C
 
 
 def cluster(cores: int, islands: int = 1) -> Setup:
-    """`cores` in all. One island is part of B, several are like C's."""
+    """A set-up with `cores` in all. One island is part of set-up B, several are like C's."""
     if islands < 1 or cores % (PER_HOST * islands):
         raise BadOption(f"{cores} cores on {islands} islands are not whole hosts of {PER_HOST} cores on each")
     hosts = cores // PER_HOST // islands
@@ -21,8 +21,10 @@ def cluster(cores: int, islands: int = 1) -> Setup:
 
 
 def stages(setup: Setup, count: int) -> list[SliceSpec]:
-    """One slice a stage, of as many cores each, island after island; each the block of the torus that its
-    computations are compiled for, where such blocks tile the island."""
+    """One slice a stage, with equal numbers of cores, island after island.
+
+    If such blocks tile the island, each is the block of the torus that its computations are compiled for.
+    """
     cores, names = setup.cluster.devices, [island.name for island in setup.cluster.islands]
     if cores % count or count % len(names):
         raise BadOption(f"{count} stages do not share {cores} cores on {len(names)} islands evenly")
@@ -43,8 +45,11 @@ def stages(setup: Setup, count: int) -> list[SliceSpec]:
 
 
 def whole(setup: Setup, split: int) -> list[SliceSpec]:
-    """All of each island, as a mesh whose last axis are the cores that share a matrix: neighbours along the longer
-    side of the torus. Virtual devices count up as in the mesh (data, model) that computations are compiled for."""
+    """One slice for each whole island, as a mesh whose last axis is the cores that share a matrix.
+
+    These are neighbours along the longer side of the torus. Virtual devices are numbered as in the mesh (data, model)
+    that computations are compiled for.
+    """
     found = []
     for at, island in enumerate(setup.cluster.islands):
         rows, columns = island.torus
@@ -58,11 +63,11 @@ def whole(setup: Setup, split: int) -> list[SliceSpec]:
 
 
 def place_of(setup: Setup, spec: SliceSpec) -> Place:
-    """Where the resource manager puts a slice on a cluster that nobody else uses."""
+    """Where core places a slice on an otherwise unused cluster."""
     resources = Resources(setup.cluster)
     for host in range(setup.cluster.hosts):
         resources.host_joined(host)
     found = resources.bind(1, spec)
     if not isinstance(found, Bound):
-        raise BadOption(f"slice {spec.name!r} finds no place on {setup.name}: {found.reason}")
+        raise BadOption(f"slice {spec.name!r} cannot be placed on {setup.name}: {found.reason}")
     return found.place

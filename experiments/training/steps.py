@@ -1,8 +1,7 @@
-"""A training step as a program: a dataflow graph of priced computations on slices, and one that makes its arguments.
+"""A training step as a program of priced computations on slices, and a program that makes its arguments.
 
-What a stage keeps (weights, optimizer state, gradients) is one buffer of as many bytes as its arrays have together;
-activations and gradients that travel have their own shapes and shardings, so moves between slices are planned on
-what is really there.
+Each of a stage's weights, optimizer state and gradients is one buffer, with as many bytes as its arrays have together.
+Activations and gradients that move have their real shapes and shardings, so moves between slices are planned exactly.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ..pricing.jobs import Job
 
 @dataclass(frozen=True)
 class Step:
-    """`start` makes what `step` takes; `step` takes over all but the batch, and gives it back changed."""
+    """`start` makes the arguments of `step`. `step` takes over all of them but the batch, and returns them changed."""
 
     start: Program
     step: Program
@@ -33,7 +32,7 @@ class Step:
 
 @dataclass
 class Pricing:
-    """Kernels of the jobs that a step uses. `efficiency`: of the chip, against what its compiler estimates."""
+    """Prices the jobs of a step. `efficiency`: the chip's, against its compiler's estimate."""
 
     efficiency: float = 1.0
     kernels: dict[str, Kernel] = field(default_factory=dict)
@@ -59,7 +58,7 @@ class Pricing:
 
 
 class Graph:
-    """A program while it is written down."""
+    """A program under construction."""
 
     def __init__(self, name: str, slices: Sequence[SliceSpec], pricing: Pricing) -> None:
         self.name, self.slices, self.pricing = name, tuple(slices), pricing
@@ -72,7 +71,7 @@ class Graph:
         self._kept: set[int] = set()
 
     def arg(self, value: Value, kept: bool = False) -> Arg:
-        """`kept`: by the caller, who passes it again."""
+        """Add an argument. `kept`: the caller keeps it and passes it again."""
         ref = Arg(len(self.args))
         self.args.append(value)
         self._types[ref] = value
@@ -121,7 +120,7 @@ class Graph:
         return Step(self._start(), program, self.pricing.kernels, tokens, self.pricing.sources)
 
     def _start(self) -> Program:
-        """Makes each argument on its slice, in no time to speak of."""
+        """The program that makes each argument on its slice, in 1 ns."""
         make = Computation(f"{self.name}: start", f"{self.name}: start", 1, collective=False)
         nodes = tuple(
             Node(f"start {at}", 0, value.slice, (), (), (value,)) for at, value in enumerate(self.args)
@@ -148,5 +147,5 @@ def axes_of(where: SliceSpec) -> tuple[int, ...]:
 
 
 def on_all(where: SliceSpec, each: int, dtype: str, at: int) -> Value:
-    """So many numbers on each device of a slice, none the same as another's."""
+    """A value with `each` different numbers on each device of a slice."""
     return Value((where.devices, max(1, each)), dtype, at, Sharding((axes_of(where), ())))

@@ -1,4 +1,4 @@
-"""When each slice's devices did what, in one step of a run: rows for a figure."""
+"""Rows for a figure: what each slice's devices ran in one step, and when."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .drive import Trained
 
 
 def intervals(trained: Trained) -> list[dict[str, Any]]:
-    """Of the last step: what ran (the words of a node's name: kind, slice, number), and when, in seconds."""
+    """Rows of the last step: each node's kind, slice and number (from its name), and its times in seconds."""
     since, until = trained.window
     gangs, words = trained.sim.trace.gangs, trained.sim.trace.strings.words
     columns = zip(*(gangs.column(name) for name in ("step", "started", "ended")), strict=True)

@@ -38,7 +38,7 @@ def test_an_unknown_benchmark_is_refused_with_those_that_there_are(
 
 def test_an_option_belongs_to_one_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["order", "agents", "--gangs", "4"]) == 2
-    assert capsys.readouterr().err.startswith("--gangs: whose option is that?")
+    assert capsys.readouterr().err.startswith("--gangs: name one benchmark to use its options")
     assert bench.main(["--gangs", "4"]) == 2
 
 

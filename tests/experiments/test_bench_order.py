@@ -31,7 +31,7 @@ def test_a_process_that_never_began_is_no_outcome() -> None:
 def test_luck_is_called_luck() -> None:
     found = order.Outcome("ended", 40, 0)
     by_chance, on_purpose = order.CASES[1], order.CASES[0]
-    assert order.shown(by_chance, found).endswith("(lucky: nothing had made it so)")
+    assert order.shown(by_chance, found).endswith("(by luck: nothing enforces it)")
     assert order.shown(on_purpose, found).endswith("0 of 40 results wrong")
     assert "then it hung" in order.shown(by_chance, order.Outcome("hung", 3, 0))
 

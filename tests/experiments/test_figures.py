@@ -184,8 +184,8 @@ def test_a_profile_may_be_changed_in_a_word() -> None:
     ("text", "says"),
     [
         ("paper:sent*2", "no cost 'sent'; did you mean send"),
-        ("paper:send", "'send' is no change; write field"),
-        ("paper:send=5m", "'send=5m' is no change"),
+        ("paper:send", "'send' is not a change; write field"),
+        ("paper:send=5m", "'send=5m' is not a change"),
     ],
 )
 def test_a_change_that_means_nothing_is_refused(text: str, says: str) -> None:

@@ -110,7 +110,7 @@ def test_where_all_fails_the_reasons_are_told(tmp_path: Path, capsys: pytest.Cap
         (["toy", "--host", "3"], "no option --host; did you mean --hosts?"),
         (["toy", "--hosts", "0"], "--hosts is at least 1, not 0"),
         (["toy", "--policy", "first"], "--policy cannot be 'first'"),
-        (["toy", "hosts"], "'hosts' is no option; options are written --name value"),
+        (["toy", "hosts"], "'hosts' is not an option; options are written --name value"),
         (["toy", "--hosts"], "--hosts has no value"),
         (["toy", "--hosts", "2", "--hosts", "4"], "--hosts is given twice"),
         (["all", "--without", "toys"], "no experiment 'toys'; did you mean toy?"),

@@ -93,7 +93,7 @@ def test_a_program_that_listens_there_and_is_no_controller() -> None:
         (["controller", "--token-file", "/nowhere"], "cannot read /nowhere: No such file"),
         (["controller", "--token-file", "/dev/null"], "/dev/null is empty, and was given to protect the cluster"),
         (["up", "--hosts", "0"], "--hosts 0: at least 1"),
-        (["up", "--bind", "0.0.0.0:0"], "--bind 0.0.0.0:0: `seaway up` is for one machine, has no protection, and"),
+        (["up", "--bind", "0.0.0.0:0"], "--bind 0.0.0.0:0: `seaway up` is for one machine, has no"),
         (["up", "--bind", "nonsense"], "--bind nonsense: cannot listen on 'nonsense': an address is like"),
         (["status", "http://x"], "seaway: status 'http://x': an address is like 'grpc://head:29000', or head:29000"),
         (["cancel", "x:y", "ann"], "seaway: cancel 'x:y': an address is like 'grpc://head:29000', or head:29000"),

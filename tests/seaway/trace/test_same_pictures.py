@@ -339,9 +339,9 @@ def test_the_lines_of_an_overlay_are_the_tables_numbers() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda t: Overlay({}), "here is none"),
-        (lambda t: Overlay([t]), "by name.* here is a list"),  # type: ignore[arg-type]
-        (lambda t: Overlay({"a": t.core}), "by name.* here is a Trace"),
+        (lambda t: Overlay({}), "got none"),
+        (lambda t: Overlay([t]), "by name.* got a list"),  # type: ignore[arg-type]
+        (lambda t: Overlay({"a": t.core}), "by name.* got a Trace"),
         (lambda t: Overlay({"a": t}, zero=lambda trace: "1h"), "no unit 'h'"),
         (lambda t: Overlay({"a": t}, zero=lambda trace: "100s"), "its last gang ends at .*; be before"),
         (lambda t: Overlay({"a": t}).utilization("weight"), "by='weight'; it is one of"),  # type: ignore[arg-type]

@@ -297,4 +297,3 @@ def _options(parser: argparse.ArgumentParser) -> None:
         default=CALLS,
         help="calls of the client with weight 1 (%(default)s)",
     )
-    add("--calls", type=options.least(1), default=CALLS, help="of whoever has weight 1 (%(default)s)")

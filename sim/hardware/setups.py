@@ -82,7 +82,7 @@ DCN_UNITS = {"latency": "time", "bandwidth": "rate", "jitter": "time"}
 
 def load(what: str | Path | Mapping[str, object], **overrides: object) -> Setup:
     """A set-up by name, from a TOML file or from a table. Overrides (`hosts`, `devices_per_host`, `torus`, ...) apply
-    to each of its islands; `islands` says how many alike islands there are, `shared` whose processes share one."""
+    to each of its islands; `islands` says how many alike there are, `shared` which processes share a machine."""
     who, table = _table(what)
     known_keys(who, table, KEYS)
     for key in overrides:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sim.baselines import Work, run
+from sim.baselines import BaselineWork, run
 
 from .framework import Option, Point, Values, error, grid
 from .framework.figures import BLUE, RED, note, printed
@@ -69,7 +69,9 @@ def _jax(point: Point, job: jobs.Job, tokens: int) -> dict[str, Any]:
     setup, cost = setups.cluster(point["cores"]), book.cost(job)
     efficiency = rows.efficiency(point["efficiency"], point["length"])
     kernel = rows.on_slice(cost.scaled(1 / efficiency).kernel, setup, job.split)
-    found = run("jax", setup, Work(kernel), profile_of(point["profile"]), calls=max(6, point["steps"]))
+    found = run(
+        "jax", setup, BaselineWork(kernel), profile_of(point["profile"]), calls=max(6, point["steps"])
+    )
     return {
         "tokens_per_s": found.per_second * tokens, "step_s": 1 / found.per_second,
         "efficiency": round(efficiency, 6), "source": cost.source,

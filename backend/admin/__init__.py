@@ -14,16 +14,16 @@ from .cpu_times import cpu_of, sleeps_of, threads_of
 from .durations import durations
 from .health import HEALTH
 from .supervising import Supervisor
-from .trace_export import Shelf, Snapshot, fetched
+from .trace_export import SnapshotShelf, TraceSnapshot, fetched
 
 __all__ = [
     "HEALTH",
     "ROOT",
     "Child",
     "Children",
-    "Shelf",
-    "Snapshot",
+    "SnapshotShelf",
     "Supervisor",
+    "TraceSnapshot",
     "become",
     "cpu_of",
     "durations",

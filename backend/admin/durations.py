@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from core.record import FAILED, PLACEHOLDER, Over, Trace, taken
+from core.record import FAILED, PLACEHOLDER, EndedGang, Trace, taken
 
 LAST = 1000  # most gangs that are read, the latest ones
 
@@ -21,10 +21,10 @@ def durations(trace: Trace) -> dict[str, tuple[int, int]]:
     return {trace.strings.words[step]: (len(took), round(median(took))) for step, took in found.items()}
 
 
-def _last(trace: Trace) -> Iterator[Over[int]]:
+def _last(trace: Trace) -> Iterator[EndedGang[int]]:
     names = ("ended", "entered", "place", "step", "flags")
     ended, entered, place, step, flags = (trace.gangs.column(name) for name in names)
     for row in range(max(0, len(trace.gangs) - LAST), len(trace.gangs)):
         if ended[row] >= 0:
             failed = bool(flags[row] & (FAILED | PLACEHOLDER))
-            yield Over(ended[row], entered[row], place[row], step[row], failed)
+            yield EndedGang(ended[row], entered[row], place[row], step[row], failed)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..auth import Refused, is_loopback
+from ..auth import AccessRefused, is_loopback
 
 REQUEST = 8192  # bytes of a request, at most
 PATIENCE = 5.0  # seconds for a request to come
@@ -105,7 +105,7 @@ def place_of(text: str) -> tuple[str, int]:
     """From `PORT`, which is loopback's, or `ADDRESS:PORT`, which is what somebody has decided."""
     host, colon, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535 or (colon and not host):
-        raise Refused(f"--metrics-port {text}: a port, or ADDRESS:PORT")
+        raise AccessRefused(f"--metrics-port {text}: a port, or ADDRESS:PORT")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -132,7 +132,7 @@ async def serve(
     try:
         return await asyncio.start_server(answer, host, port, limit=REQUEST)
     except OSError as error:
-        raise Refused(f"--metrics-port {text}: {error.strerror or error}") from None
+        raise AccessRefused(f"--metrics-port {text}: {error.strerror or error}") from None
 
 
 def address_of(server: asyncio.Server) -> str:

@@ -28,7 +28,7 @@ def came_up(child: Child) -> bool:
     return UP.search(child.said()) is not None
 
 
-class Kept:
+class KeptProcess:
     """A child that is restarted: its latest process, and how the earlier ones ended."""
 
     def __init__(self, child: Child, start: Start, now: float) -> None:
@@ -60,12 +60,12 @@ class Supervisor:
         self, children: Children, tell: Callable[[str], None], now: Callable[[], float] = time.monotonic
     ) -> None:
         self._children, self._tell, self._now = children, tell, now
-        self._kept: list[Kept] = []
+        self._kept: list[KeptProcess] = []
         self._lock = threading.Lock()
         self._over = False
 
     def keep(self, child: Child, start: Start) -> None:
-        self._kept.append(Kept(child, start, self._now()))
+        self._kept.append(KeptProcess(child, start, self._now()))
 
     @property
     def all(self) -> list[Child]:
@@ -86,7 +86,7 @@ class Supervisor:
         with self._lock:
             self._over = True
 
-    def _look_at(self, each: Kept) -> None:
+    def _look_at(self, each: KeptProcess) -> None:
         now = self._now()
         if each.due is None and not each.given_up:
             if each.child.alive:
@@ -104,7 +104,7 @@ class Supervisor:
                 )
 
 
-def _report(each: Kept, now: float) -> str:
+def _report(each: KeptProcess, now: float) -> str:
     child = each.child
     ended = f"{child.name} (pid {child.pid}) {child.fate()}{_last_line(child)}"
     if each.due is None:

@@ -15,7 +15,7 @@ import msgspec
 from core.record import Trace, TracedPlace
 
 from ..auth import Access
-from ..node import Wrong, calls
+from ..node import CallError, calls
 from ..wire import call_messages
 
 PAGE = 8 << 20  # bytes
@@ -29,7 +29,7 @@ class Columns(msgspec.Struct, frozen=True):
     since: int = 0
 
 
-class Snapshot:
+class TraceSnapshot:
     """A copy of a trace: taken under the lock of its writer, packed without it."""
 
     def __init__(self, trace: Trace) -> None:
@@ -52,7 +52,7 @@ def unpacked(data: bytes) -> Trace:
     return Trace.restored(found.words, found.places, found.columns, found.since)
 
 
-class Shelf:
+class SnapshotShelf:
     """The latest snapshots, packed."""
 
     def __init__(self, page: int = PAGE) -> None:
@@ -61,7 +61,7 @@ class Shelf:
         self._count = 0
         self._lock = threading.Lock()
 
-    def put(self, snapshot: Snapshot) -> int:
+    def put(self, snapshot: TraceSnapshot) -> int:
         """Packs and keeps a snapshot, in any thread; returns its number."""
         data = snapshot.packed()
         with self._lock:
@@ -76,10 +76,10 @@ class Shelf:
         with self._lock:
             data = self._all.get(number)
         if data is None:
-            raise Wrong(f"snapshot {number} of the trace is gone: ask anew", grpc.StatusCode.NOT_FOUND)
+            raise CallError(f"snapshot {number} of the trace is gone: ask anew", grpc.StatusCode.NOT_FOUND)
         pages = max(1, -(-len(data) // self._page))
         if not 0 <= at < pages:
-            raise Wrong(f"snapshot {number} of the trace has {pages} pages, and no page {at}")
+            raise CallError(f"snapshot {number} of the trace has {pages} pages, and no page {at}")
         return call_messages.RecordedPage(number, pages, data[at * self._page : (at + 1) * self._page])
 
 

@@ -29,17 +29,17 @@ from core.protocol import CONTROLLER, Blame, Chunk, peers
 from core.protocol import effects as e
 
 from ..auth import Access, access, advertised, reached
-from ..contents import Blobs, Misfit, Overflow, Sink, Source
+from ..contents import Blobs, Misfit, Overflow, ShardSource, Sink
 from ..coordination import world_name
-from ..devices import Devices, World, gang_times
-from ..node import HostClock, Load, Node, Wrong, calls, loaded, new_server
+from ..devices import Devices, WorldSpec, gang_times
+from ..node import CallError, HostClock, Load, NetworkNode, calls, loaded, new_server
 from ..wire import call_messages, envelopes
 
 log = logging.getLogger("seaway.agent")
 FETCHING_S = 10.0  # seconds for which it asks again for code that the controller lacks
 
 
-class Names:
+class HostNames:
     """Implements `node.Names` for a host."""
 
     def __init__(self, host: int, secret: bytes) -> None:
@@ -61,10 +61,10 @@ class Names:
         return []
 
 
-class Ends:
+class EndReports:
     """Events of devices on their way to the node, in order: gangs that end within one pause are reported together."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NetworkNode) -> None:
         self._node = node
         self._lock = threading.Lock()
         self._said: list[e.Event] = []
@@ -122,7 +122,7 @@ class Agent:
         self.address = ""
         self._grpc = new_server()
         self._code = Blobs()
-        self._sources: dict[int, Source] = {}
+        self._sources: dict[int, ShardSource] = {}
         self._sinks: dict[int, Sink] = {}  # by buffer
         self._counted: set[int] = set()  # transfers of sparse exchanges whose pieces have been counted
         self._filling: dict[int, int] = {}  # transfer -> buffer
@@ -147,17 +147,17 @@ class Agent:
         self.cluster = said.cluster
         self.host = Host(said.host, said.cluster, incarnation=time.time_ns() // 1_000_000, beat=said.beat)
         endpoint = for_host(self.host, said.host, self.start_id, said.lease)
-        self.node = Node(
-            endpoint, self._perform, Names(said.host, said.secret), access=self.access, contents=self._contents,
+        self.node = NetworkNode(
+            endpoint, self._perform, HostNames(said.host, said.secret), access=self.access, contents=self._contents,
             failed=self._fail,
         )  # fmt: skip
         self.node.directory["controller"] = self.controller
         self.node.serve(self._grpc)
         door, gate = self.node.door, self.node.gate
-        answers: dict[type[msgspec.Struct], calls.Answer] = {call_messages.Stamps: self._stamps}
+        answers: dict[type[msgspec.Struct], calls.Answer] = {call_messages.GangTimesReply: self._stamps}
         self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, door, gate))
-        self._grpc.add_generic_rpc_handlers([calls.Unknown(door, gate)])
-        self.devices.post, self.devices.hosts = Ends(self.node).post, said.cluster
+        self._grpc.add_generic_rpc_handlers([calls.UnknownCall(door, gate)])
+        self.devices.post, self.devices.hosts = EndReports(self.node).post, said.cluster
         self.devices.failed = self._devices_failed
         self._secret = said.secret
         await self._grpc.start()
@@ -177,7 +177,7 @@ class Agent:
         """Asks to be drained; Stop follows when no buffer is left on this host."""
         self.node.feed(e.LeaveRequested(reason))
 
-    async def _stamps(self, request: call_messages.Stamps) -> call_messages.Stamped:
+    async def _stamps(self, request: call_messages.GangTimesReply) -> call_messages.Stamped:
         return gang_times.answer(self._secret, request, self.devices.stamps, self.clock.clock)
 
     def _fail(self, error: BaseException) -> None:
@@ -229,14 +229,14 @@ class Agent:
         assert plan is not None, f"run {run} is launched, but unknown"
         return plan
 
-    def _world(self, command: e.Reform) -> World:
+    def _world(self, command: e.Reform) -> WorldSpec:
         island = self.cluster.island_of_host(self.host.host)
         address = reached(
             self.node.directory.get(world_name(island.index, command.epoch), ""), self.controller
         )
         members = list(spans.items(command.members))
         devices = {host: tuple(self.cluster.devices_of(host)) for host in members}
-        return World(command.epoch, address, members, self.host.host, devices)
+        return WorldSpec(command.epoch, address, members, self.host.host, devices)
 
     async def _compile(self, command: e.CompileCode) -> None:
         plan = self.host.executor.plan(command.plan)
@@ -246,7 +246,7 @@ class Agent:
         names = [name for name in (code.code, *(part.code for part in code.parts)) if name]
         try:
             blobs = {name: await self._find(name) for name in dict.fromkeys(names)}
-        except Wrong as wrong:
+        except CallError as wrong:
             self.node.feed(e.CodeReady(command.plan, command.code, Blame("code", str(wrong))))
             return
         self.devices.compile(command, plan, blobs)
@@ -256,23 +256,23 @@ class Agent:
         if known is None:
             found = await self._fetched(name)
             if self._code.keep(found.code) != name:
-                raise Wrong(
+                raise CallError(
                     f"the controller's bytes for code {name[:12]} have another hash",
                     grpc.StatusCode.DATA_LOSS,
                 )
             known = found.code
         return known
 
-    async def _fetched(self, name: str) -> call_messages.Found:
+    async def _fetched(self, name: str) -> call_messages.FindReply:
         """Fetches code. A controller that has been restarted may still be waiting for it from its clients."""
         until = time.monotonic() + FETCHING_S
         while True:
             try:
-                found: call_messages.Found = await calls.ask(
+                found: call_messages.FindReply = await calls.ask(
                     self._channel, self.access, call_messages.Find(name)
                 )
                 return found
-            except Wrong as wrong:
+            except CallError as wrong:
                 if wrong.code != grpc.StatusCode.NOT_FOUND or time.monotonic() > until:
                     raise
             await asyncio.sleep(FETCHING_S / 20)
@@ -282,7 +282,7 @@ class Agent:
     def _carry(self, effect: Any) -> None:
         match effect:
             case e.OpenSend(transfer=transfer, buffer=buffer, blame=None):
-                self._sources[transfer] = Source(
+                self._sources[transfer] = ShardSource(
                     effect, self.host.host, self.cluster, lambda: self.devices.shards(buffer),
                     sparse=transfer in self._counted,
                 )  # fmt: skip

@@ -24,13 +24,13 @@ import grpc
 from core.protocol import CONTROLLER
 
 from ..admin import become, end_with_parent
-from ..auth import Access, Refused, add_options, read, rules_of
+from ..auth import Access, AccessRefused, add_options, read, rules_of
 from ..devices import Devices
-from ..node import HostClock, Wrong, shifted
+from ..node import CallError, HostClock, shifted
 from .agent import Agent
 from .device_log import Witness
 from .malloc import keep_what_is_freed
-from .tpu import Seat, seat
+from .tpu import TpuSeat, seat
 
 log = logging.getLogger("seaway.agent")
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
         prepare(chosen)
         code = asyncio.run(serve(chosen, access))
-    except (Refused, Wrong) as error:
+    except (AccessRefused, CallError) as error:
         print(f"seaway agent: {_words(error, chosen.controller)}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
@@ -138,8 +138,8 @@ def _end_at_once(*_: object) -> None:
     os._exit(0)
 
 
-def _words(error: Refused | Wrong, controller: str) -> str:
-    if isinstance(error, Wrong) and error.code in (
+def _words(error: AccessRefused | CallError, controller: str) -> str:
+    if isinstance(error, CallError) and error.code in (
         grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE
     ):  # fmt: skip
         return (
@@ -181,7 +181,7 @@ def devices_of(chosen: argparse.Namespace) -> Devices:
         )  # fmt: skip
     except (RuntimeError, AssertionError) as error:  # JAX's errors when the platform is missing
         reason = (str(error) or "JAX finds none").splitlines()[0]
-        raise Refused(
+        raise AccessRefused(
             f"no {chosen.platform} device here: {reason}; --platform cpu works everywhere"
         ) from None
 
@@ -242,7 +242,7 @@ async def _report_silence(address: str) -> None:
 def _agent(
     chosen: argparse.Namespace, access: Access, ended: Callable[[str], None], clock: HostClock, number: int
 ) -> Agent:
-    place = seat() if chosen.platform in ("auto", "tpu") and chosen.host < 0 else Seat()
+    place = seat() if chosen.platform in ("auto", "tpu") and chosen.host < 0 else TpuSeat()
     rank = chosen.rank if chosen.rank >= 0 else place.rank
     name = chosen.name if number < 0 or not chosen.name else f"{chosen.name}-{number}"
     host = chosen.host if chosen.host < 0 or number < 0 else chosen.host + number

@@ -12,10 +12,10 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..auth import Refused
+from ..auth import AccessRefused
 
 
-class Seat(NamedTuple):
+class TpuSeat(NamedTuple):
     """A host's place. rank: within the slice, which is an island; -1: unknown."""
 
     rank: int = -1
@@ -23,16 +23,18 @@ class Seat(NamedTuple):
     island: str = ""
 
 
-def seat(env: Mapping[str, str] = os.environ) -> Seat:
+def seat(env: Mapping[str, str] = os.environ) -> TpuSeat:
     """This host's place. Raises Refused if the variables contradict each other."""
     rank = _number(env, "TPU_WORKER_ID")
     if rank < 0:
-        return Seat(_number(env, "SLURM_PROCID"), max(0, _number(env, "SLURM_NTASKS")))
+        return TpuSeat(_number(env, "SLURM_PROCID"), max(0, _number(env, "SLURM_NTASKS")))
     names = [name for name in env.get("TPU_WORKER_HOSTNAMES", "").split(",") if name.strip()]
     if names and rank >= len(names):
-        raise Refused(f"TPU_WORKER_ID is {rank}, but TPU_WORKER_HOSTNAMES names only {len(names)} hosts")
+        raise AccessRefused(
+            f"TPU_WORKER_ID is {rank}, but TPU_WORKER_HOSTNAMES names only {len(names)} hosts"
+        )
     number = _number(env, "MEGASCALE_SLICE_ID")
-    return Seat(rank, len(names), f"slice{number}" if number >= 0 else "")
+    return TpuSeat(rank, len(names), f"slice{number}" if number >= 0 else "")
 
 
 def _number(env: Mapping[str, str], name: str) -> int:
@@ -40,5 +42,5 @@ def _number(env: Mapping[str, str], name: str) -> int:
     if not text:
         return -1
     if not text.isdigit():
-        raise Refused(f"{name}={text!r} is no whole number")
+        raise AccessRefused(f"{name}={text!r} is no whole number")
     return int(text)

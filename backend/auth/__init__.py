@@ -9,8 +9,8 @@ trust        whether an agent trusts its clients' code
 from __future__ import annotations
 
 from . import access, trust
-from .access import OPTIONS, Access, Refused, advertised, checked, is_loopback, place_of, reached, read
-from .call_turns import READING, SLICE, Busy, Gate, Turn
+from .access import OPTIONS, Access, AccessRefused, advertised, checked, is_loopback, place_of, reached, read
+from .call_turns import READING, SLICE, Busy, CallTurn, TurnGate
 from .refusal_log import Door
 from .trust import Rules, add_options, rules_of
 
@@ -19,12 +19,12 @@ __all__ = [
     "READING",
     "SLICE",
     "Access",
+    "AccessRefused",
     "Busy",
+    "CallTurn",
     "Door",
-    "Gate",
-    "Refused",
     "Rules",
-    "Turn",
+    "TurnGate",
     "access",
     "add_options",
     "advertised",

@@ -49,7 +49,7 @@ PORTS = re.compile(r"[0-9]{1,5}")
 ANY = ("0.0.0.0", "[::]")  # all addresses of a machine: one can listen at them, but not connect to them
 
 
-class Refused(Exception):
+class AccessRefused(Exception):
     """An address may not be opened or called; the text says what to do about it."""
 
 
@@ -65,7 +65,7 @@ class Access(msgspec.Struct, frozen=True):
         given = [name for name in ("ca", "cert", "key") if getattr(self, name)]
         if given and len(given) < 3:
             missing = [name for name in ("ca", "cert", "key") if name not in given]
-            raise Refused(
+            raise AccessRefused(
                 f"mutual TLS needs a CA, a certificate and a key; {' and '.join(missing)} is missing"
             )
 
@@ -99,7 +99,7 @@ class Access(msgspec.Struct, frozen=True):
                 return int(server.add_secure_port(address, credentials))
             return int(server.add_insecure_port(address))
         except RuntimeError:
-            raise Refused(
+            raise AccessRefused(
                 f"cannot listen on {address}: is the port taken? `:0` takes any that is free"
             ) from None
 
@@ -107,7 +107,7 @@ class Access(msgspec.Struct, frozen=True):
         checked(address)
         if self.token or self.tls or is_loopback(address):
             return
-        raise Refused(
+        raise AccessRefused(
             f"will not listen on {address} unprotected: any process that can reach it could run code here. Give it a "
             "token (--token-file FILE, on every process of the cluster) or certificates (--ca, --cert, --key), or "
             "listen on 127.0.0.1"
@@ -121,9 +121,9 @@ def read(token_file: str = "", ca: str = "", cert: str = "", key: str = "") -> A
         token = _contents("token", token_file).decode().strip()
         return Access(token, _contents("ca", ca), _contents("cert", cert), _contents("key", key))
     except OSError as error:
-        raise Refused(f"cannot read {error.filename}: {error.strerror}") from None
+        raise AccessRefused(f"cannot read {error.filename}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise Refused(f"{token_file} is not text") from None
+        raise AccessRefused(f"{token_file} is not text") from None
 
 
 def _contents(what: str, file: str) -> bytes:
@@ -134,14 +134,14 @@ def _contents(what: str, file: str) -> bytes:
             if what == "token"
             else f"--{what} names a PEM file, as docs/deployment.md makes one"
         )
-        raise Refused(f"{file} is empty, and was given to protect the cluster: {remedy}")
+        raise AccessRefused(f"{file} is empty, and was given to protect the cluster: {remedy}")
     return found
 
 
 def checked(address: str) -> str:
     """The address at which to listen, unchanged. Raises Refused if it is no address or has no port."""
     if not is_address(address):
-        raise Refused(
+        raise AccessRefused(
             f"cannot listen on {address!r}: an address is like 127.0.0.1:29000; port 0 takes any that is free"
         )
     return address
@@ -154,10 +154,10 @@ def advertised(bind: str, said: str) -> tuple[str, int]:
     if said:
         whole = said if is_address(said) else f"{said}:0"
         if not is_address(whole) or said.startswith("unix:"):
-            raise Refused(f"--advertise {said}: it is like 10.0.0.10 or 10.0.0.10:29001")
+            raise AccessRefused(f"--advertise {said}: it is like 10.0.0.10 or 10.0.0.10:29001")
         host, _, port = whole.rpartition(":")
     if host in ANY:
-        raise Refused(
+        raise AccessRefused(
             f"nobody can dial {said or bind}: say at which address other hosts and clients reach this one, "
             "with --bind, or with --advertise ADDRESS"
         )
@@ -176,7 +176,7 @@ def place_of(address: object) -> str:
     place = address.removeprefix(SCHEME).rstrip("/") if isinstance(address, str) else ""
     whole = place if ":" in place else f"{place}:{PORT}"
     if "://" in place or not is_address(whole) or whole.endswith(":0"):
-        raise Refused("an address is like 'grpc://head:29000'")
+        raise AccessRefused("an address is like 'grpc://head:29000'")
     return whole
 
 

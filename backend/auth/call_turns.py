@@ -9,7 +9,7 @@ host with the most waiting calls is refused, after a delay: a caller that is ans
 call's message is read when it is its turn, so unread messages stay with their senders. A slow sender delays only
 calls of its own host.
 
-`Turns` decides and has no clock; `Gate` runs it in a loop. Neighbours: `calls`, `health`, `node`.
+`CallTurns` decides and has no clock; `TurnGate` runs it in a loop. Neighbours: `calls`, `health`, `node`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Queue(Generic[T]):
         self.within: dict[str, Queue[T]] = {}  # if this is a host: its connections
 
 
-class Turns(Generic[T]):
+class CallTurns(Generic[T]):
     """Decides which call is next. `address`: of a connection. Waiting items are opaque; time is in nanoseconds."""
 
     def __init__(self, now: int, share: float = SHARE, burst: int = BURST, room: int = ROOM) -> None:
@@ -149,22 +149,22 @@ def _length(queue: Queue[Any]) -> int:
     return sum(len(each.waiting) for each in queue.within.values())
 
 
-class Gate:
+class TurnGate:
     """Gives calls their turns, in one asyncio loop."""
 
     def __init__(self) -> None:
-        self._turns: Turns[asyncio.Future[bool]] = Turns(time.monotonic_ns())
+        self._turns: CallTurns[asyncio.Future[bool]] = CallTurns(time.monotonic_ns())
         self._timer: asyncio.TimerHandle | None = None
         self._inside = self._slow = 0
         self._reading: Counter[str] = Counter()  # by host
 
     @asynccontextmanager
-    async def turn(self, address: str, strange: bool = False) -> AsyncIterator[Turn]:
+    async def turn(self, address: str, strange: bool = False) -> AsyncIterator[CallTurn]:
         """Waits for a turn. `strange`: the caller has sent no token, and competes only with other such callers.
         Raises Busy."""
         host = ("?" if strange else "") + host_of(address)
         await self._entered(host, address)
-        turn = Turn(self, host, address)
+        turn = CallTurn(self, host, address)
         try:
             yield turn
         finally:
@@ -248,10 +248,10 @@ class Meter:
             self.spent += self._clock() - begun
 
 
-class Turn(Meter):
+class CallTurn(Meter):
     """The turn of a call that is being answered."""
 
-    def __init__(self, gate: Gate, host: str, address: str) -> None:
+    def __init__(self, gate: TurnGate, host: str, address: str) -> None:
         super().__init__()
         self._gate, self._host, self.address = gate, host, address
 

@@ -40,7 +40,7 @@ WORDS = 200  # longest quotation of a stranger's text in a line, in characters
 log = logging.getLogger("seaway.refused")
 
 
-class Source:
+class RefusalSource:
     """What is to be logged about one source, and when."""
 
     __slots__ = ("called", "due", "left_out", "why")
@@ -49,12 +49,12 @@ class Source:
         self.due, self.left_out, self.called, self.why = due, 0, "", ""
 
 
-class Refusals:
+class RefusalLog:
     """Turns refusals into log lines. Time is an argument, in nanoseconds."""
 
     def __init__(self) -> None:
         self.totals: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
-        self._sources: dict[tuple[str, str], Source] = {}
+        self._sources: dict[tuple[str, str], RefusalSource] = {}
 
     def note(self, kind: str, address: str, called: str, why: str, now: int) -> str | None:
         """Counts a refusal; returns the line to log now. `address`: as gRPC writes it; `called`: the call, or the
@@ -66,7 +66,7 @@ class Refusals:
             host, address = ELSEWHERE, ELSEWHERE
             source = self._sources.get((kind, host))
         if source is None:
-            self._sources[kind, host] = Source(now + EVERY)
+            self._sources[kind, host] = RefusalSource(now + EVERY)
             return f"refused ({kind}) {plain(address)} {KINDS[kind]}: {plain(called)}: {plain(why)}"
         source.left_out += 1
         source.called, source.why = called, why
@@ -99,10 +99,10 @@ class Refusals:
 
 
 class Door:
-    """Runs `Refusals` with a clock and a log, in an asyncio loop."""
+    """Runs `RefusalLog` with a clock and a log, in an asyncio loop."""
 
     def __init__(self) -> None:
-        self.refusals = Refusals()
+        self.refusals = RefusalLog()
         self._timer: asyncio.TimerHandle | None = None
 
     def refuse(self, kind: str, address: str, called: str, why: str) -> None:

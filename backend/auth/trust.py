@@ -10,7 +10,7 @@ import argparse
 
 import msgspec
 
-from .access import Refused, is_loopback
+from .access import AccessRefused, is_loopback
 
 LARGEST = 32 << 20  # bytes of one computation's code; no message is larger
 
@@ -74,7 +74,7 @@ def words_of(given: argparse.Namespace) -> list[str]:
 def rules_of(chosen: argparse.Namespace) -> Rules | None:
     """The rules for clients' code; None: clients are trusted."""
     if chosen.check_seconds <= 0 or chosen.check_memory < 0:
-        raise Refused("--check-seconds must be more than 0, and --check-memory at least 0")
+        raise AccessRefused("--check-seconds must be more than 0, and --check-memory at least 0")
     trusted = chosen.trust_clients
     if trusted is None:
         trusted = chosen.with_parent and is_loopback(chosen.bind)

@@ -12,16 +12,16 @@ another name, `step.partial-...`, and is renamed when all of it is on disk. This
 
 from . import chunks, documents, folders, zarrs
 from .chunks import Box, chunk_of
-from .documents import LAST, CheckpointError, Discarded, Document, Entry, Request, request_of
+from .documents import LAST, ArrayEntry, CheckpointError, Discarded, Document, Request, request_of
 from .folders import steps
 
 __all__ = [
     "LAST",
+    "ArrayEntry",
     "Box",
     "CheckpointError",
     "Discarded",
     "Document",
-    "Entry",
     "Request",
     "chunk_of",
     "chunks",

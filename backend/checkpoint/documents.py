@@ -40,7 +40,7 @@ class Discarded(CheckpointError):
     """The files being written have been removed: another host's part failed, or a user has deleted them."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class ArrayEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One array. `split`: the mesh axes that split each dimension. `chunk`: what one file holds; () when reading."""
 
     name: str
@@ -56,7 +56,7 @@ class Document(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     kind: Kind
     mesh: tuple[int, ...] = ()
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ArrayEntry, ...] = ()
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -92,7 +92,7 @@ def decode(blob: bytes) -> Document:
     return found
 
 
-def _check(entry: Entry, mesh: tuple[int, ...], *, chunked: bool) -> None:
+def _check(entry: ArrayEntry, mesh: tuple[int, ...], *, chunked: bool) -> None:
     if not NAME.fullmatch(entry.name):
         raise CheckpointError(f"{entry.name[:80]!r} cannot be the name of an array in a checkpoint")
     try:

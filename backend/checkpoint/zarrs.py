@@ -22,7 +22,7 @@ from core.model import Index
 
 from ..contents import shard_io
 from .chunks import Box, grid
-from .documents import CheckpointError, Discarded, Entry, Request
+from .documents import ArrayEntry, CheckpointError, Discarded, Request
 from .folders import ROOT_FILE, settle
 
 KEYS = "key<fry>"
@@ -51,7 +51,7 @@ def disk_look(dtype: str, shape: Sequence[int]) -> tuple[str, list[int]]:
     return ("uint32", [*shape, WORDS]) if dtype == KEYS else (dtype, list(shape))
 
 
-def spec_of(folder: Path, entry: Entry) -> dict[str, Any]:
+def spec_of(folder: Path, entry: ArrayEntry) -> dict[str, Any]:
     dtype, shape = disk_look(entry.dtype, entry.shape)
     chunk = [*entry.chunk, WORDS] if entry.dtype == KEYS else list(entry.chunk)
     nothing: Any = [0, 0] if dtype.startswith("complex") else False if dtype == "bool" else 0
@@ -67,7 +67,7 @@ def spec_of(folder: Path, entry: Entry) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write(folder: Path, entries: Sequence[Entry], pieces: Sequence[Piece], *, first: bool) -> None:
+def write(folder: Path, entries: Sequence[ArrayEntry], pieces: Sequence[Piece], *, first: bool) -> None:
     """Writes pieces, and blocks until they are on disk. `first`: also writes the arrays' metadata. Raises
     CheckpointError, or Discarded if the folder was removed meanwhile."""
     ts = tensorstore()
@@ -104,7 +104,7 @@ def _is_gone(folder: Path, error: Exception) -> bool:
     return isinstance(error, FileNotFoundError) or str(error).startswith("NOT_FOUND") or not folder.is_dir()
 
 
-def read(folder: Path, wanted: Sequence[tuple[Entry, Mapping[Index, Box]]]) -> list[dict[Index, Array]]:
+def read(folder: Path, wanted: Sequence[tuple[ArrayEntry, Mapping[Index, Box]]]) -> list[dict[Index, Array]]:
     """Reads boxes of arrays into memory, as shards; blocks. Raises CheckpointError."""
     ts = tensorstore()
     _check(folder, [entry for entry, _ in wanted])
@@ -131,11 +131,11 @@ def read(folder: Path, wanted: Sequence[tuple[Entry, Mapping[Index, Box]]]) -> l
     return found
 
 
-def _on_disk(entry: Entry, box: Box) -> Any:
+def _on_disk(entry: ArrayEntry, box: Box) -> Any:
     return (*box, slice(None)) if entry.dtype == KEYS else box or ...
 
 
-def _as_words(entry: Entry, array: Array) -> Array:
+def _as_words(entry: ArrayEntry, array: Array) -> Array:
     if entry.dtype != KEYS:
         return array
     return np.ascontiguousarray(array).view(np.uint32).reshape(*array.shape, WORDS)
@@ -149,7 +149,7 @@ def _said(error: Exception) -> str:
 # --- whole checkpoints --------------------------------------------------------------------------------------------
 
 
-def finish(folder: Path, request: Request, entries: Sequence[Entry]) -> None:
+def finish(folder: Path, request: Request, entries: Sequence[ArrayEntry]) -> None:
     """All hosts have reported their parts: checks that all files exist, and writes the group's metadata. Raises
     CheckpointError."""
     until = time.monotonic() + SEEN
@@ -179,7 +179,7 @@ def finish(folder: Path, request: Request, entries: Sequence[Entry]) -> None:
         raise CheckpointError(f"checkpoint {folder}: {error.strerror}") from None
 
 
-def _missing(folder: Path, entries: Sequence[Entry]) -> str:
+def _missing(folder: Path, entries: Sequence[ArrayEntry]) -> str:
     """A file that is missing or has the wrong size; "" if there is none."""
     for entry in entries:
         dtype, _ = disk_look(entry.dtype, entry.shape)
@@ -215,7 +215,7 @@ def described(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
         ) from None
 
 
-def _check(folder: Path, wanted: Sequence[Entry]) -> None:
+def _check(folder: Path, wanted: Sequence[ArrayEntry]) -> None:
     has = described(folder)
     for entry in wanted:
         saved = has.get(entry.name)

@@ -5,10 +5,10 @@ remote   the machine and its node: sends calls, receives contents
 
 from __future__ import annotations
 
-from .remote import Head, Offer, Remote
+from .remote import Head, PutOffer, Remote
 
 __all__ = [
     "Head",
-    "Offer",
+    "PutOffer",
     "Remote",
 ]

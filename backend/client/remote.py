@@ -26,7 +26,7 @@ from core.protocol import effects as e
 
 from ..auth import Access
 from ..contents import Array, ArraySink, ArraySource, hash_of
-from ..node import Load, Node, calls
+from ..node import Load, NetworkNode, calls
 from ..wire import call_messages, envelopes
 
 log = logging.getLogger("seaway.remote")
@@ -37,7 +37,7 @@ ROOM = 1 << 20  # bytes of a message that are not code
 TRIES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds to wait after each call that failed
 
 
-class Offer:
+class PutOffer:
     """The future contents of a buffer that was put: promised under the lock, copied outside it. `again`: they may
     be sent more than once."""
 
@@ -58,12 +58,12 @@ class Offer:
         return self._array
 
 
-class Sent:
+class SentOffer:
     """An offer that is being sent, with the layout in which it is to lie."""
 
     __slots__ = ("_layout", "_lock", "_offer", "_source")
 
-    def __init__(self, offer: Offer, layout: Layout) -> None:
+    def __init__(self, offer: PutOffer, layout: Layout) -> None:
         self._offer, self._layout = offer, layout
         self._source: ArraySource | None = None
         self._lock = threading.Lock()
@@ -91,7 +91,7 @@ class Head:
 
     async def about(self, version: str, timeout: float) -> call_messages.Described:
         found: call_messages.Described = await calls.ask(
-            self._channel, self.access, call_messages.About(version), timeout
+            self._channel, self.access, call_messages.AboutReply(version), timeout
         )
         return found
 
@@ -103,13 +103,15 @@ class Head:
             if name in self._kept:
                 continue
             if len(blob) > envelopes.MESSAGE - ROOM:
-                raise calls.Wrong(
+                raise calls.CallError(
                     f"the code has {len(blob):,} bytes, and {envelopes.MESSAGE - ROOM:,} may travel: a large array "
                     f"that the function closes over is part of its code; pass it as an argument"
                 )
-            kept: call_messages.Kept = await calls.ask(self._channel, self.access, call_messages.Keep(blob))
+            kept: call_messages.KeepReply = await calls.ask(
+                self._channel, self.access, call_messages.Keep(blob)
+            )
             if kept.hash != name:
-                raise calls.Wrong(f"the controller kept code {name[:12]} as {kept.hash[:12]}")
+                raise calls.CallError(f"the controller kept code {name[:12]} as {kept.hash[:12]}")
             self._kept[name] = blob
 
     async def keep_again(self) -> None:
@@ -122,7 +124,7 @@ class Head:
                 try:
                     await self._keep_missing(list(self._kept))
                     return
-                except calls.Wrong as wrong:
+                except calls.CallError as wrong:
                     log.info("cannot find out which code the controller lacks: %s", wrong)
                     await asyncio.sleep(pause)
         finally:
@@ -141,8 +143,8 @@ class Head:
 
     async def seen(self, timeout: float) -> dict[str, tuple[int, int]]:
         """How long computations took lately, by their names."""
-        found: call_messages.Times = await calls.ask(
-            self._channel, self.access, call_messages.Seen(), timeout
+        found: call_messages.StepTimes = await calls.ask(
+            self._channel, self.access, call_messages.SeenReply(), timeout
         )
         return found.seen
 
@@ -169,14 +171,14 @@ class Remote:
         self.client = client
         self._heard = heard
         endpoint = for_client(client, NAMELESS, 1, lease)
-        self.node = Node(
+        self.node = NetworkNode(
             endpoint, self._perform, self, access=head.access, contents=self._contents, failed=failed,
             found=lambda peer: self._found(peer, head),
         )  # fmt: skip
         self.node.directory["controller"] = head.address
         self._title = f"who/{secrets.token_hex(16)}"  # until the controller has given us a number
-        self._offered: dict[int, Offer] = {}  # by buffer
-        self._sources: dict[int, Sent] = {}  # by transfer
+        self._offered: dict[int, PutOffer] = {}  # by buffer
+        self._sources: dict[int, SentOffer] = {}  # by transfer
         self._sinks: dict[int, ArraySink] = {}  # by request
         self._coming: dict[int, int] = {}  # transfer -> request
         self._arrived: dict[int, Array] = {}  # by request
@@ -195,10 +197,10 @@ class Remote:
         with self.node.lock:
             return self.client.longest_wait(self.node.now())
 
-    def offer(self, buffer: int, again: bool = False) -> Offer:
+    def offer(self, buffer: int, again: bool = False) -> PutOffer:
         """Promises the contents of a buffer; call it under the lock, with the call that puts the buffer. `again`:
         they are kept until the buffer is `Unneeded`."""
-        offer = self._offered[buffer] = Offer(again)
+        offer = self._offered[buffer] = PutOffer(again)
         return offer
 
     def _not_wanted(self, buffer: int) -> None:
@@ -237,7 +239,7 @@ class Remote:
         match effect:
             case e.OpenSend(transfer=transfer, buffer=buffer, source=layout) if buffer in self._offered:
                 assert layout is not None
-                self._sources[transfer] = Sent(self._offered[buffer], layout)
+                self._sources[transfer] = SentOffer(self._offered[buffer], layout)
                 self._not_wanted(buffer)
             case e.Sent(transfer=transfer):
                 self._sources.pop(transfer, None)

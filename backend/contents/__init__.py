@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import shard_io
 from .code_blobs import LATELY, LIMIT, Blobs, InUse, hash_of
-from .shard_io import Array, ArraySink, ArraySource, Misfit, Overflow, Sink, Source
+from .shard_io import Array, ArraySink, ArraySource, Misfit, Overflow, ShardSource, Sink
 
 __all__ = [
     "LATELY",
@@ -20,8 +20,8 @@ __all__ = [
     "InUse",
     "Misfit",
     "Overflow",
+    "ShardSource",
     "Sink",
-    "Source",
     "hash_of",
     "shard_io",
 ]

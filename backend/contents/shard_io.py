@@ -1,6 +1,6 @@
 """Contents of transfers: pieces are cut out of shards at the sender, and assembled to shards at the receiver.
 
-A host uses `Source` and `Sink`, one for each half of a transfer that core opens. Pieces are those of
+A host uses `ShardSource` and `Sink`, one for each half of a transfer that core opens. Pieces are those of
 `core.model.resharding` where both layouts are known, otherwise whole shards, numbered row-major. A client, which has
 whole arrays, uses `ArraySource` and `ArraySink`. This module uses numpy and no device; contents are bytes in C order.
 
@@ -106,7 +106,7 @@ def local_shards(layout: Layout, devices: Iterable[int]) -> dict[Index, list[int
 # --- sending ----------------------------------------------------------------------------------------------------
 
 
-class Source:
+class ShardSource:
     """The contents of one host's OpenSend. `fetch` returns the shards that the host has; it is called once, in the
     first thread that needs them. `sparse`: whether the pieces are those that were counted (see `pjrt.rows`)."""
 

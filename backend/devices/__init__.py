@@ -8,21 +8,21 @@ gang_times  when a host's gangs were enqueued and ended, kept there and fetched 
 from __future__ import annotations
 
 from . import gang_times
-from .gang_times import ROOM, Stamps, Taken, fetched
-from .interface import About, Array, Devices, Index, Post, World
+from .gang_times import ROOM, GangTimes, Taken, fetched
+from .interface import Array, DeviceAbout, Devices, Index, Post, WorldSpec
 from .timed import TimedDevices
 
 __all__ = [
     "ROOM",
-    "About",
     "Array",
+    "DeviceAbout",
     "Devices",
+    "GangTimes",
     "Index",
     "Post",
-    "Stamps",
     "Taken",
     "TimedDevices",
-    "World",
+    "WorldSpec",
     "fetched",
     "gang_times",
 ]

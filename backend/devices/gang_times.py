@@ -22,10 +22,10 @@ import grpc
 import msgspec
 import numpy as np
 
-from core.record import Clock, Reading
+from core.record import PeerClock, Reading
 
 from ..auth import Access, access
-from ..node import Wrong, calls
+from ..node import CallError, calls
 from ..wire import call_messages
 
 ROOM = 1 << 14  # gangs that a host keeps
@@ -40,7 +40,7 @@ Clocked = Callable[[], int]
 Rows = np.ndarray[Any, Any]
 
 
-class Stamps:
+class GangTimes:
     """A ring of records. `now`: the host's clock. One thread writes, any thread may read."""
 
     def __init__(self, now: Clocked = time.monotonic_ns, room: int = ROOM) -> None:
@@ -95,11 +95,11 @@ def permitted(
 
 
 def answer(
-    secret: bytes, request: call_messages.Stamps, stamps: Stamps, clock: Clock
+    secret: bytes, request: call_messages.GangTimesReply, stamps: GangTimes, clock: PeerClock
 ) -> call_messages.Stamped:
     """A host's answer to a request. Raises Wrong."""
     if not access.proves(secret, _name(request.runs), request.proof):
-        raise Wrong("the controller has not signed this", grpc.StatusCode.PERMISSION_DENIED)
+        raise CallError("the controller has not signed this", grpc.StatusCode.PERMISSION_DENIED)
     runs = _pairs(request.runs, 2)
     rows = stamps.of(runs, max(0, min(request.most, ROOM)))
     readings = _packed(number for each in clock.readings for number in each)
@@ -143,7 +143,7 @@ def taken(host: int, found: call_messages.Stamped) -> list[Taken]:
     if len(found.records) % RECORD.size:
         raise ValueError(f"{len(found.records)} bytes are no records of gangs")
     readings = [Reading(*each) for each in _pairs(found.readings, 3)]
-    clock = Clock.restored(readings, None if found.since < 0 else found.since, found.rate)
+    clock = PeerClock.restored(readings, None if found.since < 0 else found.since, found.rate)
     rows = []
     for seq, _, enqueued, ended, collective in RECORD.iter_unpack(found.records):
         begun, over = clock.at(enqueued), clock.at(ended)
@@ -166,7 +166,7 @@ async def fetched(
 ) -> Fetched:
     """Fetches at most `most` gangs from each of these hosts, in a loop."""
     gate = asyncio.Semaphore(AT_ONCE)
-    request = call_messages.Stamps(allowed.runs, allowed.proof, most)
+    request = call_messages.GangTimesReply(allowed.runs, allowed.proof, most)
     found = Fetched([], {})
 
     async def one(host: int, address: str) -> None:
@@ -175,7 +175,7 @@ async def fetched(
             try:
                 said: call_messages.Stamped = await calls.ask(channel, shown, request, timeout, wait=False)
                 found.rows.extend(await asyncio.to_thread(taken, host, said))
-            except (Wrong, msgspec.MsgspecError, ValueError, OverflowError) as error:
+            except (CallError, msgspec.MsgspecError, ValueError, OverflowError) as error:
                 found.missing[host] = str(error)
             finally:
                 await channel.close()

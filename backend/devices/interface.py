@@ -20,14 +20,14 @@ import numpy as np
 from core.model import Hosts, Layout, Plan
 from core.protocol import effects as e
 
-from .gang_times import Stamps
+from .gang_times import GangTimes
 
 Post = Callable[[e.Event], None]
 Index = tuple[int, ...]  # of a shard: one number for each dimension
 Array = np.ndarray[Any, Any]
 
 
-class World:
+class WorldSpec:
     """The world of an island's epoch, and the rank under which a host joins it."""
 
     __slots__ = ("address", "devices", "epoch", "hosts", "me")
@@ -42,7 +42,7 @@ class World:
         self.devices = dict(devices)  # host -> its devices' numbers in the cluster
 
 
-class About:
+class DeviceAbout:
     """How a host describes itself when it enrols."""
 
     __slots__ = ("devices", "kind", "memory", "platform")
@@ -59,11 +59,11 @@ class Devices(Protocol):
     hosts: Hosts | None  # set by the agent: which devices each host of the cluster has
     # set by the agent; called with an internal error, from any thread
     failed: Callable[[BaseException], None]
-    stamps: Stamps  # when gangs were enqueued here, and seen to end; the agent may replace their clock
+    stamps: GangTimes  # when gangs were enqueued here, and seen to end; the agent may replace their clock
 
-    def about(self) -> About: ...
+    def about(self) -> DeviceAbout: ...
 
-    def reform(self, command: e.Reform, world: World) -> None: ...
+    def reform(self, command: e.Reform, world: WorldSpec) -> None: ...
 
     def compile(self, command: e.CompileCode, plan: Plan, blobs: Mapping[str, bytes]) -> None:
         """`blobs`: all code that the command names, by content hash."""

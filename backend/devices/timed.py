@@ -19,8 +19,8 @@ from core.protocol import Blame
 from core.protocol import effects as e
 
 from .alarms import ALARMS
-from .gang_times import Stamps
-from .interface import About, Array, Index, Post, World
+from .gang_times import GangTimes
+from .interface import Array, DeviceAbout, Index, Post, WorldSpec
 
 
 class TimedDevices:
@@ -28,7 +28,7 @@ class TimedDevices:
         self.post: Post = lambda event: None
         self.hosts: Hosts | None = None
         self.failed: Callable[[BaseException], None] = lambda error: None
-        self.stamps = Stamps()
+        self.stamps = GangTimes()
         self._count, self._memory, self._compile_ns = devices, memory, compile_ns
         self._loop = asyncio.get_running_loop()
         self._mine: Sequence[int] = ()
@@ -39,10 +39,10 @@ class TimedDevices:
         self.gangs = 0
         ALARMS.enter()
 
-    def about(self) -> About:
-        return About("timed", "timed", self._count, self._memory)
+    def about(self) -> DeviceAbout:
+        return DeviceAbout("timed", "timed", self._count, self._memory)
 
-    def reform(self, command: e.Reform, world: World) -> None:
+    def reform(self, command: e.Reform, world: WorldSpec) -> None:
         self._mine = world.devices[world.me]
         self._free = dict.fromkeys(self._mine, 0)
         self.abandon(command.abandon)

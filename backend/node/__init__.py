@@ -10,9 +10,9 @@ traffic     counts messages and their contents
 from __future__ import annotations
 
 from . import calls
-from .calls import FULL, INVALID, SERVICE, Context, Wrong, ask, message_of, refuse
+from .calls import FULL, INVALID, SERVICE, CallError, Context, ask, message_of, refuse
 from .clock_sync import Clocks, HostClock, shifted
-from .node import STREAM, Node, new_server
+from .node import STREAM, NetworkNode, new_server
 from .send_queue import GATHER, GATHER_MOST, Load, loaded
 
 __all__ = [
@@ -22,12 +22,12 @@ __all__ = [
     "INVALID",
     "SERVICE",
     "STREAM",
+    "CallError",
     "Clocks",
     "Context",
     "HostClock",
     "Load",
-    "Node",
-    "Wrong",
+    "NetworkNode",
     "ask",
     "calls",
     "loaded",

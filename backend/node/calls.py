@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import msgspec
 
-from ..auth import READING, Access, Busy, Door, Gate, Turn
+from ..auth import READING, Access, Busy, CallTurn, Door, TurnGate
 from ..wire import MEETINGS, OF_HOSTS, PAIRS, Enrol, envelopes, versions
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -24,7 +24,7 @@ SERVICE = "seaway.Cluster"
 LARGE = f"one of more than {envelopes.MESSAGE >> 20} MiB, or cut off by its sender"
 
 
-class Wrong(Exception):
+class CallError(Exception):
     """The call cannot be answered; the text is for the caller."""
 
     def __init__(self, text: str, code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT) -> None:
@@ -42,7 +42,7 @@ async def ask(
     timeout: float = 30.0,
     wait: bool = True,
 ) -> Any:
-    """Makes a call and returns the answer; raises `Wrong` if it is refused. `wait`: until the server is up."""
+    """Makes a call and returns the answer; raises `CallError` if it is refused. `wait`: until the server is up."""
     kind = type(request)
     call = channel.unary_unary(f"/{SERVICE}/{kind.__name__}")
     try:
@@ -51,14 +51,14 @@ async def ask(
         )
         data = await asked
         if kind in MEETINGS and (other := versions.answers_otherwise(dict(await asked.initial_metadata()))):
-            raise Wrong(other, versions.OTHER)
+            raise CallError(other, versions.OTHER)
     except grpc.aio.AioRpcError as error:
-        raise Wrong(error.details() or str(error.code()), error.code()) from None
+        raise CallError(error.details() or str(error.code()), error.code()) from None
     return msgspec.msgpack.decode(data, type=PAIRS.get(kind) or OF_HOSTS[kind])
 
 
 def handlers(
-    access: Access, answers: dict[type[msgspec.Struct], Answer], door: Door, gate: Gate
+    access: Access, answers: dict[type[msgspec.Struct], Answer], door: Door, gate: TurnGate
 ) -> Sequence[grpc.GenericRpcHandler]:
     """The handlers of all calls. They handle streams of one message: so a message is read only when it is the
     call's turn, and not before the caller has sent the token."""
@@ -70,7 +70,7 @@ def handlers(
 
 
 def _answering(
-    access: Access, kind: type[msgspec.Struct], act: Answer, door: Door, gate: Gate
+    access: Access, kind: type[msgspec.Struct], act: Answer, door: Door, gate: TurnGate
 ) -> Callable[..., Awaitable[bytes]]:
     decoder, name = msgspec.msgpack.Decoder(kind), kind.__name__
 
@@ -93,7 +93,7 @@ def _answering(
                 return await turn.of(worked(await message_of(turn, door, context, name)))
         except Busy as busy:
             await refuse(door, context, address, "busy", name, str(busy), FULL)
-        except Wrong as wrong:
+        except CallError as wrong:
             why = (
                 "pass"
                 if wrong.code == grpc.StatusCode.PERMISSION_DENIED
@@ -112,7 +112,7 @@ def shown_in(context: Context) -> dict[str, str]:
     return {str(key): str(value) for key, value in context.invocation_metadata() or ()}
 
 
-async def message_of(turn: Turn, door: Door, context: Context, called: str) -> bytes:
+async def message_of(turn: CallTurn, door: Door, context: Context, called: str) -> bytes:
     """The single message of a call. A message that is larger than gRPC allows never comes: the call just ends."""
     try:
         async with turn.reading(), asyncio.timeout(READING):
@@ -138,10 +138,10 @@ async def refuse(
     raise AssertionError("abort raises")
 
 
-class Unknown(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types of it
+class UnknownCall(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types of it
     """The last handler: it refuses calls that do not exist."""
 
-    def __init__(self, door: Door, gate: Gate) -> None:
+    def __init__(self, door: Door, gate: TurnGate) -> None:
         self._door, self._gate = door, gate
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:

@@ -22,12 +22,12 @@ import grpc
 import grpc.aio
 import msgspec
 
-from core.record import MILLION, RATE, Clock, Estimate, Exchange, drift
+from core.record import MILLION, RATE, ClockExchange, Estimate, PeerClock, drift
 
 from ..auth import Access, access
 from ..wire import call_messages
 from . import calls
-from .calls import Wrong
+from .calls import CallError
 
 S = 1_000_000_000
 PAUSE = 4.0  # seconds between exchanges ...
@@ -44,7 +44,7 @@ class HostClock:
     """A host process's side. `now`: this process's clock, which stamps its gangs. Use within a loop."""
 
     def __init__(self, now: Callable[[], int] = time.monotonic_ns) -> None:
-        self.now, self.clock = now, Clock()
+        self.now, self.clock = now, PeerClock()
         self.refused = 0  # answers that could not be used
         self._hosts: set[int] = set()
         self._secret = b""
@@ -73,7 +73,7 @@ class HostClock:
                 pause = PAUSE
                 try:
                     pause = await self._ask(channel, shown)
-                except Wrong as wrong:
+                except CallError as wrong:
                     log.info("the controller does not tell its time: %s", wrong)
                 except (msgspec.MsgspecError, ValueError) as error:
                     self.refused += 1
@@ -96,7 +96,7 @@ class HostClock:
                 self.clock.forget(asked)
             self._theirs, self._part = tock.start, FIRST
         jumps = self.clock.jumps
-        self.clock.heard(Exchange(asked, tock.received, tock.sent, answered))
+        self.clock.heard(ClockExchange(asked, tock.received, tock.sent, answered))
         if self.clock.jumps > jumps:
             self._part = FIRST
         part, self._part = self._part, min(1.0, 2 * self._part)
@@ -123,9 +123,9 @@ class Clocks:
         """Answers an exchange. Raises Wrong if the caller has not these hosts."""
         received = self.now()
         if not access.proves(self._secret, _name(tick.hosts), tick.proof):
-            raise Wrong("only hosts are told what time it is", grpc.StatusCode.PERMISSION_DENIED)
+            raise CallError("only hosts are told what time it is", grpc.StatusCode.PERMISSION_DENIED)
         if max(tick.hosts) >= self._hosts:
-            raise Wrong(f"there is no host {max(tick.hosts)}")
+            raise CallError(f"there is no host {max(tick.hosts)}")
         if tick.bound >= 0:
             told = Told(tick.asked + tick.offset - tick.bound, tick.offset, tick.bound, tick.jumps)
             self._told.update(dict.fromkeys(tick.hosts, told))

@@ -17,7 +17,7 @@ from typing import Any
 Deliver = Callable[[Any], bool]
 
 
-class Lane:
+class LoopbackLane:
     """One direction. `deliver` takes each parcel at the other end; it returns False if that node has a newer
     connection."""
 

@@ -36,11 +36,11 @@ from core.link import codec as wire
 from core.protocol import CONTROLLER, Chunk
 from core.protocol import effects as e
 
-from ..auth import OPTIONS, SLICE, Access, Busy, Door, Gate
+from ..auth import OPTIONS, SLICE, Access, Busy, Door, TurnGate
 from ..wire import Address, Packet, envelopes, versions
 from . import calls
-from .loopback import Lane
-from .send_queue import Load, Outbox
+from .loopback import LoopbackLane
+from .send_queue import Load, SendQueue
 from .traffic import Traffic
 
 STREAM = "/seaway.Node/Stream"
@@ -69,7 +69,7 @@ class Names(Protocol):
         """What must precede a message on the same stream."""
 
 
-class Node:
+class NetworkNode:
     """`perform` carries out commands that do not concern connections, under the lock. `contents` returns a
     function that reads the bytes of a chunk to send; it runs in a copying thread. `found` is told of each new
     connection."""
@@ -77,9 +77,9 @@ class Node:
     def __init__(
         self, endpoint: Endpoint, perform: Callable[[Any], None], names: Names, *, access: Access,
         contents: Callable[[Chunk], Load] = lambda chunk: bytes, failed: Callable[[BaseException], None],
-        door: Door | None = None, gate: Gate | None = None, found: Callable[[int], None] = lambda peer: None,
+        door: Door | None = None, gate: TurnGate | None = None, found: Callable[[int], None] = lambda peer: None,
     ) -> None:  # fmt: skip
-        self.door, self.gate = door or Door(), gate or Gate()
+        self.door, self.gate = door or Door(), gate or TurnGate()
         self.endpoint, self._perform, self._contents = endpoint, perform, contents
         self.names, self.access, self._failed, self._found = names, access, failed, found
         self.lock = threading.RLock()
@@ -88,13 +88,13 @@ class Node:
         # the name that asyncio's debug mode uses
         self.loop._thread_id = self._thread  # type: ignore[attr-defined]
         self.directory: dict[str, str] = {}
-        self.near: dict[str, Node] = {}  # nodes of this loop, by name: reached without a stream
+        self.near: dict[str, NetworkNode] = {}  # nodes of this loop, by name: reached without a stream
         self.passes: dict[str, str] = {}  # passes that this process was given: name -> proof
         self.cargo = b""
         self.carried = [0, 0]  # bytes of contents: received, sent
         self.traffic = Traffic()
         self._announced: dict[str, str] = {}
-        self._outboxes: dict[int, Outbox | Lane] = {}
+        self._outboxes: dict[int, SendQueue | LoopbackLane] = {}
         self._wanted: dict[int, asyncio.Task[None]] = {}
         self._dialled: set[int] = set()  # peers to which this process began the stream
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -198,7 +198,7 @@ class Node:
         outbox, packet = self._outboxes.get(write.peer), write.packet
         if outbox is None:
             return  # the connection was just lost: its ConnectionDown is on the way
-        if isinstance(outbox, Lane):
+        if isinstance(outbox, LoopbackLane):
             if isinstance(packet, Frame) and packet.message is not None:
                 for parcel in self.names.beside(write.peer, packet.message):
                     outbox.put(parcel)
@@ -242,7 +242,7 @@ class Node:
         outbox = self._outboxes.get(peer)
         if breach:
             at, called = (
-                (outbox.address, outbox.called) if isinstance(outbox, Outbox) else ("", f"peer {peer}")
+                (outbox.address, outbox.called) if isinstance(outbox, SendQueue) else ("", f"peer {peer}")
             )
             self.door.refuse(breach, at or "this process", called, reason)
         if outbox is not None:
@@ -259,7 +259,7 @@ class Node:
                 peer = await self._admitted(said, at, called, known, context)
         except Busy as busy:
             await calls.refuse(self.door, context, at, "busy", called, str(busy), calls.FULL)
-        outbox = Outbox(self.loop, at, called)
+        outbox = SendQueue(self.loop, at, called)
         try:
             await self._talk(peer, context.read, context.write, GOODBYE, outbox)
         finally:
@@ -308,7 +308,9 @@ class Node:
                     await call.wait_for_connection()
                     if not self.connected(peer) or self.endpoint.keeps_ours(peer):
                         self._dialled.add(peer)
-                        await self._talk(peer, call.read, call.write, 0, Outbox(self.loop, address, called))
+                        await self._talk(
+                            peer, call.read, call.write, 0, SendQueue(self.loop, address, called)
+                        )
                 except grpc.aio.AioRpcError as error:
                     if peer == CONTROLLER and error.code() in REFUSED:
                         self._failed(PermissionError(f"{address} refuses us: {error.details()}"))
@@ -324,7 +326,7 @@ class Node:
             found = self._channels[address] = self.access.channel(address)
         return found
 
-    async def _talk(self, peer: int, read: Read, put: Put, grace: float, outbox: Outbox) -> None:
+    async def _talk(self, peer: int, read: Read, put: Put, grace: float, outbox: SendQueue) -> None:
         """Runs one connection, from either end, until it is over. `grace`: seconds for a message that is half
         written. A call that came to us cannot be ended in the middle of a message: the caller would wait for its
         end for ever."""
@@ -347,14 +349,14 @@ class Node:
                     end.cancel()
                 await asyncio.gather(*ends, return_exceptions=True)
 
-    async def _connect_near(self, peer: int, near: Node) -> None:
+    async def _connect_near(self, peer: int, near: NetworkNode) -> None:
         """Runs a connection with a node of the same loop, which identifies this node as it would on a stream."""
         us = near.names.peer_of(*self.names.mine(peer))
         if us is None:
             self._failed(PermissionError(f"{self.names.mine(peer)[0]!r} is not known to that node"))
             return
-        there = Lane(self.loop, lambda parcel: near._take_near(us, here, parcel))
-        here = Lane(self.loop, lambda parcel: self._take_near(peer, there, parcel))
+        there = LoopbackLane(self.loop, lambda parcel: near._take_near(us, here, parcel))
+        here = LoopbackLane(self.loop, lambda parcel: self._take_near(peer, there, parcel))
         near._up(us, here)
         self._up(peer, there)
         ends = [asyncio.ensure_future(lane.over.wait()) for lane in (here, there)]
@@ -367,7 +369,7 @@ class Node:
             near._down(us, here)
             self._down(peer, there)
 
-    def _up(self, peer: int, outbox: Outbox | Lane) -> None:
+    def _up(self, peer: int, outbox: SendQueue | LoopbackLane) -> None:
         with self.lock:
             before = self._outboxes.get(peer)
             if before is not None:
@@ -378,7 +380,7 @@ class Node:
         self.feed(ConnectionUp(peer))
         self._found(peer)
 
-    def _down(self, peer: int, outbox: Outbox | Lane) -> None:
+    def _down(self, peer: int, outbox: SendQueue | LoopbackLane) -> None:
         with self.lock:
             current = self._outboxes.get(peer) is outbox
             if current:
@@ -386,7 +388,7 @@ class Node:
         if current:
             self.feed(ConnectionDown(peer))
 
-    def _take_near(self, peer: int, back: Lane, parcel: Any) -> bool:
+    def _take_near(self, peer: int, back: LoopbackLane, parcel: Any) -> bool:
         if self._outboxes.get(peer) is not back or self.stopped:
             return False
         if isinstance(parcel, (Frame, Hello)):
@@ -396,7 +398,7 @@ class Node:
             self._take(peer, parcel)
         return True
 
-    async def _send(self, put: Put, outbox: Outbox) -> None:
+    async def _send(self, put: Put, outbox: SendQueue) -> None:
         while not outbox.over.is_set() and (batch := await outbox.take()):
             data = envelopes.encode(batch)
             self.traffic.wrote(len(batch), len(data))
@@ -406,7 +408,7 @@ class Node:
             if pause := outbox.pause(len(batch), len(data)):
                 await asyncio.sleep(pause)
 
-    async def _read(self, peer: int, read: Read, outbox: Outbox) -> None:
+    async def _read(self, peer: int, read: Read, outbox: SendQueue) -> None:
         """Reads messages. A talkative peer takes at most SLICE of the loop, or one parcel: then others have a
         turn."""
         while self._outboxes.get(peer) is outbox and (data := await read()) is not grpc.aio.EOF:

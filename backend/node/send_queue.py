@@ -24,7 +24,7 @@ log = logging.getLogger("seaway.node")
 Load = Callable[[], bytes]
 
 
-class Outbox:
+class SendQueue:
     """Parcels that one connection has still to send. Filled from any thread, emptied by its sender in the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, address: str = "", called: str = "") -> None:

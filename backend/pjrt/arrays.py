@@ -16,19 +16,19 @@ from core.model import Index, Layout, Shards
 
 from ..contents import shard_io
 from ..devices import Array
-from .world import Membership
+from .world import WorldMembership
 
 KEYS = "key<fry>"
 KEY_KIND = "threefry2x32"
 KEY_WORDS = 2
 
 
-def own_shards(world: Membership, layout: Layout) -> dict[Index, list[int]]:
+def own_shards(world: WorldMembership, layout: Layout) -> dict[Index, list[int]]:
     """The distinct shards that this host has, and its devices that have each."""
     return shard_io.local_shards(layout, world.mine)
 
 
-def to_devices(world: Membership, layout: Layout, shards: Mapping[Index, Array]) -> Any:
+def to_devices(world: WorldMembership, layout: Layout, shards: Mapping[Index, Array]) -> Any:
     """An array made of shards, which may not be written to any more: CPU devices use aligned memory without a
     copy."""
     parts, homes = [], []
@@ -50,7 +50,9 @@ def device_dtype(layout: Layout) -> Any:
     return jax.random.key(0).dtype if layout.dtype == KEYS else shard_io.numpy_dtype(layout.dtype)
 
 
-def to_host(world: Membership, layout: Layout, array: Any, *, copies: bool = False) -> dict[Index, Array]:
+def to_host(
+    world: WorldMembership, layout: Layout, array: Any, *, copies: bool = False
+) -> dict[Index, Array]:
     """A host's shards of an array; waits for the array. Without `copies`, the caller may not write to the shards,
     which may be memory of CPU devices."""
     by_number = {world.number_of(part.device): part.data for part in array.addressable_shards}
@@ -80,7 +82,7 @@ def of_literal(layout: Layout, literal: bytes) -> dict[Index, Array]:
     return {index: part.copy() for index, part in shard_io.cut(layout, whole).items()}
 
 
-def zeros(world: Membership, layout: Layout) -> Any:
+def zeros(world: WorldMembership, layout: Layout) -> Any:
     """A placeholder array; its values do not matter."""
     size = Shards(layout).size
     return to_devices(

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-from core.model import Code, Gang, Layout, Part
+from core.model import Code, FusedPart, Gang, Layout
 
 from .arrays import device_dtype
 
@@ -33,7 +33,7 @@ def function_of(
     if code.key.startswith(RESHARD):
         return _resharding
     parts = code.parts or (
-        Part(code.key, code.code, code.name, tuple(range(len(inputs))), len(outputs) + gang.irregular),
+        FusedPart(code.key, code.code, code.name, tuple(range(len(inputs))), len(outputs) + gang.irregular),
     )
     calls = [_Exported(part, blobs) for part in parts]
     if gang.irregular:
@@ -58,7 +58,7 @@ def _resharding(x: Any) -> tuple[Any, ...]:
 class _Exported:
     """One exported computation, as a function of flat arguments."""
 
-    def __init__(self, part: Part, blobs: Mapping[str, bytes]) -> None:
+    def __init__(self, part: FusedPart, blobs: Mapping[str, bytes]) -> None:
         if not part.code:
             raise Unusable(
                 f"computation {part.name!r} has a duration and no code, so it runs in simulations and on `timed` "

@@ -9,7 +9,7 @@ from typing import Any
 from core.model import Code, Gang, Layout
 
 from ..auth import Rules
-from .code_gate import Gate
+from .code_gate import CodeGate
 from .devices import PjrtDevices
 
 
@@ -18,7 +18,7 @@ class CheckedDevices(PjrtDevices):
 
     def __init__(self, rules: Rules, *, cache: Path | None = None, **options: Any) -> None:
         super().__init__(cache=cache, **options)
-        self.gate = Gate(rules, self.about().platform, cache)
+        self.gate = CodeGate(rules, self.about().platform, cache)
         self._codes.admit = self._admit
 
     def usage(self) -> Mapping[str, int]:

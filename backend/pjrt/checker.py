@@ -29,9 +29,9 @@ from core.model import Code, Gang, Layout
 
 from . import blames
 from .code import keep_on_disk, lower, wake_lapack
-from .inspection import Refused, inspect
+from .inspection import CodeRefused, inspect
 from .verdicts import Verdict
-from .world import Membership, in_order
+from .world import WorldMembership, in_order
 
 LENGTH = struct.Struct(">Q")  # precedes each message
 READY, COMPILING = b"ready", b"compiling"  # messages before verdicts: it has started; it has read the code
@@ -41,7 +41,7 @@ NO_ROOM = "RESOURCE_EXHAUSTED"
 PDEATHSIG, NO_NEW_PRIVS = 1, 38  # of Linux's prctl
 
 
-class Settings(msgspec.Struct, frozen=True):
+class CheckerSettings(msgspec.Struct, frozen=True):
     """A checker's settings, given when it starts."""
 
     parent: int  # process id
@@ -63,7 +63,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    settings = msgspec.json.decode(sys.argv[1], type=Settings)
+    settings = msgspec.json.decode(sys.argv[1], type=CheckerSettings)
     asked, answers = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -93,7 +93,7 @@ def _next(asked: int) -> bytes | None:
     return _read(asked)
 
 
-def _inspected(question: Question, settings: Settings) -> Verdict:
+def _inspected(question: Question, settings: CheckerSettings) -> Verdict:
     code, gang = question.code, question.gang
     names = [part.code for part in code.parts] or [code.code]
     for number, name in enumerate(names):
@@ -101,15 +101,15 @@ def _inspected(question: Question, settings: Settings) -> Verdict:
         if blob is not None:
             try:
                 inspect(blob, settings.platform, gang.place.size, settings.more, settings.largest)
-            except Refused as refused:
+            except CodeRefused as refused:
                 return Verdict("refused", number, str(refused))
     return Verdict("ok")
 
 
-def _compiled(question: Question, settings: Settings) -> Verdict:
+def _compiled(question: Question, settings: CheckerSettings) -> Verdict:
     code, gang = question.code, question.gang
     try:
-        world = Membership()
+        world = WorldMembership()
         world.devices = dict(zip(question.numbers, in_order(jax.local_devices()), strict=False))
         world.mine = question.numbers
         here = settings.platform == "cpu"
@@ -143,7 +143,7 @@ def _bound_for_life(parent: int) -> None:
         os._exit(0)
 
 
-def _limit(settings: Settings) -> None:
+def _limit(settings: CheckerSettings) -> None:
     """Sets limits for the next question, beyond what has been used. The agent measures wall-clock time; the limit
     of CPU time is for an agent that does not."""
     used = resource.getrusage(resource.RUSAGE_SELF)

@@ -18,7 +18,7 @@ import time
 import msgspec
 
 from ..admin import ROOT
-from .checker import COMPILING, LENGTH, READY, TIRED, Settings
+from .checker import COMPILING, LENGTH, READY, TIRED, CheckerSettings
 
 START_S = 120.0  # seconds until a child is up, on a busy machine
 READ_S = 60.0  # seconds for reading one computation's code
@@ -41,10 +41,10 @@ class Late(Exception):
     """The child did not answer in time; the text says what it did not do, and in how many seconds."""
 
 
-class Child:
+class CheckerChild:
     """One checker. Its output goes into an unnamed file."""
 
-    def __init__(self, settings: Settings, devices: int) -> None:
+    def __init__(self, settings: CheckerSettings, devices: int) -> None:
         self.devices = devices
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the child)
         self._process = subprocess.Popen(

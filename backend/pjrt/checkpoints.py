@@ -28,10 +28,10 @@ from core.protocol import Blame
 from core.protocol import effects as e
 
 from ..checkpoint import (
+    ArrayEntry,
     CheckpointError,
     Discarded,
     Document,
-    Entry,
     Request,
     chunks,
     documents,
@@ -42,9 +42,9 @@ from ..contents import shard_io
 from ..devices import Array
 from . import arrays, blames
 from .completions import Completions, Flight
-from .store import Buffer, Store, is_there
-from .worker_thread import Line
-from .world import Membership
+from .store import Store, StoredBuffer, is_there
+from .worker_thread import WorkerThread
+from .world import WorldMembership
 
 AT_ONCE = 2  # saves that are copied and written; each holds its part of the arrays in host memory
 LOOK = 0.002  # seconds between checks whether arrays are ready
@@ -52,7 +52,7 @@ LET_GO = 10.0  # seconds to wait for copies when a world ends
 MOST = 8192  # documents of plans that are kept
 
 
-class Job:
+class PendingGang:
     """A gang under way. `held`: the buffers of its inputs, until they are copied."""
 
     __slots__ = ("arrays", "blame", "command", "document", "given_up", "held", "inputs", "outputs", "place")
@@ -67,7 +67,7 @@ class Job:
         self.given_up = False
 
 
-class Stop(Exception):
+class StopSaving(Exception):
     """The gang was abandoned."""
 
 
@@ -76,14 +76,14 @@ class Checkpoints:
     device; 0: unknown."""
 
     def __init__(
-        self, world: Membership, line: Line, store: Store, completions: Completions, post: Callable[[e.Event], None],
-        *, root: Path | None, memory: int,
+        self, world: WorldMembership, line: WorkerThread, store: Store, completions: Completions,
+        post: Callable[[e.Event], None], *, root: Path | None, memory: int,
     ) -> None:  # fmt: skip
         self._world, self._line, self._store, self._completions = world, line, store, completions
         self._post, self._root, self._memory = post, root, memory
         self._documents: OrderedDict[tuple[int, int], Document] = OrderedDict()  # by (plan, code)
         self._changed = threading.Condition()
-        self._jobs: dict[int, Job] = {}  # by seq
+        self._jobs: dict[int, PendingGang] = {}  # by seq
         self._held: Counter[int] = Counter()  # by buffer
         self._bytes = 0  # bytes of held buffers on a device
         self._room = threading.BoundedSemaphore(AT_ONCE)
@@ -126,7 +126,7 @@ class Checkpoints:
     # --- in the enqueueing thread -------------------------------------------------------------------------------
 
     def launch(self, command: e.Launch, plan: Plan, gang: Gang) -> None:
-        job = Job(command, gang, plan, self._documents[plan.id, gang.computation])
+        job = PendingGang(command, gang, plan, self._documents[plan.id, gang.computation])
         found = [self._store.get(buffer) for buffer in command.inputs]
         job.blame = _missing(command, gang, found)
         if job.document.kind == "load":
@@ -159,7 +159,7 @@ class Checkpoints:
                 self._changed.wait(LOOK * 10)
             return bool(full)
 
-    def _load(self, job: Job, found: Sequence[Buffer | None]) -> None:
+    def _load(self, job: PendingGang, found: Sequence[StoredBuffer | None]) -> None:
         """Copies the contents that were read, which are kept with the token, to the devices."""
         command, token = job.command, found[0]
         made: list[Any] = []
@@ -180,10 +180,10 @@ class Checkpoints:
         if blame is not None:
             self._completions.failed(command.seq, blame)
             return
-        flight = Flight(command.seq, All(made), kept, multi=False, together=False, name="load")
+        flight = Flight(command.seq, PendingArrays(made), kept, multi=False, together=False, name="load")
         self._completions.add(flight)
 
-    def _placed(self, job: Job, shelf: Sequence[tuple[Layout, Mapping[Index, Array]]]) -> list[Any]:
+    def _placed(self, job: PendingGang, shelf: Sequence[tuple[Layout, Mapping[Index, Array]]]) -> list[Any]:
         wanted = [canonical(layout) for layout in job.outputs]
         if wanted != [canonical(layout) for layout, _ in shelf]:
             raise CheckpointError(
@@ -192,7 +192,7 @@ class Checkpoints:
         pairs = zip(job.outputs, shelf, strict=True)
         return [arrays.to_devices(self._world, layout, shards) for layout, (_, shards) in pairs]
 
-    def _end(self, job: Job, result: Any) -> None:
+    def _end(self, job: PendingGang, result: Any) -> None:
         """Stores a gang's result, and then posts its end."""
         blame = job.blame
         if blame is None and not job.given_up:
@@ -208,7 +208,7 @@ class Checkpoints:
             if self._jobs.pop(job.command.seq, None) is not None:
                 self._post(e.Finished(job.command.seq, blame, sizes))
 
-    def _fill(self, job: Job, result: Any) -> None:
+    def _fill(self, job: PendingGang, result: Any) -> None:
         """Fills the outputs. `result`: for a read, the shards; for `latest`, a number; for a write, nothing."""
         number = result if isinstance(result, int) else 0
         for buffer, layout in zip(job.command.outputs, job.outputs, strict=True):
@@ -239,16 +239,16 @@ class Checkpoints:
                     job.given_up = True
                     job.blame = job.blame or Blame("lost", "its world ended before it was saved")
             self._changed.wait_for(lambda: not self._held, LET_GO)
-            return [All(job.arrays) for job in self._jobs.values() if job.held]
+            return [PendingArrays(job.arrays) for job in self._jobs.values() if job.held]
 
     # --- a thread of its own ------------------------------------------------------------------------------------
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: PendingGang) -> None:
         result: Any = None
         try:
             if job.blame is None:
                 result = self._carry_out(job)
-        except Stop:
+        except StopSaving:
             pass
         except Discarded as error:
             job.blame = job.blame or Blame(
@@ -262,7 +262,7 @@ class Checkpoints:
             self._release(job)
         self._line.do(self._end, job, result)
 
-    def _carry_out(self, job: Job) -> Any:
+    def _carry_out(self, job: PendingGang) -> Any:
         self._wait(job)
         request = documents.request_of(
             next(iter(arrays.to_host(self._world, job.inputs[0], job.arrays[0]).values()))
@@ -287,7 +287,7 @@ class Checkpoints:
             return 0 if last is None else last + 1
         return None
 
-    def _save(self, job: Job, folder: Path, request: Request) -> None:
+    def _save(self, job: PendingGang, folder: Path, request: Request) -> None:
         if folders.saved_already(folder, request):
             return
         zarrs.tensorstore()  # before anything is copied
@@ -301,7 +301,7 @@ class Checkpoints:
             folders.discard(folder, request)
             raise
 
-    def _pieces(self, job: Job) -> list[zarrs.Piece]:
+    def _pieces(self, job: PendingGang) -> list[zarrs.Piece]:
         """Our part of the arrays, in host memory."""
         found: list[zarrs.Piece] = []
         for number, entry in enumerate(job.document.entries):
@@ -311,7 +311,7 @@ class Checkpoints:
             seen: dict[Index, Array] = {}
             for shard, inside, whole in chunks.ours(layout, entry.chunk, number, self._virtual(job)):
                 if job.given_up:
-                    raise Stop
+                    raise StopSaving
                 if shard not in seen:
                     seen[shard] = _on_host(by_device[holder[shard]], layout)
                 # `np.asarray` may share memory with CPU devices; from other devices it is a copy.
@@ -320,13 +320,13 @@ class Checkpoints:
                 found.append((number, whole, np.array(part) if lends else part))
         return found
 
-    def _read(self, job: Job, folder: Path) -> list[tuple[Layout, Mapping[Index, Array]]]:
+    def _read(self, job: PendingGang, folder: Path) -> list[tuple[Layout, Mapping[Index, Array]]]:
         mesh = job.document.mesh
         layouts = [
             Layout(entry.shape, entry.dtype, job.place, mesh, Sharding(entry.split))
             for entry in job.document.entries
         ]
-        wanted: list[tuple[Entry, dict[Index, chunks.Box]]] = []
+        wanted: list[tuple[ArrayEntry, dict[Index, chunks.Box]]] = []
         for entry, layout in zip(job.document.entries, layouts, strict=True):
             shards = Shards(layout)
             mine = shard_io.local_shards(layout, self._world.mine)
@@ -335,20 +335,20 @@ class Checkpoints:
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _virtual(self, job: Job) -> list[int]:
+    def _virtual(self, job: PendingGang) -> list[int]:
         return [virtual_index(job.place, device) for device in self._world.here(job.place)]
 
-    def _leads(self, job: Job) -> bool:
+    def _leads(self, job: PendingGang) -> bool:
         """Whether this host does what only one of all hosts does."""
         return 0 in self._virtual(job)
 
-    def _hold(self, job: Job, found: Sequence[Buffer]) -> None:
+    def _hold(self, job: PendingGang, found: Sequence[StoredBuffer]) -> None:
         job.arrays = [each.array for each in found]
         job.held.update(job.command.inputs)
         self._held.update(job.held)
         self._bytes += sum(each.nbytes for each in found)
 
-    def _release(self, job: Job) -> None:
+    def _release(self, job: PendingGang) -> None:
         """Ends the hold on the arrays: a gang may take them over."""
         with self._changed:
             self._held -= job.held
@@ -358,17 +358,17 @@ class Checkpoints:
                 job.arrays = []
             self._changed.notify_all()
 
-    def _wait(self, job: Job) -> None:
+    def _wait(self, job: PendingGang) -> None:
         """Waits until the arrays are ready. It polls, so that the gang can be abandoned."""
         for array in job.arrays:
             while not is_there(array):
                 if job.given_up:
-                    raise Stop
+                    raise StopSaving
                 time.sleep(LOOK)
             array.block_until_ready()  # raises its maker's error
 
 
-class All:
+class PendingArrays:
     """Several arrays as one token, for which a flight waits."""
 
     def __init__(self, those: Sequence[Any]) -> None:
@@ -382,7 +382,7 @@ class All:
             each.block_until_ready()
 
 
-def _missing(command: e.Launch, gang: Gang, found: Sequence[Buffer | None]) -> Blame | None:
+def _missing(command: e.Launch, gang: Gang, found: Sequence[StoredBuffer | None]) -> Blame | None:
     if command.placeholders:
         return Blame("lost", f"{gang.name!r} reads a buffer that was not made")
     for number, held in enumerate(found):

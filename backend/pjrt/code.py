@@ -22,20 +22,20 @@ from core.protocol import Blame
 from core.protocol import effects as e
 
 from . import blames, blobs
-from .world import Membership
+from .world import WorldMembership
 
 log = logging.getLogger("seaway.pjrt")
 Admit = Callable[[Code, Gang, Sequence[Layout], Sequence[Layout], Mapping[str, bytes]], None]
 MOST = 8192  # codes of plans that are kept; no command says when a host may forget one
 
 
-class Compiled:
+class LaunchableCode:
     """What a launch needs of a code."""
 
     __slots__ = ("bounds", "given", "giving", "inputs", "keeping", "local", "multi", "name", "shardings")
 
     def __init__(
-        self, world: Membership, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]
+        self, world: WorldMembership, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout]
     ) -> None:
         self.name = gang.name
         self.keeping: Any = None  # the executable that takes over nothing
@@ -64,11 +64,11 @@ class Codes:
     """All compiled code. `memory`: bytes of each device; code that takes more is refused. `cache`: a folder."""
 
     def __init__(
-        self, world: Membership, post: Callable[[e.Event], None], memory: int, cache: Path | None
+        self, world: WorldMembership, post: Callable[[e.Event], None], memory: int, cache: Path | None
     ) -> None:
         self._world, self._post, self._memory = world, post, memory
-        self._of: OrderedDict[tuple[int, int], Compiled] = OrderedDict()  # by (plan, code)
-        self._same: OrderedDict[Any, Compiled] = OrderedDict()
+        self._of: OrderedDict[tuple[int, int], LaunchableCode] = OrderedDict()  # by (plan, code)
+        self._same: OrderedDict[Any, LaunchableCode] = OrderedDict()
         self.compiled = 0
         self.admit: Admit | None = None  # raises if the code may not be compiled here
         keep_on_disk(cache)
@@ -77,7 +77,7 @@ class Codes:
     def __len__(self) -> int:
         return len(self._of)
 
-    def get(self, plan: int, code: int) -> Compiled | None:
+    def get(self, plan: int, code: int) -> LaunchableCode | None:
         return self._of.get((plan, code))
 
     def void(self) -> None:
@@ -129,7 +129,7 @@ class Codes:
                     table.popitem(last=False)
         return True
 
-    def _finish(self, made: Compiled, lowered: Sequence[Any]) -> Compiled:
+    def _finish(self, made: LaunchableCode, lowered: Sequence[Any]) -> LaunchableCode:
         """Compiles, which is the long part, without the lock."""
         made.keeping, *giving = [each.compile() for each in lowered]
         made.giving = giving[0] if giving else None
@@ -137,7 +137,7 @@ class Codes:
         self._check_memory(made)
         return made
 
-    def _check_memory(self, made: Compiled) -> None:
+    def _check_memory(self, made: LaunchableCode) -> None:
         use = made.keeping.memory_analysis() if self._memory else None
         if use is None:
             return
@@ -161,12 +161,12 @@ def _gang_and_layouts(code: Code, plan: Plan) -> tuple[Gang, tuple[Layout, ...],
 
 
 def lower(
-    world: Membership, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
+    world: WorldMembership, code: Code, gang: Gang, inputs: Sequence[Layout], outputs: Sequence[Layout],
     code_of: Mapping[str, bytes], platform: str = "",
-) -> tuple[Compiled, list[Any]]:  # fmt: skip
+) -> tuple[LaunchableCode, list[Any]]:  # fmt: skip
     """Lowers code as it is, and once more if the gang gives inputs away. `platform`: for devices that are not
     here."""
-    made = Compiled(world, gang, inputs, outputs)
+    made = LaunchableCode(world, gang, inputs, outputs)
     function = blobs.function_of(code, gang, inputs, outputs, code_of)
     leaves = [blobs.look(*pair) for pair in zip(inputs, made.shardings, strict=True)]
     whole = Layout((), "int32", gang.place, (gang.place.size,), Sharding())

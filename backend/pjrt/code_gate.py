@@ -23,14 +23,14 @@ from core.model import Code, Gang, Layout, canonical
 
 from ..auth import Rules
 from .blobs import Unusable
-from .checker import Question, Settings
-from .checker_process import Child, Died, Late
+from .checker import CheckerSettings, Question
+from .checker_process import CheckerChild, Died, Late
 from .code import given
 from .targets import is_callback
 from .verdicts import VERSION, Verdict, Verdicts
 
 
-class Gate:
+class CodeGate:
     """Checks code. `cache`: the folder of compiled code; verdicts are kept there, too. Only `close` is
     thread-safe."""
 
@@ -43,7 +43,7 @@ class Gate:
             )
         self._rules, self._platform, self._cache = rules, platform, cache
         self._verdicts = Verdicts(cache)
-        self._child: Child | None = None
+        self._child: CheckerChild | None = None
         self._lock = threading.Lock()  # protects `_child` and `_closed`
         self._closed = False
         self.checked = 0
@@ -102,7 +102,7 @@ class Gate:
             child.end()  # its state is unknown after running out of memory
         return verdict
 
-    def _ready_child(self, question: Question) -> Child:
+    def _ready_child(self, question: Question) -> CheckerChild:
         try:
             return self._running_child(len(question.numbers))
         except (Died, Late, OSError) as error:
@@ -111,7 +111,7 @@ class Gate:
                 f"{error}"
             ) from error
 
-    def _running_child(self, devices: int) -> Child:
+    def _running_child(self, devices: int) -> CheckerChild:
         child = self._child
         if child is not None and child.alive and child.devices >= devices:
             return child
@@ -121,15 +121,17 @@ class Gate:
         with self._lock:
             if self._closed:
                 raise Died("the agent ends")
-            child = self._child = Child(self._settings(), devices)
+            child = self._child = CheckerChild(self._settings(), devices)
         child.await_ready()
         return child
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> CheckerSettings:
         rules = self._rules
         room = rules.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         cache = "" if self._cache is None else str(self._cache)
-        return Settings(os.getpid(), self._platform, cache, rules.more, rules.largest, rules.seconds, room)
+        return CheckerSettings(
+            os.getpid(), self._platform, cache, rules.more, rules.largest, rules.seconds, room
+        )
 
     # --- texts and keys ---------------------------------------------------------------------------------------
 

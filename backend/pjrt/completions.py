@@ -17,9 +17,9 @@ import numpy as np
 from core.protocol import Blame
 from core.protocol import effects as e
 
-from ..devices import Stamps
+from ..devices import GangTimes
 from . import blames
-from .store import Buffer, is_there, ready
+from .store import StoredBuffer, is_there, ready
 from .worker_thread import show_name
 
 OUTSTANDING = 31  # most programs of several devices in one process
@@ -34,7 +34,7 @@ class Flight:
     )  # fmt: skip
 
     def __init__(
-        self, seq: int, token: Any, outputs: Sequence[Buffer], *, multi: bool, together: bool, name: str,
+        self, seq: int, token: Any, outputs: Sequence[StoredBuffer], *, multi: bool, together: bool, name: str,
         blame: Blame | None = None, bounds: Sequence[tuple[int, int]] | None = None,
         run: int = -1, enqueued: int = -1, collective: bool = True,
     ) -> None:  # fmt: skip
@@ -52,11 +52,11 @@ class Completions:
     def __init__(
         self,
         post: Callable[[e.Event], None],
-        pack: Callable[[Buffer, int], None] = lambda buffer, rows: None,
-        stamps: Stamps | None = None,
+        pack: Callable[[StoredBuffer, int], None] = lambda buffer, rows: None,
+        stamps: GangTimes | None = None,
     ) -> None:
         self._post, self._pack = post, pack
-        self.stamps = Stamps() if stamps is None else stamps
+        self.stamps = GangTimes() if stamps is None else stamps
         self._lock = threading.Condition()
         self._queue: deque[Flight] = deque()
         self._head: Flight | None = None

@@ -17,7 +17,7 @@ DIAL_S = 10.0
 PORTION = 1 << 16
 
 
-class Shield:
+class CoordinationRelay:
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         self._service = (host.strip("[]"), int(port))

@@ -24,15 +24,15 @@ from core.protocol import Blame
 from core.protocol import effects as e
 
 from ..coordination import Overtaken
-from ..devices import About, Array, Index, Post, Stamps, World
+from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
 from . import arrays, blames, rows
 from .checkpoints import Checkpoints
 from .code import Codes
 from .completions import Completions
 from .launcher import Launcher
-from .store import Gone, Store, ready
-from .worker_thread import Line
-from .world import Membership
+from .store import MissingBuffer, Store, ready
+from .worker_thread import WorkerThread
+from .world import WorldMembership
 
 OVERTAKEN_S = 5.0  # seconds to stop joining a world that is over, before the process restarts
 
@@ -50,14 +50,14 @@ class PjrtDevices:
         self.hosts: Hosts | None = None  # the cluster's hosts: rows of a sparse exchange go to them
         # Code that was traced elsewhere keeps its types, also those of 64 bits.
         jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
-        self._world = Membership()
+        self._world = WorldMembership()
         self._about = self._world.about(memory)
         self._line, self._compiling, self._copying = (
-            Line(name, self._fail) for name in ("enqueue", "compile", "copy")
+            WorkerThread(name, self._fail) for name in ("enqueue", "compile", "copy")
         )
         self._store = Store(self._world, self._line)
         self._codes = Codes(self._world, self._say, self._about.memory, cache)
-        self.stamps = Stamps()
+        self.stamps = GangTimes()
         self._completions = Completions(
             self._say, lambda buffer, rows: self._line.do(self._store.pack, buffer, rows), self.stamps
         )
@@ -73,7 +73,7 @@ class PjrtDevices:
     def _fail(self, error: BaseException) -> None:
         self.failed(error)
 
-    def about(self) -> About:
+    def about(self) -> DeviceAbout:
         return self._about
 
     def usage(self) -> Mapping[str, int]:
@@ -162,7 +162,7 @@ class PjrtDevices:
     def _spill(self, command: e.SpillBuffer) -> None:
         try:
             buffer, array = self._store.spill(command.buffer)
-        except Gone as gone:
+        except MissingBuffer as gone:
             self._say(e.Copied(command.seq, Blame("lost", str(gone))))
             return
         self._copying.do(self._spill_out, command, buffer.layout, array)
@@ -175,7 +175,7 @@ class PjrtDevices:
             return
         self._copying.do(self._restored, command, array)
 
-    def reform(self, command: e.Reform, world: World) -> None:
+    def reform(self, command: e.Reform, world: WorldSpec) -> None:
         self._completions.abandon(command.abandon)
         self._checkpoints.abandon(command.abandon)
         self._world.want(command.epoch)
@@ -185,7 +185,7 @@ class PjrtDevices:
             overtaken.start()
         self._line.do(self._reform, command, world)
 
-    def _still_joins(self, world: World) -> None:
+    def _still_joins(self, world: WorldSpec) -> None:
         """Reports an error if JAX still waits to join a world that is over: nothing can end that wait."""
         if self._world.joining is world:
             self._fail(
@@ -194,7 +194,7 @@ class PjrtDevices:
                 )
             )
 
-    def _reform(self, command: e.Reform, world: World) -> None:
+    def _reform(self, command: e.Reform, world: WorldSpec) -> None:
         try:
             with self._world.lock:
                 if self._world.same_backend(world):
@@ -206,7 +206,7 @@ class PjrtDevices:
         self._launcher.abandon(command.abandon)
         self._say(e.Reformed(command.epoch))
 
-    def _change(self, world: World) -> None:
+    def _change(self, world: WorldSpec) -> None:
         """Changes to another world, and keeps all arrays that still exist."""
         stuck = self._completions.clear() + self._checkpoints.leave()
         self._store.to_host()

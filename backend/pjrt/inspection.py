@@ -22,36 +22,36 @@ FOREIGN = "stablehlo.custom_call"
 LONGEST = 300  # characters of an error text from other software
 
 
-class Refused(ValueError):
+class CodeRefused(ValueError):
     """Code that may not be compiled. The text does not name the computation."""
 
 
 def inspect(blob: bytes, platform: str, devices: int, more: Collection[str], largest: int) -> None:
     """Raises Refused. `more`: foreign functions that are allowed besides those of `targets`."""
     if len(blob) > largest:
-        raise Refused(f"it has {len(blob)} bytes, but at most {largest} are allowed")
+        raise CodeRefused(f"it has {len(blob)} bytes, but at most {largest} are allowed")
     try:
         exported: Any = export.deserialize(bytearray(blob))
     except Exception as error:
-        raise Refused(f"it is not what jax.export writes: {_short(error)}") from error
+        raise CodeRefused(f"it is not what jax.export writes: {_short(error)}") from error
     if platform not in exported.platforms:
-        raise Refused(
+        raise CodeRefused(
             f"it is for {', '.join(exported.platforms) or 'no platform'}, but runs on {platform} here"
         )
     if exported.nr_devices not in (1, devices):
-        raise Refused(f"it is for {exported.nr_devices} devices, but the plan runs it on {devices}")
+        raise CodeRefused(f"it is for {exported.nr_devices} devices, but the plan runs it on {devices}")
     with importlib.import_module("jax._src.interpreters.mlir").make_ir_context():
         try:
             module = exported.mlir_module(serialized=False)
         except Exception as error:
-            raise Refused(f"its StableHLO cannot be read: {_short(error)}") from error
+            raise CodeRefused(f"its StableHLO cannot be read: {_short(error)}") from error
         operations, called = _found(module)
     for name in operations:
         if name in OUTSIDE or (name.partition(".")[0] not in DIALECTS and name not in PLAIN):
-            raise Refused(f"it has the operation {name!r}, which clients' code may not have")
+            raise CodeRefused(f"it has the operation {name!r}, which clients' code may not have")
     for reason in (targets.objection(name, more) for name in called):
         if reason:
-            raise Refused(reason)
+            raise CodeRefused(reason)
 
 
 def _found(module: Any) -> tuple[list[str], list[str]]:

@@ -19,7 +19,7 @@ from core.protocol import effects as e
 
 from . import blames
 from .checkpoints import Checkpoints
-from .code import Codes, Compiled
+from .code import Codes, LaunchableCode
 from .completions import Completions, Flight
 from .store import Store
 
@@ -83,7 +83,7 @@ class Launcher:
         self._enqueued(command, plan, gang, code, outputs, token, missing, begun)
 
     def _enqueued(
-        self, command: e.Launch, plan: Plan, gang: Gang, code: Compiled, outputs: Sequence[Any], token: Any,
+        self, command: e.Launch, plan: Plan, gang: Gang, code: LaunchableCode, outputs: Sequence[Any], token: Any,
         missing: str, begun: int,
     ) -> None:  # fmt: skip
         for buffer in command.donated:
@@ -99,7 +99,7 @@ class Launcher:
         )  # fmt: skip
         self._completions.add(flight)
 
-    def _inputs(self, command: e.Launch, gang: Gang, code: Compiled) -> tuple[list[Any], str]:
+    def _inputs(self, command: e.Launch, gang: Gang, code: LaunchableCode) -> tuple[list[Any], str]:
         """The inputs, with placeholders for missing ones; and what is missing, as text."""
         found, missing = [], ""
         for number, buffer in enumerate(command.inputs):

@@ -16,15 +16,15 @@ from core.model import Index, Layout, shard_bytes
 from ..devices import Array
 from . import arrays
 from .buckets import Packed, packed
-from .worker_thread import Line
-from .world import Membership
+from .worker_thread import WorkerThread
+from .world import WorldMembership
 
 
-class Gone(LookupError):
+class MissingBuffer(LookupError):
     """A buffer that is not on this host, or that is empty."""
 
 
-class Buffer:
+class StoredBuffer:
     """A buffer. Its contents are in `array` (on devices) or in `host` (spilled, or between two worlds). If
     neither, it is void because its maker failed, or reserved for contents that will come."""
 
@@ -63,9 +63,9 @@ class Buffer:
 
 
 class Store:
-    def __init__(self, world: Membership, line: Line) -> None:
+    def __init__(self, world: WorldMembership, line: WorkerThread) -> None:
         self._world, self._line = world, line
-        self._buffers: dict[int, Buffer] = {}
+        self._buffers: dict[int, StoredBuffer] = {}
         self.bytes: dict[int, int] = {}  # by device, in buffers
         self.peak = 0
         self.spilled = 0
@@ -77,12 +77,12 @@ class Store:
 
     def room(self, number: int, layout: Layout) -> None:
         """Reserves a buffer for contents that will come."""
-        self._keep(number, Buffer(layout, self._world.sharding(layout)))
+        self._keep(number, StoredBuffer(layout, self._world.sharding(layout)))
 
     def literal(self, number: int, layout: Layout, contents: bytes) -> None:
         shards = arrays.of_literal(layout, contents)
         array = arrays.to_devices(self._world, layout, shards)
-        self._keep(number, Buffer(layout, self._world.sharding(layout), array))
+        self._keep(number, StoredBuffer(layout, self._world.sharding(layout), array))
 
     def fill(self, number: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
         buffer = self._buffers.get(number)
@@ -94,15 +94,15 @@ class Store:
         if buffer is not None:
             buffer.reason, buffer.array = reason, None
 
-    def made(self, number: int, layout: Layout, array: Any) -> Buffer:
+    def made(self, number: int, layout: Layout, array: Any) -> StoredBuffer:
         """Stores an output of a launch; its contents are a future. None: the gang could not be launched."""
-        buffer = Buffer(layout, self._world.sharding(layout), array)
+        buffer = StoredBuffer(layout, self._world.sharding(layout), array)
         if array is None:
             buffer.reason = "its maker was not launched"
         self._keep(number, buffer)
         return buffer
 
-    def get(self, number: int) -> Buffer | None:
+    def get(self, number: int) -> StoredBuffer | None:
         return self._buffers.get(number)
 
     def placeholder(self, layout: Layout) -> Any:
@@ -115,24 +115,24 @@ class Store:
             self._account(buffer, -1)
             buffer.array = buffer.host = buffer.beside = None
 
-    def pack(self, buffer: Buffer, rows: int) -> None:
+    def pack(self, buffer: StoredBuffer, rows: int) -> None:
         """Packs an output whose maker has ended, and made `rows` rows in its largest shard."""
         if buffer.on_devices:  # and not freed or spilled meanwhile
             self._account(buffer, -1)
             buffer.pack(rows)
             self._account(buffer, 1)
 
-    def _unpack(self, buffer: Buffer) -> None:
+    def _unpack(self, buffer: StoredBuffer) -> None:
         if buffer.on_devices:
             self._account(buffer, -1)
             buffer.array, buffer.nbytes = buffer.array, shard_bytes(buffer.layout)
             self._account(buffer, 1)
 
-    def spill(self, number: int) -> tuple[Buffer, Any]:
+    def spill(self, number: int) -> tuple[StoredBuffer, Any]:
         """The array that is to be copied; `spilled_to` takes the copy."""
         buffer = self._buffers.get(number)
         if buffer is None or not buffer.on_devices:
-            raise Gone(f"buffer {number} is not on this host's devices")
+            raise MissingBuffer(f"buffer {number} is not on this host's devices")
         self._unpack(buffer)
         return buffer, buffer.array
 
@@ -146,7 +146,7 @@ class Store:
     def restore(self, number: int) -> Any:
         buffer = self._buffers.get(number)
         if buffer is None or buffer.host is None or not buffer.spilled:
-            raise Gone(f"buffer {number} is not in this host's memory")
+            raise MissingBuffer(f"buffer {number} is not in this host's memory")
         buffer.array = arrays.to_devices(self._world, buffer.layout, buffer.host)
         self._account(buffer, -1)
         buffer.host, buffer.spilled = None, False
@@ -191,22 +191,24 @@ class Store:
             self._line.ask(lambda: None)  # all earlier commands are done now
             buffer = self._buffers.get(number)
         if buffer is None:
-            raise Gone(f"buffer {number} is not on this host")
+            raise MissingBuffer(f"buffer {number} is not on this host")
         array, host = buffer.array, buffer.host
         if array is not None:
             return arrays.to_host(self._world, buffer.layout, array)
         if host is not None:
             return host
-        raise Gone(f"buffer {number} holds nothing: {buffer.reason or 'its contents have not arrived'}")
+        raise MissingBuffer(
+            f"buffer {number} holds nothing: {buffer.reason or 'its contents have not arrived'}"
+        )
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _keep(self, number: int, buffer: Buffer) -> None:
+    def _keep(self, number: int, buffer: StoredBuffer) -> None:
         self.free(number)
         self._buffers[number] = buffer
         self._account(buffer, 1)
 
-    def _account(self, buffer: Buffer, sign: int) -> None:
+    def _account(self, buffer: StoredBuffer, sign: int) -> None:
         here = self._world.here(buffer.layout.place)
         if buffer.spilled:
             self.spilled += sign * buffer.nbytes * len(here)

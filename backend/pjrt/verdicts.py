@@ -40,7 +40,7 @@ class Verdicts:
         self._folder = None if folder is None else _made(folder / FOLDER)
 
     @contextmanager
-    def about(self, key: str, patience: float) -> Iterator[Slot]:
+    def about(self, key: str, patience: float) -> Iterator[VerdictSlot]:
         """Holds the lock for this key among the processes that share the folder. It waits for another holder for
         `patience` seconds at most, since that one may be stuck."""
         known = self._known.get(key)
@@ -50,7 +50,7 @@ class Verdicts:
             else _locked(self._folder / f"{key}.json", patience)
         )
         try:
-            slot = Slot(known, file)
+            slot = VerdictSlot(known, file)
             yield slot
             if slot.verdict is not None:
                 self._known[key] = slot.verdict
@@ -61,7 +61,7 @@ class Verdicts:
                 os.close(file)  # this releases the lock
 
 
-class Slot:
+class VerdictSlot:
     """`verdict`: the known one; None: there is none yet."""
 
     def __init__(self, known: Verdict | None, file: int | None) -> None:

@@ -16,7 +16,7 @@ log = logging.getLogger("seaway.pjrt")
 T = TypeVar("T")
 
 
-class Line:
+class WorkerThread:
     """A worker thread. `failed` gets unexpected errors; the thread goes on."""
 
     def __init__(self, name: str, failed: Callable[[BaseException], None]) -> None:

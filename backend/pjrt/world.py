@@ -28,8 +28,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 from core.model import Layout, Place, canonical, virtual_index
 
 from ..coordination import Arrival, Overtaken
-from ..devices import About, World
-from .coordination_relay import FOREVER_S, Shield
+from ..devices import DeviceAbout, WorldSpec
+from .coordination_relay import FOREVER_S, CoordinationRelay
 
 log = logging.getLogger("seaway.pjrt")
 Device = Any  # jax.Device, which has no types
@@ -42,7 +42,7 @@ LEAVE_S = 2
 SWEEPS_S = (1, 2, 4, 8, 15, 30, 60, 120, 240, 480)
 
 
-class Membership:
+class WorldMembership:
     """This process's world. It changes in the enqueueing thread only, under `lock`."""
 
     def __init__(self) -> None:
@@ -51,14 +51,16 @@ class Membership:
         self.changed = threading.Condition(self.lock)
         self.generation = 0  # of the backend: code compiled under another one is void
         self.ready = False
-        self.world: World | None = None
-        self.joining: World | None = None
+        self.world: WorldSpec | None = None
+        self.joining: WorldSpec | None = None
         self.devices: dict[int, Device] = {}  # of all members, by their numbers in the cluster
         self.mine: tuple[int, ...] = ()  # this host's
         self._numbers: dict[Device, int] = {}
         self._shardings: dict[Layout, Sharding] = {}
         self._here: dict[Place, tuple[int, ...]] = {}
-        self._shield: Shield | None = None  # of the collective world of which this process is a member
+        self._shield: CoordinationRelay | None = (
+            None  # of the collective world of which this process is a member
+        )
         self._meeting: _Meeting | None = None
         self._wanted = -1  # the newest epoch
         self._wait: Arrival | _Meeting | None = None  # what a join waits for, and can leave
@@ -68,16 +70,16 @@ class Membership:
     # --- this host ------------------------------------------------------------------------------------------
 
     @staticmethod
-    def about(memory: int) -> About:
+    def about(memory: int) -> DeviceAbout:
         local = in_order(jax.local_devices())
         first = local[0]
         if not memory:
             stats = first.memory_stats() or {}
             memory = int(stats.get("bytes_limit", 0))
         platform = "cuda" if first.platform == "gpu" else first.platform
-        return About(platform, first.device_kind, len(local), memory)
+        return DeviceAbout(platform, first.device_kind, len(local), memory)
 
-    def same_backend(self, world: World) -> bool:
+    def same_backend(self, world: WorldSpec) -> bool:
         """Whether this world can use the current backend. After a world that did not form, it cannot."""
         return not world.address and self._shield is None and (self.ready or not self.generation)
 
@@ -147,7 +149,7 @@ class Membership:
         if wait is not None:
             wait.leave()
 
-    def join(self, world: World) -> None:
+    def join(self, world: WorldSpec) -> None:
         """Joins a world; blocks until all members have. Raises TimeoutError, or Overtaken if another epoch is
         wanted."""
         if self._wanted not in (-1, world.epoch):
@@ -161,18 +163,18 @@ class Membership:
         self.world, self.ready = world, True
         self.changed.notify_all()
 
-    def _join(self, world: World) -> None:
+    def _join(self, world: WorldSpec) -> None:
         if world.address:
             rank = world.hosts.index(world.me)
             service = self._may_wait(world, Arrival(world.address, rank)).wait(JOIN_S)
-            self._shield = Shield(service)
+            self._shield = CoordinationRelay(service)
             self._meeting = _Meeting(self._shield.address, rank, len(world.hosts))
             self._may_wait(world, self._meeting).wait(JOIN_S)
         self.devices = _by_number(world) if world.address else _alone(world)
         self._numbers = {device: number for number, device in self.devices.items()}
         self._shardings, self._here = {}, {}
 
-    def _may_wait(self, world: World, wait: Wait) -> Wait:
+    def _may_wait(self, world: WorldSpec, wait: Wait) -> Wait:
         with self._waiting:
             self._wait = wait
             if self._wanted not in (-1, world.epoch):
@@ -237,11 +239,11 @@ def in_order(devices: Iterable[Device]) -> list[Device]:
     return sorted(devices, key=key)
 
 
-def _alone(world: World) -> dict[int, Device]:
+def _alone(world: WorldSpec) -> dict[int, Device]:
     return _paired(world.devices[world.me], in_order(jax.local_devices()), world.me)
 
 
-def _by_number(world: World) -> dict[int, Device]:
+def _by_number(world: WorldSpec) -> dict[int, Device]:
     by_process: dict[int, list[Device]] = {}
     for device in jax.devices():
         by_process.setdefault(device.process_index, []).append(device)
@@ -252,7 +254,7 @@ def _by_number(world: World) -> dict[int, Device]:
     return found
 
 
-def _processes(world: World) -> Sequence[int]:
+def _processes(world: WorldSpec) -> Sequence[int]:
     """JAX's process index of each member. A TPU slice numbers its hosts itself, whatever their ranks; so each
     tells its index."""
     if jax.default_backend() != "tpu":

@@ -15,11 +15,11 @@ from . import eventlogs
 from .eventlogs import Recording, machine_of, read
 from .policies import HELP, policy_from
 from .server import Server
-from .state_folder import Held
+from .state_folder import HeldFolder
 
 __all__ = [
     "HELP",
-    "Held",
+    "HeldFolder",
     "Recording",
     "Server",
     "eventlogs",

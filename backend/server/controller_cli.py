@@ -31,12 +31,12 @@ from core.model import SIMULATED_KEYS, Cluster, Impossible, small
 from core.record import Trace
 
 from ..admin import end_with_parent, metrics
-from ..auth import Refused, read
+from ..auth import AccessRefused, read
 from ..contents import LIMIT
 from .cluster_status import status_of
 from .policies import HELP, policy_from
 from .server import LEASE, Server
-from .state_folder import Held
+from .state_folder import HeldFolder
 
 DRAIN = 10.0  # seconds for runs under way to end, on SIGTERM
 SAID = 0.1  # seconds for clients to receive these ends
@@ -141,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         end_with_parent(in_order=ORDERLY)
     try:
         return asyncio.run(serve(chosen))
-    except (Refused, Impossible) as error:
+    except (AccessRefused, Impossible) as error:
         print(f"seaway controller: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -155,7 +155,7 @@ async def serve(chosen: argparse.Namespace) -> int:
     )
     if chosen.metrics_port:
         metrics.place_of(chosen.metrics_port)
-    held = Held(Path(chosen.state)) if chosen.state else nullcontext()
+    held = HeldFolder(Path(chosen.state)) if chosen.state else nullcontext()
     with held, tempfile.TemporaryDirectory(prefix="seaway-") as folder:
         state = remembered(Path(chosen.state) if chosen.state else None)
         server = Server(
@@ -246,15 +246,15 @@ def cluster_of(chosen: argparse.Namespace) -> Cluster:
     return cluster
 
 
-class State(NamedTuple):
+class SavedState(NamedTuple):
     starts: int
     secret: bytes
 
 
-def remembered(folder: Path | None) -> State:
+def remembered(folder: Path | None) -> SavedState:
     """The state of earlier starts. This start is written to the folder before any process can learn of it."""
     if folder is None:
-        return State(0, b"")
+        return SavedState(0, b"")
     path = folder / "controller.json"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -264,9 +264,9 @@ def remembered(folder: Path | None) -> State:
         fresh.touch(mode=0o600)
         fresh.write_text(json.dumps({"starts": starts, "secret": secret}), encoding="utf-8")
         os.replace(fresh, path)
-        return State(starts, bytes.fromhex(secret))
+        return SavedState(starts, bytes.fromhex(secret))
     except (OSError, ValueError, AttributeError) as error:
-        raise Refused(f"--state {folder}: {error}") from None
+        raise AccessRefused(f"--state {folder}: {error}") from None
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ import msgspec
 
 from core.controller import Config, Controller
 from core.model import Cluster, Impossible
-from core.record import About, Log, LogError, Recorder, Trace, decode
+from core.record import Log, LogAbout, LogError, Recorder, Trace, decode
 from core.schedule.policy import Policy
 
 EVERY = 0.5  # seconds between writes
@@ -128,11 +128,11 @@ def read(path: Path, *, partial: bool = False) -> Log:
 # --- the recorded controller ----------------------------------------------------------------------------------------
 
 
-def about(cluster: Cluster, config: Config, make: Make, incarnation: int) -> About:
+def about(cluster: Cluster, config: Config, make: Make, incarnation: int) -> LogAbout:
     """What is needed to make the controller again. A policy is recorded by name and settings; a hash of its source
     shows whether it has changed."""
     made = make()
-    return About(
+    return LogAbout(
         core=version("seaway"), machine="controller", policy=name_of(made), policy_source=source_of(made),
         config=msgspec.to_builtins(
             {"controller": config, "incarnation": incarnation, "settings": _settings(made)}
@@ -141,7 +141,7 @@ def about(cluster: Cluster, config: Config, make: Make, incarnation: int) -> Abo
     )  # fmt: skip
 
 
-def machine_of(found: About, *, policy: Make | None = None, trace: Trace | None = None) -> Controller:
+def machine_of(found: LogAbout, *, policy: Make | None = None, trace: Trace | None = None) -> Controller:
     """The controller as at its start. `policy` makes the policy, if its name is not enough (a class of a program)."""
     if found.machine != "controller":
         raise LogError(f"it is the log of {found.machine!r}; only a controller's log can be replayed")

@@ -16,7 +16,7 @@ import msgspec
 
 from core.model import GIB, Cluster, Island
 
-from ..node import Wrong
+from ..node import CallError
 from ..wire import Enrol
 from .state_folder import Known
 
@@ -47,7 +47,7 @@ class Enrolment:
         known = [host for host, agent in self._agents.items() if agent.name == request.name]
         if known and self._connected(known[0]) and self._agents[known[0]].start != request.start:
             at = self._agents[known[0]].address
-            raise Wrong(
+            raise CallError(
                 f"an agent named {request.name!r} is here already, at {at}: give this one another --name, or end "
                 "that one",
                 TAKEN,
@@ -71,10 +71,10 @@ class Enrolment:
         islands = self._cluster.islands
         if not request.island and len(islands) > 1:
             names = ", ".join(repr(island.name) for island in islands)
-            raise Wrong(f"rank {request.rank} of which island? Give --island, one of {names}")
+            raise CallError(f"rank {request.rank} of which island? Give --island, one of {names}")
         island = self._island(request.island) if request.island else islands[0]
         if request.rank >= island.hosts:
-            raise Wrong(
+            raise CallError(
                 f"island {island.name!r} has hosts 0-{island.hosts - 1}, but this agent asks for host "
                 f"{request.rank} of it"
             )
@@ -82,13 +82,17 @@ class Enrolment:
 
     def _requested(self, request: Enrol) -> int:
         if request.host >= self._cluster.hosts:
-            raise Wrong(f"there is no host {request.host}: the cluster has hosts 0-{self._cluster.hosts - 1}")
+            raise CallError(
+                f"there is no host {request.host}: the cluster has hosts 0-{self._cluster.hosts - 1}"
+            )
         island = self._cluster.island_of_host(request.host)
         if request.island and request.island != island.name:
-            raise Wrong(f"host {request.host} is one of island {island.name!r}, not of {request.island!r}")
+            raise CallError(
+                f"host {request.host} is one of island {island.name!r}, not of {request.island!r}"
+            )
         self._fits(request, island)
         if self._taken(request.host, request):
-            raise Wrong(
+            raise CallError(
                 f"host {request.host} is here already: agent {self._agents[request.host].name!r} at "
                 f"{self._agents[request.host].address}",
                 TAKEN,
@@ -117,7 +121,7 @@ class Enrolment:
                     return host
         shape = "; ".join(self._cluster.describe().splitlines())
         where = f"island {request.island!r}" if request.island else "the cluster"
-        raise Wrong(
+        raise CallError(
             f"{where} has no free host with {request.devices} devices: {shape}. Start the "
             "controller with more hosts, or end an agent",
             grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -128,7 +132,7 @@ class Enrolment:
         if name not in names:
             near = get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(map(repr, names))}"
-            raise Wrong(f"no island is called {name!r}; {hint}", grpc.StatusCode.NOT_FOUND)
+            raise CallError(f"no island is called {name!r}; {hint}", grpc.StatusCode.NOT_FOUND)
         return self._cluster.island(name)
 
     def _taken(self, host: int, request: Enrol) -> bool:
@@ -137,7 +141,7 @@ class Enrolment:
 
     def _fits(self, request: Enrol, island: Island) -> None:
         if request.devices != island.devices_per_host:
-            raise Wrong(
+            raise CallError(
                 f"agent {request.name!r} has {request.devices} devices, but hosts of island {island.name!r} have "
                 f"{island.devices_per_host}"
             )
@@ -147,7 +151,7 @@ class Enrolment:
             if self._is_on(island, host) and self._counts(host)
         }
         if others and request.platform not in others:
-            raise Wrong(
+            raise CallError(
                 f"agent {request.name!r} has {request.platform} devices, but island {island.name!r} has "
                 f"{', '.join(sorted(others))}: one program cannot run on both"
             )
@@ -156,7 +160,7 @@ class Enrolment:
         """Checks that its devices have the memory by which programs will be admitted."""
         agent_memory = f"agent {request.name!r} has {_gib(request.memory)} on each device for programs"
         if _lacks_memory(request, island) and not island.assumed:
-            raise Wrong(
+            raise CallError(
                 f"{agent_memory}, but the cluster's file says {_gib(island.memory)} for island {island.name!r}: "
                 f"programs that are admitted would not fit. Write memory = {request.memory} there (less what other "
                 "software needs) and start the controller again; or give the agent more (--memory, devices that no "

@@ -28,17 +28,17 @@ from core.protocol import peers
 from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 
-from ..admin import Children, Shelf, Snapshot, durations, health
-from ..auth import Access, Door, Gate, access
+from ..admin import Children, SnapshotShelf, TraceSnapshot, durations, health
+from ..auth import Access, Door, TurnGate, access
 from ..contents import LIMIT, Blobs
 from ..devices import gang_times
-from ..node import Clocks, Node, Wrong, calls, new_server
+from ..node import CallError, Clocks, NetworkNode, calls, new_server
 from ..wire import call_messages, envelopes, versions
 from .cluster_status import status_of
 from .eventlogs import Recording
 from .registry import Enrolment
 from .state_folder import CodeFolder, Known
-from .world_services import Worlds
+from .world_services import WorldServices
 
 S = 1_000_000_000
 LEASE = 10 * S
@@ -47,7 +47,7 @@ FEW = 1024  # names of clients that are kept without a check whether the clients
 log = logging.getLogger("seaway.controller")
 
 
-class Names:
+class ControllerNames:
     """Implements `node.Names` for the controller, which dials no peer."""
 
     def __init__(self, hosts: int, secret: bytes, linked: Callable[[int], bool]) -> None:
@@ -111,12 +111,12 @@ class Server:
         self.secret = secret or secrets.token_bytes(32)
         config = msgspec.structs.replace(config or ON_DEVICES, lease=lease)
         self.controller = Controller(cluster, policy, config, incarnation=incarnation, trace=self.trace)
-        self.log = Recording(self.controller, record, policy, Node.now()) if record else None
+        self.log = Recording(self.controller, record, policy, NetworkNode.now()) if record else None
         identity = secrets.randbits(30) + 1
         endpoint = for_controller(self.log or self.controller, identity, lease)
-        names = Names(cluster.hosts, self.secret, endpoint.linked)
-        self.door, self.gate = Door(), Gate()
-        self.node = Node(
+        names = ControllerNames(cluster.hosts, self.secret, endpoint.linked)
+        self.door, self.gate = Door(), TurnGate()
+        self.node = NetworkNode(
             endpoint,
             self._perform,
             names,
@@ -126,15 +126,15 @@ class Server:
             gate=self.gate,
         )
         self.children = Children(folder)
-        self.worlds = Worlds(
+        self.worlds = WorldServices(
             self.children, bind.rpartition(":")[0] or "127.0.0.1",
             lambda island: self.enrolment.platform_of(island) != "timed", self.node.announce, self.node.post,
         )  # fmt: skip
         self.enrolment = Enrolment(cluster, self._connected, Known(kept / "agents.json") if kept else None)
         self.blobs = Blobs(code, self._code_in_use)
         self._code = CodeFolder(kept / "code", code, self._code_in_use) if kept else None
-        self._shelf = Shelf()
-        self.clocks = Clocks(cluster.hosts, self.secret, Node.now)
+        self._shelf = SnapshotShelf()
+        self.clocks = Clocks(cluster.hosts, self.secret, NetworkNode.now)
         self.told: list[str] = []  # the controller's latest messages to its operator
         self.replaced: list[e.PolicyReplaced] = []
         self.failure: asyncio.Future[None] = self.node.loop.create_future()
@@ -147,15 +147,15 @@ class Server:
         """Starts; returns its address."""
         self.node.serve(self._grpc)
         answers: dict[type[msgspec.Struct], calls.Answer] = {
-            call_messages.Enrol: self._enrol, call_messages.About: self._about, call_messages.Keep: self._keep,
+            call_messages.Enrol: self._enrol, call_messages.AboutReply: self._about, call_messages.Keep: self._keep,
             call_messages.Find: self._find, call_messages.Lacks: self._lacks, call_messages.Status: self._status,
-            call_messages.Recorded: self._recorded, call_messages.Cancel: self._cancel,
-            call_messages.Seen: self._seen, call_messages.Tick: self.clocks.answer,
+            call_messages.Recorded: self._recorded, call_messages.CancelCall: self._cancel,
+            call_messages.SeenReply: self._seen, call_messages.Tick: self.clocks.answer,
             call_messages.Permit: self._permit,
         }  # fmt: skip
         self._grpc.add_generic_rpc_handlers(calls.handlers(self.access, answers, self.door, self.gate))
         self._grpc.add_generic_rpc_handlers(health.handlers(self.serves, self.door, self.gate))
-        self._grpc.add_generic_rpc_handlers([calls.Unknown(self.door, self.gate)])
+        self._grpc.add_generic_rpc_handlers([calls.UnknownCall(self.door, self.gate)])
         port = self.access.bind(self._grpc, self._bind)
         await self._grpc.start()
         self.address = f"{self._bind.rpartition(':')[0]}:{port}"
@@ -208,7 +208,7 @@ class Server:
     async def _enrol(self, request: call_messages.Enrol) -> call_messages.Enrolled:
         try:
             host = self.enrolment.enrol(request)
-        except Wrong as wrong:
+        except CallError as wrong:
             log.warning("agent %r at %s was refused: %s", request.name, request.address, wrong)
             self.node.feed(e.HostRefused(self.enrolment.wanted(request), request.name, str(wrong)))
             raise
@@ -217,18 +217,18 @@ class Server:
         self.node.announce(f"host/{host}", request.address)
         return call_messages.Enrolled(host, self.cluster, self.secret, self.lease, self.beat)
 
-    async def _about(self, request: call_messages.About) -> call_messages.Described:
+    async def _about(self, request: call_messages.AboutReply) -> call_messages.Described:
         platforms = self.enrolment.platforms() or (self.platform,)
         return call_messages.Described(self.cluster, platforms, self.lease, versions.mine())
 
-    async def _keep(self, request: call_messages.Keep) -> call_messages.Kept:
+    async def _keep(self, request: call_messages.Keep) -> call_messages.KeepReply:
         try:
             name = self.blobs.keep(request.code)
         except ValueError as error:
-            raise Wrong(str(error), grpc.StatusCode.RESOURCE_EXHAUSTED) from None
+            raise CallError(str(error), grpc.StatusCode.RESOURCE_EXHAUSTED) from None
         if self._code is not None:
             await asyncio.to_thread(self._code.keep, name, request.code)
-        return call_messages.Kept(name)
+        return call_messages.KeepReply(name)
 
     def _code_in_use(self) -> set[str]:
         """The code of all registered programs."""
@@ -241,13 +241,13 @@ class Server:
             missing = await asyncio.to_thread(self._code.lacks, missing)
         return call_messages.Lacking(tuple(missing))
 
-    async def _find(self, request: call_messages.Find) -> call_messages.Found:
+    async def _find(self, request: call_messages.Find) -> call_messages.FindReply:
         code = self.blobs.find(request.hash)
         if code is None and self._code is not None:
             code = await asyncio.to_thread(self._code.find, request.hash)
         if code is None:
-            raise Wrong(f"no client has left code {request.hash[:12]}", grpc.StatusCode.NOT_FOUND)
-        return call_messages.Found(code)
+            raise CallError(f"no client has left code {request.hash[:12]}", grpc.StatusCode.NOT_FOUND)
+        return call_messages.FindReply(code)
 
     async def _status(self, request: call_messages.Status) -> call_messages.Report:
         with self.node.lock:
@@ -257,19 +257,19 @@ class Server:
         number = request.snapshot
         if not number:
             with self.node.lock:
-                snapshot = Snapshot(self.trace)
+                snapshot = TraceSnapshot(self.trace)
             number = await asyncio.to_thread(self._shelf.put, snapshot)
         return self._shelf.page(number, request.page)
 
-    async def _seen(self, request: call_messages.Seen) -> call_messages.Times:
+    async def _seen(self, request: call_messages.SeenReply) -> call_messages.StepTimes:
         with self.node.lock:
-            return call_messages.Times(durations(self.trace))
+            return call_messages.StepTimes(durations(self.trace))
 
     async def _permit(self, request: call_messages.Permit) -> call_messages.Permitted:
         """Signs which runs of the trace are these clients', for hosts."""
         for number, shown in request.clients:
             if not access.proves(self.secret, f"client/{number}", shown):
-                raise Wrong(f"the pass of client {number} is wrong", grpc.StatusCode.PERMISSION_DENIED)
+                raise CallError(f"the pass of client {number} is wrong", grpc.StatusCode.PERMISSION_DENIED)
         mine = {number for number, _ in request.clients}
         with self.node.lock:
             columns = self.trace.runs.columns()
@@ -277,19 +277,19 @@ class Server:
             gang_times.permitted, self.secret, columns["run"], columns["client"], mine
         )
 
-    async def _cancel(self, request: call_messages.Cancel) -> call_messages.Cancelled:
+    async def _cancel(self, request: call_messages.CancelCall) -> call_messages.CancelReply:
         """Cancels runs as if their client had asked for it."""
         with self.node.lock:
             clients = self.controller.snapshot().clients
             found = [each for each in clients if request.client in (str(each.number), each.name)]
             if len(found) != 1:
                 several = f"{len(found)} clients are" if found else "no client is"
-                raise Wrong(f"{several} called {request.client!r}", grpc.StatusCode.NOT_FOUND)
+                raise CallError(f"{several} called {request.client!r}", grpc.StatusCode.NOT_FOUND)
             (client,) = found
             runs = sorted(run.number for run in client.runs if request.run in (0, run.number))
             for run in reversed(runs):  # runs that wait for another one come first
                 self.node.feed(e.Came(client.peer, m.Cancel(run)))
-            return call_messages.Cancelled(client.number, tuple(runs))
+            return call_messages.CancelReply(client.number, tuple(runs))
 
     def serves(self, service: str) -> bool | None:
         """Whether the controller or an island serves, for the health service."""

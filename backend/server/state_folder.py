@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..auth import Refused
+from ..auth import AccessRefused
 from ..contents import LATELY, LIMIT, InUse, hash_of
 from ..wire import Enrol
 
@@ -28,7 +28,7 @@ DYING = 2.0  # seconds for the lock of a process that has ended to be released
 log = logging.getLogger("seaway.controller")
 
 
-class Held:
+class HeldFolder:
     """Locks a folder for this process, until it is released or the process ends. The kernel keeps the lock, and no
     child inherits it. Raises Refused, naming the process that has it."""
 
@@ -37,7 +37,7 @@ class Held:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise Refused(f"--state {folder}: {error.strerror}") from None
+            raise AccessRefused(f"--state {folder}: {error.strerror}") from None
         try:
             self._take(folder)
         except BaseException:
@@ -54,15 +54,15 @@ class Held:
             except BlockingIOError:
                 owner = os.pread(self._lock, 32, 0).decode(errors="replace")
                 if _lives(owner) or time.monotonic() > until:
-                    raise Refused(
+                    raise AccessRefused(
                         f"--state {folder} is in use by process {owner or '(unknown)'}: end that one first, or give "
                         f"this one another folder"
                     ) from None
             except OSError as error:
-                raise Refused(f"--state {folder} cannot be locked: {error.strerror}") from None
+                raise AccessRefused(f"--state {folder} cannot be locked: {error.strerror}") from None
             time.sleep(0.01)  # the owner is about to end, or has not written its id yet
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> HeldFolder:
         return self
 
     def __exit__(self, *_: object) -> None:

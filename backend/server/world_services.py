@@ -24,7 +24,7 @@ KEPT = 3  # most services of one island; if epochs follow each other fast, the l
 PAUSE = 1.0  # seconds after a world that did not form: the cause may persist
 
 
-class Worlds:
+class WorldServices:
     """Forms worlds. `bind`: where services listen. `collective`: whether an island's hosts need a service (not if
     their devices do not communicate). It calls `announce(name, address)`, and then `post` with WorldUp."""
 

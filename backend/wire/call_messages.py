@@ -55,7 +55,7 @@ class Enrolled(msgspec.Struct, frozen=True):
     beat: int
 
 
-class About(msgspec.Struct, frozen=True):
+class AboutReply(msgspec.Struct, frozen=True):
     version: str
 
 
@@ -72,7 +72,7 @@ class Keep(msgspec.Struct, frozen=True):
     code: bytes
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeepReply(msgspec.Struct, frozen=True):
     hash: str
 
 
@@ -88,7 +88,7 @@ class Lacking(msgspec.Struct, frozen=True):
     hashes: tuple[str, ...]
 
 
-class Found(msgspec.Struct, frozen=True):
+class FindReply(msgspec.Struct, frozen=True):
     code: bytes
 
 
@@ -109,11 +109,11 @@ class Recorded(msgspec.Struct, frozen=True):
     page: int = 0
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenReply(msgspec.Struct, frozen=True):
     pass
 
 
-class Times(msgspec.Struct, frozen=True):
+class StepTimes(msgspec.Struct, frozen=True):
     """By the name of a step: the number of executions, and their median time in nanoseconds."""
 
     seen: dict[str, tuple[int, int]]
@@ -125,14 +125,14 @@ class RecordedPage(msgspec.Struct, frozen=True):
     contents: bytes
 
 
-class Cancel(msgspec.Struct, frozen=True):
+class CancelCall(msgspec.Struct, frozen=True):
     """client: its number, or its name. run: the client's number for the run; 0: all its runs that have not ended."""
 
     client: str
     run: int = 0
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class CancelReply(msgspec.Struct, frozen=True):
     client: int
     runs: tuple[int, ...]
 
@@ -173,7 +173,7 @@ class Permitted(msgspec.Struct, frozen=True):
     proof: str
 
 
-class Stamps(msgspec.Struct, frozen=True):
+class GangTimesReply(msgspec.Struct, frozen=True):
     """most: the largest number of gangs to return; the latest are returned."""
 
     runs: Annotated[bytes, msgspec.Meta(max_length=1 << 20)]
@@ -192,9 +192,12 @@ class Stamped(msgspec.Struct, frozen=True):
 
 
 PAIRS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
-    Enrol: Enrolled, About: Described, Keep: Kept, Find: Found, Lacks: Lacking, Status: Report,
-    Recorded: RecordedPage, Seen: Times, Cancel: Cancelled, Tick: Tock, Permit: Permitted,
+    Enrol: Enrolled, AboutReply: Described, Keep: KeepReply, Find: FindReply, Lacks: Lacking, Status: Report,
+    Recorded: RecordedPage, SeenReply: StepTimes, CancelCall: CancelReply, Tick: Tock, Permit: Permitted,
 }  # fmt: skip
 # The calls that hosts answer; the controller answers all others.
-OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {Stamps: Stamped}
-MEETINGS = (Enrol, About)  # the first calls between two processes: both must be of one version, or they stop
+OF_HOSTS: dict[type[msgspec.Struct], type[msgspec.Struct]] = {GangTimesReply: Stamped}
+MEETINGS = (
+    Enrol,
+    AboutReply,
+)  # the first calls between two processes: both must be of one version, or they stop

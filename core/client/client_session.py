@@ -24,6 +24,7 @@ from ..protocol import (
     CallRefused,
     Close,
     Command,
+    ContentsReady,
     Disconnected,
     Ended,
     Get,
@@ -33,7 +34,6 @@ from ..protocol import (
     Opened,
     Put,
     PutWanted,
-    Ready,
     Refused,
     Register,
     RunEnded,
@@ -65,7 +65,7 @@ class ClientSession:
         self._retries, self._transfers = retries, transfers
         self._out, self._trying = state.out, retries.trying
         self._notes: dict[type, Callable[[Any, int], str]] = {
-            Ended: self._ended, Ready: self._ready, Taking: self._taking, Sending: self._sending,
+            Ended: self._ended, ContentsReady: self._ready, Taking: self._taking, Sending: self._sending,
             Refused: self._refused, Opened: self._opened, Waiting: self._waiting, Stalled: self._stalled,
             Goodbye: self._goodbye,
         }  # fmt: skip
@@ -192,7 +192,7 @@ class ClientSession:
             self._retries.ended(held, blame, now)
         return ""
 
-    def _ready(self, note: Ready, now: int) -> str:
+    def _ready(self, note: ContentsReady, now: int) -> str:
         state = self._state
         for buffer in note.buffers:
             if not 0 < buffer <= state.last_buffer:

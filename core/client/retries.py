@@ -29,7 +29,7 @@ from ..protocol import (
     Blame,
     BuffersReady,
     CallRefused,
-    Ready,
+    ContentsReady,
     RunAgain,
     RunEnded,
     Unblocked,
@@ -324,7 +324,7 @@ class Retries:
         lost = {
             name
             for note in self.announced
-            if type(note) is Ready and note.blame is not None
+            if type(note) is ContentsReady and note.blame is not None
             for name in note.buffers
         }
         for name in dict.fromkeys(held.reads()):

@@ -38,7 +38,7 @@ def home(program: Program, places: Sequence[Place], value: Value) -> Layout:
 
 def bind(program: Program, places: Sequence[Place], args: Sequence[Layout]) -> Draft:
     _check(program, places, args)
-    builder = _Builder(program, places)
+    builder = _DraftBuilder(program, places)
     for index, layout in enumerate(args):
         builder.slot(layout, index)
     for index, node in enumerate(program.nodes):
@@ -69,7 +69,7 @@ def _check(program: Program, places: Sequence[Place], args: Sequence[Layout]) ->
             )
 
 
-class _Builder:
+class _DraftBuilder:
     def __init__(self, program: Program, places: Sequence[Place]) -> None:
         self.program = program
         self.places = places

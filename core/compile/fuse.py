@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from ..model import Code, Gang, Move, Part
+from ..model import Code, FusedPart, Gang, Move
 from .devices import classes
 from .draft import Draft, Step, makers, readers
 
@@ -134,13 +134,13 @@ class _Fusion:
         )
         return Code(f"fused:{key}", name, parts=parts, results=results), gang
 
-    def _parts(self) -> tuple[tuple[Part, ...], tuple[int, ...]]:
+    def _parts(self) -> tuple[tuple[FusedPart, ...], tuple[int, ...]]:
         value = {slot: number for number, slot in enumerate(self._inputs)}
-        parts: list[Part] = []
+        parts: list[FusedPart] = []
         for gang in self._gangs:
             code = self._draft.codes[gang.computation]
             inputs = tuple(value[slot] for slot in gang.inputs)
-            parts.append(Part(code.key, code.code, code.name, inputs, len(gang.outputs)))
+            parts.append(FusedPart(code.key, code.code, code.name, inputs, len(gang.outputs)))
             for slot in gang.outputs:
                 value[slot] = len(value)
         return tuple(parts), tuple(value[slot] for slot in self._outputs)

@@ -22,7 +22,7 @@ RESHARD_BYTES = 50  # bytes per nanosecond
 
 
 def moves(draft: Draft) -> Draft:
-    builder = _Builder(draft)
+    builder = _MoveBuilder(draft)
     for index, step in enumerate(draft.steps):
         if isinstance(step, Gang):
             builder.gang(index, step)
@@ -38,7 +38,7 @@ def moves(draft: Draft) -> Draft:
     )
 
 
-class _Builder:
+class _MoveBuilder:
     def __init__(self, draft: Draft) -> None:
         self.program, self.layouts = draft.program, draft.layouts
         self.codes, self.slots = list(draft.codes), list(draft.slots)

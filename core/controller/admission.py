@@ -21,9 +21,9 @@ from ..model import EMPTY, Atoms
 from ..protocol import Blame, RestoreStep, SpillStep, Tell
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
-from .outbox import Outbox
+from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import RUN_TABLE, BufferName, InFlight, Run, Session
+from .records import RUN_TABLE, BufferName, ClientRecord, InFlight, RunRecord
 from .stalls import Stall, Stalls
 from .state import State
 from .tracing import Tracing
@@ -42,11 +42,11 @@ MEMORY = "device memory to come free"
 class Waiter(msgspec.Struct, eq=False):
     """Something that wants memory: a run, or (without one) a put, or what comes back to the devices for a get."""
 
-    run: Run | None
+    run: RunRecord | None
     islands: tuple[int, ...]  # all of them must be at work
     mine: Amounts = ()  # of a put: what it brings
     named: BufferName | None = None  # of a get
-    session: Session | None = None  # of a put
+    session: ClientRecord | None = None  # of a put
     admitted: Callable[[int], None] | None = None  # of a put or get: what is done then
     refused: Callable[[Blame, int], None] | None = None
     since: int = 0  # when it was found that it does not fit
@@ -71,7 +71,7 @@ class Admission:
         tracing: Tracing | None,
         refs: BufferRefs,
         ledger: Ledger,
-        outbox: Outbox,
+        outbox: TurnOutbox,
         spill: Spill,
         stalls: Stalls,
         watch: Watchdog,
@@ -90,7 +90,9 @@ class Admission:
         self.line: dict[int, Waiter] = {}  # by when they came
         self._count = 0
         self._numbers: dict[int, int] = {}  # run -> its place in the line
-        self.for_buffer: dict[int, dict[int, Run]] = {}  # buffer -> runs that need it to have been ordered
+        self.for_buffer: dict[
+            int, dict[int, RunRecord]
+        ] = {}  # buffer -> runs that need it to have been ordered
         self.eased = -1  # as of when the line was last tried
         self.fresh = False
 
@@ -109,7 +111,7 @@ class Admission:
 
     # --- in and out of the line ----------------------------------------------------------------------------------
 
-    def enter(self, run: Run) -> None:
+    def enter(self, run: RunRecord) -> None:
         """All it needs but memory is there."""
         if run.id not in self._numbers and (not run.held or self._arguments_there(run)):
             assert run.rows is not None
@@ -128,14 +130,14 @@ class Admission:
             self.fresh = bool(self.line)
         self._watch.end(("memory", number))
 
-    def withdraw(self, run: Run) -> None:
+    def withdraw(self, run: RunRecord) -> None:
         number = self._numbers.pop(run.id, None)
         if number is not None:
             self.leave(number)
         for waiting in self.for_buffer.values():
             waiting.pop(run.id, None)
 
-    def _arguments_there(self, run: Run) -> bool:
+    def _arguments_there(self, run: RunRecord) -> bool:
         """Whether all that it reads has entered an order and is not on its way to host memory. A run never holds memory
         while it waits for another to be admitted."""
         for ident in run.held.values():
@@ -222,7 +224,7 @@ class Admission:
             footprint = rows.footprint(run.donated)
         return footprint, tuple(arrivals), tuple(there)
 
-    def _sole(self, run: Run, rows: PlanRows) -> frozenset[int]:
+    def _sole(self, run: RunRecord, rows: PlanRows) -> frozenset[int]:
         """Arguments that nobody else holds: literals, and what the client gave up and no other run reads."""
         size, held, is_sole = rows.arg_bytes, run.held, self._buffers.is_sole
         return frozenset(
@@ -257,7 +259,7 @@ class Admission:
         elif waiter.refused is not None:
             waiter.refused(blame, now)
 
-    def _start(self, run: Run, now: int) -> None:
+    def _start(self, run: RunRecord, now: int) -> None:
         self._numbers.pop(run.id, None)
         if run.waits:
             self._stalls.over(run)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from ..invariants import BufferHeld, BufferLetGo, BufferLost
 from ..memory import Buffer, Buffers, Ledger, Spill
 from ..model import Layout, Shards, Spans, spans
-from ..protocol import Blame, FreeStep, Ready
-from .outbox import Outbox
+from ..protocol import Blame, ContentsReady, FreeStep
+from .outbox import TurnOutbox
 from .plan_rows import ResultRow
-from .records import BufferName, Run
+from .records import BufferName, RunRecord
 from .state import State
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class BufferRefs:
     runs: Runs
 
     def __init__(
-        self, state: State, *, buffers: Buffers, ledger: Ledger, outbox: Outbox, spill: Spill
+        self, state: State, *, buffers: Buffers, ledger: Ledger, outbox: TurnOutbox, spill: Spill
     ) -> None:
         self._state = state
         self._buffers = buffers
@@ -64,7 +64,7 @@ class BufferRefs:
 
     # --- runs read -------------------------------------------------------------------------------------------
 
-    def read(self, run: Run, index: int, named: BufferName) -> None:
+    def read(self, run: RunRecord, index: int, named: BufferName) -> None:
         """This run reads it, now or when it has been promised; so it stays until the run is through with it."""
         named.readers[run.id] = run
         if (
@@ -72,7 +72,7 @@ class BufferRefs:
         ):  # one that is spoilt may be gone: then its blame is all there is
             self._take(run, index, named)
 
-    def _take(self, run: Run, index: int, named: BufferName) -> None:
+    def _take(self, run: RunRecord, index: int, named: BufferName) -> None:
         run.held[index] = named.buffer
         self._buffers.all[named.buffer].holds += 1
         if self._state.watched:
@@ -84,7 +84,7 @@ class BufferRefs:
         named.session.names.pop(named.name, None)
         self.drop(named)
 
-    def let_go(self, run: Run, index: int) -> None:
+    def let_go(self, run: RunRecord, index: int) -> None:
         """The run is through with this argument."""
         buffer = run.held.pop(index)
         if self._state.watched:
@@ -95,14 +95,14 @@ class BufferRefs:
         elif self.admission.line:
             self.admission.idle(buffer)
 
-    def read_own(self, run: Run, slot: int) -> None:
+    def read_own(self, run: RunRecord, slot: int) -> None:
         """Hold a result for later steps of its own run. It stays until they have read it, whatever its client does."""
         buffer = run.own[slot] = run.buffer_of(slot)
         self._buffers.hold(buffer)
         self._buffers.use(buffer)
         self._held(buffer, "run", run.id)
 
-    def own_read(self, run: Run, slot: int, seq: int) -> None:
+    def own_read(self, run: RunRecord, slot: int, seq: int) -> None:
         """Behind `seq` this run does not read its own result any more."""
         buffer = run.own.pop(slot)
         self.touch(buffer, seq)
@@ -222,7 +222,7 @@ class BufferRefs:
         if buffer in self.admission.for_buffer:
             self.admission.buffer_there(buffer)
 
-    def shrink(self, run: Run, slot: int, size: int) -> None:
+    def shrink(self, run: RunRecord, slot: int, size: int) -> None:
         """An irregular output is there: its leading dimension is `size`, not the bound."""
         record = run.plan.slots[slot]
         if record.keep and run.buffer_of(slot) not in self._buffers:
@@ -257,7 +257,7 @@ class BufferRefs:
             self.admission.idle(buffer)
         return names
 
-    def spoil_results(self, run: Run, blame: Blame) -> None:
+    def spoil_results(self, run: RunRecord, blame: Blame) -> None:
         """Spoil the results that a failed run has not made. Runs that read them fail with it."""
         for named in run.names:
             if named.alias or (named.buffer >= 0 and named.ready):
@@ -299,7 +299,7 @@ class BufferRefs:
         named.ready = False
         names = [each for each in (named, *named.others) if not each.released and each.blame is None]
         for each in names:
-            self._outbox.note(each.session.peer, Ready((each.name,), blame))
+            self._outbox.note(each.session.peer, ContentsReady((each.name,), blame))
         known = (named, *named.others, *named.read_on)
         readers = [run for each in known for run in each.readers.values()]
         self.spoil(buffer, blame)

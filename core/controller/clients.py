@@ -33,8 +33,8 @@ from ..protocol import (
 from ..slices import Resources
 from .buffer_refs import BufferRefs
 from .contents import Contents
-from .outbox import Outbox
-from .records import ProgramRecord, Session
+from .outbox import TurnOutbox
+from .records import ClientRecord, ProgramRecord
 from .recovery import Recovery
 from .runs import Runs
 from .state import State
@@ -55,7 +55,7 @@ class Clients:
         tracing: Tracing | None,
         refs: BufferRefs,
         lowerings: Lowerings,
-        outbox: Outbox,
+        outbox: TurnOutbox,
         recovery: Recovery,
         resources: Resources,
         runs: Runs,
@@ -73,7 +73,7 @@ class Clients:
         self._count = 0
         self._lost: dict[int, str] = {}  # clients that were given up, by number -> why; the last of them
         # By kind of call. Each returns what is wrong with it; the controller then closes the peer.
-        self.calls: dict[type, Callable[[Session, Any, int], str | None]] = {
+        self.calls: dict[type, Callable[[ClientRecord, Any, int], str | None]] = {
             Register: self._register,
             Unregister: self._unregister,
             Submit: self._runs.submit,
@@ -94,7 +94,7 @@ class Clients:
             return f"weight {opening.weight}: weights are whole and at least 1"
         if len(self._state.sessions) >= self._state.config.max_clients:
             return f"there are {len(self._state.sessions)} clients already, which is the limit"
-        session = Session(self._number(opening), peer, opening.name, opening.weight, opening.priority)
+        session = ClientRecord(self._number(opening), peer, opening.name, opening.weight, opening.priority)
         self._state.sessions[session.number] = session
         self._state.by_peer[peer] = session
         if self._tracing is not None:
@@ -111,7 +111,7 @@ class Clients:
         self._count += 1
         return first + self._count
 
-    def _register(self, session: Session, call: Register, now: int) -> str | None:
+    def _register(self, session: ClientRecord, call: Register, now: int) -> str | None:
         if call.program in session.programs:
             return f"program {call.program} is registered already"
         if len(session.programs) >= self._state.config.max_programs:
@@ -129,7 +129,7 @@ class Clients:
         self._runs.compile_ahead(record)
         return None
 
-    def _unregister(self, session: Session, call: Unregister, now: int) -> str | None:
+    def _unregister(self, session: ClientRecord, call: Unregister, now: int) -> str | None:
         record = session.programs.pop(call.program, None)
         if record is None:
             return f"program {call.program} is not registered"
@@ -143,7 +143,7 @@ class Clients:
                 return
         self._lowerings.forget_program(record.ir)
 
-    def _release(self, session: Session, call: Release, now: int) -> str | None:
+    def _release(self, session: ClientRecord, call: Release, now: int) -> str | None:
         for name in call.buffers:
             named = session.names.get(name)
             if named is None or named.released:
@@ -151,7 +151,7 @@ class Clients:
             self._refs.release(named)
         return None
 
-    def _release_slice(self, session: Session, call: ReleaseSlice, now: int) -> str | None:
+    def _release_slice(self, session: ClientRecord, call: ReleaseSlice, now: int) -> str | None:
         """One that is not bound here is free already: it was released before, or never used, or it was bound by a
         controller that has been started anew since. So the session goes on as if nothing had been said."""
         if not self._resources.release(session.number, call.name):
@@ -160,7 +160,7 @@ class Clients:
         self._runs.slices_bound(now)
         return None
 
-    def _cancel(self, session: Session, call: Cancel, now: int) -> str | None:
+    def _cancel(self, session: ClientRecord, call: Cancel, now: int) -> str | None:
         run = session.runs.get(call.run)
         if run is not None:
             self._runs.cancel(run, now)
@@ -168,12 +168,12 @@ class Clients:
             return f"it cancelled run {call.run}, which it never submitted"
         return None  # it has ended meanwhile
 
-    def _bye(self, session: Session, call: Bye, now: int) -> str | None:
+    def _bye(self, session: ClientRecord, call: Bye, now: int) -> str | None:
         self._outbox.note(session.peer, Goodbye("as asked"))
         self.gone(session, Blame("client-lost", "its client said goodbye"), now)
         return None
 
-    def given_up(self, session: Session, reason: str, anew: bool, now: int) -> None:
+    def given_up(self, session: ClientRecord, reason: str, anew: bool, now: int) -> None:
         """Its connection was lost for longer than a lease. It may come back, and is told so then."""
         self._lost[session.number] = UNHEARD if anew else f"by the controller's account: {reason}"
         while len(self._lost) > REMEMBERED:
@@ -184,7 +184,7 @@ class Clients:
         """Why this controller gave up a client that comes back. "": the client comes from an earlier start."""
         return self._lost.get(number, "")
 
-    def gone(self, session: Session, blame: Blame, now: int) -> None:
+    def gone(self, session: ClientRecord, blame: Blame, now: int) -> None:
         """Died or left: its runs end, what it owned is freed, its slices are released; nobody else is harmed."""
         session.gone = True
         self._state.observe(ClientLost(session.number))

@@ -15,13 +15,13 @@ from __future__ import annotations
 from ..compile import Lowerings, cut
 from ..model import Atoms, Gang, Plan, Spans, spans
 from ..protocol import Blame, Compiled, CompileStep, ForgetStep
-from .outbox import Outbox
+from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .state import State
 
 
 class Compilation:
-    def __init__(self, state: State, *, atoms: Atoms, lowerings: Lowerings, outbox: Outbox) -> None:
+    def __init__(self, state: State, *, atoms: Atoms, lowerings: Lowerings, outbox: TurnOutbox) -> None:
         self._state = state
         self._atoms = atoms
         self._lowerings = lowerings

@@ -16,14 +16,14 @@ import msgspec
 
 from ..memory import Ledger
 from ..model import Gang, Move, spans
-from ..protocol import OF_ANOTHER, Blame, Counted, Done, Enqueued, ExpectStep, Ready, better
+from ..protocol import OF_ANOTHER, Blame, ContentsReady, Counted, Done, Enqueued, ExpectStep, better
 from .admission import Admission
 from .buffer_refs import BufferRefs
 from .dispatch import OVER, SETTLED, Dispatch
 from .in_flight import InFlightTable
-from .outbox import Outbox
+from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import BufferName, InFlight, Run
+from .records import BufferName, InFlight, RunRecord
 from .state import IslandState, State
 from .tracing import Tracing
 
@@ -41,7 +41,7 @@ class Completion:
 
     def __init__(
         self, state: State, *, admission: Admission, dispatch: Dispatch, in_flight: InFlightTable, ledger: Ledger,
-        outbox: Outbox, refs: BufferRefs, tracing: Tracing | None,
+        outbox: TurnOutbox, refs: BufferRefs, tracing: Tracing | None,
     ) -> None:  # fmt: skip
         self._state = state
         self._admission = admission
@@ -116,7 +116,7 @@ class Completion:
         )  # fmt: skip
         self.end(entry, now)
 
-    def explained(self, run: Run, now: int) -> None:
+    def explained(self, run: RunRecord, now: int) -> None:
         """The run has failed, for a reason of its own."""
         for entry in self.unexplained.pop(run.id, {}).values():
             if self._state.in_flight.get(entry.seq) is entry:
@@ -172,7 +172,7 @@ class Completion:
         else:
             self._admission.copied(entry, now)
 
-    def _gang_over(self, run: Run, rows: PlanRows, index: int, gang: Gang, now: int) -> None:
+    def _gang_over(self, run: RunRecord, rows: PlanRows, index: int, gang: Gang, now: int) -> None:
         if run.users:
             for slot in dict.fromkeys(gang.inputs):
                 if slot in run.users:
@@ -183,7 +183,7 @@ class Completion:
             self._dispatch.open(run, index, now)
         self._ripen(run, rows, index)
 
-    def _ripen(self, run: Run, rows: PlanRows, index: int) -> None:
+    def _ripen(self, run: RunRecord, rows: PlanRows, index: int) -> None:
         """This step has made its outputs: gangs on other islands that read them need not wait for it any longer."""
         for late in rows.steps[index].ripens:
             run.late[late] -= 1
@@ -191,7 +191,7 @@ class Completion:
             if not run.late[late] and ticket is not None:
                 self._state.islands[rows.islands[late]].scheduler.ripen(ticket)
 
-    def _reader_over(self, run: Run, slot: int) -> None:
+    def _reader_over(self, run: RunRecord, slot: int) -> None:
         """One of the reads of a slot that is read by moves has ended; after the last one it dies, for real."""
         run.users[slot] -= 1
         if run.users[slot]:
@@ -205,7 +205,7 @@ class Completion:
         elif not record.keep:
             self._ledger.slot_freed(run.id, slot)
 
-    def _settle(self, run: Run, rows: PlanRows, first: int, now: int) -> None:
+    def _settle(self, run: RunRecord, rows: PlanRows, first: int, now: int) -> None:
         """A step is settled when it is over and all it reads is settled: only then is its blame, or success, final."""
         unsettled, stack = run.unsettled, [first]
         while stack:
@@ -228,11 +228,11 @@ class Completion:
         if not run.left and run.state == "running":
             self.runs.over(run, now)
 
-    def tell_ready(self, run: Run, names: list[BufferName], now: int) -> None:
+    def tell_ready(self, run: RunRecord, names: list[BufferName], now: int) -> None:
         """The end of a run says it for all its results; one that is ready before is told alone."""
         for named in names:
             if run.left and named.ready and not named.released:
-                self._outbox.note(run.session.peer, Ready((named.name,)))
+                self._outbox.note(run.session.peer, ContentsReady((named.name,)))
             if named.gets or named.blame is not None:
                 self.contents.ready(named, now)
 

@@ -10,10 +10,10 @@ from ..memory import Buffers, Ledger
 from ..model import Atoms, Impossible, Layout, ProgramError, shard_bytes, validate_put
 from ..protocol import (
     Blame,
+    ContentsReady,
     Get,
     PoisonStep,
     Put,
-    Ready,
     RecvStep,
     Refused,
     Sending,
@@ -26,9 +26,9 @@ from ..slices import Resources, Waits
 from .admission import Admission, Waiter
 from .buffer_refs import BufferRefs
 from .in_flight import InFlightTable
-from .outbox import Outbox
+from .outbox import TurnOutbox
 from .plan_rows import ResultRow
-from .records import BufferName, InFlight, Session
+from .records import BufferName, ClientRecord, InFlight
 from .runs import Runs
 from .state import State
 from .tracing import Tracing
@@ -49,7 +49,7 @@ class Contents:
         tracing: Tracing | None,
         refs: BufferRefs,
         ledger: Ledger,
-        outbox: Outbox,
+        outbox: TurnOutbox,
         resources: Resources,
         runs: Runs,
         watch: Watchdog,
@@ -72,7 +72,7 @@ class Contents:
 
     # --- put -----------------------------------------------------------------------------------------------------
 
-    def put(self, session: Session, call: Put, now: int) -> str | None:
+    def put(self, session: ClientRecord, call: Put, now: int) -> str | None:
         if call.buffer in session.names or call.buffer <= 0:
             return f"it puts buffer {call.buffer}, a name that is in use"
         if len(session.names) >= self._state.config.max_buffers:
@@ -183,7 +183,7 @@ class Contents:
         self._refs.never(ident, blame)
         self._refuse(named, blame)
         for other in named.others:
-            self._outbox.note(other.session.peer, Ready((other.name,), blame))
+            self._outbox.note(other.session.peer, ContentsReady((other.name,), blame))
         if ident in self._buffers:
             self._refs.spoil(ident, blame)  # for clients that have it by another name
 
@@ -212,13 +212,13 @@ class Contents:
     def put_over(self, entry: InFlight) -> None:
         for named in self._refs.settled(entry.buffer, entry.blame):
             if not named.released:
-                self._outbox.note(named.session.peer, Ready((named.name,), entry.blame))
+                self._outbox.note(named.session.peer, ContentsReady((named.name,), entry.blame))
             self.ready(named, self._state.now)
         self._refs.transfer_over(entry.buffer)
 
     # --- get -----------------------------------------------------------------------------------------------------
 
-    def get(self, session: Session, call: Get, now: int) -> str | None:
+    def get(self, session: ClientRecord, call: Get, now: int) -> str | None:
         named = session.names.get(call.buffer)
         if named is None or named.released:
             return f"it gets buffer {call.buffer}, which it does not hold"
@@ -240,7 +240,7 @@ class Contents:
         if gets and named.released and not named.gets:
             self._refs.drop(named)
 
-    def _send(self, session: Session, call: Get, named: BufferName, now: int) -> None:
+    def _send(self, session: ClientRecord, call: Get, named: BufferName, now: int) -> None:
         buffer = named.buffer
         record, layout = self._buffers[buffer], self._refs.layout(buffer)
         if record.state in ("spilling", "spilled", "restoring"):
@@ -281,7 +281,7 @@ class Contents:
 
     # --- clients die ---------------------------------------------------------------------------------------------
 
-    def client_gone(self, session: Session, now: int) -> None:
+    def client_gone(self, session: ClientRecord, now: int) -> None:
         """End the puts and gets of a client that is gone, so that they hold nothing for ever."""
         blame = Blame("client-lost", f"client {session.name!r} is gone")
         for entry in list(self._state.in_flight.values()):

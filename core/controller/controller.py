@@ -68,7 +68,7 @@ from .dispatch import Dispatch
 from .failures import Failures
 from .in_flight import InFlightTable
 from .membership import Membership
-from .outbox import Outbox
+from .outbox import TurnOutbox
 from .recovery import Recovery
 from .report_checks import ReportChecks
 from .runs import Runs
@@ -152,7 +152,7 @@ class Controller:
         self.lowerings = lowerings = Lowerings(first=state.incarnation * IDS)
         self.order = order = OrderHash()
         self.watch = watch = Watchdog(config.bounds)
-        self.outbox = outbox = Outbox(state)
+        self.outbox = outbox = TurnOutbox(state)
         self.tracing = tracing = (
             Tracing(state, trace, atoms=atoms, ledger=ledger) if trace is not None else None
         )

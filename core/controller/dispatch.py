@@ -30,9 +30,9 @@ from .admission import Admission
 from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .in_flight import InFlightTable
-from .outbox import Outbox
+from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import InFlight, Run
+from .records import InFlight, RunRecord
 from .state import State
 from .tracing import Tracing
 
@@ -59,7 +59,7 @@ class Dispatch:
         refs: BufferRefs,
         ledger: Ledger,
         order: OrderHash,
-        outbox: Outbox,
+        outbox: TurnOutbox,
     ) -> None:
         self._state = state
         self._admission = admission
@@ -72,12 +72,12 @@ class Dispatch:
         self._order = order
         self._outbox = outbox
         self._parked: dict[
-            int, list[tuple[Run, int]]
+            int, list[tuple[RunRecord, int]]
         ] = {}  # plan -> steps that wait for its code (new epoch)
 
     # --- in -------------------------------------------------------------------------------------------------
 
-    def start(self, run: Run, now: int) -> None:
+    def start(self, run: RunRecord, now: int) -> None:
         """Its memory is reserved: let its first steps in. Hosts are told of it with the first that concerns them."""
         rows = run.rows
         assert rows is not None
@@ -108,12 +108,12 @@ class Dispatch:
         if not run.left:
             self.runs.over(run, now)
 
-    def tell(self, run: Run) -> None:
+    def tell(self, run: RunRecord) -> None:
         """Tell each island of the run that has not been told, before anything that names it."""
         for island in list(run.untold):
             self._tell(run, island)
 
-    def _tell(self, run: Run, island: int) -> None:
+    def _tell(self, run: RunRecord, island: int) -> None:
         """Tell hosts of a run with its first step, not when it is admitted: it may wait long, and a message for
         each run would go to every root of the tree, and hold up what hosts have to say."""
         hosts = run.untold.pop(island, None)
@@ -125,7 +125,7 @@ class Dispatch:
                 self._compilation.tell(rows, island)
             self._outbox.run(island, run.header, hosts)
 
-    def _await_arguments(self, run: Run, rows: PlanRows) -> None:
+    def _await_arguments(self, run: RunRecord, rows: PlanRows) -> None:
         """Steps that read what has no contents yet cannot settle before that has."""
         buffers, held = self._buffers.all, run.held
         promised = {arg: buffer for arg, buffer in held.items() if buffers[buffer].state == "promised"}
@@ -137,21 +137,21 @@ class Dispatch:
                         self._state.readers.setdefault(buffer, []).append((run, index))
                         run.unsettled[index] += 1
 
-    def _room_for_literals(self, run: Run, rows: PlanRows) -> int:
+    def _room_for_literals(self, run: RunRecord, rows: PlanRows) -> int:
         """They come with the message, and take memory that gangs of the order may not have left yet."""
         room = -1
         for slot in run.literals.values():
             room = max(room, self._ledger.after(rows.slot_keys[slot]))
         return room
 
-    def _drop_unread_arguments(self, run: Run, rows: PlanRows) -> None:
+    def _drop_unread_arguments(self, run: RunRecord, rows: PlanRows) -> None:
         for argument in rows.unread:
             self.argument_over(run, argument, -1)
         unused = [index for index in run.held if index not in rows.arg_bytes]
         for index in unused:
             self.argument_over(run, index, -1)
 
-    def argument_over(self, run: Run, argument: int, seq: int) -> None:
+    def argument_over(self, run: RunRecord, argument: int, seq: int) -> None:
         """Behind `seq` nothing of this run reads the argument any more."""
         buffer = run.held.get(argument)
         if buffer is not None:
@@ -160,13 +160,13 @@ class Dispatch:
         else:
             self.literal_over(run, argument, seq)
 
-    def literal_over(self, run: Run, argument: int, seq: int) -> None:
+    def literal_over(self, run: RunRecord, argument: int, seq: int) -> None:
         slot, rows = run.literals.pop(argument, None), run.rows
         assert rows is not None
         if slot is not None and argument not in run.donated and slot not in rows.plan.results:
             self._ledger.free(rows.slot_keys[slot], rows.plan.slots[slot].nbytes, seq)
 
-    def _candidate(self, run: Run, index: int, now: int) -> None:
+    def _candidate(self, run: RunRecord, index: int, now: int) -> None:
         """All that must come before this step has come."""
         if run.state != "running":
             return
@@ -204,7 +204,7 @@ class Dispatch:
 
     def _enter_gang(self, ticket: Ticket, now: int) -> None:
         state, run, index = self._state, ticket.owner, ticket.step
-        assert isinstance(run, Run)
+        assert isinstance(run, RunRecord)
         rows = run.rows
         assert rows is not None
         gang = rows.plan.steps[index]
@@ -237,7 +237,7 @@ class Dispatch:
         if not gang.irregular and not sequential and rows.steps[index].followers:
             self.open(run, index, now)
 
-    def _token(self, run: Run, rows: PlanRows, index: int) -> int:
+    def _token(self, run: RunRecord, rows: PlanRows, index: int) -> int:
         """The number that stands for the names of client, program and step in the hash of the order."""
         program = run.program
         if program.rows is rows:
@@ -248,7 +248,7 @@ class Dispatch:
             return program.tokens[index]
         return token(run.session.name, program.ir.name, rows.plan.steps[index].name)
 
-    def _enter_move(self, run: Run, index: int, move: Move, now: int) -> None:
+    def _enter_move(self, run: RunRecord, index: int, move: Move, now: int) -> None:
         """Both halves enter at once, right behind the producer; memory for the target is reserved already."""
         state, rows = self._state, run.rows
         assert rows is not None
@@ -280,7 +280,7 @@ class Dispatch:
         self._after_entering(run, rows, index, received)
         self.open(run, index, now)
 
-    def _after_entering(self, run: Run, rows: PlanRows, index: int, seq: int) -> None:
+    def _after_entering(self, run: RunRecord, rows: PlanRows, index: int, seq: int) -> None:
         """Free what this step is the last to read, from here on in the order of the devices. The results that it
         makes exist, so their readers may be admitted."""
         refs, row = self._refs, rows.steps[index]
@@ -300,7 +300,7 @@ class Dispatch:
                 refs.hold_for_transfer(buffer)
             refs.entered(buffer, seq)
 
-    def open(self, run: Run, index: int, now: int) -> None:
+    def open(self, run: RunRecord, index: int, now: int) -> None:
         assert run.rows is not None
         gates = run.gates
         for follower in run.rows.steps[index].followers:
@@ -320,11 +320,11 @@ class Dispatch:
             else:
                 self._candidate(run, index, now)
 
-    def _park(self, run: Run, index: int) -> None:
+    def _park(self, run: RunRecord, index: int) -> None:
         self._parked.setdefault(run.plan.id, []).append((run, index))
         self.runs.watch_code(run)
 
-    def park(self, run: Run) -> None:
+    def park(self, run: RunRecord) -> None:
         """A new epoch needs new code: tickets of this run wait for it again."""
         parked = [index for waiting, index in self._parked.get(run.plan.id, ()) if waiting is run]
         waiting = sorted([*run.offered, *parked])
@@ -332,7 +332,7 @@ class Dispatch:
         for index in waiting:
             self._park(run, index)
 
-    def withdraw(self, run: Run) -> None:
+    def withdraw(self, run: RunRecord) -> None:
         if run.rows is None:
             return
         for island in run.rows.island_hosts:

@@ -23,8 +23,8 @@ from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
 from .in_flight import InFlightTable
-from .outbox import Outbox
-from .records import InFlight, Run
+from .outbox import TurnOutbox
+from .records import InFlight, RunRecord
 from .runs import Runs
 from .state import IslandState, State
 from .watch import Watchdog
@@ -47,7 +47,7 @@ class Failures:
         in_flight: InFlightTable,
         refs: BufferRefs,
         lowerings: Lowerings,
-        outbox: Outbox,
+        outbox: TurnOutbox,
         resources: Resources,
         runs: Runs,
         watch: Watchdog,
@@ -250,7 +250,7 @@ class Failures:
                 self._state.observe(Abandoned(seq))
 
 
-def _needs_host(run: Run, host: int) -> bool:
+def _needs_host(run: RunRecord, host: int) -> bool:
     """Some step that has not entered an order needs this host."""
     assert run.rows is not None
     return any(
@@ -258,7 +258,7 @@ def _needs_host(run: Run, host: int) -> bool:
     )
 
 
-def _needs_device(run: Run, device: int) -> bool:
+def _needs_device(run: RunRecord, device: int) -> bool:
     return any(
         not run.entered[index] and isinstance(step, Gang) and device in step.place.devices()
         for index, step in enumerate(run.plan.steps)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..model import Spans, spans
 from ..protocol import Arrived, AskStep, Blame, Stalled, Tell, Waiting
-from .outbox import Outbox
+from .outbox import TurnOutbox
 from .records import InFlight
 from .stalls import Stalls
 from .state import State
@@ -31,7 +31,7 @@ class InFlightTable:
     refs: BufferRefs
     failures: Failures
 
-    def __init__(self, state: State, *, outbox: Outbox, watch: Watchdog, stalls: Stalls) -> None:
+    def __init__(self, state: State, *, outbox: TurnOutbox, watch: Watchdog, stalls: Stalls) -> None:
         self._state = state
         self._outbox = outbox
         self._watch = watch

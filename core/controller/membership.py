@@ -25,7 +25,7 @@ from ..protocol import Close, Dismiss, DropWorlds, FormWorld, Join, Send, Tell
 from ..slices import Resources
 from .failures import Failures
 from .in_flight import InFlightTable
-from .outbox import Outbox
+from .outbox import TurnOutbox
 from .state import IslandState, State
 from .watch import Watchdog
 
@@ -42,7 +42,7 @@ class Membership:
         *,
         failures: Failures,
         in_flight: InFlightTable,
-        outbox: Outbox,
+        outbox: TurnOutbox,
         resources: Resources,
         watch: Watchdog,
     ) -> None:

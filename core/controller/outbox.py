@@ -24,7 +24,7 @@ class IslandTurn(msgspec.Struct, eq=False):
     others: list[Spans] = []  # of those that have other hosts
 
 
-class Outbox:
+class TurnOutbox:
     def __init__(self, state: State) -> None:
         self._state = state
         self._effects: list[Command] = []

@@ -1,8 +1,8 @@
 """What the controller remembers of clients, programs, runs and operations: facts, and no decisions.
 
-`Session` is one client. `BufferName` is what a client's name for a buffer stands for. `ProgramRecord` is a registered
-program, `Run` one execution of it, and `InFlight` one thing that has entered an island's order and is not over.
-They are msgspec structs because one of each is made for every gang, and a struct is made in C.
+`ClientRecord` is one client. `BufferName` is what a client's name for a buffer stands for. `ProgramRecord` is a
+registered program, `RunRecord` one execution of it, and `InFlight` one thing that has entered an island's order and
+is not over. They are msgspec structs because one of each is made for every gang, and a struct is made in C.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..schedule.policy import Ticket
 from .plan_rows import PlanRows
 
 
-class Session(msgspec.Struct, eq=False):
+class ClientRecord(msgspec.Struct, eq=False):
     """One client, as long as it lives. Its own names map to the controller's ids here and nowhere else."""
 
     number: int
@@ -26,7 +26,7 @@ class Session(msgspec.Struct, eq=False):
     priority: int
     names: dict[int, BufferName] = {}  # the client's name for a buffer -> what it stands for
     programs: dict[int, ProgramRecord] = {}
-    runs: dict[int, Run] = {}  # the client's name -> run, until it has ended
+    runs: dict[int, RunRecord] = {}  # the client's name -> run, until it has ended
     last_run: int = 0  # names of runs only grow, so that one ends once
     gone: bool = False
 
@@ -35,7 +35,7 @@ class BufferName(msgspec.Struct, eq=False):
     """What a client's name for a buffer stands for. A result is named before its run is lowered, so before it has
     an id; runs that read it wait here."""
 
-    session: Session
+    session: ClientRecord
     name: int
     buffer: int = -1
     alias: bool = False  # a second name for a buffer: a result, or argument, that is returned once more
@@ -44,8 +44,8 @@ class BufferName(msgspec.Struct, eq=False):
     ready: bool = False  # its contents are there
     released: bool = False
     blame: Blame | None = None
-    readers: dict[int, Run] = {}  # runs that read it and have not ended
-    gets: list[tuple[Session, Get]] = []  # asked for before it was ready
+    readers: dict[int, RunRecord] = {}  # runs that read it and have not ended
+    gets: list[tuple[ClientRecord, Get]] = []  # asked for before it was ready
 
     @property
     def wanted(self) -> bool:
@@ -57,7 +57,7 @@ class ProgramRecord(msgspec.Struct, eq=False):
     """A registered program of a session. The last block is the plan of its last run, which the next run takes too
     while the slices and the arguments lie where they lay."""
 
-    session: Session
+    session: ClientRecord
     name: int
     ir: Program
     nbytes: tuple[int, ...] = ()  # by argument
@@ -90,12 +90,12 @@ RUN_TABLE: dict[tuple[str, str], str] = {
 }  # fmt: skip
 
 
-class Run(msgspec.Struct, eq=False):
+class RunRecord(msgspec.Struct, eq=False):
     """One execution of a program, from the call to the last report. What it derives from its plan is in `rows`."""
 
     id: int
     program: ProgramRecord
-    session: Session
+    session: ClientRecord
     call: Submit
     submitted: int
     since: int  # when what it `waits` for began
@@ -160,7 +160,7 @@ class InFlight(msgspec.Struct, eq=False):
     missing: Spans  # of a stall: have not launched it
     entered: int
     since: int  # when it became the oldest of its island
-    run: Run | None = None
+    run: RunRecord | None = None
     step: int = -1
     buffer: int = -1
     transfer: int = -1
@@ -171,7 +171,7 @@ class InFlight(msgspec.Struct, eq=False):
     counts: dict[int, int] | None = None
     poisoned: bool = False
     copied: Buffer | None = None  # of a spill or restore
-    session: Session | None = None  # of a put or get
+    session: ClientRecord | None = None  # of a put or get
     request: int = 0  # of a get: the client's name for it
     late: str = ""  # of a stall: what was last said of it
     blame: Blame | None = None

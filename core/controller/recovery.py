@@ -2,8 +2,9 @@
 
 Hosts say what they still have and to whom it was promised (`Join.held`), clients what they believe to hold and which
 of their runs have not ended (`Open`). A buffer that its client claims and that all its hosts still have, ready, is
-the client's again. Everything else is reported: a buffer that cannot be rebuilt by `Ready` with a blame, a run that
-was under way by `Ended` with one. Nothing is silently dropped. What nobody claims is freed once the grace is over.
+the client's again. Everything else is reported: a buffer that cannot be rebuilt by `ContentsReady` with a blame, a
+run that was under way by `Ended` with one. Nothing is silently dropped. What nobody claims is freed once the grace is
+over.
 
 Until the islands have formed again, or the grace is over, clients' messages are kept and not answered.
 """
@@ -17,10 +18,10 @@ import msgspec
 
 from ..memory import Buffers, Ledger, Spill
 from ..model import Atoms, Layout, Spans, is_layout, shard_bytes, spans
-from ..protocol import Blame, Ended, Held, Join, Open, Ready, Tell
+from ..protocol import Blame, ContentsReady, Ended, Held, Join, Open, Tell
 from .buffer_refs import BufferRefs
-from .outbox import Outbox
-from .records import BufferName, Session
+from .outbox import TurnOutbox
+from .records import BufferName, ClientRecord
 from .state import State
 from .watch import Watchdog
 
@@ -59,7 +60,7 @@ class Recovery:
         buffers: Buffers,
         refs: BufferRefs,
         ledger: Ledger,
-        outbox: Outbox,
+        outbox: TurnOutbox,
         spill: Spill,
         watch: Watchdog,
     ) -> None:
@@ -127,7 +128,7 @@ class Recovery:
     def _fits(self, claim: Claim) -> bool:
         return self._ledger.admit(-claim.buffer, None, (self._amount(claim),)) is None
 
-    def client_opened(self, session: Session, opening: Open) -> None:
+    def client_opened(self, session: ClientRecord, opening: Open) -> None:
         why = self.clients.why_lost(opening.client)
         freed, cut_short = (_apart(why, "freed"), _apart(why, "cut short")) if why else (LOST, CUT_SHORT)
         lost: list[int] = []
@@ -138,9 +139,9 @@ class Recovery:
                 lost.append(name)
         found = tuple(name for name in opening.held if name not in lost)
         if found:  # it may not have heard that they are ready
-            self._outbox.note(session.peer, Ready(found))
+            self._outbox.note(session.peer, ContentsReady(found))
         if lost:
-            self._outbox.note(session.peer, Ready(tuple(lost), freed))
+            self._outbox.note(session.peer, ContentsReady(tuple(lost), freed))
         for run in opening.open_runs:
             session.last_run = max(session.last_run, run)
             self._outbox.note(session.peer, Ended(run, cut_short))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from ..compile import Lowerings, home
-from ..invariants import RunEnded, RunSubmitted
+from ..invariants import RunEndSeen, RunSubmitted
 from ..memory import Buffers, Ledger
 from ..model import MAX_LITERALS, Impossible, Layout, Place, Plan, ProgramError, spans, validate_literals
 from ..protocol import Blame, Ended, ForgetStep, RunHeader, Submit
@@ -28,9 +28,9 @@ from .buffer_refs import BufferRefs
 from .compilation import Compilation
 from .completion import Completion
 from .dispatch import Dispatch
-from .outbox import Outbox
+from .outbox import TurnOutbox
 from .plan_rows import PlanRows
-from .records import RUN_TABLE, BufferName, ProgramRecord, Run, Session
+from .records import RUN_TABLE, BufferName, ClientRecord, ProgramRecord, RunRecord
 from .stalls import Stalls
 from .state import State
 from .tracing import Tracing
@@ -49,7 +49,7 @@ class Runs:
     def __init__(
         self, state: State, *, admission: Admission, buffers: Buffers, compilation: Compilation,
         completion: Completion, dispatch: Dispatch, tracing: Tracing | None, refs: BufferRefs, ledger: Ledger,
-        lowerings: Lowerings, order: OrderHash, outbox: Outbox, resources: Resources, stalls: Stalls,
+        lowerings: Lowerings, order: OrderHash, outbox: TurnOutbox, resources: Resources, stalls: Stalls,
         watch: Watchdog,
     ) -> None:  # fmt: skip
         self._state = state
@@ -69,14 +69,16 @@ class Runs:
         self._watch = watch
         self._count = 0
         self._for_slice: dict[
-            tuple[int, str], dict[int, Run]
+            tuple[int, str], dict[int, RunRecord]
         ] = {}  # (session, slice) -> runs that wait for it
-        self._for_code: dict[int, dict[int, Run]] = {}  # plan -> runs that wait for it
-        self._failing: deque[tuple[Run, Blame]] = deque()  # a failure makes readers fail: one after the other
+        self._for_code: dict[int, dict[int, RunRecord]] = {}  # plan -> runs that wait for it
+        self._failing: deque[tuple[RunRecord, Blame]] = (
+            deque()
+        )  # a failure makes readers fail: one after the other
 
     # --- in ------------------------------------------------------------------------------------------------------
 
-    def submit(self, session: Session, call: Submit, now: int) -> str | None:
+    def submit(self, session: ClientRecord, call: Submit, now: int) -> str | None:
         """Returns what is wrong with the call, if the client broke the protocol. Bad luck is no breach: a program
         that cannot run here, or an argument that is spoilt, fails the run."""
         program = session.programs.get(call.program)
@@ -87,7 +89,7 @@ class Runs:
             return wrong
         self._count += 1
         state = self._state
-        run = Run(state.base + self._count, program, session, call, now, now)
+        run = RunRecord(state.base + self._count, program, session, call, now, now)
         state.runs[run.id] = run
         session.runs[call.run] = run
         session.last_run = call.run
@@ -115,7 +117,7 @@ class Runs:
         self.advance(run, now)
         return None
 
-    def _breach(self, session: Session, program: ProgramRecord, call: Submit) -> str | None:
+    def _breach(self, session: ClientRecord, program: ProgramRecord, call: Submit) -> str | None:
         ir, config, names = program.ir, self._state.config, session.names
         if call.run <= session.last_run:
             return f"run {call.run} does not come after run {session.last_run}"
@@ -156,7 +158,7 @@ class Runs:
 
     # --- forward -------------------------------------------------------------------------------------------------
 
-    def advance(self, run: Run, now: int) -> None:
+    def advance(self, run: RunRecord, now: int) -> None:
         if run.state == "submitted":
             self._plan(run, now)
         if run.state == "planned":
@@ -164,7 +166,7 @@ class Runs:
         if run.state == "compiled":
             self._admission.enter(run)
 
-    def _plan(self, run: Run, now: int) -> None:
+    def _plan(self, run: RunRecord, now: int) -> None:
         """Bind its slices, know where its arguments lie, and lower it; or leave it waiting, or failed."""
         program = run.program
         if program.blame is not None:
@@ -194,7 +196,7 @@ class Runs:
             self._stalls.over(run)
         self._name_results(run, rows)
 
-    def _bind(self, run: Run) -> bool:
+    def _bind(self, run: RunRecord) -> bool:
         """False: it waits for one of its slices."""
         program, places = run.program, list[Place]()
         for spec in program.ir.slices:
@@ -209,7 +211,7 @@ class Runs:
         program.bound_at, program.rows = self._resources.version, None
         return True
 
-    def _layouts(self, run: Run, program: ProgramRecord) -> tuple[Layout, ...] | None:
+    def _layouts(self, run: RunRecord, program: ProgramRecord) -> tuple[Layout, ...] | None:
         """Where the arguments really lie; a literal lies wherever the program wants it."""
         layouts: list[Layout] = []
         buffers = self._buffers.all
@@ -232,7 +234,7 @@ class Runs:
             layouts.append(layout)
         return tuple(layouts)
 
-    def _name_results(self, run: Run, rows: PlanRows) -> None:
+    def _name_results(self, run: RunRecord, rows: PlanRows) -> None:
         """Every result has an id and a layout now, so runs that read it may be lowered."""
         refs, held, args = self._refs, run.held, run.call.args
         base = run.base = self._state.next_buffers(len(rows.plan.slots))
@@ -261,7 +263,7 @@ class Runs:
         literals = [(index, arg) for index, arg in enumerate(args) if isinstance(arg, bytes)]
         run.header = RunHeader(run.id, rows.plan.id, base, tuple(buffers), tuple(literals), tuple(kept))
 
-    def _compile(self, run: Run, now: int) -> None:
+    def _compile(self, run: RunRecord, now: int) -> None:
         rows = run.rows
         assert rows is not None
         if rows.ready_at != self._state.epochs:
@@ -277,7 +279,7 @@ class Runs:
         if run.waits:
             self._stalls.over(run)
 
-    def watch_code(self, run: Run) -> None:
+    def watch_code(self, run: RunRecord) -> None:
         """It waits for its code: before it starts, or again in a new epoch."""
         self._stalls.begin_code(run)
         bounds, key = self._state.config.bounds, ("run", run.id)
@@ -287,23 +289,23 @@ class Runs:
                 lambda at: self._late_code(run), lambda at: self._no_code(run, at),
             )  # fmt: skip
 
-    def code_came(self, run: Run) -> None:
+    def code_came(self, run: RunRecord) -> None:
         self._stalls.over(run)
 
-    def _late_code(self, run: Run) -> None:
+    def _late_code(self, run: RunRecord) -> None:
         missing = self._compilation.missing(run.plan.id)
         self._stalls.late(run, missing, "its code is not compiled on these hosts")
 
-    def _no_code(self, run: Run, now: int) -> None:
+    def _no_code(self, run: RunRecord, now: int) -> None:
         hosts = spans.text(self._compilation.missing(run.plan.id))
         self.fail(run, Blame("timeout", f"its code was not compiled in time on hosts {hosts}"), now)
 
-    def _wait(self, run: Run, reason: str) -> None:
+    def _wait(self, run: RunRecord, reason: str) -> None:
         if self._stalls.begin(run, reason):
             run.stalled = False
             self._watch_wait(run)
 
-    def _watch_wait(self, run: Run) -> None:
+    def _watch_wait(self, run: RunRecord) -> None:
         """Watch a wait for devices that others have, or for another run. It is reported and not ended, because what
         it waits for has bounds of its own, or is a client that holds an exclusive slice. Hosts that are not there may
         never come: that wait ends."""
@@ -312,7 +314,7 @@ class Runs:
             lambda at: self._stalls.late(run, spans.EMPTY, run.waits), lambda at: self._waited(run, at),
         )  # fmt: skip
 
-    def _waited(self, run: Run, now: int) -> None:
+    def _waited(self, run: RunRecord, now: int) -> None:
         lacks, session = self._resources.lacks_hosts, run.session.number
         absent = any(lacks(session, spec.name) for spec in run.program.ir.slices)
         if absent and now - run.since >= self._state.config.bounds.absent:
@@ -359,7 +361,7 @@ class Runs:
         for run in waiting:
             self.advance(run, now)
 
-    def _take_back(self, run: Run) -> None:
+    def _take_back(self, run: RunRecord) -> None:
         assert run.rows is not None
         self._admission.withdraw(run)
         _leave(self._for_code, run.plan.id, run)
@@ -385,10 +387,10 @@ class Runs:
 
     # --- out -----------------------------------------------------------------------------------------------------
 
-    def cancel(self, run: Run, now: int) -> None:
+    def cancel(self, run: RunRecord, now: int) -> None:
         self.fail(run, Blame("cancelled", "cancelled by its client", run.program.ir.name), now)
 
-    def fail(self, run: Run, blame: Blame, now: int) -> None:
+    def fail(self, run: RunRecord, blame: Blame, now: int) -> None:
         """It ends here, for this reason. What has entered an order stays there, the same on all hosts."""
         self._failing.append((run, blame))
         if len(self._failing) > 1:
@@ -397,7 +399,7 @@ class Runs:
             self._fail(*self._failing[0], now)
             self._failing.popleft()
 
-    def _fail(self, run: Run, blame: Blame, now: int) -> None:
+    def _fail(self, run: RunRecord, blame: Blame, now: int) -> None:
         if run.state == "over" or run.blame is not None:
             return
         run.blame = blame if blame.program else msgspec.structs.replace(blame, program=run.program.ir.name)
@@ -414,14 +416,14 @@ class Runs:
         if run.id in self._state.runs and (not started or not run.open_steps):
             self.over(run, now)
 
-    def _stop_waiting(self, run: Run) -> None:
+    def _stop_waiting(self, run: RunRecord) -> None:
         if run.rows is not None:
             _leave(self._for_code, run.plan.id, run)
         for spec in run.program.ir.slices:
             _leave(self._for_slice, (run.session.number, spec.name), run)
         self._admission.withdraw(run)
 
-    def _tell_end(self, run: Run) -> None:
+    def _tell_end(self, run: RunRecord) -> None:
         if run.ended:
             return
         run.ended = True
@@ -430,10 +432,10 @@ class Runs:
         if self._tracing is not None:
             self._tracing.ended(run, run.blame)
         if self._state.watched and not run.session.gone:
-            self._state.observe(RunEnded(run.session.number, run.call.run, run.blame))
+            self._state.observe(RunEndSeen(run.session.number, run.call.run, run.blame))
         self._outbox.note(run.session.peer, Ended(run.call.run, run.blame))
 
-    def over(self, run: Run, now: int) -> None:
+    def over(self, run: RunRecord, now: int) -> None:
         """Nothing of it is in flight any more."""
         if run.state != "over":
             run.state = RUN_TABLE[run.state, "settled"]
@@ -454,7 +456,7 @@ class Runs:
         if run.rows is not None:
             run.rows.users -= 1
 
-    def _give_back(self, run: Run) -> None:
+    def _give_back(self, run: RunRecord) -> None:
         """Give back what the run reserved and did not use; and what a failed run made and nothing will read."""
         rows = run.rows
         assert rows is not None
@@ -480,7 +482,7 @@ class Runs:
                     self._outbox.step(island, ForgetStep((run.id,)), hosts)
 
 
-def _check_literals(run: Run) -> None:
+def _check_literals(run: RunRecord) -> None:
     """Raises ProgramError unless literals have the sizes of their values, and are not too many."""
     literal = 0
     for source, nbytes in zip(run.sources, run.program.nbytes, strict=True):
@@ -490,7 +492,7 @@ def _check_literals(run: Run) -> None:
         validate_literals(run.program.ir, run.call.args)  # which says what is wrong
 
 
-def _leave(waiting: dict[K, dict[int, Run]], key: K, run: Run) -> None:
+def _leave(waiting: dict[K, dict[int, RunRecord]], key: K, run: RunRecord) -> None:
     """Take the run out of the runs that wait under this key."""
     runs = waiting.get(key, {})
     runs.pop(run.id, None)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..model import Spans
-from ..schedule import Wait
+from ..schedule import WaitingGang
 from ..slices import Refusal
-from .records import InFlight, Session
+from .records import ClientRecord, InFlight
 from .stalls import Stall
 from .state import IslandState
 
@@ -40,7 +40,7 @@ class IslandView(msgspec.Struct, frozen=True):
     backlog: int  # messages that some host may not have seen
     order: str  # the hash of its order
     in_flight: tuple[OperationView, ...]
-    waiting: tuple[Wait, ...]  # gangs that have been offered and have not entered
+    waiting: tuple[WaitingGang, ...]  # gangs that have been offered and have not entered
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ def _operation(entry: InFlight) -> OperationView:
     return OperationView(entry.seq, entry.kind, program, node, entry.left)
 
 
-def _client(session: Session) -> ClientView:
+def _client(session: ClientRecord) -> ClientView:
     records = session.programs.values()
     return ClientView(
         session.number, session.peer, session.name, session.weight, len(records), len(session.names),

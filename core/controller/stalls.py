@@ -1,8 +1,8 @@
 """Knows what runs wait for and since when, and what stalls now: for clients, `status`, metrics and the log.
 
-A run waits for one thing at a time, in words (`Run.waits`). Its client is told these words, and when the wait is over.
-A wait that outlasts its soft bound is a stall until it is over. So is an operation (`in_flight`), and a put that waits
-for memory (`admission`). `now` lists them all from the tables as they are; no second list is kept.
+A run waits for one thing at a time, in words (`RunRecord.waits`). Its client is told these words, and when the wait
+is over. A wait that outlasts its soft bound is a stall until it is over. So is an operation (`in_flight`), and a put
+that waits for memory (`admission`). `now` lists them all from the tables as they are; no second list is kept.
 
 Neighbours: `runs` and `admission` begin and end waits; `in_flight` watches what is in an order; `compilation`
 knows what is compiled where. The functions that matter: `begin`, `over`, `late`, `waits`, `now`.
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..model import Spans, spans
 from ..protocol import Stalled, Tell, Waiting
 from .compilation import Compilation
-from .outbox import Outbox
-from .records import InFlight, Run
+from .outbox import TurnOutbox
+from .records import InFlight, RunRecord
 from .state import State
 from .watch import Watchdog
 
@@ -46,7 +46,9 @@ class Stalls:
     admission: Admission
     in_flight: InFlightTable
 
-    def __init__(self, state: State, *, compilation: Compilation, outbox: Outbox, watch: Watchdog) -> None:
+    def __init__(
+        self, state: State, *, compilation: Compilation, outbox: TurnOutbox, watch: Watchdog
+    ) -> None:
         self._state = state
         self._compilation = compilation
         self._outbox = outbox
@@ -55,7 +57,7 @@ class Stalls:
 
     # --- a run begins to wait, and goes on --------------------------------------------------------------------
 
-    def begin(self, run: Run, reason: str, tell: bool = True, since: int = -1) -> bool:
+    def begin(self, run: RunRecord, reason: str, tell: bool = True, since: int = -1) -> bool:
         """Its client hears each reason once. False: it waits for that already. since: -1 is now."""
         if run.waits == reason:
             return False
@@ -64,12 +66,12 @@ class Stalls:
             self._tell(run)
         return True
 
-    def begin_code(self, run: Run) -> None:
+    def begin_code(self, run: RunRecord) -> None:
         """The run waits for code. A note says which and where when it takes a while, and again when that changes."""
         if self.begin(run, CODE, tell=False):
             self._look_again(run, QUICK)
 
-    def _look_again(self, run: Run, after: int) -> None:
+    def _look_again(self, run: RunRecord, after: int) -> None:
         def look(now: int) -> None:
             if self.words(run) != run.told:
                 self._tell(run)
@@ -77,12 +79,12 @@ class Stalls:
 
         self._watch.begin_for(("compiling", run.id), self._state.now, after, look)
 
-    def _tell(self, run: Run) -> None:
+    def _tell(self, run: RunRecord) -> None:
         run.told = self.words(run)
         age = self._state.now - run.since
         self._outbox.note(run.session.peer, Waiting(run.call.run, run.told, age))
 
-    def over(self, run: Run, tell: bool = True) -> None:
+    def over(self, run: RunRecord, tell: bool = True) -> None:
         """The wait of a run is over. tell: False if its client is about to hear that the run has ended."""
         if not run.waits:
             return
@@ -95,7 +97,7 @@ class Stalls:
 
     # --- a wait outlasts its soft bound -----------------------------------------------------------------------
 
-    def late(self, run: Run, missing: Spans, reason: str) -> None:
+    def late(self, run: RunRecord, missing: Spans, reason: str) -> None:
         if not run.stalled:
             run.stalled = True
             self.ever += 1
@@ -109,11 +111,11 @@ class Stalls:
 
     # --- in words ---------------------------------------------------------------------------------------------
 
-    def words(self, run: Run) -> str:
+    def words(self, run: RunRecord) -> str:
         """What the run waits for, in words, as of now."""
         return self._of_code(run) if run.waits == CODE else run.waits
 
-    def _of_code(self, run: Run) -> str:
+    def _of_code(self, run: RunRecord) -> str:
         names: dict[Spans, list[str]] = {}
         for code, hosts in self._compilation.lacking(run.plan.id).items():
             names.setdefault(hosts, []).append(run.plan.codes[code].name)
@@ -128,7 +130,7 @@ class Stalls:
             f"{_some(found)} on hosts {spans.text(hosts)}" for hosts, found in names.items()
         )
 
-    def renew(self, run: Run, reason: str) -> None:
+    def renew(self, run: RunRecord, reason: str) -> None:
         """It waits for the same in other words."""
         if run.waits != reason:
             run.waits = reason
@@ -148,12 +150,12 @@ class Stalls:
         found += self.admission.late_contents()
         return sorted(found, key=_since)
 
-    def _wait(self, run: Run) -> Stall:
+    def _wait(self, run: RunRecord) -> Stall:
         hosts = self._compilation.missing(run.plan.id) if run.waits == CODE else spans.EMPTY
         client, program = run.session.name, run.program.ir.name
         return Stall(run.since, self._island(run), client, program, "", hosts, self.words(run))
 
-    def _island(self, run: Run) -> str:
+    def _island(self, run: RunRecord) -> str:
         """The one that it concerns."""
         if run.rows is not None:
             names = [self._state.cluster.islands[island].name for island in _islands(run)]
@@ -184,5 +186,5 @@ def _some(names: list[str]) -> str:
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown
 
 
-def _islands(run: Run) -> list[int]:
+def _islands(run: RunRecord) -> list[int]:
     return list(run.rows.island_hosts) if run.rows is not None else []

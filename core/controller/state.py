@@ -18,7 +18,7 @@ from ..model import Cluster, Island, Place, Spans, spans
 from ..protocol import Blame, Join
 from ..schedule import Scheduler
 from .config import Config
-from .records import InFlight, Run, Session
+from .records import ClientRecord, InFlight, RunRecord
 
 IDS = 1 << 48  # ids of one incarnation of the controller; far more than it will ever give out
 WAYS = 512  # sets of hosts whose connections are remembered
@@ -112,11 +112,11 @@ class State:
         self.observe = observe or _ignore
         self.now = 0
         # what there is
-        self.sessions: dict[int, Session] = {}  # by number; `clients`
-        self.by_peer: dict[int, Session] = {}  # by connection; `clients`
+        self.sessions: dict[int, ClientRecord] = {}  # by number; `clients`
+        self.by_peer: dict[int, ClientRecord] = {}  # by connection; `clients`
         self.host_peers: dict[int, int] = {}  # connection -> host; `membership`
         self.dismissed: dict[int, int] = {}  # connections of hosts that were told to go, until they have
-        self.runs: dict[int, Run] = {}  # by id, until nothing of it is in flight; `runs`
+        self.runs: dict[int, RunRecord] = {}  # by id, until nothing of it is in flight; `runs`
         self.in_flight: dict[int, InFlight] = {}  # by seq, so in order of entering; `in_flight`
         first = (incarnation << 20) - 1
         self.islands = [
@@ -125,10 +125,10 @@ class State:
         ]
         self.epochs = 0  # grows whenever an island's epoch begins or has formed; `membership`
         # what is to be done before the turn ends
-        self.wake: list[Run] = []  # what they waited for has come
+        self.wake: list[RunRecord] = []  # what they waited for has come
         self.settling: deque[tuple[int, Blame | None]] = deque()  # buffers whose contents are final
         self.plan_ready: list[int] = []
-        self.readers: dict[int, list[tuple[Run, int]]] = {}  # buffer -> steps under way that read it
+        self.readers: dict[int, list[tuple[RunRecord, int]]] = {}  # buffer -> steps under way that read it
         self.map_changed = False  # slices lie elsewhere now: plans that have not started are lowered again
         self._seq = 0
         self._buffers = 1

@@ -10,7 +10,7 @@ from ..memory import Ledger
 from ..model import Atoms, Gang, Layout, Place, Slot, Spans, Value, device_spans, shard_bytes
 from ..protocol import Blame
 from ..record import ENDED, FAILED, Trace
-from .records import InFlight, Run, Session
+from .records import ClientRecord, InFlight, RunRecord
 from .state import State
 
 _NOWHERE = -1  # is no place; below it are those of our own
@@ -27,24 +27,24 @@ class Tracing:
         ] = {}  # by atom: the place it was last recorded as, and its level
         self._own = 0  # places that are nobody's slice
 
-    def client(self, session: Session) -> None:
+    def client(self, session: ClientRecord) -> None:
         self._trace.client(session.number, session.name, session.weight, session.priority, self._state.now)
 
-    def client_gone(self, session: Session) -> None:
+    def client_gone(self, session: ClientRecord) -> None:
         self._trace.client_gone(session.number, self._state.now)
 
-    def submitted(self, run: Run) -> None:
+    def submitted(self, run: RunRecord) -> None:
         name = run.program.ir.name
         call, now = run.call, self._state.now
         self._trace.submitted(run.id, run.session.number, call.run, name, now, call.deadline)
 
-    def admitted(self, run: Run) -> None:
+    def admitted(self, run: RunRecord) -> None:
         self._trace.admitted(run.id, self._state.now)
 
-    def ended(self, run: Run, blame: Blame | None) -> None:
+    def ended(self, run: RunRecord, blame: Blame | None) -> None:
         self._trace.ended(run.id, self._state.now, blame)
 
-    def entered(self, entry: InFlight, run: Run, key: int, ready: int) -> None:
+    def entered(self, entry: InFlight, run: RunRecord, key: int, ready: int) -> None:
         step = run.plan.steps[entry.step]
         if isinstance(step, Gang):
             self._place(key, step.place)
@@ -53,7 +53,12 @@ class Tracing:
             )
 
     def moved(
-        self, entry: InFlight, run: Run, keys: tuple[int, int], places: tuple[Place, Place], target: Slot
+        self,
+        entry: InFlight,
+        run: RunRecord,
+        keys: tuple[int, int],
+        places: tuple[Place, Place],
+        target: Slot,
     ) -> None:
         """`keys`: of the places it goes from and to. A transfer's row goes by the number of its sending half."""
         for key, place in zip(keys, places, strict=True):
@@ -61,7 +66,7 @@ class Tracing:
         name, nbytes = run.plan.steps[entry.step].name, target.nbytes * target.layout.place.size
         self._trace.transfer(entry.transfer, run.id, name, *keys, nbytes=nbytes, entered=entry.entered)
 
-    def with_client(self, entry: InFlight, session: Session, layout: Layout) -> None:
+    def with_client(self, entry: InFlight, session: ClientRecord, layout: Layout) -> None:
         """A put, or a get: contents come from a client, or go to one."""
         key = self._atoms.intern(layout.place)
         self._place(key, layout.place)

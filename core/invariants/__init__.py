@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from . import observations
 from .base import Checker, Checks, Violation
-from .buffers import Buffers
-from .counters import Counted, CountersAddUp
+from .buffers import BufferChecker
+from .counters import CountedMachine, CountersAddUp
 from .double_booking import DoubleBooking
 from .epochs import Epochs
 from .gang_atomicity import GangAtomicity
-from .memory import Memory
+from .memory import MemoryChecker
 from .observations import (
     Abandoned,
     Allocated,
@@ -29,7 +29,7 @@ from .observations import (
     ClientLost,
     Entered,
     EpochFormed,
-    Finished,
+    FinishedSeen,
     Granted,
     Heeded,
     HostJoined,
@@ -40,7 +40,7 @@ from .observations import (
     Observation,
     PeerLost,
     Released,
-    RunEnded,
+    RunEndSeen,
     RunSubmitted,
     SpoiltCame,
     Started,
@@ -49,14 +49,14 @@ from .observations import (
 )
 from .one_order import OneOrder
 from .runs_end import RunsEnd
-from .transfers import Transfers
+from .transfers import TransferChecker
 
 
-def everything(controller: Counted | None = None, pool: int = 0) -> list[Checker]:
-    """Return all checkers. `books` are the controller's, if it is in this process. `pool`: see `Transfers`."""
+def everything(controller: CountedMachine | None = None, pool: int = 0) -> list[Checker]:
+    """Return all checkers. `books` are the controller's, if it is in this process. `pool`: see `TransferChecker`."""
     checkers: list[Checker] = [
-        GangAtomicity(), OneOrder(), DoubleBooking(), Memory(), Buffers(), RunsEnd(), Epochs(),
-        Transfers(pool),
+        GangAtomicity(), OneOrder(), DoubleBooking(), MemoryChecker(), BufferChecker(), RunsEnd(), Epochs(),
+        TransferChecker(pool),
     ]  # fmt: skip
     return [*checkers, CountersAddUp(controller)] if controller is not None else checkers
 
@@ -64,6 +64,7 @@ def everything(controller: Counted | None = None, pool: int = 0) -> list[Checker
 __all__ = [
     "Abandoned",
     "Allocated",
+    "BufferChecker",
     "BufferFreed",
     "BufferHeld",
     "BufferLetGo",
@@ -71,19 +72,18 @@ __all__ = [
     "BufferMade",
     "BufferUnused",
     "BufferUsed",
-    "Buffers",
     "Checker",
     "Checks",
     "ChunkArrived",
     "ChunkSent",
     "ClientLost",
-    "Counted",
+    "CountedMachine",
     "CountersAddUp",
     "DoubleBooking",
     "Entered",
     "EpochFormed",
     "Epochs",
-    "Finished",
+    "FinishedSeen",
     "GangAtomicity",
     "Granted",
     "Heeded",
@@ -91,20 +91,20 @@ __all__ = [
     "HostLost",
     "HostSeated",
     "Launched",
-    "Memory",
+    "MemoryChecker",
     "Obeyed",
     "Observation",
     "OneOrder",
     "PeerLost",
     "Released",
-    "RunEnded",
+    "RunEndSeen",
     "RunSubmitted",
     "RunsEnd",
     "SpoiltCame",
     "Started",
+    "TransferChecker",
     "TransferOpened",
     "TransferOver",
-    "Transfers",
     "Violation",
     "everything",
     "observations",

@@ -12,7 +12,7 @@ from .observations import (
     BufferMade,
     BufferUnused,
     BufferUsed,
-    Finished,
+    FinishedSeen,
     HostLost,
     Launched,
     Observation,
@@ -21,9 +21,9 @@ from .observations import (
 Shards = tuple[int, int]  # (host, buffer)
 
 
-class Buffers(Checker):
+class BufferChecker(Checker):
     name = "buffers"
-    sees = (HostLost, Launched, Finished, BufferMade, BufferFreed, BufferUsed, BufferUnused, BufferHeld,
+    sees = (HostLost, Launched, FinishedSeen, BufferMade, BufferFreed, BufferUsed, BufferUnused, BufferHeld,
             BufferLetGo, BufferLost)  # fmt: skip
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Buffers(Checker):
         match seen:
             case Launched():
                 self._launched(seen)
-            case Finished():
+            case FinishedSeen():
                 self._finished(seen)
             case BufferMade(host=host, buffer=buffer):
                 self._make(host, buffer, "")
@@ -78,7 +78,7 @@ class Buffers(Checker):
             self._make(host, buffer, by)
         self._gangs[host, seen.seq] = (seen.devices, kept + seen.outputs)
 
-    def _finished(self, seen: Finished) -> None:
+    def _finished(self, seen: FinishedSeen) -> None:
         devices, buffers = self._gangs.get((seen.host, seen.seq), (spans.EMPTY, ()))
         devices = spans.minus(devices, seen.devices)
         if devices:

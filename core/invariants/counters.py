@@ -1,7 +1,7 @@
 """Checks the controller's counters: each equals a recount from the facts, and all are zero when nothing is left.
 
-The other checkers use observations; this one reads the controller. It needs (see `Counted`) the counters with a recount
-of each, the levels of the memory ledger, and what is left when nothing is under way.
+The other checkers use observations; this one reads the controller. It needs (see `CountedMachine`) the counters with
+a recount of each, the levels of the memory ledger, and what is left when nothing is under way.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from .base import Checker
 from .observations import Observation
 
 
-class Ledger(Protocol):
+class LedgerCounters(Protocol):
     def counters(self) -> Iterable[tuple[Spans, int, int, int]]:
         """Return (devices, resident, committed with scratch, capacity), in bytes on each of the devices."""
 
 
-class Counted(Protocol):
+class CountedMachine(Protocol):
     @property
-    def ledger(self) -> Ledger: ...
+    def ledger(self) -> LedgerCounters: ...
 
     def left(self) -> dict[str, int]:
         """Return the number of "runs" that have not ended, of "operations" in orders, and of "buffers" with holders."""
@@ -36,7 +36,7 @@ class Counted(Protocol):
 class CountersAddUp(Checker):
     name = "counters"
 
-    def __init__(self, controller: Counted) -> None:
+    def __init__(self, controller: CountedMachine) -> None:
         self._controller = controller
 
     def saw(self, seen: Observation, now: int) -> None:

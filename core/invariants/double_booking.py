@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..model import spans
 from .base import Checker
-from .observations import Abandoned, Finished, HostJoined, HostLost, Launched, Observation, Started
+from .observations import Abandoned, FinishedSeen, HostJoined, HostLost, Launched, Observation, Started
 
 
 class DoubleBooking(Checker):
     name = "double booking"
-    sees = (HostJoined, HostLost, Launched, Started, Finished, Abandoned)
+    sees = (HostJoined, HostLost, Launched, Started, FinishedSeen, Abandoned)
 
     def __init__(self) -> None:
         self._devices: dict[int, spans.Spans] = {}  # by host
@@ -31,7 +31,7 @@ class DoubleBooking(Checker):
             case Started(seq=seq):
                 for device in spans.items(seen.devices):
                     self._started(device, seq)
-            case Finished(seq=seq):
+            case FinishedSeen(seq=seq):
                 for device in spans.items(seen.devices):
                     self._finished(device, seq)
             case Abandoned(seq=seq):

@@ -7,7 +7,7 @@ from .base import Checker
 from .observations import Allocated, HostJoined, HostLost, Observation, Released
 
 
-class Memory(Checker):
+class MemoryChecker(Checker):
     name = "memory"
     sees = (HostJoined, HostLost, Allocated, Released)
 

@@ -100,7 +100,7 @@ class Started(Observation, frozen=True):
     devices: Spans
 
 
-class Finished(Observation, frozen=True):
+class FinishedSeen(Observation, frozen=True):
     """The gang has ended on these devices of the host: it succeeded, failed, or was abandoned."""
 
     host: int
@@ -195,7 +195,7 @@ class RunSubmitted(Observation, frozen=True):
     run: int  # the client's name for it
 
 
-class RunEnded(Observation, frozen=True):
+class RunEndSeen(Observation, frozen=True):
     """The client was told that the run has ended."""
 
     client: int

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from .base import Checker
-from .observations import ClientLost, Observation, RunEnded, RunSubmitted
+from .observations import ClientLost, Observation, RunEndSeen, RunSubmitted
 
 
 class RunsEnd(Checker):
     name = "every run ends"
-    sees = (RunSubmitted, RunEnded, ClientLost)
+    sees = (RunSubmitted, RunEndSeen, ClientLost)
 
     def __init__(self) -> None:
         self._open: dict[tuple[int, int], int] = {}  # (client, run) -> when it was submitted
-        self._ended: dict[tuple[int, int], RunEnded] = {}
+        self._ended: dict[tuple[int, int], RunEndSeen] = {}
 
     def saw(self, seen: Observation, now: int) -> None:
         match seen:
@@ -20,7 +20,7 @@ class RunsEnd(Checker):
                 if (client, run) in self._open or (client, run) in self._ended:
                     self.fail(f"run {run} of client {client} was taken twice")
                 self._open[client, run] = now
-            case RunEnded(client=client, run=run):
+            case RunEndSeen(client=client, run=run):
                 earlier = self._ended.get((client, run))
                 if earlier is not None:
                     how = f"with {earlier.blame}" if earlier.blame else "well"

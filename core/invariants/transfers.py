@@ -19,7 +19,7 @@ Side = tuple[int, int]  # (transfer, receiver)
 Lane = tuple[int, int, int]  # (transfer, sender, receiver)
 
 
-class Transfers(Checker):
+class TransferChecker(Checker):
     name = "transfers"
     sees = (TransferOpened, Granted, ChunkSent, ChunkArrived, TransferOver, HostLost, PeerLost, SpoiltCame)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Level:
+class AtomMemory:
     """The counters of one atom, in bytes on each of its devices."""
 
     __slots__ = (
@@ -37,8 +37,8 @@ class Level:
         )
         self.done = -1  # the latest gang that has finished
 
-    def copy(self, capacity: int) -> Level:
-        twin = Level(capacity)
+    def copy(self, capacity: int) -> AtomMemory:
+        twin = AtomMemory(capacity)
         for name in ("resident", "committed", "floor", "active", "top", "shift", "done"):
             setattr(twin, name, getattr(self, name))
         twin.extras, twin.queue = self.extras.copy(), self.queue.copy()

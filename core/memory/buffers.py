@@ -87,7 +87,7 @@ class Buffer(msgspec.Struct, eq=False):
         self.state = after
 
 
-class All(dict[int, Buffer]):
+class BuffersById(dict[int, Buffer]):
     """Buffers by id. To look up an unknown id is a mistake of the caller, and so Illegal."""
 
     def __missing__(self, ident: int) -> Buffer:
@@ -98,7 +98,7 @@ class Buffers:
     """All buffers with a reference. The controller chooses their ids, clients choose names."""
 
     def __init__(self) -> None:
-        self.all = All()  # by id
+        self.all = BuffersById()  # by id
         self._names: dict[int, dict[int, int]] = {}  # client -> name -> buffer
         self._uses = 0
 

@@ -79,7 +79,7 @@ class Timeline:
         return Timeline(peaks, rests, self.scratch)
 
 
-class Group:
+class DeviceGroup:
     """Devices that hold the same slots of this plan. `signature` has a bit for each of its places that they are in."""
 
     __slots__ = ("atoms", "final", "positions", "signature", "timeline")
@@ -121,7 +121,7 @@ class Footprint:
             key: 1 << at for at, key in enumerate(dict.fromkeys((*gangs.values(), *self.slot_keys)))
         }
         self.groups = [
-            Group(signature, [at for at, key in gangs.items() if self._bits[key] & signature])
+            DeviceGroup(signature, [at for at, key in gangs.items() if self._bits[key] & signature])
             for signature in self._signatures(atoms)
         ]
         self._groups_by_key = {  # place key -> numbers of its groups

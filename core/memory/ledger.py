@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ..model import Atoms, Illegal, Spans, spans
-from .atom_memory import Level
+from .atom_memory import AtomMemory
 from .footprint import BEFORE, NEVER, Footprint, Timeline
 
 Amounts = Iterable[tuple[int, int]]  # (place key, bytes on each device)
@@ -96,7 +96,7 @@ class Ledger:
         self.eased = 0  # grows whenever memory has become free: time to try again to admit waiting runs
         self._atoms = atoms
         self._capacity = capacity
-        self._levels: list[Level] = []
+        self._levels: list[AtomMemory] = []
         self._runs: dict[int, RunMemory] = {}
         self._queued: dict[int, int] = {}  # seq of an unfinished gang -> key of its place
         atoms.splits.append(self._split)
@@ -347,7 +347,7 @@ class Ledger:
 
     # --- inside ---------------------------------------------------------------------------------------
 
-    def _touch(self, atom: int) -> Level:
+    def _touch(self, atom: int) -> AtomMemory:
         self.touched[atom] = None
         return self._levels[atom]
 
@@ -368,12 +368,12 @@ class Ledger:
 
     def _grow(self) -> None:
         for atom in range(len(self._levels), self._atoms.number):
-            self._levels.append(Level(self._capacity(self._atoms.devices(atom))))
+            self._levels.append(AtomMemory(self._capacity(self._atoms.devices(atom))))
 
     def _split(self, old: int, new: int) -> None:
         """Give the new atom the counters of the old one: all devices of an atom have had the same history."""
         for atom in range(len(self._levels), new):
-            self._levels.append(Level(self._capacity(self._atoms.devices(atom))))
+            self._levels.append(AtomMemory(self._capacity(self._atoms.devices(atom))))
         self.touched[new] = None
         level = self._touch(old)
         level.capacity = self._capacity(self._atoms.devices(old))

@@ -14,7 +14,7 @@ from . import place, plan, program, spans, topology
 from .atoms import Atoms
 from .errors import Illegal, Impossible, ProgramError, SeawayError
 from .place import Grid, Place, device_spans, line
-from .plan import Code, Gang, Layout, Move, Part, Plan, Slot
+from .plan import Code, FusedPart, Gang, Layout, Move, Plan, Slot
 from .presets import PRESETS, small
 from .program import (
     ITEM_BYTES,
@@ -73,6 +73,7 @@ __all__ = [
     "Code",
     "Computation",
     "Exchange",
+    "FusedPart",
     "Gang",
     "Grid",
     "Hosts",
@@ -84,7 +85,6 @@ __all__ = [
     "Move",
     "Node",
     "Out",
-    "Part",
     "Piece",
     "Place",
     "Plan",

@@ -73,7 +73,7 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag=1):
     node: int  # the Exchange node, or the node that reads the target; -1 if the move makes a result
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
+class FusedPart(msgspec.Struct, frozen=True, array_like=True):
     """One of the computations that were fused into a gang.
 
     Its inputs are numbers of values. The gang's inputs are numbered first, then each part's outputs in turn.
@@ -96,7 +96,7 @@ class Code(msgspec.Struct, frozen=True, array_like=True):
     name: str
     step: int = 0
     code: str = ""  # content hash under which hosts find it
-    parts: tuple[Part, ...] = ()  # if not empty: the computations to run in turn, fused into one
+    parts: tuple[FusedPart, ...] = ()  # if not empty: the computations to run in turn, fused into one
     results: tuple[int, ...] = ()  # the values of the parts that the gang returns
 
 

@@ -43,7 +43,7 @@ def validate(program: Program) -> None:
     for number, value in enumerate(program.args):
         _check_value(f"argument {number}", value, program.slices)
     _check_indices("donate_args", program.donate_args, len(program.args), "argument")
-    walk = _Walk(program)
+    walk = _ProgramWalk(program)
     for number, node in enumerate(program.nodes):
         walk.visit(number, node)
     walk.finish()
@@ -70,7 +70,7 @@ def validate_literals(program: Program, args: Sequence[int | bytes]) -> None:
         )
 
 
-class _Walk:
+class _ProgramWalk:
     """Checks the nodes in traced order; it keeps which values exist so far and which have been donated."""
 
     def __init__(self, program: Program) -> None:

@@ -144,7 +144,7 @@ class Opened(Wire, frozen=True, tag="opened"):
     incarnation: int
 
 
-class Ready(Wire, frozen=True, tag="ready"):
+class ContentsReady(Wire, frozen=True, tag="ready"):
     """These buffers have contents now; or, with a blame, they never will."""
 
     buffers: tuple[int, ...]
@@ -211,7 +211,7 @@ class Goodbye(Wire, frozen=True, tag="goodbye"):
     reason: str
 
 
-Note = Opened | Ready | Ended | Waiting | Stalled | Sending | Taking | Refused | Goodbye
+Note = Opened | ContentsReady | Ended | Waiting | Stalled | Sending | Taking | Refused | Goodbye
 
 
 class Notes(Wire, frozen=True, tag="notes"):

@@ -9,10 +9,10 @@ durations, clocks          estimates how long gangs took, and how far another pr
 from __future__ import annotations
 
 from . import durations, trace
-from .clocks import MILLION, RATE, Clock, Estimate, Exchange, Reading, drift
-from .durations import Over, taken
+from .clocks import MILLION, RATE, ClockExchange, Estimate, PeerClock, Reading, drift
+from .durations import EndedGang, taken
 from .eventcodec import fingerprint
-from .eventlog import About, Diverged, Log, LogError, Machine, Recorder, Replayable, decode, replayed
+from .eventlog import Diverged, Log, LogAbout, LogError, LoggedMachine, Recorder, Replayable, decode, replayed
 from .orderhash import OrderHash, token
 from .tables import Lists
 from .trace import ENDED, FAILED, PLACEHOLDER, STARTED, Trace, TracedPlace
@@ -24,17 +24,17 @@ __all__ = [
     "PLACEHOLDER",
     "RATE",
     "STARTED",
-    "About",
-    "Clock",
+    "ClockExchange",
     "Diverged",
+    "EndedGang",
     "Estimate",
-    "Exchange",
     "Lists",
     "Log",
+    "LogAbout",
     "LogError",
-    "Machine",
+    "LoggedMachine",
     "OrderHash",
-    "Over",
+    "PeerClock",
     "Reading",
     "Recorder",
     "Replayable",

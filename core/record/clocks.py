@@ -32,7 +32,7 @@ MILLION = 1_000_000
 KEPT = 256  # readings; if there are more, every second one of the older half is dropped
 
 
-class Exchange(NamedTuple):
+class ClockExchange(NamedTuple):
     """The four times of one exchange in nanoseconds: the first and last by our clock, the others by theirs."""
 
     asked: int
@@ -59,7 +59,7 @@ def drift(time: int, rate: int) -> int:
     return -(-abs(time) * rate // MILLION)
 
 
-def reading(exchange: Exchange, rate: int = RATE) -> Reading:
+def reading(exchange: ClockExchange, rate: int = RATE) -> Reading:
     """Return the bounds that one exchange gives, at its middle. Raise ValueError if it is impossible."""
     asked, received, sent, answered = exchange
     if answered < asked or sent < received:
@@ -73,7 +73,7 @@ def reading(exchange: Exchange, rate: int = RATE) -> Reading:
     return Reading(at, low, high)
 
 
-class Clock:
+class PeerClock:
     """What is known of one other clock.
 
     `readings` are in the order of time. Each is as tight as all others make it, so the two next to a time say all that
@@ -89,7 +89,7 @@ class Clock:
         self.jumps = 0
 
     @classmethod
-    def restored(cls, readings: Iterable[Reading], since: int | None = None, rate: int = RATE) -> Clock:
+    def restored(cls, readings: Iterable[Reading], since: int | None = None, rate: int = RATE) -> PeerClock:
         """Make a clock from the readings of another one. Raise ValueError if these are impossible."""
         clock = cls(rate)
         clock.readings, clock.since = list(readings), since
@@ -98,7 +98,7 @@ class Clock:
             raise ValueError("these cannot be the readings of a clock")
         return clock
 
-    def heard(self, exchange: Exchange) -> None:
+    def heard(self, exchange: ClockExchange) -> None:
         new = reading(exchange, self.rate)
         if self.readings and new.at <= self.readings[-1].at:
             raise ValueError(f"{exchange}: it is older than the last exchange")

@@ -23,7 +23,7 @@ NEVER = -1
 ENOUGH = 3  # deep samples
 
 
-class Over(NamedTuple, Generic[K]):
+class EndedGang(NamedTuple, Generic[K]):
     """A gang that has ended."""
 
     ended: int
@@ -33,13 +33,13 @@ class Over(NamedTuple, Generic[K]):
     failed: bool  # it failed, or ran with placeholders
 
 
-class Sample(NamedTuple, Generic[K]):
+class DurationSample(NamedTuple, Generic[K]):
     what: K
     took: int
     deep: bool
 
 
-def taken(gangs: Iterable[Over[K]], places: Mapping[int, TracedPlace]) -> dict[K, list[int]]:
+def taken(gangs: Iterable[EndedGang[K]], places: Mapping[int, TracedPlace]) -> dict[K, list[int]]:
     """Return, for each computation, the durations of its executions: only the deep ones if there are enough."""
     all_samples: dict[K, list[int]] = {}
     deep: dict[K, list[int]] = {}
@@ -53,13 +53,13 @@ def taken(gangs: Iterable[Over[K]], places: Mapping[int, TracedPlace]) -> dict[K
     }
 
 
-def samples(gangs: Iterable[Over[K]], places: Mapping[int, TracedPlace]) -> Iterator[Sample[K]]:
+def samples(gangs: Iterable[EndedGang[K]], places: Mapping[int, TracedPlace]) -> Iterator[DurationSample[K]]:
     """Yield samples in the order in which gangs ended. Gangs at unknown places give none."""
     known = sorted((gang for gang in gangs if gang.place in places), key=attrgetter("ended"))
     last: dict[int, int] = {}  # place -> when the last gang there ended
     earlier: dict[int, int] = {}  # place -> when the last but one ended
     for ended, together in groupby(known, attrgetter("ended")):
-        by_place: dict[int, list[Over[K]]] = {}
+        by_place: dict[int, list[EndedGang[K]]] = {}
         for gang in together:
             by_place.setdefault(gang.place, []).append(gang)
         for place, group in by_place.items():
@@ -70,7 +70,7 @@ def samples(gangs: Iterable[Over[K]], places: Mapping[int, TracedPlace]) -> Iter
                 continue
             if not _disturbed(places, place, {**last, **dict.fromkeys(by_place, ended)}, begun):
                 deep = all(gang.entered < earlier.get(place, NEVER) for gang in group)
-                yield from [Sample(what, (ended - begun) // len(group), deep)] * len(group)
+                yield from [DurationSample(what, (ended - begun) // len(group), deep)] * len(group)
         for place in by_place:
             earlier[place], last[place] = last.get(place, NEVER), ended
 

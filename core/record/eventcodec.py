@@ -18,7 +18,7 @@ from ..model import place, plan, program
 from ..protocol import dataplane, effects, messages
 
 
-class Unknown(Exception):
+class UnknownKind(Exception):
     """The kind of an event is not in the list."""
 
 
@@ -82,14 +82,14 @@ class EventCodec:
     def encode(self, event: msgspec.Struct) -> tuple[int, bytes]:
         index = self._index.get(type(event))
         if index is None:
-            raise Unknown(
+            raise UnknownKind(
                 f"a log does not know events of kind {type(event).__qualname__}; pass the kind as `more`"
             )
         return index, self._encoder.encode(msgspec.structs.astuple(event))
 
     def decode(self, kind: int, fields: bytes | msgspec.Raw) -> Any:
         if not 0 <= kind < len(self._types):
-            raise Unknown(f"an event has kind {kind}, but there are only {len(self._types)}")
+            raise UnknownKind(f"an event has kind {kind}, but there are only {len(self._types)}")
         decoder = self._decoders.get(kind)
         if decoder is None:
             types = _fields(self._types[kind])

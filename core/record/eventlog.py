@@ -8,9 +8,9 @@
     commands = replay(log, lambda about: Controller(...))       # Diverged at the first event that gives other commands
 
 The bytes are MAGIC, then records. A record is its length (varint), its crc32 (chained to the records before), and
-msgpack. The first record is `About`. One `Entry` for each event follows. The last record is `Trailer`, which shows that
-the log was not cut short. An entry has the time since the one before, the event (see eventcodec), and a hash of all
-commands up to and including its own.
+msgpack. The first record is `LogAbout`. One `LogEntry` for each event follows. The last record is `Trailer`, which
+shows that the log was not cut short. An entry has the time since the one before, the event (see eventcodec), and a
+hash of all commands up to and including its own.
 
 A client's calls say which runs the client had waited for, and how long it thought then (`Submit.waited`, `think`). So
 a what-if study can use the same log, with answers at other times.
@@ -25,7 +25,7 @@ from zlib import crc32
 
 import msgspec
 
-from .eventcodec import EventCodec, Unknown
+from .eventcodec import EventCodec, UnknownKind
 
 FORMAT = 1
 MAGIC = b"seaway log\n"
@@ -52,13 +52,13 @@ class Diverged(Exception):
         self.replayed = replayed
 
 
-class Machine(Protocol):
+class LoggedMachine(Protocol):
     def handle(self, event: Any, now: int, /) -> Sequence[Any]: ...
 
     def next_wakeup(self) -> int | None: ...
 
 
-class About(msgspec.Struct, frozen=True, tag="about"):
+class LogAbout(msgspec.Struct, frozen=True, tag="about"):
     """The first record: a description of the machine. The caller adds what a replay needs to make the machine again."""
 
     core: str = ""  # version of core
@@ -72,7 +72,7 @@ class About(msgspec.Struct, frozen=True, tag="about"):
     vocabulary: str = ""  # hash of all kinds of events and messages, with their fields
 
 
-class Entry(msgspec.Struct, frozen=True, tag=0, array_like=True):
+class LogEntry(msgspec.Struct, frozen=True, tag=0, array_like=True):
     """The record of one event."""
 
     since: int  # nanoseconds since the event before
@@ -98,7 +98,7 @@ class Replayable(msgspec.Struct, frozen=True):
 class Log(msgspec.Struct, frozen=True):
     """A decoded log."""
 
-    about: About
+    about: LogAbout
     entries: tuple[Replayable, ...]
     whole: bool = True  # whether it has its last record
 
@@ -128,7 +128,7 @@ class Recorder:
     """
 
     def __init__(
-        self, machine: Machine, about: About | None = None, *, start: int = 0, keep_commands: bool = False,
+        self, machine: LoggedMachine, about: LogAbout | None = None, *, start: int = 0, keep_commands: bool = False,
         sink: Callable[[bytes], object] | None = None, more: Sequence[type[msgspec.Struct]] = (),
     ) -> None:  # fmt: skip
         self.machine = machine
@@ -141,7 +141,7 @@ class Recorder:
         self._crc = 0
         self._now = start
         about = msgspec.structs.replace(
-            about or About(), start=start, format=FORMAT, vocabulary=self._codec.vocabulary
+            about or LogAbout(), start=start, format=FORMAT, vocabulary=self._codec.vocabulary
         )
         self._sink(MAGIC)
         self._write(about)
@@ -151,7 +151,7 @@ class Recorder:
         commands = self.machine.handle(event, now)
         commands_hash = self._hash.add(commands)
         text = "; ".join(map(str, commands)) if self._keep_commands else ""
-        self._write(Entry(now - self._now, kind, commands_hash, msgspec.Raw(fields), text))
+        self._write(LogEntry(now - self._now, kind, commands_hash, msgspec.Raw(fields), text))
         self._now = now
         return commands
 
@@ -184,7 +184,7 @@ def decode(
     records = _records(data, partial)
     codec = EventCodec(more)
     about = _about(next(records, None), core, codec)
-    reader = msgspec.msgpack.Decoder(Entry | Trailer)
+    reader = msgspec.msgpack.Decoder(LogEntry | Trailer)
     entries: list[Replayable] = []
     now, whole = about.start, False
     for at, payload in records:
@@ -197,7 +197,7 @@ def decode(
                 continue
             now += record.since
             event = codec.decode(record.kind, record.fields)
-        except (*_DECODE_ERRORS, Unknown) as error:
+        except (*_DECODE_ERRORS, UnknownKind) as error:
             raise LogError(f"event {len(entries)}, at byte {at}: {error}") from None
         entries.append(Replayable(now, event, record.commands_hash, record.commands))
     if not whole and not partial:
@@ -207,12 +207,12 @@ def decode(
     return Log(about, tuple(entries), whole)
 
 
-def replay(log: Log, make_machine: Callable[[About], Machine]) -> list[Sequence[Any]]:
+def replay(log: Log, make_machine: Callable[[LogAbout], LoggedMachine]) -> list[Sequence[Any]]:
     """Run a log through a new machine. Return the commands of each event, or raise `Diverged` if some differ."""
     return list(replayed(log, make_machine(log.about)))
 
 
-def replayed(log: Log, machine: Machine) -> Iterator[Sequence[Any]]:
+def replayed(log: Log, machine: LoggedMachine) -> Iterator[Sequence[Any]]:
     """Run a log through this machine, and yield the commands of one event after the other."""
     hashed = CommandHash()
     for index, entry in enumerate(log.entries):
@@ -225,14 +225,14 @@ def replayed(log: Log, machine: Machine) -> Iterator[Sequence[Any]]:
         yield commands
 
 
-def _about(first: tuple[int, bytes] | None, core: str | None, codec: EventCodec) -> About:
+def _about(first: tuple[int, bytes] | None, core: str | None, codec: EventCodec) -> LogAbout:
     if first is None:
         raise LogError(f"cut short at byte {len(MAGIC)}: its first record is missing")
     try:
         format_found = msgspec.msgpack.decode(first[1]).get("format")
         if format_found != FORMAT:
             raise LogError(f"at byte {first[0]}: a log of format {format_found}; this reads format {FORMAT}")
-        about = msgspec.msgpack.decode(first[1], type=About)
+        about = msgspec.msgpack.decode(first[1], type=LogAbout)
     except (*_DECODE_ERRORS, AttributeError) as error:
         raise LogError(f"at byte {first[0]}: its first record is not readable: {error}") from None
     if core is not None and about.core != core:

@@ -8,12 +8,12 @@ policy/      fifo, stride, priority, ...: picks one of the gangs that may enter
 from __future__ import annotations
 
 from .contention import Window
-from .scheduler import Early, Scheduler, Ticket, Wait
+from .scheduler import Early, Scheduler, Ticket, WaitingGang
 
 __all__ = [
     "Early",
     "Scheduler",
     "Ticket",
-    "Wait",
+    "WaitingGang",
     "Window",
 ]

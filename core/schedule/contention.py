@@ -34,8 +34,9 @@ class Window(msgspec.Struct, frozen=True):
         return ahead >= self.gangs and (load >= self.span or ahead >= self.most)
 
 
-class Lane:
-    """The gangs that wait for one place, and what keeps them from entering. Only `Lanes` changes the second block."""
+class PlaceQueue:
+    """The gangs that wait for one place, and what keeps them from entering. Only `Contention` changes the second
+    block."""
 
     __slots__ = (
         "barred", "domain", "flying", "full", "holds", "key", "late", "near", "passes", "ripe", "seen", "size",
@@ -50,13 +51,15 @@ class Lane:
         self.flying = 0  # number of gangs of this place in the order
         self.passes = 0  # how often other gangs have passed this place since it was last served
 
-        self.near: dict[int, Lane] = {}  # its neighbours, alive or not
+        self.near: dict[int, PlaceQueue] = {}  # its neighbours, alive or not
         self.domain: Domain | None = None  # None while it is not alive
         self.full = 0  # how many of its atoms have no room in the window
-        self.barred: Lane | None = None  # a neighbour that it has passed too often; that one must enter first
-        self.holds: dict[int, Lane] = {}  # the lanes that this one bars
+        self.barred: PlaceQueue | None = (
+            None  # a neighbour that it has passed too often; that one must enter first
+        )
+        self.holds: dict[int, PlaceQueue] = {}  # the lanes that this one bars
 
-    def waits_for(self, other: Lane) -> bool:
+    def waits_for(self, other: PlaceQueue) -> bool:
         """Whether `other` bars it, directly or through further lanes."""
         lane = self.barred
         while lane is not None and lane is not other:
@@ -68,28 +71,28 @@ class Domain(msgspec.Struct, eq=False):
     """Lanes that are alive and connected through neighbours."""
 
     id: int
-    lanes: dict[int, Lane] = {}
-    open: dict[int, Lane] = {}  # the lanes from which a gang may enter now
+    lanes: dict[int, PlaceQueue] = {}
+    open: dict[int, PlaceQueue] = {}  # the lanes from which a gang may enter now
     clients: dict[int, int] = {}  # client -> number of its ripe queues here
 
 
-class Lanes:
+class Contention:
     """All lanes and domains of an island."""
 
     def __init__(self, atoms: Atoms, window: Window, early: bool, tell: Callable[..., None]) -> None:
         self.atoms = atoms
         self.window = window
         self.early = early  # whether tickets that are not ripe may enter at all
-        self.known: dict[int, Lane] = {}
+        self.known: dict[int, PlaceQueue] = {}
         self.live: dict[int, Domain] = {}  # domains with an open lane
         self._tell = tell  # tells the policy what has happened to which domains
         self._domains = 0  # the last number given to a domain
         self._ahead: dict[int, int] = {}  # atom -> gangs in the order
         self._load: dict[int, int] = {}  # atom -> their costs together
-        self._watch: dict[int, list[Lane]] = {}  # atom -> the lanes that have it
+        self._watch: dict[int, list[PlaceQueue]] = {}  # atom -> the lanes that have it
         atoms.splits.append(self._split)
 
-    def get(self, key: int) -> Lane:
+    def get(self, key: int) -> PlaceQueue:
         return self.known.get(key) or self._make(key)
 
     def ahead(self, atom: int) -> int:
@@ -98,7 +101,7 @@ class Lanes:
     def is_full(self, atom: int) -> bool:
         return self.window.full(self._ahead.get(atom, 0), self._load.get(atom, 0))
 
-    def refresh(self, lane: Lane) -> None:
+    def refresh(self, lane: PlaceQueue) -> None:
         """Update whether the lane is open. Call this after every change that may decide it."""
         domain = lane.domain
         if domain is None:
@@ -110,7 +113,7 @@ class Lanes:
         elif domain.open.pop(lane.key, None) is not None and not domain.open:
             del self.live[domain.id]
 
-    def enter(self, lane: Lane, cost: int) -> None:
+    def enter(self, lane: PlaceQueue, cost: int) -> None:
         """Count one more gang in the order, on all devices of this place."""
         lane.flying += 1
         for atom in self._changed(lane, 1, cost):
@@ -119,7 +122,7 @@ class Lanes:
                 if other.full == 1:
                     self.refresh(other)
 
-    def leave(self, lane: Lane, cost: int) -> None:
+    def leave(self, lane: PlaceQueue, cost: int) -> None:
         """Count one gang less."""
         lane.flying -= 1
         for atom in self._changed(lane, -1, -cost):
@@ -130,7 +133,7 @@ class Lanes:
         if not (lane.flying or lane.ripe or lane.late):
             self.rest(lane)
 
-    def _changed(self, lane: Lane, gangs: int, cost: int) -> list[int]:
+    def _changed(self, lane: PlaceQueue, gangs: int, cost: int) -> list[int]:
         """Change the counters of the lane's atoms. Return the atoms that have become full, or have room again."""
         ahead, load, found = self._ahead, self._load, []
         most, span, least = self.window.most, self.window.span, self.window.gangs
@@ -143,27 +146,27 @@ class Lanes:
             ahead[atom], load[atom] = now, then
         return found
 
-    def bar(self, lane: Lane, other: Lane) -> None:
+    def bar(self, lane: PlaceQueue, other: PlaceQueue) -> None:
         """Let nothing enter from `lane` until a gang enters from `other`, or the queues of either change."""
         lane.barred = other
         other.holds[lane.key] = lane
         self.refresh(lane)
 
-    def unbar(self, lane: Lane) -> None:
+    def unbar(self, lane: PlaceQueue) -> None:
         if lane.barred is not None:
             del lane.barred.holds[lane.key]
             lane.barred = None
             self.refresh(lane)
 
-    def release(self, lane: Lane) -> None:
+    def release(self, lane: PlaceQueue) -> None:
         """Unbar all lanes that this one bars."""
         for other in list(lane.holds.values()):
             self.unbar(other)
 
     # New places, and atoms that are split
 
-    def _make(self, key: int) -> Lane:
-        lane = self.known[key] = Lane(key, count(self.atoms.devices_of_key(key)))
+    def _make(self, key: int) -> PlaceQueue:
+        lane = self.known[key] = PlaceQueue(key, count(self.atoms.devices_of_key(key)))
         for atom in self.atoms.parts[key]:
             for other in self._watch.setdefault(atom, []):
                 lane.near[other.key] = other
@@ -185,7 +188,7 @@ class Lanes:
 
     # Domains
 
-    def rouse(self, lane: Lane) -> Domain:
+    def rouse(self, lane: PlaceQueue) -> Domain:
         """Make a lane alive because a gang waits there. Return its domain, joined from those of its neighbours."""
         if lane.domain is not None:
             return lane.domain
@@ -201,7 +204,7 @@ class Lanes:
         lane.domain = domain
         return domain
 
-    def rest(self, lane: Lane) -> None:
+    def rest(self, lane: PlaceQueue) -> None:
         """Take a lane out of its domain if no gang waits or runs there any more. This may split the domain."""
         domain = lane.domain
         if domain is None or lane.flying or lane.ripe or lane.late:
@@ -225,7 +228,7 @@ class Lanes:
             self.live[domain.id] = domain
         self._tell("merged", domain.id, other.id)
 
-    def _part(self, domain: Domain, lanes: list[Lane]) -> None:
+    def _part(self, domain: Domain, lanes: list[PlaceQueue]) -> None:
         """Move these lanes, which are not connected with the rest of the domain, to a domain of their own."""
         self._domains += 1
         other = Domain(self._domains)
@@ -250,7 +253,7 @@ class Lanes:
                 self._tell("left", client, domain.id)
 
 
-def connected(lanes: dict[int, Lane]) -> Iterator[list[Lane]]:
+def connected(lanes: dict[int, PlaceQueue]) -> Iterator[list[PlaceQueue]]:
     """Yield the lanes in groups that overlap, directly or in a chain."""
     seen: dict[int, None] = {}
     for start in lanes.values():

@@ -45,10 +45,10 @@ from typing import Literal
 import msgspec
 
 from ..model import Atoms, Illegal, spans
-from .contention import Domain, Lane, Lanes, Window, connected
+from .contention import Contention, Domain, PlaceQueue, Window, connected
 from .policy import Board, Fifo, Policy, Ready, Ticket
 
-__all__ = ["Scheduler", "Ticket", "Wait"]
+__all__ = ["Scheduler", "Ticket", "WaitingGang"]
 
 Early = Literal["always", "idle", "never"]
 Why = Literal["paused", "window", "passed", "inputs", "policy"]
@@ -67,7 +67,7 @@ TICKET = {
 HOOKS = ("entered", "joined", "left", "gone", "merged", "split", "ended")  # of `policy.base.Memory`
 
 
-class Wait(msgspec.Struct, frozen=True):
+class WaitingGang(msgspec.Struct, frozen=True):
     """A gang that waits, and why: for people, and for the watchdog."""
 
     ticket: Ticket
@@ -96,7 +96,7 @@ class Scheduler:
         self.quiet = quiet
         self.paused = False  # during a change of epoch, when nothing is picked
         self._atoms = atoms
-        self._lanes = Lanes(atoms, window, early == "idle", self._tell)
+        self._lanes = Contention(atoms, window, early == "idle", self._tell)
         self.live = self._lanes.live  # not empty if a gang may enter
         self._runs: dict[int, list[Ticket]] = {}  # run -> its tickets that wait
         self._offers = 0
@@ -177,10 +177,10 @@ class Scheduler:
         self._tell("gone", client)
         return len(tickets)
 
-    def waiting(self) -> list[Wait]:
+    def waiting(self) -> list[WaitingGang]:
         """Return all gangs that wait, with the reason for each, the oldest run first."""
         tickets = [ticket for run in self._runs.values() for ticket in run]
-        return [Wait(each, *self._why(each)) for each in sorted(tickets, key=lambda each: each.age)]
+        return [WaitingGang(each, *self._why(each)) for each in sorted(tickets, key=lambda each: each.age)]
 
     # --- choosing
 
@@ -203,7 +203,7 @@ class Scheduler:
                     return domain, boards
         return None
 
-    def _early(self, lane: Lane, now: int) -> Board:
+    def _early(self, lane: PlaceQueue, now: int) -> Board:
         """Return the queues of this place whose gangs may enter before they are ripe (option `early="idle"`)."""
         near = (lane, *lane.near.values())
         if any(other.ripe for other in near):
@@ -258,7 +258,7 @@ class Scheduler:
 
     # --- queues
 
-    def _push(self, ticket: Ticket, lane: Lane) -> None:
+    def _push(self, ticket: Ticket, lane: PlaceQueue) -> None:
         client = ticket.client
         domain = lane.domain or self._lanes.rouse(lane)
         ripe = ticket.ripe or self.early == "always"
@@ -296,7 +296,7 @@ class Scheduler:
             run.remove(ticket)
         self._clean(lane, board, ticket.client)
 
-    def _clean(self, lane: Lane, board: Board, client: int) -> None:
+    def _clean(self, lane: PlaceQueue, board: Board, client: int) -> None:
         """Remove the entries of tickets that have left from the top of the queue; remove an empty queue."""
         queue = board[client]
         while queue and queue[0][-1].queue is not queue:
@@ -384,7 +384,7 @@ class Scheduler:
         return "policy", "it may enter, and others go first"
 
 
-def _kept_out(lane: Lane, other: Lane) -> bool:
+def _kept_out(lane: PlaceQueue, other: PlaceQueue) -> bool:
     """Whether the window or a bar keeps this lane's gangs out, other than a bar by `other`."""
     return (lane.full > 0 or lane.barred is not None) and not lane.waits_for(other)
 

@@ -23,7 +23,7 @@ from ..model import Illegal
 Key = tuple[int, int, int]
 
 
-class Lane:
+class SendAllowance:
     """The bytes that one sender sends for one transfer."""
 
     __slots__ = ("key", "out", "ready", "sender", "transfer", "want")
@@ -53,26 +53,26 @@ class Pool:
         self._early_out = 0
         self._early: list[Key] = []  # early lanes without credits
         self._ready: list[Key] = []  # ready lanes that can take more
-        self._lanes: dict[Key, Lane] = {}
+        self._lanes: dict[Key, SendAllowance] = {}
 
-    def add(self, lane: Lane) -> None:
+    def add(self, lane: SendAllowance) -> None:
         self._lanes[lane.key] = lane
         self._enlist(lane)
 
-    def ready(self, lane: Lane) -> None:
+    def ready(self, lane: SendAllowance) -> None:
         if not lane.ready:
             self._delist(lane)
             lane.ready = True
             self._early_out -= lane.out
             self._enlist(lane)
 
-    def arrived(self, lane: Lane, nbytes: int) -> None:
+    def arrived(self, lane: SendAllowance, nbytes: int) -> None:
         """Take back the credits of bytes that have arrived on a ready lane."""
         lane.out -= nbytes
         self.out -= nbytes
         self._enlist(lane)
 
-    def remove(self, lane: Lane) -> None:
+    def remove(self, lane: SendAllowance) -> None:
         """Remove a lane that is complete or has failed, and take back its credits."""
         self._delist(lane)
         del self._lanes[lane.key]
@@ -80,9 +80,9 @@ class Pool:
         if not lane.ready:
             self._early_out -= lane.out
 
-    def grant(self) -> list[tuple[Lane, int]]:
+    def grant(self) -> list[tuple[SendAllowance, int]]:
         """Grant as much as possible; return (lane, bytes) for each grant."""
-        given: list[tuple[Lane, int]] = []
+        given: list[tuple[SendAllowance, int]] = []
         early_blocked = False
         while True:
             early = self._early[0] if self._early and not early_blocked else None
@@ -105,7 +105,7 @@ class Pool:
             self._give(lane, nbytes)
             given.append((lane, nbytes))
 
-    def _give(self, lane: Lane, nbytes: int) -> None:
+    def _give(self, lane: SendAllowance, nbytes: int) -> None:
         lane.want -= nbytes
         lane.out += nbytes
         self.out += nbytes
@@ -116,7 +116,7 @@ class Pool:
             self._early_out += nbytes
             self._delist_from(self._early, lane.key)
 
-    def _enlist(self, lane: Lane) -> None:
+    def _enlist(self, lane: SendAllowance) -> None:
         """Enter the lane among those that wait for credits, if it can take any."""
         if lane.want == 0:
             return
@@ -127,7 +127,7 @@ class Pool:
             if self._ready[at : at + 1] != [lane.key]:
                 self._ready.insert(at, lane.key)
 
-    def _delist(self, lane: Lane) -> None:
+    def _delist(self, lane: SendAllowance) -> None:
         self._delist_from(self._ready if lane.ready else self._early, lane.key)
 
     def _delist_from(self, keys: list[Key], key: Key) -> None:

@@ -42,7 +42,7 @@ from ..protocol import (
 )
 from .credits import Pool
 from .receiving import Receiving
-from .sending import Sending
+from .sending import SendMachine
 
 POOL = 1 << 28
 CHUNK = 1 << 20
@@ -54,7 +54,7 @@ class Transfer:
         """pool: bytes that may be under way to this machine. chunk: the most bytes in one message."""
         self.me = me
         self.pool = Pool(pool, chunk)
-        self._sending = Sending(me, chunk, early)
+        self._sending = SendMachine(me, chunk, early)
         self._receiving = Receiving(me, self.pool, early)
 
     def handle(self, event: Effect, now: int) -> list[Command]:

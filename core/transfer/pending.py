@@ -51,7 +51,7 @@ class Early(Generic[Message]):
         return sum(self._counts.values())
 
 
-class Over:
+class EndedTransfers:
     """Transfers that have ended, and the blame if they were dropped."""
 
     def __init__(self) -> None:

@@ -25,8 +25,8 @@ from ..protocol import (
     Send,
     Spoilt,
 )
-from .credits import Lane, Pool
-from .pending import Early, Over
+from .credits import Pool, SendAllowance
+from .pending import Early, EndedTransfers
 
 Outcome = list[Command]
 
@@ -36,7 +36,7 @@ class In:
 
     __slots__ = ("granted", "lane", "left", "sizes")
 
-    def __init__(self, lane: Lane, sizes: dict[int, int]) -> None:
+    def __init__(self, lane: SendAllowance, sizes: dict[int, int]) -> None:
         self.lane = lane
         self.sizes = sizes
         self.left = dict(sizes)
@@ -73,7 +73,7 @@ class Receiving:
         self._open: dict[int, Incoming] = {}
         self._expects: dict[int, int] = {}  # sparse transfer that is not open yet -> number of its pieces
         self._early: Early[Offer | Spoilt] = Early(limit)
-        self._over = Over()
+        self._over = EndedTransfers()
 
     # --- from this host's executor, or from the client ------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Receiving:
     # --- shared by these ------------------------------------------------------------------------------------
 
     def _add(self, transfer: int, incoming: Incoming, sender: int, pieces: dict[int, int]) -> Outcome:
-        lane = Lane(incoming.seq, transfer, sender, sum(pieces.values()))
+        lane = SendAllowance(incoming.seq, transfer, sender, sum(pieces.values()))
         lane.ready = incoming.sparse  # a sparse sender is known only by its offer, so its contents exist
         entry = incoming.ins[sender] = In(lane, pieces)
         self._pool.add(lane)

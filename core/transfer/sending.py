@@ -22,12 +22,12 @@ from ..protocol import (
     Sent,
     Spoilt,
 )
-from .pending import REMEMBERED, Early, Over
+from .pending import REMEMBERED, Early, EndedTransfers
 
 Outcome = list[Command]
 
 
-class Out:
+class ReceiverProgress:
     """The pieces for one receiver, and how far they have been sent."""
 
     __slots__ = ("at", "credit", "granted", "offset", "pieces", "total")
@@ -45,22 +45,22 @@ class Out:
         return self.at == len(self.pieces)
 
 
-class Sending:
+class SendMachine:
     def __init__(self, me: int, chunk: int, limit: int) -> None:
         self._me, self._chunk = me, chunk
-        self._open: dict[int, dict[int, Out]] = {}  # transfer -> receiver -> what it gets
+        self._open: dict[int, dict[int, ReceiverProgress]] = {}  # transfer -> receiver -> what it gets
         self._through: dict[int, set[int]] = {}  # open transfer -> receivers that have sent Landed
         self._early: Early[Grant | Landed] = Early(limit)
-        self._over = Over()
+        self._over = EndedTransfers()
         self._given_up: dict[tuple[int, int], Blame] = {}  # (transfer, receiver) whose link was lost
 
     def open(self, command: OpenSend) -> Outcome:
         transfer = command.transfer
         if transfer in self._open or self._over.ended(transfer):
             raise Illegal(f"transfer {transfer} is sent already")
-        outs: dict[int, Out] = {}
+        outs: dict[int, ReceiverProgress] = {}
         for receiver, piece, nbytes in command.pieces:
-            out = outs.setdefault(receiver, Out())
+            out = outs.setdefault(receiver, ReceiverProgress())
             out.pieces.append((piece, nbytes))
             out.total += nbytes
         blame = command.blame or self._over.dropped(transfer)
@@ -111,7 +111,7 @@ class Sending:
         out.credit += grant.nbytes
         return self._pump(transfer, peer, out)
 
-    def _pump(self, transfer: int, receiver: int, out: Out) -> Outcome:
+    def _pump(self, transfer: int, receiver: int, out: ReceiverProgress) -> Outcome:
         """Send as many chunks as the receiver's credits allow."""
         effects: Outcome = []
         while out.at < len(out.pieces):
@@ -189,7 +189,7 @@ class Sending:
         self._open.clear()
         return ended
 
-    def _offer(self, transfer: int, receiver: int, out: Out) -> Send:
+    def _offer(self, transfer: int, receiver: int, out: ReceiverProgress) -> Send:
         return self._send(receiver, Offer(transfer, self._me, receiver, tuple(out.pieces)))
 
     def _spoilt(self, transfer: int, receiver: int) -> Send:

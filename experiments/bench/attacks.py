@@ -25,7 +25,7 @@ import msgspec
 
 from backend.auth import OPTIONS, Access
 from backend.node import SERVICE, STREAM
-from backend.wire import PAIRS, About, Keep, Permit, Recorded, Seen, Status, envelopes
+from backend.wire import PAIRS, AboutReply, Keep, Permit, Recorded, SeenReply, Status, envelopes
 
 HOSTS = 4  # of the cluster, of one device each
 DURATION = "330us"  # of a step on all of them
@@ -66,11 +66,11 @@ def named(request: msgspec.Struct) -> tuple[str, bytes]:
 
 
 def statuses(chance: random.Random) -> tuple[str, bytes]:
-    return named(chance.choice((Status(), About("0"))))
+    return named(chance.choice((Status(), AboutReply("0"))))
 
 
 def costly(chance: random.Random) -> tuple[str, bytes]:
-    return named(chance.choice((Recorded(), Seen(), Permit(()), Status())))
+    return named(chance.choice((Recorded(), SeenReply(), Permit(()), Status())))
 
 
 def keeps(chance: random.Random) -> tuple[str, bytes]:

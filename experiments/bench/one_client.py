@@ -40,7 +40,7 @@ from core.protocol import (
     Up,
     WorldUp,
 )
-from core.record import Machine
+from core.record import LoggedMachine
 from core.schedule.policy import Stride
 
 PER_HOST, BEAT_EVERY = 4, 1000  # gangs between two heartbeats of all hosts
@@ -71,7 +71,10 @@ class OneClient:
     """`spent`: CPU seconds of each machine since the last reset. `wrap`: wraps the controller, as a recorder does."""
 
     def __init__(
-        self, hosts: int, fanout: int, wrap: Callable[[Controller], Machine] = lambda controller: controller
+        self,
+        hosts: int,
+        fanout: int,
+        wrap: Callable[[Controller], LoggedMachine] = lambda controller: controller,
     ) -> None:
         self.hosts = ((0, hosts),)
         cluster = small(hosts, PER_HOST)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from core.protocol import CONTROLLER, is_client
-from sim.hosts import THREADS, Machines
+from sim.hosts import THREADS, SharedMachines
 from sim.network import Network
 
 from .real import Watch
@@ -51,7 +51,7 @@ def simulated_watch(session: Any, hosts: int) -> Callable[[], Seen]:
     return lambda: Seen(charged(simulation.machines, hosts), carried(simulation.network, hosts))
 
 
-def charged(machines: Machines, hosts: int) -> Counter[str]:
+def charged(machines: SharedMachines, hosts: int) -> Counter[str]:
     found: Counter[str] = Counter()
     everybody = [machines.controller, *(machines.of_host(host) for host in range(hosts))]
     for cores in dict.fromkeys(cores for cores in everybody if cores is not None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.controller import Config
 from core.fanout import fanout_for
-from sim.baselines import SYSTEMS, Mode, Work, run
+from sim.baselines import SYSTEMS, BaselineWork, Mode, run
 from sim.hardware import Kernel, Setup, load
 from sim.simulation import Simulation
 
@@ -80,7 +80,7 @@ def other(
     system: str, setup: Setup, kernel: Kernel, mode: Mode, nodes: int, profile: str, calls: int
 ) -> float:
     """Computations a second of another system."""
-    return run(system, setup, Work(kernel, mode, nodes), profile_of(profile), calls=calls).per_second
+    return run(system, setup, BaselineWork(kernel, mode, nodes), profile_of(profile), calls=calls).per_second
 
 
 def chain_of_hosts(cluster: str, count: int, devices_per_host: int) -> Setup:

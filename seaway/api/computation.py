@@ -60,14 +60,14 @@ class Computation(ABC):
         key = (treedefs, named_trees, types, statics)
         found = self._known.get(key)
         if found is None:
-            shape = Shape(treedefs, dict(named_trees), types, dict(statics))
+            shape = CallShape(treedefs, dict(named_trees), types, dict(statics))
             found = self._known[key] = self.trace(shape)
         return found, leaves
 
     @abstractmethod
-    def trace(self, shape: Shape) -> Signature: ...
+    def trace(self, shape: CallShape) -> Signature: ...
 
-    def donated(self, shape: Shape) -> tuple[int, ...]:
+    def donated(self, shape: CallShape) -> tuple[int, ...]:
         """Which leaves the arguments that are donated have. Positions count static arguments, as in JAX."""
         found: list[int] = []
         first = dynamic = 0
@@ -103,7 +103,7 @@ class Computation(ABC):
         return leaf_aval(leaf, f"{self.name}(): argument leaf {number}")
 
 
-class Shape:
+class CallShape:
     """What a call looks like without its contents: trees of the arguments, types of all leaves, static values."""
 
     __slots__ = ("args", "kwargs", "leaves", "statics")

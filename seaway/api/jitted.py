@@ -13,7 +13,7 @@ from sim.hardware import Kernel
 
 from ..graph import Cost, Evaluate, Signature, kernel_of
 from ..specs import Aval, Slice, as_slice, avals, shardings, trees
-from .computation import Computation, Shape
+from .computation import CallShape, Computation
 from .programs import as_numbers
 from .unready import counted, padded
 
@@ -48,7 +48,7 @@ class JitComputation(Computation):
     def __repr__(self) -> str:
         return f"<sw.jit {self.name} on {self.slice!r}>"
 
-    def trace(self, shape: Shape) -> Signature:
+    def trace(self, shape: CallShape) -> Signature:
         expects = self._expects(shape)
         jaxpr, out_avals, out_tree = self._abstractly(shape)
         evaluate = self._evaluator(shape)
@@ -76,7 +76,7 @@ class JitComputation(Computation):
             function=self._function(shape, out_avals),
         )  # fmt: skip
 
-    def _function(self, shape: Shape, bounds: Sequence[Aval]) -> Callable[..., Any]:
+    def _function(self, shape: CallShape, bounds: Sequence[Aval]) -> Callable[..., Any]:
         call = functools.partial(_called, self.fn, shape)
         return padded(call, bounds) if self._irregular else call
 
@@ -89,7 +89,7 @@ class JitComputation(Computation):
             return bool(kernel.collectives) or (self.slice.devices > 1 and exchanges(jaxpr.jaxpr))
         return self.slice.devices > 1
 
-    def _abstractly(self, shape: Shape) -> tuple[Any, list[Aval], trees.Treedef]:
+    def _abstractly(self, shape: CallShape) -> tuple[Any, list[Aval], trees.Treedef]:
         import jax
 
         def call(*leaves: Any) -> Any:
@@ -107,7 +107,7 @@ class JitComputation(Computation):
         found, tree = trees.flatten(out)
         return jaxpr, [avals.aval(leaf.shape, leaf.dtype) for leaf in found], tree
 
-    def _expects(self, shape: Shape) -> tuple[Sharding, ...]:
+    def _expects(self, shape: CallShape) -> tuple[Sharding, ...]:
         where = f"{type_name(self)} {self.name!r}: in_shardings"
         args, kwargs = shape.fill(shape.leaves)
         for number in sorted((key for key in shape.statics if isinstance(key, int)), reverse=True):
@@ -137,14 +137,14 @@ class JitComputation(Computation):
                 digest.update(avals.host_bytes(constant, known))
         return f"{self.name}:{digest.hexdigest()}"
 
-    def _evaluator(self, shape: Shape) -> Evaluate:
+    def _evaluator(self, shape: CallShape) -> Evaluate:
         return _Evaluator(self.fn, shape)
 
 
 class _Evaluator:
     """Runs the function on this machine's CPU, compiled when it is first asked."""
 
-    def __init__(self, fn: Callable[..., Any], shape: Shape) -> None:
+    def __init__(self, fn: Callable[..., Any], shape: CallShape) -> None:
         self._call = functools.partial(_called, fn, shape)
         self._compiled: Any = None
 
@@ -174,7 +174,7 @@ def _without_contents(error: Exception) -> str:
     )
 
 
-def _called(fn: Callable[..., Any], shape: Shape, *leaves: Any) -> Any:
+def _called(fn: Callable[..., Any], shape: CallShape, *leaves: Any) -> Any:
     args, kwargs = shape.fill(leaves)
     return fn(*args, **kwargs)
 

@@ -11,42 +11,42 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 
-class Task(NamedTuple):
+class StageTask(NamedTuple):
     kind: Literal["forward", "backward"]
     stage: int
     microbatch: int
 
 
-def gpipe(stages: int, microbatches: int) -> list[list[Task]]:
+def gpipe(stages: int, microbatches: int) -> list[list[StageTask]]:
     """By stage."""
-    forward = [[Task("forward", s, m) for m in range(microbatches)] for s in range(stages)]
-    backward = [[Task("backward", s, m) for m in range(microbatches)] for s in range(stages)]
+    forward = [[StageTask("forward", s, m) for m in range(microbatches)] for s in range(stages)]
+    backward = [[StageTask("backward", s, m) for m in range(microbatches)] for s in range(stages)]
     return [ahead + back for ahead, back in zip(forward, backward, strict=True)]
 
 
-def one_forward_one_backward(stages: int, microbatches: int) -> list[list[Task]]:
+def one_forward_one_backward(stages: int, microbatches: int) -> list[list[StageTask]]:
     """By stage: as many forward passes as there are stages behind it, then one backward for each forward."""
     lists = []
     for s in range(stages):
         lead = min(stages - 1 - s, microbatches)
-        tasks = [Task("forward", s, m) for m in range(lead)]
+        tasks = [StageTask("forward", s, m) for m in range(lead)]
         for m in range(microbatches):
             if lead + m < microbatches:
-                tasks.append(Task("forward", s, lead + m))
-            tasks.append(Task("backward", s, m))
+                tasks.append(StageTask("forward", s, lead + m))
+            tasks.append(StageTask("backward", s, m))
         lists.append(tasks)
     return lists
 
 
-SCHEDULES: dict[str, Callable[[int, int], list[list[Task]]]] = {
+SCHEDULES: dict[str, Callable[[int, int], list[list[StageTask]]]] = {
     "gpipe": gpipe,
     "1f1b": one_forward_one_backward,
 }
 
 
-def merged(lists: list[list[Task]]) -> Iterator[Task]:
+def merged(lists: list[list[StageTask]]) -> Iterator[StageTask]:
     """One list of all stages' lists: each task as soon as what it needs has been listed, stages in turn."""
-    done: set[Task] = set()
+    done: set[StageTask] = set()
     at, last = [0] * len(lists), len(lists) - 1
     while any(at[s] < len(tasks) for s, tasks in enumerate(lists)):
         before = len(done)
@@ -60,9 +60,9 @@ def merged(lists: list[list[Task]]) -> Iterator[Task]:
             raise ValueError(f"this schedule cannot go on: each stage waits for another, at {ready}")
 
 
-def _needs(task: Task, last: int) -> set[Task]:
+def _needs(task: StageTask, last: int) -> set[StageTask]:
     kind, stage, microbatch = task
     if kind == "forward":
-        return {Task("forward", stage - 1, microbatch)} if stage else set()
-    needs = {Task("forward", stage, microbatch)}
-    return needs | ({Task("backward", stage + 1, microbatch)} if stage < last else set())
+        return {StageTask("forward", stage - 1, microbatch)} if stage else set()
+    needs = {StageTask("forward", stage, microbatch)}
+    return needs | ({StageTask("backward", stage + 1, microbatch)} if stage < last else set())

@@ -12,7 +12,7 @@ from sim.hardware import Collective, Kernel
 
 from ..graph import Signature, collectives, leaf_aval, nanoseconds, nbytes
 from ..specs import Aval, Slice, as_slice, avals, trees
-from .computation import Computation, Shape
+from .computation import CallShape, Computation
 from .jitted import is_entry, resolve
 from .programs import as_numbers
 
@@ -34,7 +34,7 @@ class SyntheticComputation(Computation):
     def __repr__(self) -> str:
         return f"<sw.synthetic {self.name}, {self.kernel.duration} ns, on {self.slice!r}>"
 
-    def trace(self, shape: Shape) -> Signature:
+    def trace(self, shape: CallShape) -> Signature:
         args, kwargs = shape.fill(shape.leaves)
         where = f"sw.synthetic {self.name!r}"
         given = tuple(args) if not kwargs else (*args, kwargs)

@@ -18,8 +18,8 @@ from typing import Any
 
 from backend.admin import Child, Children, Supervisor
 from backend.agent import agent_cli
-from backend.auth import Access, Refused, checked, is_loopback, trust
-from backend.server import Held, controller_cli
+from backend.auth import Access, AccessRefused, checked, is_loopback, trust
+from backend.server import HeldFolder, controller_cli
 from core.model import Cluster
 
 from ..errors import SeawayError
@@ -109,10 +109,10 @@ def _up(given: argparse.Namespace) -> int:
                 (folder / "up.pid").unlink(missing_ok=True)
 
 
-def _held(folder: Path) -> Held:
+def _held(folder: Path) -> HeldFolder:
     try:
-        return Held(folder)
-    except Refused as refused:
+        return HeldFolder(folder)
+    except AccessRefused as refused:
         raise SeawayError(str(refused)) from None
 
 
@@ -211,7 +211,7 @@ def _on_loopback(bind: str) -> None:
     """Refuse other addresses than loopback: nothing protects the processes of `up`."""
     try:
         checked(bind)
-    except Refused as refused:
+    except AccessRefused as refused:
         raise SeawayError(f"--bind {bind}: {refused}") from None
     if not is_loopback(bind):
         port = bind.rpartition(":")[2]

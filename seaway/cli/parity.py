@@ -15,7 +15,7 @@ from .copies import Copy, load
 
 if TYPE_CHECKING:
     from ..sessions import Session
-    from ..tools.parity import Comparison, Program, Shape
+    from ..tools.parity import Comparison, ParityShape, Program
 
 
 def add(commands: Any) -> None:
@@ -59,7 +59,7 @@ def run(given: argparse.Namespace) -> int:
     setup = running.setup_of(
         given.cluster, **{key: value for key, value in names.items() if value is not None}
     )
-    shape = running.Shape(
+    shape = running.ParityShape(
         setup, policy_from(given.policy), given.platform, dispatch=given.dispatch, profile=given.profile,
         values="shapes" if given.platform == "timed" else "compute",
     )  # fmt: skip
@@ -99,7 +99,7 @@ def run(given: argparse.Namespace) -> int:
     return 0 if equal else 1
 
 
-def _compared(given: argparse.Namespace, shape: Shape, program: Program) -> list[Comparison]:
+def _compared(given: argparse.Namespace, shape: ParityShape, program: Program) -> list[Comparison]:
     from ..tools.parity import running
 
     with tempfile.TemporaryDirectory(prefix="seaway-parity-") as scratch:

@@ -11,9 +11,9 @@ from typing import Any
 import grpc
 import msgspec
 
-from backend.auth import Access, Refused, place_of, read
-from backend.node import Wrong, ask
-from backend.wire import Cancel, Cancelled, Report, Status
+from backend.auth import Access, AccessRefused, place_of, read
+from backend.node import CallError, ask
+from backend.wire import CancelCall, CancelReply, Report, Status
 
 from ..errors import SeawayError
 from ..wording import plural
@@ -55,20 +55,20 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 def _access(given: argparse.Namespace) -> Access:
     try:
         return read(given.token_file, given.ca, given.cert, given.key)
-    except Refused as refused:
+    except AccessRefused as refused:
         raise SeawayError(str(refused)) from None
 
 
 def _place(given: argparse.Namespace, command: str) -> str:
     try:
         return place_of(given.address)
-    except Refused as refused:
+    except AccessRefused as refused:
         raise SeawayError(f"{command} {given.address!r}: {refused}, or head:29000") from None
 
 
 def _cancel(given: argparse.Namespace) -> int:
     place, access = _place(given, "cancel"), _access(given)
-    done: Cancelled = _ask(place, access, Cancel(given.client, given.which))
+    done: CancelReply = _ask(place, access, CancelCall(given.client, given.which))
     print(f"client {done.client}: {plural(len(done.runs), 'run')} cancelled")
     return 0
 
@@ -101,7 +101,7 @@ def _ask(address: str, access: Access, request: msgspec.Struct) -> Any:
 
     try:
         return asyncio.run(ask_for_it())
-    except Wrong as wrong:
+    except CallError as wrong:
         if wrong.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
             heard = "" if wrong.code == grpc.StatusCode.DEADLINE_EXCEEDED else f": {wrong}"
             raise SeawayError(

@@ -10,7 +10,7 @@
 
 from . import units
 from .choice import costs
-from .cost import Cost, Memory
+from .cost import Cost, MemoryUse
 from .estimate import work_of
 from .roofline import roofline_costs
 from .synthetic import synthetic
@@ -19,7 +19,7 @@ from .units import duration
 
 __all__ = [
     "Cost",
-    "Memory",
+    "MemoryUse",
     "costs",
     "duration",
     "roofline_costs",

@@ -32,7 +32,7 @@ QUIET = {
 TAIL = 12  # lines of its output shown if it died without an error file
 
 
-class Compiled(msgspec.Struct, frozen=True):
+class CompiledHlo(msgspec.Struct, frozen=True):
     hlo: str
     seconds: float
     before: str = ""  # the HLO text before the pass given as `before`
@@ -59,7 +59,7 @@ def compile_in_child(
     xla_flags: str = "",
     before: str = "",
     timeout: float,
-) -> Compiled:
+) -> CompiledHlo:
     """Compile for `platform`. Raises Failed with the compiler's message, or CostError.
 
     `before`: a pass of the compiler; the HLO text before that pass is returned too.
@@ -78,7 +78,7 @@ def compile_in_child(
         texts = {"hlo": (folder / "hlo.txt").read_text()}
         if (folder / "before.txt").exists():
             texts["before"] = (folder / "before.txt").read_text()
-        return msgspec.convert({**result, **texts}, Compiled)
+        return msgspec.convert({**result, **texts}, CompiledHlo)
 
 
 def _run(folder: Path, name: str, environment: Mapping[str, str], timeout: float) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from sim.hardware import Collective, Kernel
 
 from ..errors import CostError
-from .hlo import Exchange
+from .hlo import HloCollective
 from .units import show_bytes, show_time
 
 Estimate = Literal["blend", "cycles", "optimal", "roofline", "stated", "recorded"]
@@ -19,7 +19,7 @@ APART = 2.0  # estimates that differ by a larger factor get a warning ...
 SHORT = 1000  # ... unless they are shorter than this many nanoseconds
 
 
-class Memory(msgspec.Struct, frozen=True):
+class MemoryUse(msgspec.Struct, frozen=True):
     """Bytes on each device. `alias`: outputs that reuse memory of donated arguments. `peak`: the most at one time."""
 
     argument: int = 0
@@ -42,8 +42,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     used: str
     source: str  # as sim.hardware.Kernel has it
     estimates: dict[str, int] = {}
-    collectives: tuple[Exchange, ...] = ()
-    memory: Memory = Memory()
+    collectives: tuple[HloCollective, ...] = ()
+    memory: MemoryUse = MemoryUse()
     flops: float = 0.0  # on each device
     hbm_bytes: float = 0.0
     devices: int = 0  # it was partitioned for; 0: any number
@@ -149,7 +149,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-def describe(one: Exchange) -> str:
+def describe(one: HloCollective) -> str:
     """`4 x all-reduce of 2 MiB among 8 (stride 4), beside 12 us of work`."""
     strides = " by ".join(f"{size} with stride {stride}" for size, stride in one.groups)
     among = str(one.group_size or "all")

@@ -25,14 +25,14 @@ FREE = {
 }  # fmt: skip
 
 
-class Work(msgspec.Struct, frozen=True):
+class WorkEstimate(msgspec.Struct, frozen=True):
     """A computation's work on each device."""
 
     flops: float
     hbm_bytes: float
 
 
-def work_of(jaxpr: Any, mesh: Sequence[int], used: Sequence[Sharding]) -> Work:
+def work_of(jaxpr: Any, mesh: Sequence[int], used: Sequence[Sharding]) -> WorkEstimate:
     """The jaxpr's work divided by the devices along mesh axes that split any array.
 
     Devices along the other axes hold replicas and do the same work.
@@ -42,7 +42,7 @@ def work_of(jaxpr: Any, mesh: Sequence[int], used: Sequence[Sharding]) -> Work:
     nbytes += sum(_bytes(edge.aval) for edge in edges)
     axes = sorted({axis for sharding in used for dims in sharding.dims for axis in dims})
     share = prod(mesh[axis] for axis in axes)
-    return Work(flops / share, nbytes / share)
+    return WorkEstimate(flops / share, nbytes / share)
 
 
 def _count(jaxpr: Any) -> tuple[float, float]:

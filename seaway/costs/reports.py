@@ -7,7 +7,7 @@ import importlib.metadata
 from sim.hardware import Chip
 
 from ..errors import CostError
-from .cost import Memory
+from .cost import MemoryUse
 from .hlo import HloError, Rates, Tally, parse, tally
 
 MADE_BY = ("jax", "jaxlib", "libtpu", "seaway")
@@ -44,10 +44,10 @@ def doubts(found: Tally) -> list[str]:
     return texts
 
 
-def memory(sizes: dict[str, int]) -> Memory:
+def memory(sizes: dict[str, int]) -> MemoryUse:
     parts = {key: sizes.get(key, 0) for key in ("argument", "output", "alias", "temp")}
     together = parts["argument"] + parts["output"] - parts["alias"] + parts["temp"]
-    return Memory(
+    return MemoryUse(
         **parts, code=sizes.get("generated_code", 0), peak=max(sizes.get("peak_memory", 0), together)
     )
 

@@ -17,7 +17,7 @@ from sim.hardware import Chip, setups
 
 from ..errors import CostError
 from . import cache
-from .compiling import Compiled, Failed, compile_in_child
+from .compiling import CompiledHlo, Failed, compile_in_child
 from .cost import Cost, disagreement
 from .hlo import Rates
 from .lowering import Lowered, lower
@@ -31,7 +31,7 @@ PARTITIONED = (
 )
 
 
-class Where(msgspec.Struct, frozen=True):
+class PricedPlace(msgspec.Struct, frozen=True):
     """The target of a price."""
 
     name: str
@@ -64,7 +64,7 @@ def roofline_costs(
         fn, args, platform="cpu", mesh=mesh,
         in_shardings=in_shardings, out_shardings=out_shardings, donate=donate, name=name,
     )  # fmt: skip
-    where = Where(*_find(topology, lowered.devices), efficiency)
+    where = PricedPlace(*_find(topology, lowered.devices), efficiency)
     if lowered.devices > MOST:
         raise CostError(
             f"{lowered.devices} devices are more than a CPU client starts in reasonable time, {MOST} at most; "
@@ -89,7 +89,7 @@ def _find(topology: str, devices: int) -> tuple[str, Chip]:
     return setup.name, setup.chips[0]
 
 
-def _compile(lowered: Lowered, where: Where, timeout: float) -> Cost:
+def _compile(lowered: Lowered, where: PricedPlace, timeout: float) -> Cost:
     try:
         compiled = compile_in_child(
             lowered, platform="cpu", xla_flags=f"--xla_force_host_platform_device_count={lowered.devices}",
@@ -100,7 +100,7 @@ def _compile(lowered: Lowered, where: Where, timeout: float) -> Cost:
     return cost_of(compiled, lowered, where)
 
 
-def cost_of(compiled: Compiled, lowered: Lowered, where: Where) -> Cost:
+def cost_of(compiled: CompiledHlo, lowered: Lowered, where: PricedPlace) -> Cost:
     fused = not compiled.before
     found = read(compiled.before or compiled.hlo, lowered.name, where.rates, fused=fused)
     whole = max(found.flops / where.rates.flops, found.moved / where.rates.bandwidth) * 1e9

@@ -7,8 +7,8 @@ from math import prod
 import msgspec
 
 from ..errors import CostError
-from .cost import Cost, Memory
-from .hlo import Exchange, Kind
+from .cost import Cost, MemoryUse
+from .hlo import HloCollective, Kind
 from .units import duration as duration_of
 from .units import nbytes
 
@@ -43,12 +43,12 @@ def synthetic(
         _exchange(kind, amount, count) for kind, amount in asked.items() if amount is not None
     )
     cost = Cost.stated(duration_of(duration) * count, name)
-    return msgspec.structs.replace(cost, collectives=collectives, memory=Memory(temp=nbytes(temp, "temp")))
+    return msgspec.structs.replace(cost, collectives=collectives, memory=MemoryUse(temp=nbytes(temp, "temp")))
 
 
-def _exchange(kind: Kind, amount: Amount, count: int) -> Exchange:
+def _exchange(kind: Kind, amount: Amount, count: int) -> HloCollective:
     groups: Groups = ()
     if isinstance(amount, tuple):
         amount, groups = amount
     size = prod(size for size, _ in groups) if groups else 0  # 0: all devices of the slice
-    return Exchange(kind, nbytes(amount, kind), groups, size, count)
+    return HloCollective(kind, nbytes(amount, kind), groups, size, count)

@@ -16,7 +16,7 @@ from .hlo import Rates
 NAME = re.compile(r"([a-z0-9]+):(\d+(?:x\d+){0,2})", re.IGNORECASE)
 
 
-class Generation(msgspec.Struct, frozen=True):
+class CompilerGeneration(msgspec.Struct, frozen=True):
     """A TPU generation: the compiler's name for it, its axes and its devices."""
 
     name: str
@@ -31,13 +31,13 @@ class Generation(msgspec.Struct, frozen=True):
 # cycle on a v3 core and 4 on a v5e. For each of the two cores of a v5p, "How to Scale Your Model" says 4.
 LANES = 8 * 128
 GENERATIONS = {
-    "v3": Generation("v3", "v3", 2, 2, 2 * LANES),
+    "v3": CompilerGeneration("v3", "v3", 2, 2, 2 * LANES),
     # the two cores of a v4 chip are one device, as in JAX on a real v4
-    "v4": Generation("v4", "v4", 3, 1, 2 * 2 * LANES, {"chip_config_name": "megacore"}),
-    "v5e": Generation("v5e", "v5e", 2, 1, 4 * LANES),
-    "v5p": Generation("v5p", "v5p", 3, 1, 2 * 4 * LANES),
-    "v6e": Generation("v6e", "v6e", 2, 1, 4 * LANES),
-    "7x": Generation("tpu7x", "7x", 3, 2, 4 * LANES),
+    "v4": CompilerGeneration("v4", "v4", 3, 1, 2 * 2 * LANES, {"chip_config_name": "megacore"}),
+    "v5e": CompilerGeneration("v5e", "v5e", 2, 1, 4 * LANES),
+    "v5p": CompilerGeneration("v5p", "v5p", 3, 1, 2 * 4 * LANES),
+    "v6e": CompilerGeneration("v6e", "v6e", 2, 1, 4 * LANES),
+    "7x": CompilerGeneration("tpu7x", "7x", 3, 2, 4 * LANES),
 }
 ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v5": "v5p", "v6": "v6e", "v7x": "7x", "tpu7x": "7x"}
 
@@ -76,7 +76,7 @@ def find(text: str) -> Topology:
     return _made(text, ALIASES.get(word, word), generation, sizes)
 
 
-def _made(text: str, key: str, generation: Generation, sizes: tuple[int, ...]) -> Topology:
+def _made(text: str, key: str, generation: CompilerGeneration, sizes: tuple[int, ...]) -> Topology:
     if len(sizes) == 2 and generation.axes == 3:
         sizes = (*sizes, 1)
     if len(sizes) != generation.axes or min(sizes) < 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import CostError, NoCompiler, TooBig
 from . import cache
-from .compiling import Compiled, Failed, compile_in_child
+from .compiling import CompiledHlo, Failed, compile_in_child
 from .cost import Cost, disagreement
 from .hlo import Tally
 from .lowering import Lowered, lower
@@ -94,7 +94,7 @@ def _short(text: str) -> str:
     return "\n".join(line[:400] for line in lines[:12])
 
 
-def cost_of(compiled: Compiled, lowered: Lowered, where: Topology) -> Cost:
+def cost_of(compiled: CompiledHlo, lowered: Lowered, where: Topology) -> Cost:
     chip = where.chip
     found = read(compiled.hlo, lowered.name, rates(chip))
     estimates = {"blend": round(found.blend), "cycles": round(found.cycles)}

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from . import tracing
 from .given_costs import Cost, collectives, kernel_of, nanoseconds, nbytes
-from .graph import Call, Given, Graph, single
+from .graph import CallNode, Given, Graph, single
 from .signature import Contents, Evaluate, Signature, leaf_aval
 from .tracing import Tracer, in_trace
 
 __all__ = [
-    "Call",
+    "CallNode",
     "Contents",
     "Cost",
     "Evaluate",

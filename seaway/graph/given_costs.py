@@ -12,14 +12,14 @@ from ..specs import Aval
 
 
 @runtime_checkable
-class Priced(Protocol):
+class KernelBearer(Protocol):
     """An object with a kernel, such as a result of `sw.costs.tpu_costs`."""
 
     @property
     def kernel(self) -> Kernel: ...
 
 
-Cost = int | str | Kernel | Priced | Callable[..., Any]
+Cost = int | str | Kernel | KernelBearer | Callable[..., Any]
 
 KINDS: dict[str, Kind] = {
     "allreduce": "all-reduce", "allgather": "all-gather", "reducescatter": "reduce-scatter",
@@ -39,7 +39,7 @@ def kernel_of(cost: Cost, name: str, leaves: Sequence[Aval]) -> Kernel:
     """The kernel of a cost. A function is called with the arguments' abstract values and returns any other cost."""
     if isinstance(cost, Kernel):
         return cost
-    if isinstance(cost, Priced):
+    if isinstance(cost, KernelBearer):
         return cost.kernel
     if callable(cost):
         return kernel_of(cost(*[leaf.abstract() for leaf in leaves]), name, leaves)

@@ -26,7 +26,7 @@ from ..specs import WHOLE, Aval, Slice
 from .signature import Signature
 
 
-class Call:
+class CallNode:
     """One node: a computation on arguments."""
 
     __slots__ = ("donate", "inputs", "signature")
@@ -70,7 +70,7 @@ class Graph:
     """
 
     def __init__(
-        self, name: str, args: Sequence[Aval], nodes: Sequence[Call | Route], results: Sequence[Ref | Given],
+        self, name: str, args: Sequence[Aval], nodes: Sequence[CallNode | Route], results: Sequence[Ref | Given],
         out_names: Sequence[str], donate_args: tuple[int, ...] = (), captured: Sequence[Any] = (),
     ) -> None:  # fmt: skip
         self.name, self.args, self.nodes = name, tuple(args), tuple(nodes)
@@ -88,7 +88,7 @@ class Graph:
     def _homes(self) -> list[tuple[Slice, Sharding] | None]:
         homes: list[tuple[Slice, Sharding] | None] = [None] * len(self.args)
         for node in self.nodes:
-            if isinstance(node, Call):
+            if isinstance(node, CallNode):
                 wanted = zip(node.inputs, node.signature.expects, strict=True)
             else:
                 wanted = zip((node.input,), (WHOLE,), strict=True)
@@ -176,7 +176,7 @@ class Graph:
         return "\n".join([*lines, f"  return {', '.join(results)}"])
 
 
-def node_slice(node: Call | Route) -> Slice:
+def node_slice(node: CallNode | Route) -> Slice:
     return node.slice if isinstance(node, Route) else node.signature.slice
 
 
@@ -188,7 +188,7 @@ def single(signature: Signature) -> Graph:
     """The program of one node for a call outside any program. It is built once a signature."""
     if signature.graph is None:
         count = len(signature.inputs)
-        call = Call(signature, tuple(map(Arg, range(count))), signature.donate)
+        call = CallNode(signature, tuple(map(Arg, range(count))), signature.donate)
         results = tuple(Out(0, number) for number in range(len(signature.outputs)))
         signature.graph = Graph(
             signature.name, signature.inputs, (call,), results, signature.out_names, signature.donate

@@ -9,7 +9,7 @@ from core.model import Arg, Out, Ref, Sharding
 
 from ..errors import NotNow, TracedValueError
 from ..specs import WHOLE, Aval, Operand, Slice
-from .graph import Call, Given, Graph, Route
+from .graph import CallNode, Given, Graph, Route
 from .signature import Signature, leaf_aval
 
 
@@ -21,7 +21,7 @@ class Tracer:
         self.over = False
         self._args = list(args)
         self._donate = donate
-        self._nodes: list[Call | Route] = []
+        self._nodes: list[CallNode | Route] = []
         self._captured: list[Any] = []
         self._found: dict[int, Arg] = {}  # id of a captured value -> its argument
         self._taken: dict[Ref, str] = {}  # donated value -> the computation that it was donated to
@@ -37,7 +37,7 @@ class Tracer:
         donate = tuple(number for number in signature.donate if self._may_donate(inputs[number]))
         for number in donate:
             self._taken[inputs[number]] = signature.name
-        self._nodes.append(Call(signature, inputs, donate))
+        self._nodes.append(CallNode(signature, inputs, donate))
         node = len(self._nodes) - 1
         outputs = zip(signature.outputs, signature.out_shardings, strict=True)
         return [
@@ -171,14 +171,14 @@ class Traced(Operand):
         )
 
 
-class _Here(threading.local):
+class _TracingThread(threading.local):
     """The programs that one thread is tracing."""
 
     def __init__(self) -> None:
         self.tracers: list[Tracer] = []
 
 
-_here = _Here()
+_here = _TracingThread()
 
 
 def tracer() -> Tracer | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-class _Here(threading.local):
+class _ThreadSession(threading.local):
     """What one thread has entered."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class _Here(threading.local):
         self.dues: list[tuple[Session, int]] = []  # deadlines that were entered, by the session's clock
 
 
-_here = _Here()
+_here = _ThreadSession()
 _open: list[Session] = []  # of all threads: a thread that opened none uses the session opened last
 _unopened: weakref.WeakKeyDictionary[Session, None] = weakref.WeakKeyDictionary()  # made, and not entered yet
 

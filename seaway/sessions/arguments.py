@@ -14,7 +14,7 @@ from core.model import Program
 from ..errors import NotNow
 from ..graph import Graph
 from ..specs import avals
-from .arrays import Array, Buffer
+from .arrays import Array, ClientBuffer
 
 if TYPE_CHECKING:
     from .caller import Caller
@@ -23,7 +23,7 @@ LITERALS = 4096  # bytes of arguments that travel in a call
 RETRIES = 100  # at most: a run that fails more often has a fault that retrying does not mend
 
 
-class Bound:
+class BoundProgram:
     """A program as one client uses it: lowered, and registered with its first call."""
 
     __slots__ = ("constants", "graph", "ir", "keep", "number")
@@ -36,7 +36,7 @@ class Bound:
 
 
 def arguments_of(
-    caller: Caller, bound: Bound, leaves: Sequence[Any], again: bool = False
+    caller: Caller, bound: BoundProgram, leaves: Sequence[Any], again: bool = False
 ) -> tuple[tuple[int | bytes, ...], list[Any], list[Array]]:
     """Returns the arguments as core takes them, their contents (or buffers), and the arrays put for this call only.
 
@@ -55,12 +55,12 @@ def arguments_of(
         if at in large:
             temporary.append(_placed(caller, bound, at, leaf, again))
             content = contents[at] = temporary[-1]._buffer
-        is_buffer = isinstance(content, Buffer)
+        is_buffer = isinstance(content, ClientBuffer)
         found.append(content.name if is_buffer else avals.host_bytes(leaf, graph.args[at]))
     return tuple(found), contents, temporary
 
 
-def _placed(caller: Caller, bound: Bound, at: int, leaf: Any, again: bool) -> Array:
+def _placed(caller: Caller, bound: BoundProgram, at: int, leaf: Any, again: bool) -> Array:
     placed = bound.constants.get(at)
     if placed is None or placed._buffer.blame is not None:  # it was lost with its hosts
         graph = bound.graph
@@ -86,7 +86,7 @@ def _too_large(graph: Graph, leaves: Sequence[Any]) -> frozenset[int]:
     return frozenset(large)
 
 
-def _own(caller: Caller, array: Array) -> Buffer:
+def _own(caller: Caller, array: Array) -> ClientBuffer:
     buffer = array._usable("pass")
     if buffer.caller.session is not caller.session:
         raise NotNow(

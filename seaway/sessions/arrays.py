@@ -1,7 +1,7 @@
 """Arrays as futures: shape, type and place are known at once, contents when the computation that makes them has run.
 
-A user holds an `Array`; when its last reference goes, its buffer is released. A `Buffer` is the client's record of it,
-under the name that the client chose.
+A user holds an `Array`; when its last reference goes, its buffer is released. A `ClientBuffer` is the client's record
+of it, under the name that the client chose.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Run:
         self.ended_at = -1  # nanoseconds of the session's clock
         self.blame: Blame | None = None
         self._looked_at = False  # somebody has been told of its failure
-        self._makes: list[Buffer] = []  # until it has ended
+        self._makes: list[ClientBuffer] = []  # until it has ended
         self.tries = 0  # how often it was submitted again
         self._takes: dict[int, str] = {}  # of one that may be: what its arguments are called
 
@@ -90,7 +90,7 @@ class Run:
         return f"<run {self.number} of {self.program!r}, {state}{at}{late}>"
 
 
-class Buffer:
+class ClientBuffer:
     """The client's record of one logical array.
 
     `name`: chosen by the client; 0 once the buffer is released, and then `gone` says why. `ready_at`: below 0 until it
@@ -150,7 +150,7 @@ class Array(Operand):
     __slots__ = ("__weakref__", "_buffer")
     __hash__ = None  # type: ignore[assignment]  # as JAX's: `==` compares contents
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: ClientBuffer) -> None:
         self._buffer = buffer
         self._abstract = buffer.aval
 
@@ -203,7 +203,7 @@ class Array(Operand):
     def is_deleted(self) -> bool:
         return bool(self._buffer.gone)
 
-    def _usable(self, what: str) -> Buffer:
+    def _usable(self, what: str) -> ClientBuffer:
         if self._buffer.gone:
             raise NotNow(f"cannot {what} {self._abstract!r}, {self._buffer.label}: it {self._buffer.gone}")
         return self._buffer
@@ -360,7 +360,7 @@ def get(tree: Any) -> Any:
     return treedef.unflatten([np.asarray(leaf) for leaf in leaves])
 
 
-def arrays_of(tree: Any) -> list[Buffer]:
+def arrays_of(tree: Any) -> list[ClientBuffer]:
     from ..graph import in_trace
 
     in_trace("waiting for contents")

@@ -32,8 +32,8 @@ from ..errors import SessionClosed
 from ..graph import Given, Graph, single
 from ..specs import Aval, Slice
 from . import ambient
-from .arguments import Bound, arguments_of
-from .arrays import Array, Buffer, Run
+from .arguments import BoundProgram, arguments_of
+from .arrays import Array, ClientBuffer, Run
 from .port import Port
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Fetch:
 
     __slots__ = ("at", "blame", "buffer", "left", "over", "request", "rows")
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: ClientBuffer) -> None:
         self.buffer, self.request = buffer, 0
         self.over = self.left = False
         self.blame: Blame | None = None
@@ -72,13 +72,13 @@ class Caller:
         self.deadline = deadline  # nanoseconds from a call until its run is due; 0: none
         self._port: Port = session.driver.join(name, weight, priority)
         self._port.tell = self._heard
-        self._programs: dict[int, Bound] = {}
+        self._programs: dict[int, BoundProgram] = {}
         self._names: dict[Slice, str] = {}
         self._runs: dict[int, Run] = {}
-        self._buffers: dict[int, Buffer] = {}
+        self._buffers: dict[int, ClientBuffer] = {}
         self._fetches: dict[int, Fetch] = {}
         self._transfers: dict[int, int] = {}  # incoming transfer -> the get it answers
-        self._dropped: deque[Buffer] = deque()
+        self._dropped: deque[ClientBuffer] = deque()
         self._dropped_bytes = 0
         self._waited: dict[
             int, tuple[Run, int]
@@ -144,7 +144,7 @@ class Caller:
         due = self._due()
         run, arrays = self._port.call(lambda client, now: self._submit(client, now, bound, args, due, again))
         if again:
-            run._takes = {each.name: each.label for each in contents if isinstance(each, Buffer)}
+            run._takes = {each.name: each.label for each in contents if isinstance(each, ClientBuffer)}
         self._port.submitted(graph, contents, [array._buffer for array in arrays])
         for index in graph.donate_args:
             self._given_up(leaves[index], graph, index)
@@ -152,13 +152,19 @@ class Caller:
         made = iter(arrays)
         return [leaves[ref.index] if isinstance(ref, Given) else next(made) for ref in graph.results]
 
-    def _bind(self, graph: Graph) -> Bound:
+    def _bind(self, graph: Graph) -> BoundProgram:
         ir = graph.lower(self.name_of, self.session.driver.price)
-        bound = self._programs[id(graph)] = Bound(graph, ir)
+        bound = self._programs[id(graph)] = BoundProgram(graph, ir)
         return bound
 
     def _submit(
-        self, client: Client, now: int, bound: Bound, args: tuple[int | bytes, ...], due: int, again: int
+        self,
+        client: Client,
+        now: int,
+        bound: BoundProgram,
+        args: tuple[int | bytes, ...],
+        due: int,
+        again: int,
     ) -> tuple[Run, list[Array]] | Blocked:
         self._release(client, now)
         if not bound.number:
@@ -194,7 +200,7 @@ class Caller:
             aval, home, sharding = graph.output(ref)
             path = next(names, "")
             label = f"result {path!r} of {graph.name!r}" if path else f"the result of {graph.name!r}"
-            buffer = self._buffers[name] = Buffer(self, name, aval, home, sharding, run, label)
+            buffer = self._buffers[name] = ClientBuffer(self, name, aval, home, sharding, run, label)
             run._makes.append(buffer)
             arrays.append(Array(buffer))
         return run, arrays
@@ -227,13 +233,13 @@ class Caller:
             name = client.put(value, spec, now, again=again)
             if isinstance(name, Blocked):
                 return name
-            buffer = self._buffers[name] = Buffer(self, name, aval, home, sharding, None, label)
+            buffer = self._buffers[name] = ClientBuffer(self, name, aval, home, sharding, None, label)
             self._port.offer(buffer, leaf, again)
             return Array(buffer)
 
         return self._port.call(act)
 
-    def fetch(self, buffers: Sequence[Buffer]) -> None:
+    def fetch(self, buffers: Sequence[ClientBuffer]) -> None:
         """Bring the buffers' contents here, into `host`."""
         for buffer in buffers:
             unreadable = self._port.unreadable(buffer)
@@ -283,7 +289,7 @@ class Caller:
 
         self._port.call(act)
 
-    def peek(self, buffer: Buffer) -> np.ndarray[Any, Any] | None:
+    def peek(self, buffer: ClientBuffer) -> np.ndarray[Any, Any] | None:
         """For printing: the contents if they can be had. Waits until the buffer is ready or failed."""
         if buffer.host is None and buffer.blame is None and not self.closed:
             if self._port.unreadable(buffer) is None:
@@ -299,7 +305,7 @@ class Caller:
 
     # --- waiting ------------------------------------------------------------------------------------------
 
-    def wait_ready(self, buffers: Sequence[Buffer]) -> None:
+    def wait_ready(self, buffers: Sequence[ClientBuffer]) -> None:
         for buffer in buffers:
             if buffer.ready_at < 0 and buffer.blame is None:
                 self._wait(lambda b=buffer: b.ready_at >= 0 or b.blame is not None, buffer.label)  # type: ignore[misc]
@@ -326,7 +332,7 @@ class Caller:
                 )
             self._port.wait(over, f"client {self.name!r} waits for {what}")
 
-    def _waited_for(self, buffers: Sequence[Buffer]) -> None:
+    def _waited_for(self, buffers: Sequence[ClientBuffer]) -> None:
         for buffer in buffers:
             self._waited_until(buffer.run, buffer.ready_at)
 
@@ -349,7 +355,7 @@ class Caller:
 
     # --- giving back --------------------------------------------------------------------------------------
 
-    def drop(self, buffer: Buffer) -> None:
+    def drop(self, buffer: ClientBuffer) -> None:
         """Queue an unreferenced buffer for release. `__del__` may run at any moment, so this calls nothing itself."""
         self._dropped.append(buffer)
         self._dropped_bytes += buffer.aval.nbytes

@@ -17,7 +17,7 @@ from core.protocol import Command
 
 if TYPE_CHECKING:
     from ..graph import Graph, Signature
-    from .arrays import Buffer
+    from .arrays import ClientBuffer
 
 T = TypeVar("T")
 Act = Callable[[Client, int], T | Blocked]  # may run more than once, until it is not blocked
@@ -41,16 +41,16 @@ class Port(Protocol):
 
     def sleep(self, nanoseconds: int) -> None: ...
 
-    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
+    def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         """Hand over the contents of a buffer just put. `again`: they may be sent more than once, until `Unneeded`."""
 
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
         """Note that a run was submitted. Each argument is contents or a Buffer."""
 
-    def unreadable(self, buffer: Buffer) -> Exception | None:
+    def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         """The error for reading this buffer, if its contents cannot be had."""
 
-    def contents(self, buffer: Buffer, request: int) -> Any:
+    def contents(self, buffer: ClientBuffer, request: int) -> Any:
         """The contents that a get has brought, as a numpy array."""
 
     def close(self) -> None:

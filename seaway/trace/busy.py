@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .facts import Facts, Group, texts
+from .facts import Facts, PlaceGroup, texts
 from .times import Ints, micros
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ BYS: tuple[By, ...] = ("device", "host", "island", "client", "program", "step", 
 MAX_ROWS = 20_000_000
 
 
-class Spent(NamedTuple):
+class BusyTime(NamedTuple):
     """Device nanoseconds, [key, bin]."""
 
     busy: Floats
@@ -59,7 +59,7 @@ def _after(at: Ints, edges: Ints, keys: Ints | None, count: int) -> Floats:
 class Chosen(NamedTuple):
     """The selected devices of a group, and how many of them each of the group's hosts has."""
 
-    group: Group
+    group: PlaceGroup
     devices: Ints
     host_rows: Ints
     devices_per_host: Ints
@@ -75,7 +75,7 @@ def chosen(facts: Facts, devices: Ints | None) -> list[Chosen]:
     return found
 
 
-def by_host(facts: Facts, group: Group, edges: Ints) -> Spent:
+def by_host(facts: Facts, group: PlaceGroup, edges: Ints) -> BusyTime:
     """[host of the group, bin]: the time of one device of each host."""
     hosts = len(group.hosts)
     together = group.rows[~facts.lone[group.rows]]
@@ -91,10 +91,10 @@ def by_host(facts: Facts, group: Group, edges: Ints) -> Spent:
             keys = np.tile(np.arange(hosts), len(rows))
             skew += covered(taken.ravel(), np.repeat(last, hosts), edges, keys, hosts)
             inputs += covered(last, facts.start[rows], edges)
-    return Spent(np.broadcast_to(busy, skew.shape), skew, inputs)
+    return BusyTime(np.broadcast_to(busy, skew.shape), skew, inputs)
 
 
-def by_code(facts: Facts, pick: Chosen, edges: Ints, codes: Ints, count: int) -> Spent:
+def by_code(facts: Facts, pick: Chosen, edges: Ints, codes: Ints, count: int) -> BusyTime:
     """[code of the gang, bin]: the time of all selected devices together. Codes count from 0."""
     group, number = pick.group, len(pick.devices)
     together = group.rows[~facts.lone[group.rows]]
@@ -117,10 +117,10 @@ def by_code(facts: Facts, pick: Chosen, edges: Ints, codes: Ints, count: int) ->
             width = these.shape[1]
             keys = np.repeat(codes[rows], width)
             skew += covered(these.ravel(), np.repeat(last, width), edges, keys, count) * devices
-    return Spent(busy, skew, inputs)
+    return BusyTime(busy, skew, inputs)
 
 
-def _waits(facts: Facts, group: Group, part: slice, edges: Ints) -> tuple[Ints, Ints, Ints]:
+def _waits(facts: Facts, group: PlaceGroup, part: slice, edges: Ints) -> tuple[Ints, Ints, Ints]:
     """(gangs, [gang, host] times when devices were taken, times when all were), for known waits in the window."""
     rows = group.rows[part]
     first, last = facts.gathered
@@ -170,9 +170,9 @@ def coded_pairs(facts: Facts, steps: npt.NDArray[np.integer] | None) -> tuple[li
     return names, place[which.reshape(-1)]
 
 
-def _sum(many: Sequence[Spent], shape: tuple[int, int]) -> Spent:
-    zero = Spent(np.zeros(shape), np.zeros(shape), np.zeros(shape))
-    return Spent(*(sum((s[i] for s in many), zero[i]) for i in range(3)))
+def _sum(many: Sequence[BusyTime], shape: tuple[int, int]) -> BusyTime:
+    zero = BusyTime(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+    return BusyTime(*(sum((s[i] for s in many), zero[i]) for i in range(3)))
 
 
 def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.DataFrame:
@@ -186,7 +186,7 @@ def _of_machines(facts: Facts, by: By, edges: Ints, picks: list[Chosen]) -> pd.D
             f"{len(keys):,} {by}s x {bins:,} bins would be {len(keys) * bins:,} rows; take fewer bins, "
             f"devices=..., or by='island'"
         )
-    total = Spent(*(np.zeros((len(keys), bins)) for _ in range(3)))
+    total = BusyTime(*(np.zeros((len(keys), bins)) for _ in range(3)))
     count = np.zeros(len(keys), dtype=np.int64)
     at = 0
     for pick, mine in zip(picks, numbers, strict=True):
@@ -217,7 +217,7 @@ def _of_islands(facts: Facts, by: By, edges: Ints, devices: Ints | None) -> pd.D
         spent.append(_sum([by_code(facts, p, edges, none, 1) for p in picks], (1, len(edges) - 1)))
         number.append(sum(len(p.devices) for p in picks))
     empty = np.zeros((0, len(edges) - 1))
-    total = Spent(*(np.concatenate([empty, *(s[i] for s in spent)]) for i in range(3)))
+    total = BusyTime(*(np.concatenate([empty, *(s[i] for s in spent)]) for i in range(3)))
     labels = {} if whole else {"island": np.array(names, dtype=object)}
     return _frame(facts, edges, labels, total, np.array(number, dtype=np.int64))
 
@@ -230,7 +230,7 @@ def _split(facts: Facts, devices: Ints) -> list[tuple[str, Ints]]:
 
 
 def _frame(
-    facts: Facts, edges: Ints, labels: dict[str, npt.NDArray[np.generic]], spent: Spent, devices: Ints
+    facts: Facts, edges: Ints, labels: dict[str, npt.NDArray[np.generic]], spent: BusyTime, devices: Ints
 ) -> pd.DataFrame:
     import pandas as pd
 

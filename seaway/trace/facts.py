@@ -19,7 +19,7 @@ from core.model import Spans, spans
 from core.record import trace as core_trace
 
 from . import arrivals
-from .machines import Machines
+from .machines import TraceMachines
 from .times import Ints
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def texts(words: npt.NDArray[np.object_]) -> pd.Series:
     return pd.Series(words, dtype=object).astype("str")
 
 
-class Group:
+class PlaceGroup:
     """Devices that belong to the same places, with their gangs in the order in which they ran."""
 
     def __init__(self, facts: Facts, places: tuple[int, ...], devices: Spans) -> None:
@@ -91,7 +91,7 @@ def _counted_from(origin: int, name: str, column: array[int]) -> npt.NDArray[Any
 class Facts:
     """The columns of a core trace as arrays. Derived values are computed when first used."""
 
-    def __init__(self, trace: core_trace.Trace, machines: Machines, origin: int = 0) -> None:
+    def __init__(self, trace: core_trace.Trace, machines: TraceMachines, origin: int = 0) -> None:
         """`origin`: the recorder's clock at time 0. No time in the trace is earlier."""
         self.machines = machines
         self.words = np.array([*trace.strings.words, ""], dtype=object)  # so that word -1 is ""
@@ -269,9 +269,9 @@ class Facts:
         return [(places, spans.normal(pairs)) for places, pairs in pieces.items()]
 
     @cached_property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[PlaceGroup]:
         """Groups that together have every device once. The last group is of devices that ran nothing, if any."""
-        groups = [Group(self, places, devices) for places, devices in self._atoms]
+        groups = [PlaceGroup(self, places, devices) for places, devices in self._atoms]
         idle = spans.minus(self.machines.devices, spans.union(*(group.devices for group in groups)))
         ran = np.flatnonzero(self.end >= 0)
         ran = ran[np.argsort(self.gangs["seq"][ran], kind="stable")]  # the order in which devices run them
@@ -285,7 +285,7 @@ class Facts:
             rows = group.rows[group.lone]
             group.begins = self._listed(group, rows, "hosts", self.gangs["enqueued"])
             group.ends = self._listed(group, rows, "ends", None)
-        return groups + ([Group(self, (), idle)] if idle else [])
+        return groups + ([PlaceGroup(self, (), idle)] if idle else [])
 
     @cached_property
     def lone(self) -> Bools:
@@ -305,7 +305,7 @@ class Facts:
             self._hosts[place] = np.unique(self.machines.hosts_of(np.concatenate(devices)))
         return self._hosts[place]
 
-    def _listed(self, group: Group, rows: Ints, column: str, base: Ints | None) -> Ints:
+    def _listed(self, group: PlaceGroup, rows: Ints, column: str, base: Ints | None) -> Ints:
         """[gang, host of the group]: a column of lists as absolute times; -1 where there is no list.
 
         Lists count from `base`; without one, their largest number is the gang's end.
@@ -324,7 +324,7 @@ class Facts:
             found[mine] = table[which] + first[:, None]
         return found
 
-    def taken(self, group: Group, part: slice) -> Ints:
+    def taken(self, group: PlaceGroup, part: slice) -> Ints:
         """[gang, host]: when the gang took the host's devices: the host had enqueued it, and the gang before was over.
 
         -1 where that is unknown.
@@ -351,7 +351,7 @@ class Facts:
             found[own] = group.begins[before[own]]
         return found
 
-    def parts(self, group: Group) -> Iterator[slice]:
+    def parts(self, group: PlaceGroup) -> Iterator[slice]:
         """Slices of the group's rows, each small enough to expand to hosts at once."""
         step = max(1, BLOCK // max(1, len(group.hosts)))
         return (slice(at, at + step) for at in range(0, len(group.rows), step))

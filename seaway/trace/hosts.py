@@ -22,7 +22,7 @@ from core.record import trace as core_trace
 
 from . import arrivals
 from .facts import NONE, Bools, Facts, category
-from .machines import Machines
+from .machines import TraceMachines
 from .times import Ints, micros
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ NOTHING = HostRows(*(np.empty(0, dtype=np.int64) for _ in HostRows._fields))
 
 
 def joined(
-    core: core_trace.Trace, seen: Sequence[Seen], machines: Machines
+    core: core_trace.Trace, seen: Sequence[Seen], machines: TraceMachines
 ) -> tuple[core_trace.Trace, HostRows]:
     """One trace of a controller's and its hosts' times, and the hosts' rows. The given trace is not changed."""
     join = _Join(core, seen, machines)
@@ -63,7 +63,7 @@ def joined(
 
 
 class _Join:
-    def __init__(self, core: core_trace.Trace, seen: Sequence[Seen], machines: Machines) -> None:
+    def __init__(self, core: core_trace.Trace, seen: Sequence[Seen], machines: TraceMachines) -> None:
         self._core, self._machines = core, machines
         names = ("seq", "place", "entered", "ended", "flags", "island")
         columns = core.gangs.columns()

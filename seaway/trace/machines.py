@@ -18,7 +18,7 @@ from core.record import TracedPlace
 from .times import Ints
 
 
-class Island(msgspec.Struct, frozen=True):
+class TraceIsland(msgspec.Struct, frozen=True):
     index: int
     name: str
     hosts: int
@@ -32,10 +32,10 @@ class Island(msgspec.Struct, frozen=True):
         return self.hosts * self.devices_per_host
 
 
-class Machines:
+class TraceMachines:
     """Islands in the order of their devices; `known` is False if they were inferred."""
 
-    def __init__(self, islands: Iterable[Island], known: bool) -> None:
+    def __init__(self, islands: Iterable[TraceIsland], known: bool) -> None:
         self.islands = sorted(islands, key=lambda island: island.base_device)
         self.known = known
         self._first_devices = np.array([island.base_device for island in self.islands], dtype=np.int64)
@@ -65,7 +65,7 @@ class Machines:
     def island_rows_of_hosts(self, hosts: Ints) -> Ints:
         return np.searchsorted(self._first_hosts, hosts, "right") - 1
 
-    def island_of_host(self, host: int) -> Island:
+    def island_of_host(self, host: int) -> TraceIsland:
         return self.islands[int(np.searchsorted(self._first_hosts, host, "right")) - 1]
 
     def names(self) -> list[str]:
@@ -79,7 +79,7 @@ class Machines:
         return f"{devices:,} device{'s' * (devices != 1)}{kind}, {self.hosts:,} host{'s' * (self.hosts != 1)}{islands}"
 
 
-def of_setup(setup: Any) -> Machines:
+def of_setup(setup: Any) -> TraceMachines:
     """The machines of a sim.hardware.Setup, a core.model.topology.Cluster, or anything with such `islands`."""
     cluster = getattr(setup, "cluster", setup)
     islands = getattr(cluster, "islands", None)
@@ -87,9 +87,9 @@ def of_setup(setup: Any) -> Machines:
         raise TypeError(
             f"a trace's set-up has a cluster with islands, as sim.hardware.load gives; not {type(setup).__name__}"
         )
-    return Machines(
+    return TraceMachines(
         (
-            Island(
+            TraceIsland(
                 each.index,
                 each.name,
                 each.hosts,
@@ -104,7 +104,7 @@ def of_setup(setup: Any) -> Machines:
     )
 
 
-def of_places(places: Mapping[int, TracedPlace]) -> Machines:
+def of_places(places: Mapping[int, TracedPlace]) -> TraceMachines:
     """The machines that the places of a trace show."""
     found: dict[int, list[int]] = {}  # island -> first device, devices a host, one past the last device
     for place in places.values():
@@ -118,6 +118,6 @@ def of_places(places: Mapping[int, TracedPlace]) -> Machines:
     islands, base_host = [], 0
     for index, (first, devices_per_host, last) in sorted(found.items(), key=lambda item: item[1]):
         hosts = -(-(last - first) // devices_per_host)
-        islands.append(Island(index, f"island {index}", hosts, devices_per_host, base_host, first))
+        islands.append(TraceIsland(index, f"island {index}", hosts, devices_per_host, base_host, first))
         base_host += hosts
-    return Machines(islands, known=False)
+    return TraceMachines(islands, known=False)

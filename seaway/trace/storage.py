@@ -23,7 +23,7 @@ from core.record import trace as core_trace
 
 from ..errors import NotATrace
 from .hosts import HostRows
-from .machines import Island, Machines
+from .machines import TraceIsland, TraceMachines
 
 FORMAT, VERSION = "seaway-trace", 1
 HEAD, TOLD = "trace.json", "hosts.parquet"
@@ -32,7 +32,7 @@ HEAD, TOLD = "trace.json", "hosts.parquet"
 
 def save(
     trace: core_trace.Trace,
-    machines: Machines | None,
+    machines: TraceMachines | None,
     folder: Path,
     origin: int = 0,
     told: HostRows | None = None,
@@ -66,7 +66,7 @@ def save(
     return folder
 
 
-def load(folder: Path) -> tuple[core_trace.Trace, Machines | None, int, HostRows | None]:
+def load(folder: Path) -> tuple[core_trace.Trace, TraceMachines | None, int, HostRows | None]:
     """(trace, machines if they were known, the recorder's clock at time 0, the hosts' rows)."""
     head = _head(folder)
     trace = core_trace.Trace()
@@ -88,7 +88,7 @@ def load(folder: Path) -> tuple[core_trace.Trace, Machines | None, int, HostRows
     words = _read(folder, "words", {"word"}).column("word").to_pylist()
     places = {row.pop("key"): _place(row) for row in _read(folder, "places", set()).to_pylist()}
     islands = head["islands"]
-    known = None if islands is None else Machines([Island(**each) for each in islands], known=True)
+    known = None if islands is None else TraceMachines([TraceIsland(**each) for each in islands], known=True)
     found = core_trace.Trace.restored(words, places, columns, int(head.get("since", 0)))
     return found, known, int(head.get("origin", 0)), _told(folder) if head.get("hosts") else None
 

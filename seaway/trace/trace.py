@@ -168,7 +168,7 @@ class Trace:
     # --- extent ---------------------------------------------------------------------------------------------
 
     @property
-    def machines(self) -> machines.Machines:
+    def machines(self) -> machines.TraceMachines:
         return self._setup or machines.of_places(self.core.places)
 
     @property

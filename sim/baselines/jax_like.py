@@ -15,7 +15,7 @@ from .fans import Jitter
 from .work import Model
 
 
-class System(Model):
+class JaxSystem(Model):
     def program(self, calls: int) -> simpy.events.ProcessGenerator:
         if self.work.mode == "chained":
             raise Impossible("JAX has no programs of several computations; its modes are opbyop and fused")

@@ -14,7 +14,7 @@ from .fans import Jitter, one_by_one, served
 from .work import Model
 
 
-class System(Model):
+class RaySystem(Model):
     def program(self, calls: int) -> simpy.events.ProcessGenerator:
         costs, launches = self.costs, self.work.launches
         jitter = Jitter(self.noise.latency, self.seed, self.hosts)

@@ -12,7 +12,7 @@ from .fans import Jitter, one_by_one, served
 from .work import Model
 
 
-class System(Model):
+class Tf1System(Model):
     def program(self, calls: int) -> simpy.events.ProcessGenerator:
         profile, jitter = self.profile, Jitter(self.noise.latency, self.seed, self.hosts)
         there = profile.client_call + self.latency + profile.receive + self.costs["session"]

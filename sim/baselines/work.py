@@ -24,7 +24,7 @@ SYSTEMS = ("jax", "tf1", "ray")
 UNITS = {"ahead": "number"}  # of costs that are no times
 
 
-class Work(msgspec.Struct, frozen=True):
+class BaselineWork(msgspec.Struct, frozen=True):
     kernel: Kernel
     mode: Mode = "opbyop"
     nodes: int = 128  # computations in a call, except for `opbyop`
@@ -79,17 +79,17 @@ class Outcome(msgspec.Struct, frozen=True):
         return (len(self.ends) - 1 - first) * self.computations * 1e9 / took
 
 
-class Costs(dict[str, int]):
+class BaselineCosts(dict[str, int]):
     """The costs of one system, by name: nanoseconds, except `ahead`. `sources`: where each comes from."""
 
     sources: dict[str, str]
 
 
-def costs_of(system: str) -> Costs:
+def costs_of(system: str) -> BaselineCosts:
     table = packaged("systems")[system]
     label = f"sim/data/systems/{system}.toml"
     known_keys(label, table, ("costs",))
-    found = Costs()
+    found = BaselineCosts()
     found.sources = {}
     for key, value in subtable(label, table, "costs").items():
         found[key], found.sources[key] = figure(f"{label} [costs]", key, value, UNITS.get(key, "time"), "")
@@ -102,7 +102,13 @@ class Model:
     """What all baselines have: the hardware, and one island's devices, which run gangs in order."""
 
     def __init__(
-        self, setup: Setup, work: Work, profile: Profile, costs: Mapping[str, int], noise: Noise, seed: int
+        self,
+        setup: Setup,
+        work: BaselineWork,
+        profile: Profile,
+        costs: Mapping[str, int],
+        noise: Noise,
+        seed: int,
     ) -> None:
         if len(setup.cluster.islands) != 1:
             raise Impossible(
@@ -133,7 +139,7 @@ class Model:
 
 
 def run(
-    system: str, setup: Setup, work: Work, profile: Profile, *, calls: int = 30, noise: Noise | None = None,
+    system: str, setup: Setup, work: BaselineWork, profile: Profile, *, calls: int = 30, noise: Noise | None = None,
     seed: int = 0, costs: Mapping[str, int] | None = None,
 ) -> Outcome:  # fmt: skip
     """The outcome of `calls` calls of the program, one after another."""

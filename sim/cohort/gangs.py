@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..hosts import Context
 
 
-class Where:
+class PlaceIndices:
     """A place, as indices into the island's vectors."""
 
     __slots__ = ("columns", "devices", "hosts", "number", "rows", "whole")
@@ -44,33 +44,33 @@ class Where:
             self.columns = [np.flatnonzero(table[:, column]) for column in range(island.devices_per_host)]
 
 
-class Alone:
+class CohortSoloGang:
     """A gang that is no collective: each of its hosts runs it by itself, as a job of its own."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: PlaceIndices) -> None:
         self.where = where
-        self.jobs: dict[int, Job] = {}  # by row: the host's number in the island
+        self.jobs: dict[int, CohortGang] = {}  # by row: the host's number in the island
         self.arrived: dict[int, int] = {}
         self.ended: dict[int, int] = {}
         self.heard: dict[int, int] = {}  # by host: when its completion thread took in the end
         self.slow: NDArray[np.float64] | None = None  # as it was when the first job started
 
 
-class Job:
+class CohortGang:
     __slots__ = (
         "alone", "arrived", "before", "behind", "ends", "flags", "gang", "missing", "plan", "ready", "seq", "where",
     )  # fmt: skip
 
-    def __init__(self, seq: int, plan: Plan, gang: Gang, where: Where) -> None:
+    def __init__(self, seq: int, plan: Plan, gang: Gang, where: PlaceIndices) -> None:
         self.seq, self.plan, self.gang, self.where = seq, plan, gang, where
         self.missing = where.number  # hosts that have not enqueued it
         self.ready: Ints = np.zeros(where.number, dtype=np.int64)  # when each host had enqueued it
         self.arrived: Ints = self.ready  # when its turn had come at each host
         self.before = 0  # gangs ahead of it whose ends are not known
-        self.behind: list[Job] = []
+        self.behind: list[CohortGang] = []
         self.ends: Ints | int = 0
         self.flags = 0
-        self.alone: Alone | None = None  # the gang of which this is one host's job
+        self.alone: CohortSoloGang | None = None  # the gang of which this is one host's job
 
 
 class Gangs:
@@ -81,8 +81,8 @@ class Gangs:
         self,
         sim: Context,
         island: Island,
-        over: Callable[[Job], None],
-        over_at: Callable[[Job, int], None],
+        over: Callable[[CohortGang], None],
+        over_at: Callable[[CohortGang, int], None],
     ) -> None:
         self._sim, self._island, self._over, self._over_at = sim, island, over, over_at
         self._free = np.zeros(
@@ -90,18 +90,18 @@ class Gangs:
         )  # when the devices of each host are free; used while all places are whole
         # the same by device of a host, and host; used once a place was not whole
         self._each: Ints | None = None
-        self._live: dict[tuple[int, Spans], Job] = {}  # jobs whose ends are not known, in order
-        self._shares: dict[tuple[Where, int], Where] = {}
-        self._places: dict[Place, Where] = {}
+        self._live: dict[tuple[int, Spans], CohortGang] = {}  # jobs whose ends are not known, in order
+        self._shares: dict[tuple[PlaceIndices, int], PlaceIndices] = {}
+        self._places: dict[Place, PlaceIndices] = {}
         self._overlaps: dict[tuple[int, int], bool] = {}
-        self._timed: dict[int, Job] = {}  # jobs whose ends are known, and that have not ended
-        self._ending: list[Job] = []
+        self._timed: dict[int, CohortGang] = {}  # jobs whose ends are known, and that have not ended
+        self._ending: list[CohortGang] = []
         self.slow: NDArray[np.float64] | None = None
 
-    def where(self, place: Place) -> Where:
+    def where(self, place: Place) -> PlaceIndices:
         found = self._places.get(place)
         if found is None:
-            found = Where(device_spans(place), self._island.hosts_of(place), self._island)
+            found = PlaceIndices(device_spans(place), self._island.hosts_of(place), self._island)
             self._places[place] = self._seen(found)
         return found
 
@@ -109,31 +109,31 @@ class Gangs:
         """Whether all gangs so far, and this one, take all devices of each of their hosts."""
         return self.where(place).whole and self._each is None
 
-    def _seen(self, where: Where) -> Where:
+    def _seen(self, where: PlaceIndices) -> PlaceIndices:
         if not where.whole and self._each is None:
             self._each = np.repeat(self._free[np.newaxis, :], self._island.devices_per_host, axis=0)
         return where
 
-    def enter(self, seq: int, plan: Plan, gang: Gang) -> Job:
+    def enter(self, seq: int, plan: Plan, gang: Gang) -> CohortGang:
         """Adds a gang to the island's order, behind all gangs that share a device with it."""
-        return self._enter(Job(seq, plan, gang, self.where(gang.place)))
+        return self._enter(CohortGang(seq, plan, gang, self.where(gang.place)))
 
-    def enter_alone(self, seq: int, plan: Plan, gang: Gang) -> Alone:
+    def enter_alone(self, seq: int, plan: Plan, gang: Gang) -> CohortSoloGang:
         """Adds a gang that is no collective: each of its hosts runs it when it can."""
         island, where = self._island, self.where(gang.place)
-        alone = Alone(where)
+        alone = CohortSoloGang(where)
         for row in np.arange(island.hosts)[where.rows].tolist():
             key = (where, row)
             here = self._shares.get(key)
             if here is None:
                 host = spans.one(island.base_host + row)
                 mine = spans.meet(where.devices, island.devices_of(island.base_host + row))
-                here = self._shares[key] = self._seen(Where(mine, host, island))
-            job = alone.jobs[row] = self._enter(Job(seq, plan, gang, here))
+                here = self._shares[key] = self._seen(PlaceIndices(mine, host, island))
+            job = alone.jobs[row] = self._enter(CohortGang(seq, plan, gang, here))
             job.alone = alone
         return alone
 
-    def _enter(self, job: Job) -> Job:
+    def _enter(self, job: CohortGang) -> CohortGang:
         for other in self._live.values():
             if self._overlap(other.where, job.where):
                 other.behind.append(job)
@@ -141,7 +141,7 @@ class Gangs:
         self._live[job.seq, job.where.hosts] = job
         return job
 
-    def _overlap(self, one: Where, other: Where) -> bool:
+    def _overlap(self, one: PlaceIndices, other: PlaceIndices) -> bool:
         if one is other:
             return True
         key = (id(one), id(other))  # identities are stable: `_places` and `_shares` keep them
@@ -150,7 +150,7 @@ class Gangs:
             found = self._overlaps[key] = spans.overlap(one.devices, other.devices)
         return found
 
-    def enqueued(self, job: Job, at: Rows, number: int, ready: Ints, placeholders: bool) -> None:
+    def enqueued(self, job: CohortGang, at: Rows, number: int, ready: Ints, placeholders: bool) -> None:
         """Takes in when these hosts (indices among the job's hosts) enqueue the gang, in the past or in the
         future."""
         job.ready[at] = ready
@@ -160,14 +160,14 @@ class Gangs:
         if not job.missing and not job.before:
             self._turn(job)
 
-    def _turn(self, job: Job) -> None:
+    def _turn(self, job: CohortGang) -> None:
         """Schedules the start: all hosts have enqueued the gang, and all ends before it are known."""
         where = job.where
         job.arrived = np.maximum(job.ready, self._free_at(where))
         first = int(job.arrived.max()) if job.gang.collective else int(job.arrived.min())
         self._sim.clock.at(first, self._start, job)
 
-    def _free_at(self, where: Where) -> Ints:
+    def _free_at(self, where: PlaceIndices) -> Ints:
         if self._each is None:
             return self._free[where.rows]
         if where.whole:
@@ -179,7 +179,7 @@ class Gangs:
             free[at] = np.maximum(free[at], self._each[column, rows[at]])
         return free
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: CohortGang) -> None:
         sim, where, now = self._sim, job.where, self._sim.now
         took = sim.price(job.plan, job.gang, job.seq)
         if job.gang.collective:
@@ -210,7 +210,7 @@ class Gangs:
             if not other.missing and not other.before:
                 self._turn(other)
 
-    def _took_alone(self, job: Job, alone: Alone, took: int) -> int:
+    def _took_alone(self, job: CohortGang, alone: CohortSoloGang, took: int) -> int:
         now, row = self._sim.now, job.where.rows.start  # type: ignore[union-attr]  # one host is a slice
         if not alone.arrived:
             alone.slow = None if self.slow is None else self.slow.copy()
@@ -219,7 +219,7 @@ class Gangs:
         slow = 1.0 if alone.slow is None else float(alone.slow[row])
         return took if slow == 1.0 else int(took * slow)
 
-    def _occupy(self, where: Where, until: Ints | int) -> None:
+    def _occupy(self, where: PlaceIndices, until: Ints | int) -> None:
         if self._each is None:
             self._free[where.rows] = until
         elif where.whole:
@@ -229,7 +229,7 @@ class Gangs:
             for column, at in enumerate(where.columns):
                 self._each[column, rows[at]] = until if isinstance(until, int) else until[at]
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: CohortGang) -> None:
         """Collects what ends at the same nanosecond, to end it in the order of `seq`."""
         if not self._ending:
             self._sim.clock.at(self._sim.now, self._all_ended, priority=LATE)
@@ -243,7 +243,7 @@ class Gangs:
             else:
                 self._one_ended(job, job.alone)
 
-    def _finish(self, job: Job) -> None:
+    def _finish(self, job: CohortGang) -> None:
         """Ends a gang. Gangs before it on one of its hosts are ended first: they are over on the shared hosts,
         even if the first of their own hosts ends later."""
         if job.seq not in self._timed:
@@ -258,7 +258,7 @@ class Gangs:
         self._traced(job)
         self._over(job)
 
-    def _traced(self, job: Job) -> None:
+    def _traced(self, job: CohortGang) -> None:
         trace = self._sim.trace
         if not job.gang.collective:
             trace.hosts(job.seq, job.arrived)
@@ -267,7 +267,7 @@ class Gangs:
         else:
             trace.ends(job.seq, job.ends)
 
-    def _one_ended(self, job: Job, alone: Alone) -> None:
+    def _one_ended(self, job: CohortGang, alone: CohortSoloGang) -> None:
         row = job.where.rows.start  # type: ignore[union-attr]
         alone.ended[row] = self._sim.now
         if len(alone.ended) == alone.where.number:
@@ -276,7 +276,7 @@ class Gangs:
             self._sim.trace.ends(job.seq, [alone.ended[row] for row in rows])
         self._over_at(job, row)
 
-    def hosts_before(self, hosts: Spans, job: Job) -> Rows:
+    def hosts_before(self, hosts: Spans, job: CohortGang) -> Rows:
         """The indices of these hosts among the job's hosts."""
         if hosts == job.where.hosts:
             return slice(0, job.where.number)
@@ -285,5 +285,5 @@ class Gangs:
         return np.searchsorted(mine, wanted)
 
 
-def _seq(job: Job) -> int:
+def _seq(job: CohortGang) -> int:
     return job.seq

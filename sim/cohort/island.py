@@ -21,13 +21,13 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.transfer import Transfer
 
-from ..engine import Ints, Lane, Unannounced
+from ..engine import Ints, SimThread, Unannounced
 from ..engine import jitter as noise
 from ..network import CONTROLLER, about, is_quiet, link_of, report_number
 from .climbs import Climbs
-from .gangs import Alone, Gangs, Job
-from .parts import Part, report_about
-from .routes import Route, Rows, Tree, rows_of
+from .gangs import CohortGang, CohortSoloGang, Gangs
+from .parts import CohortPart, report_about
+from .routes import CohortRoute, CohortTree, Rows, rows_of
 
 if TYPE_CHECKING:
     from ..hosts import Context
@@ -63,18 +63,18 @@ class CohortIsland:
         self.sim, self.island = sim, island
         hosts = island.hosts
         first = AlikeHosts(island.host_span, sim.hosts_of, incarnation=1)
-        self.parts: list[Part] = [Part(self, first, island.host_span)]
-        self._parts_by_host: dict[int, Part] = {}
+        self.parts: list[CohortPart] = [CohortPart(self, first, island.host_span)]
+        self._parts_by_host: dict[int, CohortPart] = {}
         self.gangs = Gangs(sim, island, self._over, self._over_at)
         self.climbs = Climbs(self)
         self.epoch = self.tree_number = -1
         self.plans: dict[int, Plan] = {}
         self._runs: dict[int, Plan] = {}
-        self._jobs: dict[int, Job | Alone] = {}
+        self._jobs: dict[int, CohortGang | CohortSoloGang] = {}
         # by report: the hosts that make it, for reports that hosts make one by one
         self._taking_part: dict[tuple[type, int], Spans] = {}
         self._ending = -1  # the gang whose hosts are being told that it is over
-        self._ending_alone: dict[int, Job] = {}  # gangs that have ended on some of their hosts
+        self._ending_alone: dict[int, CohortGang] = {}  # gangs that have ended on some of their hosts
         self._done_said: list[m.Done] = []
         self._read = np.zeros(hosts, dtype=np.int64)  # when each host's thread that reads orders is free
         self._write = np.zeros(hosts, dtype=np.int64)  # ... the thread that passes them on
@@ -86,7 +86,7 @@ class CohortIsland:
         self._since_tidy = 0
         self._members: dict[int, Member] = {}
         self._transfers: dict[int, Transfer] = {}
-        self._lanes: dict[tuple[int, int], Lane] = {}
+        self._lanes: dict[tuple[int, int], SimThread] = {}
 
     # --- seats ----------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class CohortIsland:
         self.epoch, self.tree_number, self._seen = any_seat.epoch, any_seat.tree, any_seat.last
         parents = {host: seat.parent for host, seat in seats.items()}
         children = {host: tuple(child for child, _ in seat.children) for host, seat in seats.items()}
-        self.tree = Tree(self.island, parents, children)
+        self.tree = CohortTree(self.island, parents, children)
         self._below = {
             host: spans.union(spans.one(host), *(below for _, below in seat.children))
             for host, seat in seats.items()
@@ -145,7 +145,7 @@ class CohortIsland:
     def _rows(self, hosts: Spans) -> Any:
         return rows_of(hosts, self.island)
 
-    def _send_down(self, message: m.Ordered, route: Route, departures: Ints) -> Ints:
+    def _send_down(self, message: m.Ordered, route: CohortRoute, departures: Ints) -> Ints:
         """When each host has read the order."""
         sim = self.sim
         cost = sim.taking(message) + len(message.steps) * sim.profile.relay_step
@@ -201,7 +201,7 @@ class CohortIsland:
                 for number in step.plans:
                     self.plans.pop(number, None)
 
-    def _enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> Job | Alone:
+    def _enter(self, step: m.GangStep, plan: Plan, gang: Gang) -> CohortGang | CohortSoloGang:
         """Adds a gang. Hosts of one part know together when they can run it, and end gangs in the order of their
         starts."""
         if gang.collective:
@@ -231,7 +231,7 @@ class CohortIsland:
                 self._catch_up(job, part)
             self.parts.sort(key=_first)
 
-    def _catch_up(self, job: Job, part: Part) -> None:
+    def _catch_up(self, job: CohortGang, part: CohortPart) -> None:
         """Tells a new part of a gang that has already ended on all its hosts; the undivided part was not told."""
         if part.causes.knows(("launch", job.seq)) and not part.causes.knows(("done", job.seq)):
             self._tell_if_over(job, part)
@@ -239,7 +239,7 @@ class CohortIsland:
     def _tidy(self) -> None:
         """Merges parts whose hosts behave alike again."""
         self._since_tidy = 0
-        kept: list[Part] = []
+        kept: list[CohortPart] = []
         for part in self.parts:
             for other in kept:
                 if not part.open and not other.open and other.executor.same(part.executor):
@@ -258,7 +258,7 @@ class CohortIsland:
                 mine = np.arange(self.island.hosts)[part.rows]
                 part.tell(event, cause, when[np.searchsorted(wanted, mine)])
 
-    def part_of(self, host: int) -> Part:
+    def part_of(self, host: int) -> CohortPart:
         found = self._parts_by_host.get(host)  # valid until parts are divided or merged
         if found is None:
             found = next(part for part in self.parts if spans.contains(part.members, host))
@@ -272,11 +272,11 @@ class CohortIsland:
             found = self._transfers[host] = Transfer(host, self.sim.pool, self.sim.chunk)
         return found
 
-    def lane(self, host: int, sender: int) -> Lane:
+    def lane(self, host: int, sender: int) -> SimThread:
         """The thread that takes contents from this sender."""
         found = self._lanes.get((host, sender))
         if found is None:
-            found = self._lanes[host, sender] = Lane(
+            found = self._lanes[host, sender] = SimThread(
                 self.sim.clock, lambda event, now: self.part_of(host).move(event)
             )
         return found
@@ -289,7 +289,7 @@ class CohortIsland:
 
     # --- gangs ----------------------------------------------------------------------------------------------
 
-    def launched(self, part: Part, launch: e.Launch, when: Ints, prepared: Ints | int | None) -> None:
+    def launched(self, part: CohortPart, launch: e.Launch, when: Ints, prepared: Ints | int | None) -> None:
         profile, rows = self.sim.profile, part.rows
         free = np.maximum(self._enqueue[rows], when)
         if prepared is None:
@@ -299,14 +299,14 @@ class CohortIsland:
         self._enqueue[rows] = free
         ready = free + self.sim.times.pcie_latency
         job = self._jobs[launch.seq]
-        if isinstance(job, Job):
+        if isinstance(job, CohortGang):
             at = self.gangs.hosts_before(part.members, job)
             self.gangs.enqueued(job, at, part.number, ready, launch.placeholders)
             return
         for row, at_row in zip(np.arange(self.island.hosts)[rows].tolist(), ready, strict=True):
             self.gangs.enqueued(job.jobs[row], slice(0, 1), 1, at_row, launch.placeholders)
 
-    def _over(self, job: Job) -> None:
+    def _over(self, job: CohortGang) -> None:
         """Takes in that a gang ends by `job.ends`: tells its hosts, in the order in which gangs end."""
         sim = self.sim
         sim.last_seen = sim.now
@@ -316,7 +316,7 @@ class CohortIsland:
         del self._jobs[job.seq]
         self._send_up(rows, heard, self._tell_over(job, heard, self.parts), hosts)
 
-    def _over_at(self, job: Job, row: int) -> None:
+    def _over_at(self, job: CohortGang, row: int) -> None:
         """Takes in that a gang has ended on this host. An executor is told when it has ended on all its hosts."""
         sim, alone = self.sim, job.alone
         assert alone is not None
@@ -332,7 +332,7 @@ class CohortIsland:
         done = m.Done(job.seq, spans.one(host), blame, self._sizes(job))
         sim.clock.at(heard, self.climbs.report, row, done, alone.where.hosts)
 
-    def _tell_if_over(self, job: Job, part: Part) -> m.Blame | None:
+    def _tell_if_over(self, job: CohortGang, part: CohortPart) -> m.Blame | None:
         assert job.alone is not None
         mine, times = list(spans.items(part.members)), job.alone.heard
         if not all(host in times for host in mine):
@@ -340,10 +340,10 @@ class CohortIsland:
         said = self._tell_over(job, np.array([times[host] for host in mine], dtype=np.int64), [part])
         return said[0].blame if said else None
 
-    def _sizes(self, job: Job) -> tuple[int, ...]:
+    def _sizes(self, job: CohortGang) -> tuple[int, ...]:
         return self.sim.sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
 
-    def _tell_over(self, job: Job, heard: Ints, parts: list[Part]) -> tuple[m.Done, ...]:
+    def _tell_over(self, job: CohortGang, heard: Ints, parts: list[CohortPart]) -> tuple[m.Done, ...]:
         """Tells these parts that a gang is over; returns their reports. `heard`: when each host of the gang knows
         it, or each host of the only part."""
         event = e.Finished(job.seq, None, self._sizes(job))
@@ -363,7 +363,7 @@ class CohortIsland:
 
     # --- up -------------------------------------------------------------------------------------------------
 
-    def report(self, part: Part, report: Any, when: Ints | int) -> None:
+    def report(self, part: CohortPart, report: Any, when: Ints | int) -> None:
         """Takes in a part's report at these times."""
         if isinstance(report, m.Done) and report.seq == self._ending:
             self._done_said.append(report)
@@ -401,7 +401,7 @@ class CohortIsland:
         else:
             self._to_controller(route, arrival, said, take, number)
 
-    def _send_each_root(self, route: Route, arrival: Ints, said: tuple[m.Done, ...]) -> None:
+    def _send_each_root(self, route: CohortRoute, arrival: Ints, said: tuple[m.Done, ...]) -> None:
         """Sends each root's reports by themselves: the controller acts on the first report of a failure, and each
         root reports every blame of the hosts below it."""
         sim = self.sim
@@ -418,7 +418,7 @@ class CohortIsland:
         return noise.each_below(jitter + 1, links[rows], np.full(1, number, dtype=np.int64))
 
     def _to_controller(
-        self, route: Route, arrival: Ints, said: tuple[Any, ...], take: int, number: int
+        self, route: CohortRoute, arrival: Ints, said: tuple[Any, ...], take: int, number: int
     ) -> None:
         """Delivers a report from all roots. All copies but the last only take the controller's time."""
         sim = self.sim
@@ -435,7 +435,7 @@ class CohortIsland:
         )
         sim.clock.at(int(arrival[-1]), lane.put, (last, number), take, event)
 
-    def _send_quiet(self, part: Part, report: Any, when: Ints | int) -> None:
+    def _send_quiet(self, part: CohortPart, report: Any, when: Ints | int) -> None:
         """Delivers a report that costs no CPU: it arrives with its last copy."""
         sim = self.sim
         route = self.tree.route(part.members)
@@ -451,7 +451,7 @@ class CohortIsland:
         )
 
 
-def _first(part: Part) -> int:
+def _first(part: CohortPart) -> int:
     return part.host
 
 

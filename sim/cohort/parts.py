@@ -73,7 +73,7 @@ class Causes:
         return found
 
 
-class Part:
+class CohortPart:
     def __init__(
         self, island: CohortIsland, executor: AlikeHosts, members: Spans, causes: Causes | None = None
     ):
@@ -97,19 +97,19 @@ class Part:
         self.rows = rows_of(members, self.island.island)
         self.host = members[0][0]
 
-    def split(self, members: Spans) -> Part:
+    def split(self, members: Spans) -> CohortPart:
         """Divides the part: returns a new part with these members."""
         mine = list(spans.items(self.members))
         theirs = list(spans.items(members))
         at = np.searchsorted(mine, theirs)
         rest = np.setdiff1d(np.arange(len(mine)), at)
-        other = Part(self.island, self.executor.split(members), members, self.causes.part(at))
+        other = CohortPart(self.island, self.executor.split(members), members, self.causes.part(at))
         other.prepared = _some(self.prepared, at)
         self.causes, self.prepared = self.causes.part(rest), _some(self.prepared, rest)
         self.stand_for(spans.minus(self.members, members))
         return other
 
-    def take_in(self, other: Part) -> None:
+    def take_in(self, other: CohortPart) -> None:
         """Adds the hosts of another part, which behave like these again."""
         self.executor.absorb(other.executor)
         members = spans.union(self.members, other.members)

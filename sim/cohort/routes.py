@@ -26,7 +26,7 @@ def rows_of(hosts: Spans, island: Island) -> Rows:
     return np.concatenate([np.arange(low - base, high - base) for low, high in hosts])
 
 
-class Level(NamedTuple):
+class TreeLevel(NamedTuple):
     """The hosts that a message reaches after the same number of hops, with children of one parent next to each
     other."""
 
@@ -37,16 +37,16 @@ class Level(NamedTuple):
     heads: NDArray[np.intp]  # the parent of each such group
 
 
-class Route(NamedTuple):
+class CohortRoute(NamedTuple):
     roots: Rows
     number: int  # of roots
     root_spans: Spans
     root_hosts: Ints  # numbered in the cluster
-    levels: tuple[Level, ...]
+    levels: tuple[TreeLevel, ...]
     ways: Ints | None  # by host: to how many hosts it passes the message on; None if the tree is flat
 
 
-class Tree:
+class CohortTree:
     """The tree of one epoch. In `parents`, a negative entry is a root; `children` are in the order of their
     parent."""
 
@@ -73,7 +73,7 @@ class Tree:
         self.depths = np.zeros(island.hosts, dtype=np.int64)
         for number, level in enumerate(self._levels, 1):
             self.depths[level] = number
-        self._routes: dict[Spans, Route] = {}
+        self._routes: dict[Spans, CohortRoute] = {}
 
     @property
     def flat(self) -> bool:
@@ -83,7 +83,7 @@ class Tree:
         """The row of a host's parent; -1: the controller."""
         return int(self._parents[row])
 
-    def route(self, hosts: Spans) -> Route:
+    def route(self, hosts: Spans) -> CohortRoute:
         found = self._routes.get(hosts)
         if found is None:
             if len(self._routes) > 512:
@@ -91,7 +91,7 @@ class Tree:
             found = self._routes[hosts] = self._route(hosts)
         return found
 
-    def _route(self, hosts: Spans) -> Route:
+    def _route(self, hosts: Spans) -> CohortRoute:
         reached = np.zeros(self._island.hosts, dtype=bool)
         reached[rows_of(hosts, self._island)] = True
         reached &= self.members
@@ -109,18 +109,18 @@ class Tree:
             for below in levels:
                 np.add.at(ways, below.parents, 1)
         base = self._island.base_host
-        return Route(
+        return CohortRoute(
             _compact(roots), len(roots), spans.of((roots + base).tolist()),
             (roots + base).astype(np.int64), tuple(levels), ways,
         )  # fmt: skip
 
 
-def _level(here: NDArray[np.intp], parents: NDArray[np.intp]) -> Level:
+def _level(here: NDArray[np.intp], parents: NDArray[np.intp]) -> TreeLevel:
     """A level of a route. A level lists rows parent by parent, so children of one parent stand together."""
     firsts = np.flatnonzero(np.concatenate(([True], parents[1:] != parents[:-1])))
     lengths = np.diff(np.append(firsts, len(parents)))
     rank = np.arange(len(parents)) - np.repeat(firsts, lengths) + 1
-    return Level(_compact(here), parents, rank.astype(np.int64), firsts, parents[firsts])
+    return TreeLevel(_compact(here), parents, rank.astype(np.int64), firsts, parents[firsts])
 
 
 def _compact(rows: NDArray[np.intp]) -> Rows:

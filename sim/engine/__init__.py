@@ -9,21 +9,21 @@ errors    what a simulation raises to its user
 from __future__ import annotations
 
 from . import jitter
-from .clock import LATE, Clock
+from .clock import LATE, SimClock
 from .errors import Stuck, Unannounced
 from .jitter import Ints, Noise, each_below, keys
-from .threads import HELD, Lane, Order, Port
+from .threads import HELD, Order, SimThread, ThreadPort
 
 __all__ = [
     "HELD",
     "LATE",
-    "Clock",
     "Ints",
-    "Lane",
     "Noise",
     "Order",
-    "Port",
+    "SimClock",
+    "SimThread",
     "Stuck",
+    "ThreadPort",
     "Unannounced",
     "each_below",
     "jitter",

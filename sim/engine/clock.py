@@ -16,7 +16,7 @@ NORMAL, LATE = 1, 2
 NEVER = float("inf")  # what SimPy's `peek` returns when nothing is scheduled
 
 
-class Call:
+class BareEvent:
     """A minimal SimPy event that only has a callback. No process waits for it, so it needs no other attribute."""
 
     __slots__ = ("callbacks",)
@@ -26,7 +26,7 @@ class Call:
         self.callbacks = (call,)
 
 
-class Clock:
+class SimClock:
     def __init__(self) -> None:
         self.env = simpy.Environment(initial_time=0)
         self.step = self.env.step
@@ -36,7 +36,7 @@ class Clock:
         return self.env._now  # type: ignore[return-value]  # SimPy's types know only float
 
     def at(self, when: int, call: Callable[..., object], *args: Any, priority: int = NORMAL) -> None:
-        env, event = self.env, Call(lambda _: call(*args))
+        env, event = self.env, BareEvent(lambda _: call(*args))
         # SimPy accepts any integer as a delay
         env.schedule(event, priority, when - env._now)  # type: ignore[arg-type]
 

@@ -1,9 +1,9 @@
-"""Work done one item at a time: a thread of a process (`Lane`), and a port that carries bytes (`Port`).
+"""Work done one item at a time: a thread of a process (`SimThread`), and a port that carries bytes (`ThreadPort`).
 
-A `Lane` serves items in the order (arrival, source, number). Each item occupies the lane for its own cost, and then
-until the time that `serve` returns. Where cores are short (`sim.hosts.cores`), the lane holds a core for all that
-time. `absorb` announces many future items that have a cost and no other effect, such as a swarm of reports: the
-lane accounts for them in their place, all at once, without an event for each. A `Port` is a lane for bytes.
+A `SimThread` serves items in the order (arrival, source, number). Each item occupies the lane for its own cost, and
+then until the time that `serve` returns. Where cores are short (`sim.hosts.cores`), the lane holds a core for all
+that time. `absorb` announces many future items that have a cost and no other effect, such as a swarm of reports: the
+lane accounts for them in their place, all at once, without an event for each. A `ThreadPort` is a lane for bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .clock import LATE, Clock
+from .clock import LATE, SimClock
 from .jitter import Ints
 
 NOTHING = object()  # an item that has a cost and no other effect
@@ -53,14 +53,14 @@ class Swarm:
         return max(stop, self.at)
 
 
-class Lane:
+class SimThread:
     """A thread. `serve(item, now)` is called when an item's cost has been paid. It returns when the lane is free
     again, or HELD: the lane is then occupied, without a core, until `go_on` is called."""
 
     __slots__ = ("_busy", "_clock", "_count", "_serve", "_share", "_swarms", "_waiting", "free")
 
     def __init__(
-        self, clock: Clock, serve: Callable[[Any, int], int], share: CoreShare | None = None
+        self, clock: SimClock, serve: Callable[[Any, int], int], share: CoreShare | None = None
     ) -> None:
         self._clock = clock
         self._serve = serve
@@ -156,14 +156,14 @@ class Lane:
             self._busy = False
 
 
-class Port:
+class ThreadPort:
     """Carries one thing at a time: `put` one that takes `time`, and `then(*args)` is called when its first byte
     passes."""
 
     __slots__ = ("_lane",)
 
-    def __init__(self, clock: Clock) -> None:
-        self._lane = Lane(clock, self._through)
+    def __init__(self, clock: SimClock) -> None:
+        self._lane = SimThread(clock, self._through)
 
     def put(self, order: Order, time: int, then: Callable[..., None], *args: Any) -> None:
         self._lane.put(order, 0, (time, then, args))

@@ -38,7 +38,7 @@ Coordinates = tuple[Shape, ...]  # for each axis: the coordinates that have memb
 Numbers = npt.NDArray[np.int64]
 
 
-class Group(NamedTuple):
+class AxisGroup(NamedTuple):
     """Members `first + sum(i_k * stride_k)` of the gang's logical devices, for all i_k below the k-th extent."""
 
     levels: Levels
@@ -62,7 +62,7 @@ class Group(NamedTuple):
         return found
 
 
-class Link(NamedTuple):
+class IciLink(NamedTuple):
     bandwidth: float  # bytes a second one way
     latency: float  # nanoseconds
 
@@ -87,7 +87,7 @@ class Axis(NamedTuple):
         return self.size // 2 if self.kind == "ring" else self.size - 1
 
 
-def groups_of(place: Place, levels: Levels) -> tuple[Group, ...]:
+def groups_of(place: Place, levels: Levels) -> tuple[AxisGroup, ...]:
     """The first and the last group of a gang; they stand for all groups."""
     levels = levels or ((place.size, 1),)
     reach = sum((extent - 1) * stride for extent, stride in levels)
@@ -97,11 +97,11 @@ def groups_of(place: Place, levels: Levels) -> tuple[Group, ...]:
             "for another number of devices?"
         )
     last = place.size - 1 - reach
-    return (Group(levels),) if last == 0 else (Group(levels), Group(levels, last))
+    return (AxisGroup(levels),) if last == 0 else (AxisGroup(levels), AxisGroup(levels, last))
 
 
 @lru_cache(maxsize=4096)
-def axes_of(place: Place, group: Group, island: Island, chip: Chip) -> tuple[Axis, ...]:
+def axes_of(place: Place, group: AxisGroup, island: Island, chip: Chip) -> tuple[Axis, ...]:
     """The axes that join the members of a group, without those along which it has a single member."""
     if not island.torus:
         return _switched(place, group, island, chip)
@@ -109,27 +109,27 @@ def axes_of(place: Place, group: Group, island: Island, chip: Chip) -> tuple[Axi
     if members is None:
         return _scattered(place, group, island, chip)
     everything = tuple(tuple(range(size)) for size in island.torus)
-    gang = _coordinates(place, Group(((place.size, 1),)), island) or everything
+    gang = _coordinates(place, AxisGroup(((place.size, 1),)), island) or everything
     return _on_torus(members, gang, island, chip)
 
 
-def link(island: Island, chip: Chip) -> Link:
+def link(island: Island, chip: Chip) -> IciLink:
     """A hop over ICI: the island's own figures where it states them, otherwise the chip's."""
-    return Link(island.ici_bandwidth or chip.ici_bandwidth, island.ici_latency or chip.ici_latency)
+    return IciLink(island.ici_bandwidth or chip.ici_bandwidth, island.ici_latency or chip.ici_latency)
 
 
-def network(island: Island, chip: Chip) -> Link:
+def network(island: Island, chip: Chip) -> IciLink:
     """A hop between hosts that no torus joins: the chip's network, or where it has none, the link within a host."""
     if not chip.network_bandwidth:
         return link(island, chip)
-    return Link(chip.network_bandwidth, chip.network_latency)
+    return IciLink(chip.network_bandwidth, chip.network_latency)
 
 
 # --- where the members lie ------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
-def _coordinates(place: Place, group: Group, island: Island) -> Coordinates | None:
+def _coordinates(place: Place, group: AxisGroup, island: Island) -> Coordinates | None:
     """The coordinates of a box, or of the box around a ragged group; None if the group is scattered."""
     found = _by_digits(place, group, island)
     if found is not None:
@@ -139,7 +139,7 @@ def _coordinates(place: Place, group: Group, island: Island) -> Coordinates | No
     return box if group.size * 2 >= prod(map(len, box)) else None
 
 
-def _by_digits(place: Place, group: Group, island: Island) -> Coordinates | None:
+def _by_digits(place: Place, group: AxisGroup, island: Island) -> Coordinates | None:
     if len(place.grids) > 1:
         return None
     grid = place.grids[0]
@@ -197,7 +197,7 @@ def _cut(extent: int, stride: int, radices: Shape) -> list[tuple[int, int, int]]
     return found if extent == 1 else None
 
 
-def _points(place: Place, group: Group, island: Island) -> list[Numbers]:
+def _points(place: Place, group: AxisGroup, island: Island) -> list[Numbers]:
     """For each axis: the coordinates of the members, in the order of the group."""
     numbers = _devices(place)
     if group.levels != ((place.size, 1),):
@@ -224,7 +224,7 @@ def _by_number(torus: Shape, block: Shape) -> list[Numbers]:
 def _devices(place: Place) -> Numbers:
     """The physical devices of a place, in virtual order."""
     grids = {(grid.shape, grid.strides) for grid in place.grids}  # most grids have the same shape and strides
-    patterns = {one: Group(tuple(zip(*one, strict=True))).members() for one in grids}
+    patterns = {one: AxisGroup(tuple(zip(*one, strict=True))).members() for one in grids}
     return np.concatenate([grid.base + patterns[grid.shape, grid.strides] for grid in place.grids])
 
 
@@ -240,7 +240,7 @@ def _on_torus(members: Coordinates, gang: Coordinates, island: Island, chip: Chi
     mine, theirs = _chips(members, chip), _chips(gang, chip)
     hop = link(island, chip)
     sharing = -(-len(gang[-1]) // len(theirs[-1]))  # devices of one chip that send at the same time
-    hop = Link(hop.bandwidth / sharing, hop.latency)
+    hop = IciLink(hop.bandwidth / sharing, hop.latency)
     found = [
         _along(at, used, size if wraps else 0, hop)
         for at, used, size, wraps in zip(mine, theirs, _shape(island, chip), island.wraps, strict=True)
@@ -260,7 +260,7 @@ def _shape(island: Island, chip: Chip) -> Shape:
     return (*island.torus[:-1], -(-island.torus[-1] // chip.devices_per_chip))
 
 
-def _along(at: Shape, used: Shape, around: int, hop: Link) -> Axis:
+def _along(at: Shape, used: Shape, around: int, hop: IciLink) -> Axis:
     """One axis: the group has members at `at`, the gang has chips at `used`; the axis closes after `around` chips,
     or not at all if that is 0.
 
@@ -284,7 +284,7 @@ def _along(at: Shape, used: Shape, around: int, hop: Link) -> Axis:
     return Axis("line", count, hop.bandwidth / share, hop.latency * length / (count - 1))
 
 
-def _scattered(place: Place, group: Group, island: Island, chip: Chip) -> tuple[Axis, ...]:
+def _scattered(place: Place, group: AxisGroup, island: Island, chip: Chip) -> tuple[Axis, ...]:
     points = _points(place, group, island)
     points[-1] = points[-1] // chip.devices_per_chip
     hops = np.zeros(group.size, dtype=np.int64)
@@ -296,7 +296,7 @@ def _scattered(place: Place, group: Group, island: Island, chip: Chip) -> tuple[
     return (Axis("ring", group.size, hop.bandwidth / chip.devices_per_chip / mean, hop.latency * mean),)
 
 
-def _switched(place: Place, group: Group, island: Island, chip: Chip) -> tuple[Axis, ...]:
+def _switched(place: Place, group: AxisGroup, island: Island, chip: Chip) -> tuple[Axis, ...]:
     numbers = _devices(place)[group.members()] - island.base_device
     hosts = np.unique(numbers // island.devices_per_host).size
     between = Axis("switch", hosts, *network(island, chip))

@@ -43,7 +43,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
         return hash((self.name, self.peak_flops, self.ici_bandwidth, self.ici_latency))
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A host: its cores, its memory and its network card."""
 
     cores: int
@@ -71,7 +71,7 @@ class Generation(msgspec.Struct, frozen=True):
     """A file of `sim/data/chips`: a chip, the machine in which it is sold, and what the number in its name counts."""
 
     chip: Chip
-    machine: Machine
+    machine: MachineSpec
     aliases: tuple[str, ...]
     # how many of the units that a name's number counts are in a chip: 2 in v4-512, which has 256 chips
     counted: int = 1
@@ -136,13 +136,13 @@ def _chip_from(label: str, table: Table, like: Chip | None, source: str) -> dict
     return found
 
 
-def machine_from(label: str, table: Table, base: Machine | None, source: str) -> Machine:
+def machine_from(label: str, table: Table, base: MachineSpec | None, source: str) -> MachineSpec:
     values, sources = _figures(label, table, MACHINE_UNITS, source)
     if base is not None:
         return msgspec.structs.replace(base, **values, sources=base.sources | sources)
     if missing := [key for key in MACHINE_UNITS if key not in values]:
         raise Impossible(f"{label} lacks {', '.join(missing)}")
-    return msgspec.convert({**values, "sources": sources}, Machine)
+    return msgspec.convert({**values, "sources": sources}, MachineSpec)
 
 
 def _figures(

@@ -19,7 +19,7 @@ from math import ceil, prod
 
 from core.model import Island, Place
 
-from .axes import Axis, Group, axes_of, groups_of, link, network
+from .axes import Axis, AxisGroup, axes_of, groups_of, link, network
 from .chips import Chip
 from .kernels import Collective, Kernel
 
@@ -54,7 +54,7 @@ def collective_time(collective: Collective, place: Place, island: Island, chip: 
     return collective.count * max(0, longest - collective.hidden)
 
 
-def _of_group(collective: Collective, group: Group, place: Place, island: Island, chip: Chip) -> int:
+def _of_group(collective: Collective, group: AxisGroup, place: Place, island: Island, chip: Chip) -> int:
     nbytes = collective.nbytes
     if group.size == 1:
         return 0
@@ -97,7 +97,7 @@ def _crossing(axis: Axis) -> float:
 # --- permute: each member sends to the next -------------------------------------------------------------------
 
 
-def _permute(nbytes: int, group: Group, place: Place, island: Island, chip: Chip) -> float:
+def _permute(nbytes: int, group: AxisGroup, place: Place, island: Island, chip: Chip) -> float:
     """Nanoseconds of a permute. The latency is that of the longest step, and the step from the last member back to
     the first counts as one. Most steps resemble the first few; where those have several hops, as many messages
     share a link."""
@@ -120,7 +120,7 @@ def _permute(nbytes: int, group: Group, place: Place, island: Island, chip: Chip
 MANY = 8
 
 
-def _steps(group: Group) -> list[tuple[int, int]]:
+def _steps(group: AxisGroup) -> list[tuple[int, int]]:
     """The first few steps, and one of each further kind."""
     size = group.size
     ends = {1 << power for power in range(size.bit_length())} | set(range(1, MANY + 1))

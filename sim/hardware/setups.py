@@ -14,7 +14,7 @@ import msgspec
 from core.model import CLUSTER_KEYS, ISLAND_KEYS, Cluster, Impossible
 
 from . import chips
-from .chips import Chip, Generation, Machine
+from .chips import Chip, Generation, MachineSpec
 from .ici import collective_time, kernel_time
 from .layout import OVERRIDES as OF_ISLANDS
 from .layout import fill
@@ -23,7 +23,7 @@ from .profiles import Profile, profile_in
 from .shared_machines import Shared, placed
 from .toml_tables import Table, figure, known_keys, nearest, packaged, subtable, toml, whole
 
-__all__ = ["Chip", "Dcn", "Machine", "Setup", "Shared", "collective_time", "kernel_time", "load"]
+__all__ = ["Chip", "Dcn", "MachineSpec", "Setup", "Shared", "collective_time", "kernel_time", "load"]
 
 
 class Dcn(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     cluster: Cluster
     chips: tuple[Chip, ...]  # by island
-    machines: tuple[Machine, ...]  # by island
+    machines: tuple[MachineSpec, ...]  # by island
     dcn: Dcn
     note: str = ""
     # machines with several processes; every other process has a machine to itself
@@ -48,14 +48,14 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     profile: Profile | None = None  # what its hosts cost, if the file says so; `seaway calibrate` writes it
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> MachineSpec:
         """The machine of the first island; `machines` has those of all islands."""
         return self.machines[0]
 
     def figures(self) -> Iterator[tuple[str, str, int, str]]:
         """Every figure of the set-up: its part (a chip, "host", "DCN"), its name, its value in the base unit, its
         source."""
-        parts: dict[str, Chip | Machine | Dcn | Shared] = {chip.name: chip for chip in self.chips}
+        parts: dict[str, Chip | MachineSpec | Dcn | Shared] = {chip.name: chip for chip in self.chips}
         parts |= {
             f"{chip.name} host": machine for chip, machine in zip(self.chips, self.machines, strict=True)
         }
@@ -173,11 +173,11 @@ def _islands(
     return found, of
 
 
-def _machine(label: str, one: Generation, table: Table) -> Machine:
+def _machine(label: str, one: Generation, table: Table) -> MachineSpec:
     return chips.machine_from(f"{label} [machine]", table, one.machine, _stated(label))
 
 
-def _dcn(label: str, table: Table, machine: Machine) -> Dcn:
+def _dcn(label: str, table: Table, machine: MachineSpec) -> Dcn:
     label = f"{label} [dcn]"
     known_keys(label, table, (*DCN_UNITS, "oversubscription"))
     values = {"bandwidth": machine.nic_bandwidth}

@@ -25,7 +25,7 @@ import msgspec
 from core.model import Cluster, Impossible
 from core.protocol import peers
 
-from .chips import Machine
+from .chips import MachineSpec
 from .toml_tables import Table, figure, known_keys, whole
 
 # The threads of each kind of process. A host's agent has one each for reading orders, passing them on, enqueueing,
@@ -84,7 +84,7 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def placed(
-    label: str, entries: object, cluster: Cluster, machines: Sequence[Machine], source: str
+    label: str, entries: object, cluster: Cluster, machines: Sequence[MachineSpec], source: str
 ) -> tuple[Shared, ...]:
     """The machines that the `[[shared]]` tables describe; `machines` has one entry for each island."""
     if not isinstance(entries, list | tuple):
@@ -100,7 +100,7 @@ def placed(
 
 
 def _machines(
-    label: str, entry: Table, cluster: Cluster, machines: Sequence[Machine], source: str
+    label: str, entry: Table, cluster: Cluster, machines: Sequence[MachineSpec], source: str
 ) -> list[Shared]:
     known_keys(label, entry, KEYS)
     hosts = _hosts(label, entry.get("hosts", ()), cluster)
@@ -140,7 +140,7 @@ def _cores(
     entry: Table,
     hosts: tuple[int, ...],
     cluster: Cluster,
-    machines: Sequence[Machine],
+    machines: Sequence[MachineSpec],
     source: str,
 ) -> tuple[int, dict[str, str]]:
     if "cores" in entry:

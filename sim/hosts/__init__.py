@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from .client_process import SimClient
 from .computing import Computing, Takes, rounds
-from .context import Context, Times
-from .cores import THREADS, Cores, Machines, Share, Stalls
+from .context import Context, RareTimes
+from .cores import THREADS, Cores, CoreStalls, Share, SharedMachines
 from .device_queues import Fabric
 from .message_batching import Together, Wires
 from .processes import CARRIED, ControllerProcess, HostProcess, Process, is_client
 from .shared_cores import CrowdedHost
-from .worlds import Worlds
+from .worlds import SimWorlds
 
 __all__ = [
     "CARRIED",
@@ -27,20 +27,20 @@ __all__ = [
     "Computing",
     "Context",
     "ControllerProcess",
+    "CoreStalls",
     "Cores",
     "CrowdedHost",
     "Fabric",
     "HostProcess",
-    "Machines",
     "Process",
+    "RareTimes",
     "Share",
+    "SharedMachines",
     "SimClient",
-    "Stalls",
+    "SimWorlds",
     "Takes",
-    "Times",
     "Together",
     "Wires",
-    "Worlds",
     "is_client",
     "rounds",
 ]

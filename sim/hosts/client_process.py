@@ -20,7 +20,7 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.protocol import peers
 
-from ..engine import Lane
+from ..engine import SimThread
 from ..network import CONTROLLER
 from .cores import CALL, LATER, READ, Share
 from .message_batching import Together
@@ -51,11 +51,13 @@ class SimClient(Process):
         cores = sim.machines.of_client(name)
         sim.machines.named(self.name, name)
         share = None if cores is None else cores.share(self, READ)
-        self._lane = Lane(sim.clock, self.serve, share)
-        self._wire = Lane(sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share)
-        self._turn: Turn | None = None
+        self._lane = SimThread(sim.clock, self.serve, share)
+        self._wire = SimThread(
+            sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share
+        )
+        self._turn: ThreadTurn | None = None
         if cores is not None and sim.profile.client_call:
-            self._turn = Turn(self, cores.share(self, CALL))
+            self._turn = ThreadTurn(self, cores.share(self, CALL))
 
     @property
     def number(self) -> int:
@@ -141,7 +143,7 @@ class SimClient(Process):
         return at
 
 
-class Turn:
+class ThreadTurn:
     """Where cores are short: the next call of a client's Python thread, which has a core for as long as it takes."""
 
     def __init__(self, client: SimClient, share: Share) -> None:

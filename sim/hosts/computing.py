@@ -22,7 +22,7 @@ from ..hardware import Collective, Kernel
 from .cores import DEVICE, Cores, Share
 
 if TYPE_CHECKING:
-    from ..engine import Clock
+    from ..engine import SimClock
     from .processes import Process
 
 SLICE = 100_000  # nanoseconds
@@ -65,7 +65,7 @@ class Computing:
     """Runs gangs on cores. `cores`: by host. `process_of`: the current process of a host, which may be replaced."""
 
     def __init__(
-        self, clock: Clock, cores: dict[int, Cores], process_of: Callable[[int], Process], meet: int = 0
+        self, clock: SimClock, cores: dict[int, Cores], process_of: Callable[[int], Process], meet: int = 0
     ) -> None:  # fmt: skip
         self._clock, self._cores, self._process_of, self._meet = clock, cores, process_of, meet
         self._turns = 0

@@ -14,23 +14,23 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.record import Trace
 
-from ..engine import Clock, Ints
+from ..engine import Ints, SimClock
 from ..hardware import Profile
 from ..network import Cargo, Network, Weights
 
 if TYPE_CHECKING:
     from .computing import Takes
-    from .cores import Machines
+    from .cores import SharedMachines
     from .device_queues import Fabric
     from .message_batching import Wires
     from .processes import ControllerProcess, HostProcess
-    from .worlds import Worlds
+    from .worlds import SimWorlds
 
 
 S = 1_000_000_000
 
 
-class Times(msgspec.Struct, frozen=True):
+class RareTimes(msgspec.Struct, frozen=True):
     """Nanoseconds of rare operations."""
 
     compile: int = 0  # a code, on each host; with 0, programs count as compiled before the clock starts
@@ -42,7 +42,7 @@ class Times(msgspec.Struct, frozen=True):
     pcie_latency: int = 1_000
 
 
-class AlikeHosts(Protocol):
+class CohortHosts(Protocol):
     """An island whose hosts are simulated together: a cohort."""
 
     def ordered(self, message: m.Ordered, written: Ints) -> None: ...
@@ -66,7 +66,7 @@ class Context(Protocol):
     @property
     def env(self) -> simpy.Environment: ...
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> SimClock: ...
     @property
     def network(self) -> Network: ...
     @property
@@ -76,7 +76,7 @@ class Context(Protocol):
     @property
     def profile(self) -> Profile: ...
     @property
-    def times(self) -> Times: ...
+    def times(self) -> RareTimes: ...
     @property
     def seed(self) -> int: ...
     @property
@@ -88,17 +88,17 @@ class Context(Protocol):
     @property
     def trace(self) -> Trace: ...
     @property
-    def machines(self) -> Machines: ...
+    def machines(self) -> SharedMachines: ...
     @property
     def fabric(self) -> Fabric: ...
     @property
-    def worlds(self) -> Worlds: ...
+    def worlds(self) -> SimWorlds: ...
     @property
     def wires(self) -> Wires: ...
     @property
     def trouble(self) -> Hangups: ...
     @property
-    def islands(self) -> Mapping[int, AlikeHosts]: ...
+    def islands(self) -> Mapping[int, CohortHosts]: ...
     @property
     def hosts_of(self) -> Hosts: ...
     @property

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.protocol import is_client
 
-from ..engine import LATE, Clock
+from ..engine import LATE, SimClock
 from ..engine import jitter as chance
 from ..hardware import HOST, Shared
 
@@ -72,8 +72,8 @@ class Cores:
     """
 
     def __init__(
-        self, clock: Clock, number: int, one_at_a_time: Callable[[int], object] | None = None, wake: int = 0,
-        stalls: Stalls | None = None, keeps: bool = False,
+        self, clock: SimClock, number: int, one_at_a_time: Callable[[int], object] | None = None, wake: int = 0,
+        stalls: CoreStalls | None = None, keeps: bool = False,
     ) -> None:  # fmt: skip
         self._clock = clock
         self._wake, self._keeps = wake, keeps
@@ -200,7 +200,7 @@ class Cores:
         return any(ask.share.process == process and self._late(ask) for ask in self._line)
 
 
-class Stalls:
+class CoreStalls:
     """Random delays of threads by other work on their core: the system's, another user's, a page fault.
 
     On average, one in `every` nanoseconds of a thread's work, `each` nanoseconds long.
@@ -259,10 +259,12 @@ class Share:
         then(*args)
 
 
-class Machines:
+class SharedMachines:
     """The machine of each process, for processes whose threads may have to wait for a core."""
 
-    def __init__(self, setup: Setup, clock: Clock, wake: int = 0, stalls: Stalls | None = None) -> None:
+    def __init__(
+        self, setup: Setup, clock: SimClock, wake: int = 0, stalls: CoreStalls | None = None
+    ) -> None:
         self._setup, self._clock, self._wake, self._stalls = setup, clock, wake, stalls
         # hosts on shared machines, and other hosts whose machines have too few cores
         self._hosts: dict[int, Cores | None] = {}

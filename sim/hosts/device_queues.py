@@ -18,14 +18,14 @@ from core.model import Cluster, Gang, Plan, device_spans, spans
 from core.protocol import Blame, Event, Finished, Launch
 from core.record import PLACEHOLDER, Trace
 
-from ..engine import Clock
+from ..engine import SimClock
 from .computing import Computing, Takes
 
 Price = Callable[[Plan, Gang, int], Takes]  # (plan, gang, seq)
 Sizes = Callable[[Plan, Gang, int], tuple[int, ...]]  # row counts of an irregular gang's outputs
 
 
-class Part:
+class HostPart:
     """One host's part of a gang."""
 
     __slots__ = ("arrived", "devices", "host", "missing", "placeholders")
@@ -38,7 +38,7 @@ class Part:
         self.placeholders = placeholders
 
 
-class Job:
+class DeviceJob:
     """A gang on the devices that start it together: all its devices, or one host's if it is no collective."""
 
     __slots__ = ("broken", "gang", "missing", "parts", "plan", "running", "seq")
@@ -46,12 +46,12 @@ class Job:
     def __init__(self, seq: int, plan: Plan, gang: Gang, hosts: int) -> None:
         self.seq, self.plan, self.gang = seq, plan, gang
         self.missing = hosts
-        self.parts: dict[int, Part] = {}
+        self.parts: dict[int, HostPart] = {}
         self.running = False
         self.broken = False  # a member is gone: the gang never ends, until its launches are abandoned
 
 
-class Alone:
+class SoloGang:
     """For the trace: a gang that is no collective. Each of its hosts runs it when it can."""
 
     __slots__ = ("arrived", "ended", "left", "slow")
@@ -67,15 +67,15 @@ class Fabric:
     """All simulated devices. `tell(host, event)` gets the events of a host's devices; the caller adds PCIe."""
 
     def __init__(
-        self, clock: Clock, cluster: Cluster, trace: Trace, price: Price, sizes: Sizes,
+        self, clock: SimClock, cluster: Cluster, trace: Trace, price: Price, sizes: Sizes,
         tell: Callable[[int, Event], None], computing: Computing | None = None,
     ) -> None:  # fmt: skip
         self._computing = computing  # None: devices do not use their hosts' cores
         self._clock, self._cluster, self._trace = clock, cluster, trace
         self._price, self._sizes, self._tell = price, sizes, tell
-        self._queues: dict[int, deque[Job]] = {}
-        self._jobs: dict[tuple[int, int], Job] = {}  # (seq, host if it is no collective, else -1)
-        self._alone: dict[int, Alone] = {}
+        self._queues: dict[int, deque[DeviceJob]] = {}
+        self._jobs: dict[tuple[int, int], DeviceJob] = {}  # (seq, host if it is no collective, else -1)
+        self._alone: dict[int, SoloGang] = {}
         self.slow: dict[int, float] = {}  # by host
         self.failing: dict[tuple[int, str], Blame] = {}  # (host, gang's name): its next execution there fails
         self.dead: dict[int, None] = {}  # devices
@@ -92,15 +92,15 @@ class Fabric:
         job = self._jobs.get(key)
         if job is None:
             hosts = spans.count(_hosts_of(self._cluster, gang)) if gang.collective else 1
-            job = self._jobs[key] = Job(launch.seq, plan, gang, hosts)
-        part = job.parts[host] = Part(host, mine, launch.placeholders)
+            job = self._jobs[key] = DeviceJob(launch.seq, plan, gang, hosts)
+        part = job.parts[host] = HostPart(host, mine, launch.placeholders)
         for device in mine:
             queue = self._queues.setdefault(device, deque())
             queue.append(job)
             if queue[0] is job and device not in self.dead:
                 self._at_head(job, part)
 
-    def _at_head(self, job: Job, part: Part) -> None:
+    def _at_head(self, job: DeviceJob, part: HostPart) -> None:
         part.missing -= 1
         if part.missing:
             return
@@ -109,7 +109,7 @@ class Fabric:
         if not job.missing and not job.broken:
             self._start(job)
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: DeviceJob) -> None:
         job.running = True
         now = self._clock.now
         slows = self._record(job, now)
@@ -125,7 +125,7 @@ class Fabric:
             devices = {host: len(part.devices) for host, part in job.parts.items()}
             computing.run(devices, takes, lambda: self._end(job))
 
-    def _record(self, job: Job, started: int) -> dict[int, float]:
+    def _record(self, job: DeviceJob, started: int) -> dict[int, float]:
         """Records a start in the trace; returns how slow the hosts are."""
         trace, seq = self._trace, job.seq
         flags = PLACEHOLDER if any(part.placeholders for part in job.parts.values()) else 0
@@ -137,17 +137,19 @@ class Fabric:
         (part,) = job.parts.values()
         alone = self._alone.get(seq)
         if alone is None:
-            alone = self._alone[seq] = Alone(spans.count(_hosts_of(self._cluster, job.gang)), dict(self.slow))
+            alone = self._alone[seq] = SoloGang(
+                spans.count(_hosts_of(self._cluster, job.gang)), dict(self.slow)
+            )
             trace.update(seq, flags, started=started)
         alone.arrived[part.host] = part.arrived
         return alone.slow
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: DeviceJob) -> None:
         if job.broken:
             return
         del self._jobs[job.seq, -1 if job.gang.collective else next(iter(job.parts))]
         sizes = self._sizes(job.plan, job.gang, job.seq) if job.gang.irregular else ()
-        heads: list[tuple[Job, Part]] = []
+        heads: list[tuple[DeviceJob, HostPart]] = []
         for part in job.parts.values():
             heads += self._leave(job, part)
             self.finished += 1
@@ -157,7 +159,7 @@ class Fabric:
         for head, part in heads:
             self._at_head(head, part)
 
-    def _over(self, job: Job) -> None:
+    def _over(self, job: DeviceJob) -> None:
         if job.gang.collective:
             self._trace.update(job.seq, ended=self._clock.now)
             return
@@ -170,7 +172,7 @@ class Fabric:
             self._trace.hosts(job.seq, [alone.arrived[host] for host in sorted(alone.arrived)])
             self._trace.ends(job.seq, [alone.ended[host] for host in sorted(alone.ended)])
 
-    def _leave(self, job: Job, part: Part) -> list[tuple[Job, Part]]:
+    def _leave(self, job: DeviceJob, part: HostPart) -> list[tuple[DeviceJob, HostPart]]:
         """Removes a job from the queues of this host's devices; returns the jobs that are at the head of a queue
         now."""
         heads = []

@@ -39,8 +39,8 @@ class Together(msgspec.Struct, frozen=True):
 class Wires:
     def __init__(self, sim: Context) -> None:
         self._sim = sim
-        self._outboxes: dict[tuple[int, int], Outbox] = {}
-        self._ends: dict[object, Ends] = {}  # by process
+        self._outboxes: dict[tuple[int, int], ProcessOutbox] = {}
+        self._ends: dict[object, GangEnds] = {}  # by process
 
     def carries(self, one: int, other: int) -> bool:
         """Whether messages between these two are batched."""
@@ -55,18 +55,18 @@ class Wires:
         process = cores.process_of(owner.name)
         ends = self._ends.get((id(cores), process))
         if ends is None or not ends.owner.alive:
-            ends = self._ends[id(cores), process] = Ends(self._sim, owner, cores)
+            ends = self._ends[id(cores), process] = GangEnds(self._sim, owner, cores)
         ends.put(owner, end)
 
     def put(self, owner: Process, to: int, message: Any, at: int) -> None:
         """Sends `message` at time `at`."""
         outbox = self._outboxes.get((owner.name, to))
         if outbox is None or outbox.owner is not owner:
-            outbox = self._outboxes[owner.name, to] = Outbox(self._sim, owner, to)
+            outbox = self._outboxes[owner.name, to] = ProcessOutbox(self._sim, owner, to)
         outbox.put(message, at)
 
 
-class Outbox:
+class ProcessOutbox:
     """Messages that one process has still to send to another."""
 
     def __init__(self, sim: Context, owner: Process, to: int) -> None:
@@ -142,7 +142,7 @@ class Outbox:
         self._ring()
 
 
-class Ends:
+class GangEnds:
     """Ends of gangs on the hosts of one process, on their way to the hosts' machines.
 
     Ends that come within one pause are told together, each to its own host. All hosts that may be told are told in

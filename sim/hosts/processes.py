@@ -23,7 +23,7 @@ from core.protocol import Chunk, Grant, Landed, Offer, Spoilt, peers
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import Lane, Order
+from ..engine import Order, SimThread
 from ..network import CONTROLLER, is_quiet
 from .cores import READ, Share, rank
 from .message_batching import Together
@@ -131,8 +131,10 @@ class ControllerProcess(Process):
         super().__init__(sim, CONTROLLER, machine)
         cores = sim.machines.controller
         share = None if cores is None else cores.share(self, READ)
-        self.lane = Lane(sim.clock, self.serve, share)
-        self._wire = Lane(sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share)
+        self.lane = SimThread(sim.clock, self.serve, share)
+        self._wire = SimThread(
+            sim.clock, lambda came, now: self.take_all(came[0], came[1].messages, now), share
+        )
         # Peers whose connection is lost. Messages to them are dropped, until the machine has been told of the first
         # message of their next connection, which is kept here.
         self._gone: dict[int, e.Effect | None] = {}
@@ -222,7 +224,7 @@ class HostProcess(Process):
 
     def __init__(self, sim: Context, host: int, machine: Host) -> None:
         super().__init__(sim, host, machine)
-        self._lanes: dict[Any, Lane] = {}
+        self._lanes: dict[Any, SimThread] = {}
         self._enqueue_free = self._write_free = 0
         # gangs whose host work is done before their data come -> when it is done
         self._prepared: dict[int, int] = {}
@@ -266,10 +268,10 @@ class HostProcess(Process):
             gone = e.Disconnected(self.sim.to_hosts(sender), reason)
             self.sim.clock.at(self.sim.now, self.hear, gone)
 
-    def _lane(self, kind: Any, source: int) -> Lane:
+    def _lane(self, kind: Any, source: int) -> SimThread:
         lane = self._lanes.get((kind, source))
         if lane is None:
-            lane = self._lanes[kind, source] = Lane(self.sim.clock, self.serve, self.share(kind))
+            lane = self._lanes[kind, source] = SimThread(self.sim.clock, self.serve, self.share(kind))
         return lane
 
     def share(self, kind: Any) -> Share | None:

@@ -16,7 +16,7 @@ from core.model import Gang, Plan
 from core.protocol import effects as e
 from core.protocol import messages as m
 
-from ..engine import HELD, Lane, Order
+from ..engine import HELD, Order, SimThread
 from ..network import report_number
 from .cores import COMPLETE, CONTENTS, ENQUEUE, PASS_ON, PREPARE, READ, REPORTS, WRITE, Cores, Share
 from .message_batching import Together
@@ -43,8 +43,8 @@ class CrowdedHost(HostProcess):
         super().__init__(sim, host, machine)
         self._cores = cores
         clock = sim.clock
-        self._pass_on = Lane(clock, self._pass, self._thread(PASS_ON))
-        self._enqueue = Lane(clock, self._enqueued, self._thread(ENQUEUE))
+        self._pass_on = SimThread(clock, self._pass, self._thread(PASS_ON))
+        self._enqueue = SimThread(clock, self._enqueued, self._thread(ENQUEUE))
         self._reports, self._preparing = self._thread(REPORTS), self._thread(PREPARE)
         self._writers = self._thread(WRITE)
         self._ahead: dict[int, bool] = {}  # gangs that a pool prepares -> whether that is done
@@ -52,7 +52,7 @@ class CrowdedHost(HostProcess):
         self._computes = host in sim.machines.computing  # whether its devices compute on its cores
         self._held = -1  # the gang that the enqueuing thread computes
         self._python = cores.process_of is not None
-        self._wire = Lane(
+        self._wire = SimThread(
             clock, lambda came, now: self.take_all(came[0], came[1].messages, now), self._thread(READ)
         )
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from core.model import Cluster, spans
 from core.protocol import effects as e
 
-from ..engine import Clock
+from ..engine import SimClock
 
 
-class Worlds:
+class SimWorlds:
     """Forms worlds, and calls `tell(host, event)` for each member when its world is ready."""
 
     def __init__(
-        self, clock: Clock, cluster: Cluster, join: int, tell: Callable[[int, e.Event], None]
+        self, clock: SimClock, cluster: Cluster, join: int, tell: Callable[[int, e.Event], None]
     ) -> None:
         self._clock, self._cluster, self._join, self._tell = clock, cluster, join, tell
         self._come: dict[tuple[int, int], dict[int, int]] = {}  # (island, epoch) -> host -> when it joined

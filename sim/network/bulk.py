@@ -15,7 +15,7 @@ from core.model import Cluster
 from core.protocol import Chunk, Offer
 from core.record import Trace
 
-from ..engine import Clock, Port
+from ..engine import SimClock, ThreadPort
 
 Name = int
 FIRST = 1 << 50  # numbers of contents, apart from the numbers of other messages
@@ -58,12 +58,12 @@ class Cargo:
     sent."""
 
     def __init__(
-        self, clock: Clock, cluster: Cluster, roads: Roads, arrive: Callable[[Name, Name, int, Any], None],
+        self, clock: SimClock, cluster: Cluster, roads: Roads, arrive: Callable[[Name, Name, int, Any], None],
         trace: Trace,
     ) -> None:  # fmt: skip
         self._clock, self._cluster, self._roads, self._arrive = clock, cluster, roads, arrive
         self._trace = trace
-        self._ports: dict[tuple[str, Name], Port] = {}
+        self._ports: dict[tuple[str, Name], ThreadPort] = {}
         self._lives: dict[Name, int] = {}
         self.moved: dict[tuple[Name, Name], int] = {}  # bytes by (sender, receiver)
 
@@ -140,10 +140,10 @@ class Cargo:
                 self._trace.came(message.transfer, self._clock.now)
             self._arrive(receiver, sender, number, message)
 
-    def _port(self, kind: str, name: Name) -> Port:
+    def _port(self, kind: str, name: Name) -> ThreadPort:
         found = self._ports.get((kind, name))
         if found is None:
-            found = self._ports[kind, name] = Port(self._clock)
+            found = self._ports[kind, name] = ThreadPort(self._clock)
         return found
 
     def by_torus(self, sender: Name, receiver: Name) -> bool:

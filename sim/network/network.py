@@ -13,7 +13,7 @@ from typing import Any
 from core.protocol import Grant, Landed
 from core.protocol import messages as m
 
-from ..engine import Clock
+from ..engine import SimClock
 from ..engine import jitter as noise
 from .message_sizes import MESSAGE, REPORT, is_quiet
 
@@ -53,7 +53,7 @@ def _drawn_for(message: Any, number: int) -> int:
     return number if transfer < 0 else _WORDS + 2 * transfer + isinstance(message, Landed)
 
 
-class Link:
+class SimLink:
     """One direction of a connection."""
 
     __slots__ = ("count", "held", "last", "source")
@@ -71,22 +71,22 @@ class Network:
     """Carries control messages, and calls `arrive(receiver, sender, number, message)` at the receiver's process."""
 
     def __init__(
-        self, clock: Clock, latency: int, byte_ps: int, jitter: int, seed: int,
+        self, clock: SimClock, latency: int, byte_ps: int, jitter: int, seed: int,
         arrive: Callable[[Name, Name, int, Any], None],
     ) -> None:  # fmt: skip
         self._clock = clock
         self.latency, self.byte_ps, self.jitter, self._seed = latency, byte_ps, jitter, seed
         self._arrive = arrive
-        self._links: dict[tuple[Name, Name], Link] = {}
+        self._links: dict[tuple[Name, Name], SimLink] = {}
         self._lives: dict[Name, int] = {}  # by process; messages to or from an earlier life are dropped
         self._cuts: dict[tuple[Name, Name], int] = {}  # how often a connection was cut
         self.messages = 0
 
-    def link(self, sender: Name, receiver: Name) -> Link:
+    def link(self, sender: Name, receiver: Name) -> SimLink:
         found = self._links.get((sender, receiver))
         if found is None:
             source = noise.key(self._seed, link_of(sender, receiver))
-            found = self._links[sender, receiver] = Link(source)
+            found = self._links[sender, receiver] = SimLink(source)
         return found
 
     def count(self, sender: Name, receiver: Name) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .simulation import Simulation
 
 
-class Trouble:
+class FaultInjection:
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
         self._leaving: dict[int, None] = {}

@@ -30,24 +30,24 @@ from core.record import Trace
 from core.schedule.policy import Fifo, Policy
 
 from ..cohort import CohortIsland
-from ..engine import Clock, Noise, Order, Stuck
+from ..engine import Noise, Order, SimClock, Stuck
 from ..engine import jitter as chance
 from ..hardware import Kernel, Profile, Setup, kernel_time
 from ..hosts import (
     CARRIED,
     Computing,
     ControllerProcess,
+    CoreStalls,
     CrowdedHost,
     Fabric,
     HostProcess,
-    Machines,
+    RareTimes,
+    SharedMachines,
     SimClient,
-    Stalls,
+    SimWorlds,
     Takes,
-    Times,
     Together,
     Wires,
-    Worlds,
     is_client,
     rounds,
 )
@@ -64,7 +64,7 @@ from ..network import (
     report_number,
 )
 from .boot import boot
-from .fault_injection import Trouble
+from .fault_injection import FaultInjection
 from .faults import Fault, divided
 
 MIB = 1 << 20
@@ -78,15 +78,15 @@ class Simulation:
     def __init__(
         self, setup: Setup, *, policy: Callable[[], Policy] = Fifo, profile: Profile,
         fidelity: Literal["exact", "cohort"] = "cohort", seed: int = 0, noise: Noise | None = None,
-        config: Config | None = None, times: Times | None = None, faults: Iterable[Fault] = (),
+        config: Config | None = None, times: RareTimes | None = None, faults: Iterable[Fault] = (),
         chunk: int = 16 * MIB, pool: int = 1 << 30,
     ) -> None:  # fmt: skip
         self.setup, self.profile, self.fidelity, self.seed = setup, profile, fidelity, seed
         self.noise = noise or Noise()
-        self.times = times or Times(pcie_latency=setup.chips[0].pcie_latency)
+        self.times = times or RareTimes(pcie_latency=setup.chips[0].pcie_latency)
         self.chunk, self.pool = chunk, pool
         self.cluster: Cluster = setup.cluster
-        self.clock = Clock()
+        self.clock = SimClock()
         self.trace = Trace()
         self.told: list[tuple[int, str]] = []  # what machines tell their operators, and when
         self.replaced: list[tuple[int, e.PolicyReplaced]] = []
@@ -107,16 +107,16 @@ class Simulation:
         jitter = self.noise.latency + dcn.jitter
         self.network = Network(self.clock, dcn.latency, byte_ps, jitter, seed, self._arrive)
         self.cargo = Cargo(self.clock, self.cluster, self._roads(), self._arrive, self.trace)
-        stalls = Stalls(profile.stall_every, profile.stall, seed) if profile.stall_every else None
-        self.machines = Machines(setup, self.clock, profile.wake, stalls)
+        stalls = CoreStalls(profile.stall_every, profile.stall, seed) if profile.stall_every else None
+        self.machines = SharedMachines(setup, self.clock, profile.wake, stalls)
         on_cores = self.machines.computing
         self.fabric = Fabric(
             self.clock, self.cluster, self.trace, self.prices, self._sizes, self.tell_host,
             Computing(self.clock, on_cores, self.process, profile.meet) if on_cores else None,
         )  # fmt: skip
         self.wires = Wires(self)
-        self.trouble = Trouble(self)
-        self.worlds = Worlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
+        self.trouble = FaultInjection(self)
+        self.worlds = SimWorlds(self.clock, self.cluster, self.times.join, self._tell_at_once)
         self.config = config or Config(fanout=fanout_of(profile, setup.cluster))
         self.controller = Controller(self.cluster, policy, self.config, trace=self.trace)
         self.controller_process = ControllerProcess(self, self.controller)

@@ -320,7 +320,7 @@ def test_a_schedule_does_everything_once_behind_what_it_needs(
 
 @pytest.mark.parametrize(("count", "microbatches"), [(4, 16), (16, 64)])
 def test_1f1b_keeps_no_more_microbatches_than_there_are_stages_behind(count: int, microbatches: int) -> None:
-    def most_kept(tasks: list[schedules.Task]) -> int:
+    def most_kept(tasks: list[schedules.StageTask]) -> int:
         held = [0]
         for task in tasks:
             held.append(held[-1] + (1 if task.kind == "forward" else -1))
@@ -332,7 +332,7 @@ def test_1f1b_keeps_no_more_microbatches_than_there_are_stages_behind(count: int
 
 
 def test_a_schedule_in_which_all_wait_says_so() -> None:
-    backward_first = [[schedules.Task("backward", 0, 0), schedules.Task("forward", 0, 0)]]
+    backward_first = [[schedules.StageTask("backward", 0, 0), schedules.StageTask("forward", 0, 0)]]
     with pytest.raises(ValueError, match="cannot go on"):
         list(schedules.merged(backward_first))
 

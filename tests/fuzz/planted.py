@@ -35,10 +35,10 @@ from core.memory.ledger import Ledger
 from core.model.plan import Gang
 from core.protocol.effects import Finished, FreeBuffer, Launch
 from core.protocol.messages import Done, Ended, ExpectStep, GangStep
-from core.schedule.contention import Lanes, Window
+from core.schedule.contention import Contention, Window
 from core.schedule.scheduler import Scheduler
 from core.transfer.credits import Pool
-from core.transfer.sending import Sending
+from core.transfer.sending import SendMachine
 
 from .planting import Patch, bug, every, nothing
 
@@ -186,12 +186,12 @@ def _(put: Patch) -> None:
 
 @bug("window ignored", "a device may have four times as many gangs ahead as the window says")
 def _(put: Patch) -> None:
-    init = Lanes.__init__
+    init = Contention.__init__
 
-    def wide(self: Lanes, atoms: Any, window: Window, early: bool, tell: Any) -> None:
+    def wide(self: Contention, atoms: Any, window: Window, early: bool, tell: Any) -> None:
         init(self, atoms, Window(4 * window.gangs, window.span, 4 * window.most), early, tell)
 
-    put(Lanes, "__init__", wide)
+    put(Contention, "__init__", wide)
 
 
 @bug("entered before its predecessor", "a step enters when all but one of those before it have")
@@ -351,23 +351,23 @@ def _(put: Patch) -> None:
 
 @bug("sent beyond its credit", "a sender sends all it has as soon as it is granted anything")
 def _(put: Patch) -> None:
-    pump = Sending._pump
+    pump = SendMachine._pump
 
-    def eager(self: Sending, transfer: int, receiver: int, out: Any) -> Any:
+    def eager(self: SendMachine, transfer: int, receiver: int, out: Any) -> Any:
         out.credit = max(out.credit, out.total)
         return pump(self, transfer, receiver, out)
 
-    put(Sending, "_pump", eager)
+    put(SendMachine, "_pump", eager)
 
 
 @bug("a chunk lost", "one in twenty turns of a sender says nothing of what it sends")
 def _(put: Patch) -> None:
-    def mute(self: Sending, *args: Any) -> Any:
+    def mute(self: SendMachine, *args: Any) -> Any:
         pump(self, *args)
         return []
 
-    pump = Sending._pump
-    put(Sending, "_pump", every(20, pump, mute))
+    pump = SendMachine._pump
+    put(SendMachine, "_pump", every(20, pump, mute))
 
 
 @bug("wrong count of a sparse exchange", "each receiver is told to expect one piece fewer than it will get")

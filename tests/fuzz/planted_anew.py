@@ -12,7 +12,7 @@ from core.controller.failures import Failures
 from core.fanout.relay import Inlet
 from core.host.host import Host
 from core.protocol.messages import Blame
-from core.transfer.sending import Sending
+from core.transfer.sending import SendMachine
 
 from .draw import ANEW
 from .planting import Patch, bug, nothing
@@ -24,7 +24,7 @@ from .planting import Patch, bug, nothing
     first=ANEW,
 )
 def _(put: Patch) -> None:
-    def lost(self: Sending, peer: int, blame: Blame, anew: bool) -> list[Any]:
+    def lost(self: SendMachine, peer: int, blame: Blame, anew: bool) -> list[Any]:
         self._early.forget(peer)
         effects: list[Any] = []
         for transfer in [transfer for transfer, outs in self._open.items() if peer in outs]:
@@ -32,7 +32,7 @@ def _(put: Patch) -> None:
             effects += self._end_if_landed(transfer)
         return effects
 
-    put(Sending, "lost", lost)
+    put(SendMachine, "lost", lost)
 
 
 @bug(

@@ -23,7 +23,7 @@ from sim.engine.jitter import Noise
 from sim.hardware.profiles import Profile, profile
 from sim.hardware.setups import Setup, load
 from sim.hosts.client_process import SimClient
-from sim.hosts.context import Times
+from sim.hosts.context import RareTimes
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
 from tests.fuzz import programs
@@ -200,7 +200,7 @@ def play(scene: Scene, fidelity: Any, *, moves: bool = True, costs: Profile | No
     config = Config(fanout=scene.fanout)
     sim = Simulation(
         setup(scene), policy=POLICIES[scene.policy], profile=costs, fidelity=fidelity, seed=scene.seed,
-        noise=scene.noise, config=config, times=Times(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS),
+        noise=scene.noise, config=config, times=RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS, beat=MS),
         faults=[Fault(at, what, whom) for at, what, whom in scene.troubles], chunk=1 << 12, pool=1 << 16,
     )  # fmt: skip
     users = [User(sim, scene, number, moves) for number in range(scene.clients)]

@@ -299,7 +299,7 @@ class Fabric:
         """End a gang on this host's devices. Return the gangs that are at the head of all their queues now."""
         mine, heads = part.host, []
         if self.observe:
-            self.observe(o.Finished(mine.host, job.seq, spans.of(part.devices)))
+            self.observe(o.FinishedSeen(mine.host, job.seq, spans.of(part.devices)))
         for number in part.behind:
             ahead = self._ahead(job, mine, mine.buffers[number])
             if ahead is not None:

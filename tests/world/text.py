@@ -95,7 +95,7 @@ def message(said: Any) -> str:  # noqa: C901 - a table
             return f"register program {said.program} {said.ir.name!r}"
         case m.Ended():
             return f"run {said.run} ended" + _blame(said.blame)
-        case m.Ready():
+        case m.ContentsReady():
             return f"ready {','.join(map(str, said.buffers))}" + _blame(said.blame)
         case m.Waiting():
             since = f" for {said.age / 1e9:g} s" if said.age else ""

@@ -397,7 +397,7 @@ class World:
         key = (self.clients[peer - self.cluster.hosts].actor.number, note.run)
         if key in self._open_runs and self.observe:
             del self._open_runs[key]
-            self.observe(o.RunEnded(*key, note.blame))
+            self.observe(o.RunEndSeen(*key, note.blame))
 
     def plan_of_run(self, actor: HostActor, run: int) -> Plan:
         return self.plans[self.cluster.island_of_host(actor.host).index, self.runs[run]]
@@ -440,7 +440,7 @@ class World:
     def _from_controller(self, seen: o.Observation) -> None:
         if isinstance(seen, o.RunSubmitted):
             self._open_runs[seen.client, seen.run] = None
-        elif isinstance(seen, o.RunEnded):
+        elif isinstance(seen, o.RunEndSeen):
             self._open_runs.pop((seen.client, seen.run), None)
         elif isinstance(seen, o.BufferHeld | o.BufferLetGo):
             key = (seen.buffer, seen.holder)

@@ -112,7 +112,7 @@ class Ready:
         return False
 
 
-class Memory:
+class PolicyEvents:
     """The events that a policy may learn from. A method that a policy does not write does nothing."""
 
     def entered(self, ticket: Ticket, domain: int, now: int) -> None:
@@ -142,7 +142,7 @@ class Memory:
         """No gang waits or runs in this domain any more."""
 
 
-class Policy(Memory, ABC):
+class Policy(PolicyEvents, ABC):
     """The base class of policies. Pass a subclass, or an instance for each island. Only `pick` must be written."""
 
     takes_the_only_one: ClassVar[bool] = False  # if True, `pick` is not called while only one gang may enter

@@ -23,7 +23,7 @@ from abc import abstractmethod
 from .base import Policy, Ready, Ticket
 
 
-class Clock:
+class FairClock:
     """The clock of one domain, the tag of each client, and the clients whose gangs wait ready."""
 
     __slots__ = ("tags", "time", "waiting")
@@ -39,7 +39,7 @@ class Fair(Policy):
 
     def __init__(self, lead: int = 4) -> None:
         self.lead = lead
-        self._clocks: dict[int, Clock] = {}
+        self._clocks: dict[int, FairClock] = {}
 
     @abstractmethod
     def charge(self, ticket: Ticket) -> int:
@@ -81,7 +81,7 @@ class Fair(Policy):
             clock.tags.pop(client, None)
 
     def merged(self, domain: int, other: int) -> None:
-        clock, end = self._clock(domain), self._clocks.pop(other, Clock())
+        clock, end = self._clock(domain), self._clocks.pop(other, FairClock())
         for client, tag in end.tags.items():
             moved = tag + clock.time - end.time
             clock.tags[client] = max(clock.tags.get(client, moved), moved)
@@ -89,14 +89,14 @@ class Fair(Policy):
 
     def split(self, domain: int, other: int) -> None:
         clock = self._clock(domain)
-        part = self._clocks[other] = Clock()
+        part = self._clocks[other] = FairClock()
         part.time, part.tags = clock.time, dict(clock.tags)
 
     def ended(self, domain: int) -> None:
         self._clocks.pop(domain, None)
 
-    def _clock(self, domain: int) -> Clock:
+    def _clock(self, domain: int) -> FairClock:
         clock = self._clocks.get(domain)
         if clock is None:
-            clock = self._clocks[domain] = Clock()
+            clock = self._clocks[domain] = FairClock()
         return clock

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from backend.checkpoint import Box, Document, Entry, Request, folders, request_of, zarrs
+from backend.checkpoint import ArrayEntry, Box, Document, Request, folders, request_of, zarrs
 from core.model import Index
 
 from ...specs import avals
@@ -23,7 +23,7 @@ Contents = list[Any]
 ROOT = Path("/")
 
 
-class Shelf:
+class LoadShelf:
     """What was read, on its way to `load`: it takes the place of a token."""
 
     def __init__(self, shards: list[Any]) -> None:
@@ -56,10 +56,10 @@ def commit(document: Document, contents: Contents) -> Contents:
 
 def read(document: Document, contents: Contents) -> Contents:
     folder, asked = _asked(contents[0])
-    wanted: list[tuple[Entry, dict[Index, Box]]] = [
+    wanted: list[tuple[ArrayEntry, dict[Index, Box]]] = [
         (entry, {(): tuple(slice(0, size) for size in entry.shape)}) for entry in document.entries
     ]
-    return [Shelf([shards[()] for shards in zarrs.read(folders.found(folder, asked.step), wanted)])]
+    return [LoadShelf([shards[()] for shards in zarrs.read(folders.found(folder, asked.step), wanted)])]
 
 
 def load(document: Document, contents: Contents) -> Contents:

@@ -17,11 +17,11 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
-from backend.checkpoint import Document, Entry, chunk_of, documents
+from backend.checkpoint import ArrayEntry, Document, chunk_of, documents
 from core.model import Arg, Out, Ref, Sharding
 from sim.hardware import Kernel
 
-from ...graph import Call, Evaluate, Graph, Signature
+from ...graph import CallNode, Evaluate, Graph, Signature
 from ...specs import WHOLE, Aval, Slice, avals, trees
 from . import alone
 
@@ -46,10 +46,10 @@ class Leaf(NamedTuple):
         return self.aval.nbytes // parts
 
 
-def entry_of(leaf: Leaf, *, chunked: bool = False) -> Entry:
+def entry_of(leaf: Leaf, *, chunked: bool = False) -> ArrayEntry:
     shape, dtype, dims = leaf.aval.shape, leaf.aval.dtype, leaf.split.dims
     chunk = chunk_of(shape, dtype, dims, leaf.home.shape) if chunked else ()
-    return Entry(leaf.name, dtype, shape, dims, chunk)
+    return ArrayEntry(leaf.name, dtype, shape, dims, chunk)
 
 
 @lru_cache(maxsize=256)
@@ -64,13 +64,15 @@ def saving(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
         takes = [(request, WHOLE), *((leaves[number].aval, leaves[number].split) for number in mine)]
         cost = time_of(sum(leaves[number].aval.nbytes for number in mine) // home.devices)
         signature = _signature(document, home, takes, [(TOKEN, WHOLE)], cost, alone.save)
-        nodes.append(Call(signature, (asked, *map(Arg, mine)), ()))
-    all_entries = tuple(Entry(each.name, each.dtype, each.shape, (), each.chunk) for each in entries.values())
+        nodes.append(CallNode(signature, (asked, *map(Arg, mine)), ()))
+    all_entries = tuple(
+        ArrayEntry(each.name, each.dtype, each.shape, (), each.chunk) for each in entries.values()
+    )
     takes = [(request, WHOLE), *[(TOKEN, WHOLE)] * len(homes)]
     commit = _signature(
         Document("commit", (), all_entries), homes[0], takes, [(TOKEN, WHOLE)], LOOK_NS, alone.commit
     )
-    nodes.append(Call(commit, (requests[0], *map(Out, range(len(homes)))), ()))
+    nodes.append(CallNode(commit, (requests[0], *map(Out, range(len(homes)))), ()))
     args = [*(leaf.aval for leaf in leaves), *[request] * len(homes)]
     return Graph("checkpoint.save", args, nodes, [Out(len(homes))], ("",))
 
@@ -79,7 +81,7 @@ def saving(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
 def restoring(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
     """Arguments: a request a slice. Results: the leaves."""
     homes = tuple(dict.fromkeys(leaf.home for leaf in leaves))
-    nodes: list[Call] = []
+    nodes: list[CallNode] = []
     made: dict[str, Ref] = {}
     for number, home in enumerate(homes):
         mine = [leaf for leaf in leaves if leaf.home is home]
@@ -98,7 +100,7 @@ def restoring(leaves: tuple[Leaf, ...], request: Aval) -> Graph:
             Document("load", home.shape, entries), home, [(TOKEN, WHOLE)], looks, 1000, alone.load
         )
         made |= {leaf.name: Out(len(nodes) + 1, place) for place, leaf in enumerate(mine)}
-        nodes += [Call(read, (Arg(number),), ()), Call(load, (Out(len(nodes)),), ())]
+        nodes += [CallNode(read, (Arg(number),), ()), CallNode(load, (Out(len(nodes)),), ())]
     results = [made[leaf.name] for leaf in leaves]
     return Graph("checkpoint.restore", [request] * len(homes), nodes, results, [leaf.name for leaf in leaves])
 
@@ -108,7 +110,7 @@ def looking(home: Slice, request: Aval) -> Graph:
     signature = _signature(
         Document("latest"), home, [(request, WHOLE)], [(TOKEN, WHOLE)], LOOK_NS, alone.latest
     )
-    return Graph("checkpoint.latest", [request], [Call(signature, (Arg(0),), ())], [Out(0)], ("",))
+    return Graph("checkpoint.latest", [request], [CallNode(signature, (Arg(0),), ())], [Out(0)], ("",))
 
 
 def time_of(nbytes: int) -> int:

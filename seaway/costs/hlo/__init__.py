@@ -4,8 +4,8 @@
 what an operation computes and moves, and `collectives` what devices exchange. `tally` adds everything up.
 """
 
-from .collectives import Exchange, Kind
+from .collectives import HloCollective, Kind
 from .tally import Rates, Tally, tally
 from .text import HloError, Module, parse
 
-__all__ = ["Exchange", "HloError", "Kind", "Module", "Rates", "Tally", "parse", "tally"]
+__all__ = ["HloCollective", "HloError", "Kind", "Module", "Rates", "Tally", "parse", "tally"]

@@ -14,8 +14,8 @@ from typing import Literal
 import msgspec
 
 from .groups import ATTRIBUTE, PAIRS, BadGroups, Nested, members, nested, pairs_of, rings
-from .shapes import Shape, leaves
-from .text import Computation, HloError, Module, Op
+from .shapes import HloShape, leaves
+from .text import HloComputation, HloError, Module, Op
 
 Kind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute"]
 Part = Literal["whole", "start", "link", "done"]
@@ -34,7 +34,7 @@ LAYOUT = {"convert", "copy", "bitcast", "reshape", "transpose"}
 CHAINED = '"async_collective_fusion_config"'
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class HloCollective(msgspec.Struct, frozen=True):
     """One collective: `count` times in the computation."""
 
     kind: Kind
@@ -46,12 +46,12 @@ class Exchange(msgspec.Struct, frozen=True):
     regular: bool = True  # whether `groups` describes all its groups exactly
 
 
-class Found(msgspec.Struct, frozen=True):
+class CollectivePart(msgspec.Struct, frozen=True):
     """The part that an operation plays in a collective. Parts of one collective have the same `key`."""
 
     part: Part
     key: str
-    exchange: Exchange | None
+    exchange: HloCollective | None
 
 
 class Finder:
@@ -61,9 +61,9 @@ class Finder:
     def __init__(self, module: Module, scattering: bool = False) -> None:
         self.module = module
         self.scattering = scattering
-        self._inside: dict[str, tuple[tuple[Computation, Op], ...]] = {}
+        self._inside: dict[str, tuple[tuple[HloComputation, Op], ...]] = {}
 
-    def find(self, computation: Computation, op: Op) -> Found | None:
+    def find(self, computation: HloComputation, op: Op) -> CollectivePart | None:
         base, dash, end = op.opcode.rpartition("-")
         if op.opcode in KINDS:
             exchange = self._exchange(computation, op, KINDS[op.opcode])
@@ -73,16 +73,16 @@ class Finder:
                 and _sliced(computation, op, exchange.group_size)
             ):
                 exchange = msgspec.structs.replace(exchange, kind="reduce-scatter")
-            return Found("whole", op.name, exchange)
+            return CollectivePart("whole", op.name, exchange)
         if dash and base in KINDS and end == "start":
-            return Found("start", op.name, self._exchange(computation, op, KINDS[base]))
+            return CollectivePart("start", op.name, self._exchange(computation, op, KINDS[base]))
         if dash and end in ("done", "update") and op.operands and (base in KINDS or base in WRAPPERS):
-            return Found("done" if end == "done" else "link", op.operands[0], None)
+            return CollectivePart("done" if end == "done" else "link", op.operands[0], None)
         if op.opcode == "fusion" or (dash and base in WRAPPERS and end == "start"):
             return self._called(computation, op)
         return None
 
-    def _called(self, computation: Computation, op: Op) -> Found | None:
+    def _called(self, computation: HloComputation, op: Op) -> CollectivePart | None:
         called = op.called("calls") or op.called("to_apply")
         held = self._collectives(called[0]) if called else ()
         if not held:
@@ -90,17 +90,17 @@ class Finder:
         inner, collective = held[0]
         exchange = self._exchange(inner, collective, KINDS[collective.opcode])
         if op.opcode != "fusion":
-            return Found("start", op.name, exchange)
+            return CollectivePart("start", op.name, exchange)
         if CHAINED in collective.attributes:
-            return Found("link", f"channel {collective.attribute(CHANNEL)}", exchange)
+            return CollectivePart("link", f"channel {collective.attribute(CHANNEL)}", exchange)
         if exchange.kind == "all-reduce" and any(one.opcode == "dynamic-slice" for one in inner.ops.values()):
             exchange = msgspec.structs.replace(exchange, kind="reduce-scatter")
-        return Found("whole", op.name, exchange)
+        return CollectivePart("whole", op.name, exchange)
 
-    def _collectives(self, name: str) -> tuple[tuple[Computation, Op], ...]:
+    def _collectives(self, name: str) -> tuple[tuple[HloComputation, Op], ...]:
         """The collectives in that computation and in its fusions."""
         if name not in self._inside:
-            found: list[tuple[Computation, Op]] = []
+            found: list[tuple[HloComputation, Op]] = []
             inner = self.module[name]
             for op in inner.ops.values():
                 if op.opcode in KINDS:
@@ -110,7 +110,7 @@ class Finder:
             self._inside[name] = tuple(found)
         return self._inside[name]
 
-    def _exchange(self, computation: Computation, op: Op, kind: Kind) -> Exchange:
+    def _exchange(self, computation: HloComputation, op: Op, kind: Kind) -> HloCollective:
         kinds = [computation.ops[name].kind for name in op.operands if name in computation.ops]
         nbytes = sum(shape.nbytes for kind in kinds for shape in leaves(kind))
         devices = self.module.devices
@@ -125,15 +125,15 @@ class Finder:
         if kind == "permute" and not regular:
             shape = ()  # any two devices may exchange
         size = max(map(len, groups), default=1)
-        return Exchange(kind, nbytes, shape, size, regular=regular)
+        return HloCollective(kind, nbytes, shape, size, regular=regular)
 
 
-def _sliced(computation: Computation, op: Op, size: int) -> bool:
+def _sliced(computation: HloComputation, op: Op, size: int) -> bool:
     """Whether each device keeps only its own slice of the result of `op`."""
     users = computation.users[op.name]
     while len(users) == 1 and users[0].opcode in LAYOUT:
         users = computation.users[users[0].name]
-    if len(users) != 1 or users[0].opcode != "dynamic-slice" or not isinstance(op.kind, Shape):
+    if len(users) != 1 or users[0].opcode != "dynamic-slice" or not isinstance(op.kind, HloShape):
         return False
     kept = users[0].kind
-    return isinstance(kept, Shape) and kept.elements * size == op.kind.elements
+    return isinstance(kept, HloShape) and kept.elements * size == op.kind.elements

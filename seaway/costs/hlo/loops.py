@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 
-from .shapes import Shape
-from .text import Computation, Module, Op
+from .shapes import HloShape
+from .text import HloComputation, Module, Op
 
 STATED = re.compile(r'"known_trip_count":\{"n":"?(\d+)')
 INDEX = re.compile(r"index=(\d+)")
@@ -45,7 +45,7 @@ Known = Mapping[tuple[int, ...], int]
 class Scalars:
     """Evaluates integers of one computation from known values of its parameters."""
 
-    def __init__(self, module: Module, computation: Computation, known: Known) -> None:
+    def __init__(self, module: Module, computation: HloComputation, known: Known) -> None:
         self.module = module
         self.computation = computation
         self.known = known
@@ -53,7 +53,7 @@ class Scalars:
 
     def value(self, name: str) -> int | None:
         op = self.computation.ops.get(name)
-        if op is None or not isinstance(op.kind, Shape) or op.kind.elements != 1:
+        if op is None or not isinstance(op.kind, HloShape) or op.kind.elements != 1:
             if op is None or op.opcode not in SAME:
                 return None
         values = op.operands
@@ -124,7 +124,7 @@ def _constant(text: str) -> int | None:
         return None
 
 
-def invariant(body: Computation) -> set[int]:
+def invariant(body: HloComputation) -> set[int]:
     """The elements of a loop's state that its body passes on unchanged."""
     root = body.ops.get(body.root)
     if root is None or root.opcode != "tuple":
@@ -132,7 +132,7 @@ def invariant(body: Computation) -> set[int]:
     return {index for index, name in enumerate(root.operands) if _handed_on(body, name) == index}
 
 
-def _handed_on(body: Computation, name: str) -> int | None:
+def _handed_on(body: HloComputation, name: str) -> int | None:
     op = body.ops[name]
     while op.opcode == "copy":
         op = body.ops[op.operands[0]]
@@ -141,7 +141,7 @@ def _handed_on(body: Computation, name: str) -> int | None:
     return None
 
 
-def trips(module: Module, computation: Computation, loop: Op, known: Known) -> int | None:
+def trips(module: Module, computation: HloComputation, loop: Op, known: Known) -> int | None:
     """How often `loop`, an operation of `computation`, runs its body; None if that depends on data."""
     if stated := loop.attribute(STATED):
         return int(stated)
@@ -152,7 +152,7 @@ def trips(module: Module, computation: Computation, loop: Op, known: Known) -> i
     return _count(module, condition, body, state)
 
 
-def inside(module: Module, computation: Computation, loop: Op, known: Known) -> dict[tuple[int, ...], int]:
+def inside(module: Module, computation: HloComputation, loop: Op, known: Known) -> dict[tuple[int, ...], int]:
     """Known values inside the loop's body: unchanged elements whose values are known outside."""
     scalars = Scalars(module, computation, known)
     found: dict[tuple[int, ...], int] = {}
@@ -163,7 +163,7 @@ def inside(module: Module, computation: Computation, loop: Op, known: Known) -> 
     return found
 
 
-def _needed(module: Module, condition: Computation, body: Computation) -> list[int]:
+def _needed(module: Module, condition: HloComputation, body: HloComputation) -> list[int]:
     """The elements of the state that decide when the loop ends, and the elements that these depend on."""
     asking = Scalars(module, condition, {})
     asked = _reads(asking, condition.root)
@@ -194,7 +194,7 @@ def _reads(scalars: Scalars, name: str) -> set[int]:
 
 
 def _initial(
-    module: Module, computation: Computation, loop: Op, known: Known, needed: list[int]
+    module: Module, computation: HloComputation, loop: Op, known: Known, needed: list[int]
 ) -> dict[tuple[int, ...], int] | None:
     scalars = Scalars(module, computation, known)
     state: dict[tuple[int, ...], int] = {}
@@ -207,7 +207,7 @@ def _initial(
 
 
 def _count(
-    module: Module, condition: Computation, body: Computation, state: dict[tuple[int, ...], int]
+    module: Module, condition: HloComputation, body: HloComputation, state: dict[tuple[int, ...], int]
 ) -> int | None:
     states = [state]
     for count in range(STEPS):
@@ -221,12 +221,12 @@ def _count(
     return _jump(module, condition, states)
 
 
-def _holds(module: Module, condition: Computation, state: Known) -> bool | None:
+def _holds(module: Module, condition: HloComputation, state: Known) -> bool | None:
     value = Scalars(module, condition, state).value(condition.root)
     return None if value is None else bool(value)
 
 
-def _after(module: Module, body: Computation, state: Known) -> dict[tuple[int, ...], int] | None:
+def _after(module: Module, body: HloComputation, state: Known) -> dict[tuple[int, ...], int] | None:
     scalars = Scalars(module, body, state)
     found: dict[tuple[int, ...], int] = {}
     for parameter, index in state:
@@ -237,7 +237,7 @@ def _after(module: Module, body: Computation, state: Known) -> dict[tuple[int, .
     return found
 
 
-def _jump(module: Module, condition: Computation, states: list[dict[tuple[int, ...], int]]) -> int | None:
+def _jump(module: Module, condition: HloComputation, states: list[dict[tuple[int, ...], int]]) -> int | None:
     """Find the end by bisection, if all elements grow by equal steps; else None."""
     first, second = states[0], states[1]
     step = {key: second[key] - first[key] for key in first}

@@ -24,7 +24,7 @@ class BadShape(ValueError):
     pass
 
 
-class Shape(msgspec.Struct, frozen=True):
+class HloShape(msgspec.Struct, frozen=True):
     dtype: str
     dims: tuple[int, ...] = ()
     space: int = 0  # 0: the device's main memory; others are on the chip
@@ -38,7 +38,7 @@ class Shape(msgspec.Struct, frozen=True):
         return (self.elements * _bits(self.dtype) + 7) // 8
 
 
-Type = Shape | tuple["Type", ...]
+Type = HloShape | tuple["Type", ...]
 
 
 def _bits(dtype: str) -> int:
@@ -65,7 +65,7 @@ def parse_type(text: str, at: int) -> tuple[Type, int]:
     dtype, dims, layout = match.groups()
     sizes = tuple(int(size.strip().lstrip("<=")) for size in dims.split(",") if size.strip() not in ("", "?"))
     space = SPACE.search(layout) if layout else None
-    return Shape(dtype, sizes, int(space[1]) if space else 0), match.end()
+    return HloShape(dtype, sizes, int(space[1]) if space else 0), match.end()
 
 
 def _skip(text: str, at: int) -> int:
@@ -73,8 +73,8 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def leaves(kind: Type) -> Iterator[Shape]:
-    if isinstance(kind, Shape):
+def leaves(kind: Type) -> Iterator[HloShape]:
+    if isinstance(kind, HloShape):
         yield kind
     else:
         for part in kind:

@@ -22,10 +22,10 @@ from typing import NamedTuple
 import msgspec
 
 from . import loops
-from .collectives import Exchange, Finder, Found
+from .collectives import CollectivePart, Finder, HloCollective
 from .shapes import main_memory
-from .text import Computation, Module, Op
-from .work import FREE, Work
+from .text import HloComputation, Module, Op
+from .work import FREE, ModuleWork
 
 CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 TARGET = re.compile(r'custom_call_target="([^"]*)"')
@@ -59,7 +59,7 @@ class Tally(msgspec.Struct):
     once_roofline: float = 0.0
     once_flops: float = 0.0
     once_moved: float = 0.0
-    exchanges: dict[Exchange, int] = {}
+    exchanges: dict[HloCollective, int] = {}
     unknown_loops: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()  # custom calls whose time is unknown
 
@@ -73,7 +73,7 @@ class Tally(msgspec.Struct):
         self.unknown_loops += other.unknown_loops
         self.silent += other.silent
 
-    def collectives(self) -> tuple[Exchange, ...]:
+    def collectives(self) -> tuple[HloCollective, ...]:
         """Collectives in the order in which they first occur; equal ones are one, with their count."""
         return tuple(msgspec.structs.replace(one, count=count) for one, count in self.exchanges.items())
 
@@ -84,25 +84,25 @@ def tally(module: Module, rates: Rates, *, fused: bool = True) -> Tally:
     `fused`: the text is the compiler's final one. If False, it is the text before fusion, and the arguments and results
     of the whole computation are counted as moved once.
     """
-    return _Walk(module, rates, fused).computation(module[module.entry], {})
+    return _TallyWalk(module, rates, fused).computation(module[module.entry], {})
 
 
-class _Walk:
+class _TallyWalk:
     def __init__(self, module: Module, rates: Rates, fused: bool) -> None:
         self.module = module
         self.rates = rates
         self.fused = fused
-        self.work = Work(module, fused)
+        self.work = ModuleWork(module, fused)
         self.finder = Finder(module, scattering=not fused)
         self.done: dict[tuple[str, tuple[tuple[tuple[int, ...], int], ...]], Tally] = {}
 
-    def computation(self, computation: Computation, known: loops.Known) -> Tally:
+    def computation(self, computation: HloComputation, known: loops.Known) -> Tally:
         key = (computation.name, tuple(sorted(known.items())))
         if key not in self.done:
             self.done[key] = self._walk(computation, known)
         return self.done[key]
 
-    def _walk(self, computation: Computation, known: loops.Known) -> Tally:
+    def _walk(self, computation: HloComputation, known: loops.Known) -> Tally:
         total = Tally()
         lane = _Lanes(self.rates)
         chains = _Chains(self._found(computation))
@@ -119,20 +119,22 @@ class _Walk:
             total.add(self._ends(computation))
         return total
 
-    def _ends(self, computation: Computation) -> Tally:
+    def _ends(self, computation: HloComputation) -> Tally:
         """The time and bytes of reading all arguments and writing all results once."""
         kinds = [op.kind for op in computation.parameters] + [computation.ops[computation.root].kind]
         moved = sum(map(main_memory, kinds))
         time = moved / self.rates.bandwidth * 1e9
         return Tally(roofline=time, blend=time, moved=moved, once_roofline=time, once_moved=moved)
 
-    def _found(self, computation: Computation) -> Iterable[tuple[str, Found]]:
+    def _found(self, computation: HloComputation) -> Iterable[tuple[str, CollectivePart]]:
         for op in computation.ops.values():
             found = self.finder.find(computation, op)
             if found is not None:
                 yield op.name, found
 
-    def _op(self, computation: Computation, op: Op, known: loops.Known, total: Tally, lane: _Lanes) -> None:
+    def _op(
+        self, computation: HloComputation, op: Op, known: loops.Known, total: Tally, lane: _Lanes
+    ) -> None:
         match op.opcode:
             case "while":
                 self._loop(computation, op, known, total)
@@ -144,7 +146,7 @@ class _Walk:
             case _:
                 self._plain(computation, op, total, lane)
 
-    def _loop(self, computation: Computation, op: Op, known: loops.Known, total: Tally) -> None:
+    def _loop(self, computation: HloComputation, op: Op, known: loops.Known, total: Tally) -> None:
         count = loops.trips(self.module, computation, op, known)
         inside = loops.inside(self.module, computation, op, known)
         body = self.computation(self.module[op.called("body")[0]], inside)
@@ -163,7 +165,7 @@ class _Walk:
                 max((self.computation(self.module[name], {}) for name in names), key=lambda one: one.blend)
             )
 
-    def _plain(self, computation: Computation, op: Op, total: Tally, lane: _Lanes) -> None:
+    def _plain(self, computation: HloComputation, op: Op, total: Tally, lane: _Lanes) -> None:
         if op.opcode == "custom-call" and not op.attribute(CYCLES) and op.attribute(TARGET) not in NO_WORK:
             total.silent += (op.attribute(TARGET),)
         if op.opcode in FREE:
@@ -182,7 +184,7 @@ class _Walk:
             matrix = flops / self.rates.flops * 1e9
             total.blend += cycles if cycles and matrix > MOSTLY * memory else bound
 
-    def _arithmetic(self, computation: Computation, op: Op, flops: float) -> float:
+    def _arithmetic(self, computation: HloComputation, op: Op, flops: float) -> float:
         matrix = flops / self.rates.flops
         vector = self.work.elementwise(computation, op) / self.rates.vector if self.rates.vector else 0.0
         return max(matrix, vector) * 1e9
@@ -211,11 +213,11 @@ class _Chains:
     among the collectives that are under way.
     """
 
-    def __init__(self, found: Iterable[tuple[str, Found]]) -> None:
+    def __init__(self, found: Iterable[tuple[str, CollectivePart]]) -> None:
         self.found = dict(found)
         self.first: dict[str, str] = {}
         self.last: dict[str, str] = {}
-        self.under_way: dict[str, Exchange] = {}
+        self.under_way: dict[str, HloCollective] = {}
         self.hidden: dict[str, float] = {}
         for name, one in self.found.items():
             if one.part == "link":
@@ -226,7 +228,7 @@ class _Chains:
         for key in self.under_way:
             self.hidden[key] += time / len(self.under_way)
 
-    def meet(self, op: Op, found: Found, total: Tally) -> None:
+    def meet(self, op: Op, found: CollectivePart, total: Tally) -> None:
         exchange = found.exchange
         if found.part == "whole" and exchange is not None:
             _count(exchange, 0.0, total)
@@ -246,7 +248,7 @@ class _Chains:
             _count(self.under_way.pop(key), self.hidden.pop(key), total)
 
 
-def _count(exchange: Exchange, hidden: float, total: Tally) -> None:
+def _count(exchange: HloCollective, hidden: float, total: Tally) -> None:
     if exchange.group_size < 2:
         return
     one = msgspec.structs.replace(exchange, hidden=round(hidden))

@@ -52,7 +52,7 @@ class Op:
         return match[1] if match else ""
 
 
-class Computation:
+class HloComputation:
     def __init__(self, name: str, entry: bool) -> None:
         self.name = name
         self.entry = entry
@@ -80,12 +80,12 @@ class Computation:
 
 
 class Module:
-    def __init__(self, computations: dict[str, Computation], entry: str, devices: int = 1) -> None:
+    def __init__(self, computations: dict[str, HloComputation], entry: str, devices: int = 1) -> None:
         self.computations = computations
         self.entry = entry
         self.devices = devices
 
-    def __getitem__(self, name: str) -> Computation:
+    def __getitem__(self, name: str) -> HloComputation:
         try:
             return self.computations[name]
         except KeyError:
@@ -93,13 +93,13 @@ class Module:
 
 
 def parse(text: str) -> Module:
-    computations: dict[str, Computation] = {}
+    computations: dict[str, HloComputation] = {}
     entry = ""
-    current: Computation | None = None
+    current: HloComputation | None = None
     for number, line in enumerate(text.splitlines(), 1):
         if current is None:
             if line.endswith("{") and (match := HEADER.match(line)):
-                current = Computation(match[2] or match[4], bool(match[1] or match[3]))
+                current = HloComputation(match[2] or match[4], bool(match[1] or match[3]))
         elif line.startswith("}"):
             computations[current.name] = current
             entry = current.name if current.entry else entry
@@ -119,7 +119,7 @@ def parse(text: str) -> Module:
     return Module(computations, entry, prod(map(int, DEVICES.findall(text.partition("\n")[0]))))
 
 
-def _element(computation: Computation, name: str) -> None:
+def _element(computation: HloComputation, name: str) -> None:
     """Add the operation `get-tuple-element(%loop), index=3` for `%loop#3`, which JAX 0.12 writes in its place."""
     whole, mark, index = name.rpartition("#")
     if not mark or name in computation.ops or not index.isdigit():

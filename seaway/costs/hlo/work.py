@@ -14,8 +14,8 @@ from math import prod
 
 import numpy as np
 
-from .shapes import Shape, Type, leaves, main_memory
-from .text import Computation, HloError, Module, Op
+from .shapes import HloShape, Type, leaves, main_memory
+from .text import HloComputation, HloError, Module, Op
 
 LABELS = re.compile(r"dim_labels=([\w?]+)_([\w?]+)->([\w?]+)")
 WINDOW = re.compile(r"window=\{([^}]*)\}")
@@ -43,7 +43,7 @@ STILL = FREE | MOVING | {
 }  # fmt: skip
 
 
-class Work:
+class ModuleWork:
     """Counts the work of a module's operations. Results for computations that fusions call are cached."""
 
     def __init__(self, module: Module, fused: bool = True) -> None:
@@ -56,7 +56,7 @@ class Work:
 
     # --- flops ------------------------------------------------------------------------------------------
 
-    def flops(self, computation: Computation, op: Op) -> float:
+    def flops(self, computation: HloComputation, op: Op) -> float:
         if op.opcode == "dot":
             return _dot(computation, op)
         if op.opcode == "convolution":
@@ -73,7 +73,7 @@ class Work:
 
     # --- elementwise ------------------------------------------------------------------------------------
 
-    def elementwise(self, computation: Computation, op: Op) -> float:
+    def elementwise(self, computation: HloComputation, op: Op) -> float:
         """Operations of the vector unit: one for each element computed, more for slow functions."""
         if op.opcode == "fusion":
             return sum(self._inner_elementwise(name) for name in op.called("calls"))
@@ -92,7 +92,7 @@ class Work:
 
     # --- bytes ------------------------------------------------------------------------------------------
 
-    def moved(self, computation: Computation, op: Op) -> int:
+    def moved(self, computation: HloComputation, op: Op) -> int:
         """Bytes that the operation reads from main memory and writes to it."""
         if op.opcode in FREE or op.opcode.endswith("-done"):
             return 0
@@ -111,13 +111,13 @@ class Work:
             return _transfer(op, kinds)
         return sum(map(main_memory, kinds)) + main_memory(op.kind)
 
-    def _read(self, inner: Computation, index: int, kind: Type) -> int:
+    def _read(self, inner: HloComputation, index: int, kind: Type) -> int:
         if not main_memory(kind):
             return 0
         part = self._part_read(inner, index)
         return main_memory(kind) if part is None else min(part, main_memory(kind))
 
-    def _part_read(self, inner: Computation, index: int) -> int | None:
+    def _part_read(self, inner: HloComputation, index: int) -> int | None:
         """The bytes that a computation reads of its parameter `index`; None means all."""
         key = (inner.name, index)
         if key not in self._reads:
@@ -127,7 +127,7 @@ class Work:
                 self._reads[key] = self._used(inner, parameters[index].name)
         return self._reads[key]
 
-    def _used(self, inner: Computation, name: str) -> int | None:
+    def _used(self, inner: HloComputation, name: str) -> int | None:
         total = 0
         for user in inner.users[name]:
             first = user.operands[0] == name and name not in user.operands[1:]
@@ -154,13 +154,13 @@ class Work:
         known = [part for part in parts if part is not None]
         return sum(known) if len(known) == len(parts) else None
 
-    def _written(self, inner: Computation, kind: Type) -> int:
+    def _written(self, inner: HloComputation, kind: Type) -> int:
         if inner.name not in self._writes:
             self._writes[inner.name] = self._updated(inner, inner.root)
         part = self._writes[inner.name]
         return main_memory(kind) if part is None else min(part, main_memory(kind))
 
-    def _updated(self, inner: Computation, name: str) -> int | None:
+    def _updated(self, inner: HloComputation, name: str) -> int | None:
         """The bytes that a fusion writes if it only updates slices in place; None if it writes all of its result."""
         op = inner.ops.get(name)
         if op is None:
@@ -207,24 +207,24 @@ def _transfer(op: Op, kinds: list[Type]) -> int:
     return moved * sum(ends)
 
 
-def _shape(computation: Computation, op: Op, index: int) -> Shape:
+def _shape(computation: HloComputation, op: Op, index: int) -> HloShape:
     kind = computation.operand(op, index).kind
-    if not isinstance(kind, Shape):
+    if not isinstance(kind, HloShape):
         raise HloError(f"{op.opcode} {op.name!r} has a tuple for operand {index}")
     return kind
 
 
-def _first(op: Op) -> Shape:
+def _first(op: Op) -> HloShape:
     return next(leaves(op.kind))
 
 
-def _dot(computation: Computation, op: Op) -> float:
+def _dot(computation: HloComputation, op: Op) -> float:
     left = _shape(computation, op, 0)
     contracted = [int(axis) for axis in op.attribute(CONTRACTED).split(",") if axis]
     return 2.0 * _first(op).elements * prod(left.dims[axis] for axis in contracted)
 
 
-def _convolution(computation: Computation, op: Op) -> float:
+def _convolution(computation: HloComputation, op: Op) -> float:
     """Flops that use data, not padding: the TPU compiler writes batched products as convolutions of mostly padding."""
     labels = LABELS.search(op.attributes)
     if labels is None:

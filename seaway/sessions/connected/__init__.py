@@ -20,23 +20,23 @@ if TYPE_CHECKING:
         AGENT,
         CONFIG,
         PLATFORMS,
+        ClusterOptions,
         LocalCluster,
         LocalDriver,
-        Made,
         environment_of,
         local,
     )
     from .loop import Loop
-    from .pricing import Pricing
+    from .pricing import ConnectedPricing
 
 _MODULES = {
     "connecting": ("connect",),
     "driver": ("RealDriver",),
     "local_cluster": (
-        "AGENT", "CONFIG", "PLATFORMS", "LocalCluster", "LocalDriver", "Made", "environment_of", "local",
+        "AGENT", "CONFIG", "PLATFORMS", "LocalCluster", "LocalDriver", "ClusterOptions", "environment_of", "local",
     ),
     "loop": ("Loop",),
-    "pricing": ("Pricing",),
+    "pricing": ("ConnectedPricing",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -44,11 +44,11 @@ __all__ = [
     "AGENT",
     "CONFIG",
     "PLATFORMS",
+    "ClusterOptions",
+    "ConnectedPricing",
     "LocalCluster",
     "LocalDriver",
     "Loop",
-    "Made",
-    "Pricing",
     "RealDriver",
     "connect",
     "environment_of",

@@ -15,20 +15,20 @@ from ...graph import Signature
 from ...specs import WHOLE, partition_spec, trees
 
 
-class Code(NamedTuple):
+class ExportedCode(NamedTuple):
     name: str  # sha256 of the blob
     blob: bytes
 
 
 @lru_cache(maxsize=64)  # a session asks once; another session soon after may ask for the same
-def code_of(signature: Signature, platforms: tuple[str, ...]) -> Code:
+def code_of(signature: Signature, platforms: tuple[str, ...]) -> ExportedCode:
     """One export for all of these platforms.
 
     The code of an irregular computation has one extra result, the number of valid rows. An error from exporting gets a
     note that names the computation.
     """
     if signature.document:
-        return Code(hashlib.sha256(signature.document).hexdigest(), signature.document)
+        return ExportedCode(hashlib.sha256(signature.document).hexdigest(), signature.document)
     if signature.function is None:
         raise TypeError(
             f"{signature.name!r} is only its cost, with nothing to compute, so no {' or '.join(platforms)} device can "
@@ -48,7 +48,7 @@ def code_of(signature: Signature, platforms: tuple[str, ...]) -> Code:
         if told is error:
             raise
         raise told from None
-    return Code(hashlib.sha256(blob).hexdigest(), blob)
+    return ExportedCode(hashlib.sha256(blob).hexdigest(), blob)
 
 
 def _better(signature: Signature, error: Exception) -> Exception:

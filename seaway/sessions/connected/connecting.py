@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from os import PathLike
 
-from backend.auth import Access, Refused, access
+from backend.auth import Access, AccessRefused, access
 from backend.client import Head
-from backend.node import Wrong
+from backend.node import CallError
 from backend.wire import Described
 
 from ...errors import Unreachable
@@ -50,11 +50,11 @@ def connect(
     checked_seconds("sw.connect", timeout=timeout, patience=patience)
     try:
         place = access.place_of(address)
-    except Refused as refused:
+    except AccessRefused as refused:
         raise ValueError(f"sw.connect({address!r}): {refused}") from None
     try:
         shown = access.read(*map(str, files.values()))
-    except Refused as refused:
+    except AccessRefused as refused:
         raise ValueError(f"sw.connect: {refused}") from None
     if token:
         shown = Access(token, shown.ca, shown.cert, shown.key)
@@ -81,7 +81,7 @@ async def _about(place: str, shown: Access, timeout: float) -> Described:
     head = Head(place, shown)
     try:
         return await head.about(__version__, timeout)
-    except Wrong as wrong:
+    except CallError as wrong:
         if wrong.code == grpc.StatusCode.UNAUTHENTICATED:
             raise Unreachable(
                 f"the controller at {place} refused our credentials: {wrong}. Give sw.connect(..., token=...), the "

@@ -18,7 +18,7 @@ from backend.admin import fetched
 from backend.auth import Access
 from backend.client import Head, Remote
 from backend.devices import Taken
-from backend.node import Wrong
+from backend.node import CallError
 from backend.wire import Described
 from core.client import Client
 from core.model import Computation, Impossible
@@ -26,12 +26,12 @@ from core.record import Trace as CoreTrace
 
 from ...errors import SessionClosed, Unreachable
 from ...graph import Signature
-from .code import Code
+from .code import ExportedCode
 from .hosttimes import asked
 from .interrupts import SHIELD
 from .loop import Loop
 from .port import RealPort
-from .pricing import Pricing
+from .pricing import ConnectedPricing
 
 if TYPE_CHECKING:
     from ...trace import Trace
@@ -56,7 +56,7 @@ class RealDriver:
         self._head: Head = loop.do(_made(lambda: Head(address, access)))
         self._ports: list[RealPort] = []
         self.contents = described.platforms != ("timed",)  # whether its arrays have contents
-        self.price_of = Pricing(described.platforms, self._keep, self.recorded)
+        self.price_of = ConnectedPricing(described.platforms, self._keep, self.recorded)
         self._seen: Mapping[str, tuple[int, int]] = {}
         self._seen_until = 0.0
         self._origin = time.monotonic_ns()
@@ -86,10 +86,10 @@ class RealDriver:
     def price(self, signature: Signature) -> Computation:
         return self.price_of(signature)
 
-    def _keep(self, code: Code) -> None:
+    def _keep(self, code: ExportedCode) -> None:
         try:
             self._loop.do(self._head.keep([code.blob]))
-        except Wrong as wrong:
+        except CallError as wrong:
             if wrong.code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED):
                 raise Impossible(str(wrong)) from None
             raise Unreachable(f"the controller at {self._address} did not take code: {wrong}") from None
@@ -105,7 +105,7 @@ class RealDriver:
             self._seen_until = now + FRESH
             try:
                 self._seen = self._loop.do(self._head.seen(SEEN))
-            except Wrong:
+            except CallError:
                 pass  # the controller is busy; the old answer serves
         return self._seen
 
@@ -138,7 +138,7 @@ class RealDriver:
     def trace(self) -> Trace:
         try:
             found = self._loop.do(fetched(self._address, self._head.access))
-        except Wrong as wrong:
+        except CallError as wrong:
             raise Unreachable(f"the controller at {self._address} did not send its trace: {wrong}") from None
         return self.with_hosts(found)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from backend.client import Head
 from backend.devices import ROOM, Taken, fetched
-from backend.node import Wrong
+from backend.node import CallError
 from core.model import Cluster
 from core.record import Trace
 
@@ -43,7 +43,7 @@ def asked(core: Trace, cluster: Cluster, head: Head, ports: Sequence[RealPort], 
 async def _fetched(head: Head, clients: list[tuple[int, str]], addresses: dict[int, str]) -> list[Taken]:
     try:
         permitted = await head.permit(clients, PATIENCE)
-    except Wrong as wrong:
+    except CallError as wrong:
         log.warning("the trace lacks the hosts' own times: %s", wrong)
         return []
     most = max(LEAST, min(ROOM, ROWS // len(addresses)))

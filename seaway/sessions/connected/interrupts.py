@@ -14,7 +14,7 @@ from typing import Any
 Handler = Callable[[int, FrameType | None], Any]
 
 
-class Shield:
+class InterruptShield:
     """`with shield:` around code that must not be interrupted. Python runs signal handlers in the main thread only."""
 
     def __init__(self) -> None:
@@ -66,4 +66,4 @@ class Shield:
             (self._before or signal.default_int_handler)(number, frame)
 
 
-SHIELD = Shield()
+SHIELD = InterruptShield()

@@ -100,7 +100,9 @@ def local(
         raise TypeError(f"sw.local(record={record!r}): the path of a file, such as 'run.log'")
     room = units.nbytes(memory, "sw.local: memory")
     file = Path(record) if record is not None else None
-    made = Made(hosts, devices_per_host, islands, platform, room, policy_of(policy), _config(config), file)
+    made = ClusterOptions(
+        hosts, devices_per_host, islands, platform, room, policy_of(policy), _config(config), file
+    )
     driver = _up(made, timeout)
     return Session(driver, dispatch=dispatch, retries=retries)
 
@@ -119,7 +121,7 @@ def _check_platform(platform: str, hosts: int, islands: int) -> None:
         )
 
 
-class Made(msgspec.Struct, frozen=True):
+class ClusterOptions(msgspec.Struct, frozen=True):
     """The options of one `sw.local` call."""
 
     hosts: int
@@ -135,7 +137,7 @@ class Made(msgspec.Struct, frozen=True):
 class LocalCluster:
     """A controller on the session's loop, and agents as child processes."""
 
-    def __init__(self, made: Made, loop: Loop) -> None:
+    def __init__(self, made: ClusterOptions, loop: Loop) -> None:
         self.made, self.loop = made, loop
         self.cluster = _cluster(made)
         self._folder = tempfile.TemporaryDirectory(prefix="seaway-", ignore_cleanup_errors=True)
@@ -264,7 +266,7 @@ class LocalDriver(RealDriver):
             self.cluster.end()
 
 
-def _up(made: Made, timeout: float) -> LocalDriver:
+def _up(made: ClusterOptions, timeout: float) -> LocalDriver:
     loop = Loop()
     cluster = None
     try:
@@ -283,7 +285,7 @@ def _up(made: Made, timeout: float) -> LocalDriver:
         raise
 
 
-def _cluster(made: Made) -> Topology:
+def _cluster(made: ClusterOptions) -> Topology:
     """The cluster's topology. If no memory was given, CPU devices get equal shares of this machine's memory."""
     island: dict[str, object] = {
         "name": "i", "count": made.islands, "hosts": made.hosts, "devices_per_host": made.devices
@@ -297,7 +299,7 @@ def _cluster(made: Made) -> Topology:
     return Topology.from_table({"island": [island]})
 
 
-def environment_of(made: Made) -> dict[str, str]:
+def environment_of(made: ClusterOptions) -> dict[str, str]:
     """The agents' environment: the number of devices, enough threads for collectives, and our setting of x64."""
     found = {}
     if made.platform == "cpu":

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from backend.client import Offer, Remote
+from backend.client import PutOffer, Remote
 from core.client import Blocked, Client
 from core.protocol import Command, Tell, Unblocked
 
 from ...errors import SessionClosed, TimedContents
 from ...graph import Graph
 from ...specs import avals
-from ..arrays import Buffer
+from ..arrays import ClientBuffer
 from ..port import Act
 from .interrupts import SHIELD
 
@@ -41,7 +41,7 @@ class RealPort:
         self._driver, self._title, self._client = driver, title, client
         self._waiters: list[LockType] = []
         self._blocked = False
-        self._pending: list[tuple[Offer, Any, avals.Aval]] = []  # puts of the call under way
+        self._pending: list[tuple[PutOffer, Any, avals.Aval]] = []  # puts of the call under way
         self._last = ""  # the last text that the client told since a wait began
         self._away_since = 0.0
         self.tell: Callable[[Command], None] = lambda effect: None
@@ -165,13 +165,13 @@ class RealPort:
 
     # --- contents ---------------------------------------------------------------------------------------------
 
-    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
+    def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         self._pending.append((self.remote.offer(buffer.name, again), content, buffer.aval))
 
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
         pass
 
-    def unreadable(self, buffer: Buffer) -> Exception | None:
+    def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         if buffer.aval.dtype == avals.KEY:
             return TypeError(
                 f"{buffer.label} is a random key, which numpy has no type for; in a computation, jax.random.key_data "
@@ -181,7 +181,7 @@ class RealPort:
             return TimedContents(f"{buffer.aval!r}, {buffer.label},")
         return None
 
-    def contents(self, buffer: Buffer, request: int) -> Any:
+    def contents(self, buffer: ClientBuffer, request: int) -> Any:
         found = self.remote.taken(request)
         if found is None:
             raise SessionClosed(f"the contents of {buffer.label} have not come: the session is closing")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from core.model import Computation
 
 from ...graph import Signature
-from .code import Code, code_of
+from .code import ExportedCode, code_of
 
 LEAST = 1_000  # nanoseconds: no launch takes less
 UNKNOWN = 1_000_000  # nanoseconds for a computation that cannot be estimated
@@ -35,10 +35,10 @@ SPEEDS = {
 Recorded = Callable[
     [], Mapping[str, tuple[int, int]]
 ]  # computation's name -> (executions, their median time)
-Keep = Callable[[Code], None]
+Keep = Callable[[ExportedCode], None]
 
 
-class Pricing:
+class ConnectedPricing:
     """`platforms`: the platforms of the session's islands; "timed" devices need a cost and no code. `keep`: stores code
     where hosts find it. `recorded`: returns what executions took so far."""
 

@@ -16,10 +16,10 @@ from ...graph import Signature
 from ...wording import plural
 from ..replaced import warn
 from .port import SimPort
-from .pricing import Costs, Pricing, table
+from .pricing import Costs, SimulatedPricing, table
 from .progress import Progress
 from .sizes import Sizes
-from .turns import Party, Turns
+from .turns import Party, ThreadTurns
 from .values import values_of
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class SimDriver:
         progress: bool | None,
     ) -> None:
         self.simulation = simulation
-        self.turns = Turns(simulation)
-        self.price_of = Pricing(costs, simulation)
+        self.turns = ThreadTurns(simulation)
+        self.price_of = SimulatedPricing(costs, simulation)
         self._values = values_of(values)
         self._sizes = Sizes(sizes, simulation, self._values, seed)
         self._progress = Progress(simulation, progress)

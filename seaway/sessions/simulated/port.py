@@ -10,18 +10,18 @@ from core.protocol import Command, Unblocked
 from sim.hosts import SimClient
 
 from ...graph import Graph
-from ..arrays import Buffer
+from ..arrays import ClientBuffer
 from ..port import Act
 from .values import Values
 
 if TYPE_CHECKING:
-    from .turns import Turns
+    from .turns import ThreadTurns
 
 T = TypeVar("T")
 
 
 class SimPort:
-    def __init__(self, client: SimClient, turns: Turns, values: Values) -> None:
+    def __init__(self, client: SimClient, turns: ThreadTurns, values: Values) -> None:
         self._client, self._turns, self._values = client, turns, values
         self._unblocked = True
         self.tell: Callable[[Command], None] = lambda effect: None
@@ -63,16 +63,16 @@ class SimPort:
 
     # --- contents: the simulation moves none; `Values` has them ----------------------------------------------
 
-    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
+    def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         self._values.put(buffer, content)
 
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
         self._values.ran(graph, args, results)
 
-    def unreadable(self, buffer: Buffer) -> Exception | None:
+    def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         return self._values.unreadable(buffer)
 
-    def contents(self, buffer: Buffer, request: int) -> Any:
+    def contents(self, buffer: ClientBuffer, request: int) -> Any:
         return self._values.contents(buffer)
 
     def close(self) -> None:

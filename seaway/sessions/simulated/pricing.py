@@ -26,7 +26,7 @@ LAUNCH = 1_000  # nanoseconds: no kernel is shorter
 Costs = str | Mapping[str, Cost] | Callable[[Signature], Cost | None]
 
 
-class Pricing:
+class SimulatedPricing:
     """`costs` is one of: "estimate" or "roofline"; a time, for every computation without a cost; a dict by computation
     name (others are estimated); a function of the `Signature` that may return None for "estimate this".
 

@@ -50,7 +50,7 @@ class Party:
         self.what = ""
 
 
-class Turns:
+class ThreadTurns:
     """The turns of one session. Its state is changed only by the thread that has the turn, or under the lock."""
 
     def __init__(self, simulation: Simulation) -> None:

@@ -15,26 +15,26 @@ from core.model import Arg
 from core.protocol import Blame
 
 from ...errors import NoContents, nearest, run_error
-from ...graph import Call, Graph
+from ...graph import CallNode, Graph
 from ...specs import avals
 from ..arguments import has_contents
-from ..arrays import Buffer
+from ..arrays import ClientBuffer
 
 
 class Values(ABC):
     """The contents of one session's arrays."""
 
     @abstractmethod
-    def put(self, buffer: Buffer, content: Any) -> None: ...
+    def put(self, buffer: ClientBuffer, content: Any) -> None: ...
 
     @abstractmethod
-    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None: ...
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None: ...
 
     @abstractmethod
-    def unreadable(self, buffer: Buffer) -> Exception | None: ...
+    def unreadable(self, buffer: ClientBuffer) -> Exception | None: ...
 
     @abstractmethod
-    def contents(self, buffer: Buffer) -> Any: ...
+    def contents(self, buffer: ClientBuffer) -> Any: ...
 
     def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
         """Rows that an irregular node of this run made, if known."""
@@ -44,20 +44,20 @@ class Values(ABC):
 class Shapes(Values):
     """`values="shapes"`: arrays have shapes, types and times, and no contents."""
 
-    def put(self, buffer: Buffer, content: Any) -> None:
+    def put(self, buffer: ClientBuffer, content: Any) -> None:
         pass
 
-    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
         pass
 
-    def unreadable(self, buffer: Buffer) -> Exception | None:
+    def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         return NoContents(f"{buffer.aval!r}, {buffer.label},")
 
-    def contents(self, buffer: Buffer) -> Any:
+    def contents(self, buffer: ClientBuffer) -> Any:
         raise NoContents(repr(buffer.aval))
 
 
-class Wrong:
+class RaisedValue:
     """Stands for a result of a computation that raised."""
 
     def __init__(self, blame: Blame) -> None:
@@ -70,22 +70,22 @@ class Compute(Values):
     def __init__(self) -> None:
         self._sizes: dict[tuple[str, int, int], tuple[int, ...]] = {}  # (client, run, node) -> rows
 
-    def put(self, buffer: Buffer, content: Any) -> None:
+    def put(self, buffer: ClientBuffer, content: Any) -> None:
         buffer.content = _own(content, buffer.aval) if has_contents(content) else _none(buffer)
 
-    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
         known = [
-            arg.content if isinstance(arg, Buffer) else _own(arg, aval)
+            arg.content if isinstance(arg, ClientBuffer) else _own(arg, aval)
             for arg, aval in zip(args, graph.args, strict=True)
         ]
         made: list[list[Any]] = []
         for number, node in enumerate(graph.nodes):
-            refs = node.inputs if isinstance(node, Call) else (node.input,)
+            refs = node.inputs if isinstance(node, CallNode) else (node.input,)
             inputs = [
                 known[ref.index] if isinstance(ref, Arg) else made[ref.node][ref.output] for ref in refs
             ]
             made.append(self._evaluate(graph, node, inputs))
-            if results and results[0].run and isinstance(node, Call) and node.signature.irregular:
+            if results and results[0].run and isinstance(node, CallNode) and node.signature.irregular:
                 run = results[0].run
                 rows = tuple(len(each) if hasattr(each, "__len__") else 0 for each in made[-1])
                 self._sizes[run._caller.name, run.number, number] = rows
@@ -93,10 +93,10 @@ class Compute(Values):
             buffer.content = made[ref.node][ref.output]
 
     def _evaluate(self, graph: Graph, node: Any, inputs: list[Any]) -> list[Any]:
-        is_call = isinstance(node, Call)
+        is_call = isinstance(node, CallNode)
         outputs = len(node.signature.outputs) if is_call else 1
         for content in inputs:
-            if isinstance(content, Wrong):
+            if isinstance(content, RaisedValue):
                 return [content] * outputs
         name = node.signature.name if is_call else node.name
         evaluate = node.signature.evaluate if is_call else node.evaluate
@@ -104,12 +104,12 @@ class Compute(Values):
             return evaluate(inputs) if is_call else [evaluate(*inputs)]
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"
-            return [Wrong(Blame("user", cause, graph.name, name))] * outputs
+            return [RaisedValue(Blame("user", cause, graph.name, name))] * outputs
 
-    def unreadable(self, buffer: Buffer) -> Exception | None:
-        return run_error(buffer.content.blame) if isinstance(buffer.content, Wrong) else None
+    def unreadable(self, buffer: ClientBuffer) -> Exception | None:
+        return run_error(buffer.content.blame) if isinstance(buffer.content, RaisedValue) else None
 
-    def contents(self, buffer: Buffer) -> Any:
+    def contents(self, buffer: ClientBuffer) -> Any:
         return _readable(buffer.content, buffer)
 
     def sizes(self, client: str, run: int, node: int) -> tuple[int, ...] | None:
@@ -128,10 +128,10 @@ class StandIns(Values):
         self._runs: dict[tuple[str, str], int] = {}
         self._names: dict[str, None] = {}
 
-    def put(self, buffer: Buffer, content: Any) -> None:
+    def put(self, buffer: ClientBuffer, content: Any) -> None:
         buffer.content = _own(content, buffer.aval) if has_contents(content) else None
 
-    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+    def ran(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
         if not results:
             return
         count = (results[0].caller.name, graph.name)
@@ -139,8 +139,8 @@ class StandIns(Values):
         paths = [path for ref, path in zip(graph.results, graph.out_names, strict=True) if ref in graph.made]
         for number, (ref, path, buffer) in enumerate(zip(graph.made, paths, results, strict=True)):
             node = graph.nodes[ref.node]
-            name = node.signature.name if isinstance(node, Call) else node.name
-            inner = node.signature.out_names[ref.output] if isinstance(node, Call) else ""
+            name = node.signature.name if isinstance(node, CallNode) else node.name
+            inner = node.signature.out_names[ref.output] if isinstance(node, CallNode) else ""
             names = [f"{graph.name}.{path}", f"{graph.name}.{number}", f"{name}.{inner}", f"{name}.{ref.output}", path,
                      graph.name, name]  # fmt: skip
             self._names.update(dict.fromkeys(each for each in names if each and not each.endswith(".")))
@@ -148,7 +148,7 @@ class StandIns(Values):
             if key is not None:
                 buffer.content = self._made_up(key, run, buffer)
 
-    def _made_up(self, key: str, run: int, buffer: Buffer) -> Any:
+    def _made_up(self, key: str, run: int, buffer: ClientBuffer) -> Any:
         value = self._given[key]
         if callable(value):
             value = value(run)
@@ -156,19 +156,19 @@ class StandIns(Values):
             value = next(value, None)
         elif isinstance(value, list):
             if run >= len(value):
-                return Wrong(
+                return RaisedValue(
                     Blame("user", f"values[{key!r}] has {len(value)} entries, and this is run {run}")
                 )
             value = value[run]
         if value is None:
-            return Wrong(Blame("user", f"values[{key!r}] has come to its end at run {run}"))
+            return RaisedValue(Blame("user", f"values[{key!r}] has come to its end at run {run}"))
         try:
             return np.broadcast_to(np.asarray(value, buffer.aval.numpy_dtype), buffer.aval.shape)
         except ValueError as error:
-            return Wrong(Blame("user", f"values[{key!r}] does not fit {buffer.aval!r}: {error}"))
+            return RaisedValue(Blame("user", f"values[{key!r}] does not fit {buffer.aval!r}: {error}"))
 
-    def unreadable(self, buffer: Buffer) -> Exception | None:
-        if isinstance(buffer.content, Wrong):
+    def unreadable(self, buffer: ClientBuffer) -> Exception | None:
+        if isinstance(buffer.content, RaisedValue):
             return run_error(buffer.content.blame)
         if buffer.content is not None:
             return None
@@ -178,7 +178,7 @@ class StandIns(Values):
             hint += f"; its {unknown[0]!r} is not the name of a program or result{nearest(unknown[0], self._names)}"
         return NoContents(f"{buffer.aval!r}, {buffer.label},", hint)
 
-    def contents(self, buffer: Buffer) -> Any:
+    def contents(self, buffer: ClientBuffer) -> Any:
         return _readable(buffer.content, buffer)
 
 
@@ -187,15 +187,15 @@ def _own(content: Any, aval: avals.Aval) -> Any:
     return content if aval.dtype == avals.KEY else np.array(content, aval.numpy_dtype)
 
 
-def _readable(content: Any, buffer: Buffer) -> np.ndarray[Any, Any]:
+def _readable(content: Any, buffer: ClientBuffer) -> np.ndarray[Any, Any]:
     if buffer.aval.dtype == avals.KEY:
         raise TypeError(f"{buffer.label} is a random key, which numpy has no type for")
     return np.array(content, buffer.aval.numpy_dtype)
 
 
-def _none(buffer: Buffer) -> Wrong:
+def _none(buffer: ClientBuffer) -> RaisedValue:
     cause = f"{buffer.label} was given as a shape without contents, and values='compute' needs them"
-    return Wrong(Blame("user", cause))
+    return RaisedValue(Blame("user", cause))
 
 
 def values_of(what: Any) -> Values:

@@ -26,8 +26,8 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .fitting import Cost, Counts, Fit, Row, fit
-from .watching import Sample
+from .fitting import Counts, Fit, FitRow, FittedCost, fit
+from .watching import WatchSample
 
 WHERE = {
     "client_call": "the user's thread, by call",
@@ -51,24 +51,26 @@ CALLER, USER, HOST, ENQUEUE, DEVICE = "caller", "user", "host", "enqueue", "devi
 SHARED = ("send", "send_more", "receive", "receive_more", "wake")
 
 
-class Costs(NamedTuple):
+class FittedCosts(NamedTuple):
     """Nanoseconds by cost. missed: root mean square of the rows' relative errors, by group of threads."""
 
-    costs: dict[str, Cost]
+    costs: dict[str, FittedCost]
     missed: dict[str, float]
     rows: int
 
-    def less(self, name: str, part: Cost) -> Costs:
+    def less(self, name: str, part: FittedCost) -> FittedCosts:
         """These costs with `part` subtracted from the one called `name`."""
         whole = self.costs.get(name)
         if whole is None:
             return self
         rest = max(0.0, whole.value - part.value)
         wide = math.hypot(whole.value * whole.spread, part.value * part.spread)
-        return self._replace(costs=self.costs | {name: Cost(rest, wide / rest if rest else 0.0, whole.like)})
+        return self._replace(
+            costs=self.costs | {name: FittedCost(rest, wide / rest if rest else 0.0, whole.like)}
+        )
 
 
-def counted(group: str, sample: Sample, timed: bool) -> Counts:
+def counted(group: str, sample: WatchSample, timed: bool) -> Counts:
     """How often each cost occurred in this group of threads."""
     said = sample.counts
     more_out = said["parcels_out"] - said["frames_out"]
@@ -105,16 +107,16 @@ def counted(group: str, sample: Sample, timed: bool) -> Counts:
     raise ValueError(group)
 
 
-def handed(sample: Sample) -> float:
+def handed(sample: WatchSample) -> float:
     return sample.counts["ends"] if sample.counts["handed"] else 0
 
 
-def meetings(sample: Sample) -> float:
+def meetings(sample: WatchSample) -> float:
     """Gangs over several hosts. Those that the enqueueing thread computes itself are sums over all hosts."""
     return sample.counts["ends"] - handed(sample) if sample.counts["hosts"] > 1 else 0
 
 
-def rows_of(samples: Sequence[Sample], timed: bool) -> list[tuple[str, Row]]:
+def rows_of(samples: Sequence[WatchSample], timed: bool) -> list[tuple[str, FitRow]]:
     """(group, row) for each sample and group.
 
     A cost that is not shared belongs to its group: "complete" of the enqueueing thread is not that of the loop.
@@ -133,15 +135,15 @@ def rows_of(samples: Sequence[Sample], timed: bool) -> list[tuple[str, Row]]:
             }
             if any(counts.values()):  # otherwise none of these costs occurred
                 typical = statistics.median(usual[sample.name, group])
-                found.append((group, Row(spent_by(group, sample), counts, typical)))
+                found.append((group, FitRow(spent_by(group, sample), counts, typical)))
     return found
 
 
-def spent_by(group: str, sample: Sample) -> float:
+def spent_by(group: str, sample: WatchSample) -> float:
     return sample.cpu[group] + (sample.cpu["completions"] if group == HOST else 0)
 
 
-def costs_of(samples: Sequence[Sample], timed: bool) -> Costs:
+def costs_of(samples: Sequence[WatchSample], timed: bool) -> FittedCosts:
     """Fit the costs. Groups that share costs are fitted together, others alone."""
     rows = rows_of(samples, timed)
     together: list[Fit] = []
@@ -152,12 +154,12 @@ def costs_of(samples: Sequence[Sample], timed: bool) -> Costs:
             found = fit(chosen)
             together.append(found)
             missed[" and ".join(groups)] = found.missed
-    return Costs(summed(together), missed, len(rows))
+    return FittedCosts(summed(together), missed, len(rows))
 
 
-def summed(fits: Sequence[Fit]) -> dict[str, Cost]:
+def summed(fits: Sequence[Fit]) -> dict[str, FittedCost]:
     """Add up each cost over its groups. Spreads are added as if independent."""
-    found: dict[str, list[Cost]] = {}
+    found: dict[str, list[FittedCost]] = {}
     for each in fits:
         for name, cost in each.costs.items():
             found.setdefault(name.partition("@")[0], []).append(cost)
@@ -167,11 +169,11 @@ def summed(fits: Sequence[Fit]) -> dict[str, Cost]:
         value = sum(part.value for part in parts)
         wide = sum((part.value * part.spread) ** 2 for part in parts) ** 0.5
         like = {other.partition("@")[0] for part in parts for other in part.like} - {name}
-        made[name] = Cost(value, wide / value if value else 0.0, tuple(sorted(like)))
+        made[name] = FittedCost(value, wide / value if value else 0.0, tuple(sorted(like)))
     return made
 
 
-def sources(costs: Costs, timed: bool) -> dict[str, str]:
+def sources(costs: FittedCosts, timed: bool) -> dict[str, str]:
     """A text for each cost that says how it was measured."""
     where = WHERE | (TIMED if timed else {})
     found = {}

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .fitting import Cost, Line, line, middle
-from .watching import Sample, Watch
+from .fitting import FittedCost, FittedLine, line, middle
+from .watching import Watch, WatchSample
 
 AXIS = "device"
 MATRICES, QUICK_MATRICES = (256, 512, 1024), (256,)
@@ -32,17 +32,17 @@ class Timed(NamedTuple):
 
     name: str
     size: int
-    time: Cost
+    time: FittedCost
 
 
 class Reached(NamedTuple):
     """flops, bytes: per second and device. sums: nanoseconds of a sum over devices by its bytes; None for one device.
     looped: samples with few and with many of the smallest sums in a loop, alternating (`looped_cpu`)."""
 
-    flops: Cost
-    bytes: Cost
-    sums: Line | None
-    looped: tuple[Sample, ...]
+    flops: FittedCost
+    bytes: FittedCost
+    sums: FittedLine | None
+    looped: tuple[WatchSample, ...]
     times: tuple[Timed, ...]
 
 
@@ -71,9 +71,9 @@ def measured(session: Any, devices: int, repeats: int, quick: bool) -> Reached:
     )
 
 
-def rate(work: float, time: Cost) -> Cost:
+def rate(work: float, time: FittedCost) -> FittedCost:
     """Work per second, for work that takes some nanoseconds."""
-    return Cost(work * 1e9 / time.value if time.value else 0.0, time.spread)
+    return FittedCost(work * 1e9 / time.value if time.value else 0.0, time.spread)
 
 
 def product(x: Any) -> Any:
@@ -92,7 +92,7 @@ def over_all(x: Any) -> Any:
     return lax.pmean(x, AXIS)
 
 
-def rounds(work: Callable[[Any], Any], shape: Sequence[int], devices: int, repeats: int) -> Cost:
+def rounds(work: Callable[[Any], Any], shape: Sequence[int], devices: int, repeats: int) -> FittedCost:
     """Nanoseconds of one round, from the difference between long and short calls."""
     import seaway as sw
 
@@ -112,7 +112,7 @@ def rounds(work: Callable[[Any], Any], shape: Sequence[int], devices: int, repea
     return middle([1e9 * each for each in found])
 
 
-def loops(session: Any, devices: int, repeats: int) -> Iterator[Sample]:
+def loops(session: Any, devices: int, repeats: int) -> Iterator[WatchSample]:
     """Samples of the smallest sum, once in a loop and many times in a loop, alternating."""
     import seaway as sw
 
@@ -130,7 +130,7 @@ def loops(session: Any, devices: int, repeats: int) -> Iterator[Sample]:
             yield watch.end("looped", sums=FEW * many, hosts=hosts)
 
 
-def looped_cpu(samples: Sequence[Sample]) -> Cost:
+def looped_cpu(samples: Sequence[WatchSample]) -> FittedCost:
     """CPU nanoseconds on each host for one more sum in the loop, in the threads that compute and enqueue."""
     found = []
     for few, many in zip(samples[::2], samples[1::2], strict=True):

@@ -23,7 +23,7 @@ AGAIN = 4  # times that the weights are computed again
 LOW, HIGH = 5, 95  # percentiles: the spread is half of the range between them
 
 
-class Row(NamedTuple):
+class FitRow(NamedTuple):
     """One measurement. usual: errors are relative to this, the typical time of such rows; 0: relative to `spent`."""
 
     spent: float
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     usual: float = 0.0
 
 
-class Cost(NamedTuple):
+class FittedCost(NamedTuple):
     """spread: half of the range from the 5th to the 95th percentile, as a fraction. like: costs with which it was
     divided evenly, because no row tells them apart."""
 
@@ -43,18 +43,18 @@ class Cost(NamedTuple):
 class Fit(NamedTuple):
     """missed: root mean square of the rows' relative errors."""
 
-    costs: dict[str, Cost]
+    costs: dict[str, FittedCost]
     missed: float
 
 
-class Line(NamedTuple):
+class FittedLine(NamedTuple):
     base: float
     slope: float
     spread: float  # of the slope
     doubt: float = 0.0  # the spread of the base
 
 
-def fit(rows: Sequence[Row], draws: int = DRAWS) -> Fit:
+def fit(rows: Sequence[FitRow], draws: int = DRAWS) -> Fit:
     """Fit a cost for each name that any row counts."""
     useful = [row for row in rows if row.spent > 0]
     names = sorted({name for row in useful for name, count in row.counts.items() if count})
@@ -74,7 +74,7 @@ def fit(rows: Sequence[Row], draws: int = DRAWS) -> Fit:
     like = alike(matrix, names, max(APART, even))
     return Fit(
         {
-            name: Cost(
+            name: FittedCost(
                 float(found[at] / scale[at]),
                 float((high[at] - low[at]) / 2 / found[at]) if found[at] else 0.0,
                 like.get(name, ()),
@@ -141,18 +141,18 @@ def alike(matrix: Array, names: Sequence[str], apart: float) -> dict[str, tuple[
     return found
 
 
-def line(points: Sequence[tuple[float, float]], draws: int = DRAWS) -> Line:
+def line(points: Sequence[tuple[float, float]], draws: int = DRAWS) -> FittedLine:
     """A line through (x, y) by relative errors of y, with no negative base or slope."""
-    rows = [Row(y, {"base": 1.0, "slope": x}) for x, y in points]
+    rows = [FitRow(y, {"base": 1.0, "slope": x}) for x, y in points]
     costs = fit(rows, draws).costs
-    base, slope = (costs.get(name, Cost(0.0, 0.0)) for name in ("base", "slope"))
-    return Line(base.value, slope.value, slope.spread, base.spread)
+    base, slope = (costs.get(name, FittedCost(0.0, 0.0)) for name in ("base", "slope"))
+    return FittedLine(base.value, slope.value, slope.spread, base.spread)
 
 
-def middle(values: Sequence[float]) -> Cost:
-    """The median, with its spread as in `Cost`."""
+def middle(values: Sequence[float]) -> FittedCost:
+    """The median, with its spread as in `FittedCost`."""
     value = float(np.median(np.array(values)))
-    return Cost(value, half_range(values) / value if value else 0.0)
+    return FittedCost(value, half_range(values) / value if value else 0.0)
 
 
 def half_range(values: Sequence[float]) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .fitting import Cost, middle
+from .fitting import FittedCost, middle
 
 TIMES = 25
 COPIED = 16 << 20  # bytes: more than caches hold
@@ -32,7 +32,7 @@ def mixed(one: int, other: int) -> int:
     return (one * 31 + other) & 0xFFFFFFFF
 
 
-def copied() -> Cost:
+def copied() -> FittedCost:
     """Nanoseconds to copy a byte in memory."""
     source, target = np.ones(COPIED, np.uint8), np.zeros(COPIED, np.uint8)
     found = []

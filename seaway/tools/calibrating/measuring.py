@@ -21,10 +21,10 @@ from core.transfer import CHUNK
 
 from . import devices, machine, stalls, transfers, wire, workloads
 from .calibration import LIKE, Calibration, Figure, figures
-from .costs import Costs, costs_of, sources
-from .fitting import Cost, middle
+from .costs import FittedCosts, costs_of, sources
+from .fitting import FittedCost, middle
 from .pace import paced, steady
-from .watching import Sample
+from .watching import WatchSample
 
 Say = Callable[[str], object]
 GANG = "device, a gang"
@@ -54,11 +54,11 @@ FULL = Effort(4, 0.2, 20.0, 12, 3, transfers.SIZES, 3.0, 400)
 QUICK = Effort(2, 0.04, 4.0, 4, 2, transfers.QUICK, 0.5, 100)
 
 
-class Found(NamedTuple):
+class Measurements(NamedTuple):
     """Measurements of the sessions. reached: None if devices do not compute. hops: empty for one host. waited: calls
     that were waited for one by one."""
 
-    samples: list[Sample]
+    samples: list[WatchSample]
     hops: list[transfers.Hop]
     waited: list[stalls.Waited]
     reached: devices.Reached | None
@@ -112,7 +112,7 @@ def calibrate(
     return draft._replace(figures=tuple(made), missing=tuple(_missing(made, platform, hosts, found)))
 
 
-def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort, say: Say) -> Found:
+def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort, say: Say) -> Measurements:
     """Open all sessions and measure. The first one refuses impossible options at once."""
     import seaway as sw
 
@@ -132,7 +132,7 @@ def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort,
     for other in () if quick else others(platform, hosts):
         with sw.local(hosts=other, **options) as session:
             samples += _samples(workloads.Rig(session, platform, other, each), effort, say)
-    return Found(samples, hops, waited, reached)
+    return Measurements(samples, hops, waited, reached)
 
 
 def others(platform: str, hosts: int) -> list[int]:
@@ -146,7 +146,7 @@ def others(platform: str, hosts: int) -> list[int]:
     return [number for number in (1, MANY[platform]) if number != hosts]
 
 
-def _samples(rig: workloads.Rig, effort: Effort, say: Say) -> list[Sample]:
+def _samples(rig: workloads.Rig, effort: Effort, say: Say) -> list[WatchSample]:
     say(f"workloads on {rig.hosts} host{'s' if rig.hosts > 1 else ''}")
     return workloads.samples(rig, effort.repeats, effort.seconds, effort.bound, say)
 
@@ -170,7 +170,7 @@ def _host_memory() -> list[Figure]:
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def _of_costs(costs: Costs, timed: bool) -> list[Figure]:
+def _of_costs(costs: FittedCosts, timed: bool) -> list[Figure]:
     how = sources(costs, timed)
     made = [
         Figure(name, cost.value, "ns", cost.spread, how[name], f"costs.{name}" if name in MODEL else "")
@@ -190,7 +190,7 @@ def _of_costs(costs: Costs, timed: bool) -> list[Figure]:
     return made
 
 
-def _of_gangs(samples: Sequence[Sample]) -> list[Figure]:
+def _of_gangs(samples: Sequence[WatchSample]) -> list[Figure]:
     """CPU time of threads that compute. It is the computation's own time, not a cost of the host."""
     sums = [sample for sample in samples if not sample.counts["handed"]]
     each = [sample.cpu["device"] / sample.counts["ends"] for sample in sums if sample.cpu["device"]]
@@ -208,7 +208,7 @@ def _of_gangs(samples: Sequence[Sample]) -> list[Figure]:
     ]
 
 
-def _of_wire(found: wire.Wire, pauses: dict[str, Cost]) -> list[Figure]:
+def _of_wire(found: wire.WireCosts, pauses: dict[str, FittedCost]) -> list[Figure]:
     how = "measured: a gRPC message between two processes"
     rest = "what is left of a round's time without both ends' CPU, halved"
     none = ""
@@ -231,7 +231,7 @@ def _of_wire(found: wire.Wire, pauses: dict[str, Cost]) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _of_stalls(draft: Calibration, found: Found, count: int) -> list[Figure]:
+def _of_stalls(draft: Calibration, found: Measurements, count: int) -> list[Figure]:
     devices = draft.hosts * draft.devices_per_host
     lasts = max((figure.value for figure in draft.figures if figure.name == GANG), default=0.0)
     seen = stalls.found_in(
@@ -246,7 +246,7 @@ def _of_stalls(draft: Calibration, found: Found, count: int) -> list[Figure]:
     ])  # fmt: skip
 
 
-def _of_transfers(hops: Sequence[transfers.Hop], costs: Costs) -> list[Figure]:
+def _of_transfers(hops: Sequence[transfers.Hop], costs: FittedCosts) -> list[Figure]:
     if not hops:
         return []
     found, made = transfers.transfers_of(hops), []
@@ -274,7 +274,7 @@ def _of_transfers(hops: Sequence[transfers.Hop], costs: Costs) -> list[Figure]:
     return made
 
 
-def _of_copies(copied: Cost) -> list[Figure]:
+def _of_copies(copied: FittedCost) -> list[Figure]:
     """Bandwidth between processes of one machine: there is no wire, so contents are copied in memory."""
     how = "measured: bytes copied in memory; between processes of one machine is no other wire"
     return figures("dcn", "B/s", [("bandwidth", 1e9 / copied.value, copied.spread, how)])
@@ -336,7 +336,7 @@ CHIP = ("peak_flops", "hbm_bandwidth", "hbm_bytes", "clock_hz", "ici_latency", "
         "network_bandwidth", "pcie_latency", "pcie_bandwidth")  # fmt: skip
 
 
-def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Found) -> list[str]:
+def _missing(made: Sequence[Figure], platform: str, hosts: int, found: Measurements) -> list[str]:
     """Texts that name figures not measured, and the values that the simulator uses for them."""
     have = {figure.place for figure in made if figure.place}
     words = []

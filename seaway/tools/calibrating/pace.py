@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 
 from backend.admin import Children, end_with_parent
 
-from .fitting import Cost, half_range
+from .fitting import FittedCost, half_range
 from .machine import counted
 
 MODULE = "seaway.tools.calibrating.pace"
@@ -32,7 +32,7 @@ FEW = 5  # runs needed to tell a speed
 PATIENCE = 20.0  # seconds to wait for the first run
 
 
-class Beat(NamedTuple):
+class PaceBeat(NamedTuple):
     """One run of the reference. at: monotonic nanoseconds. took: nanoseconds of CPU."""
 
     at: int
@@ -45,7 +45,7 @@ class Pace:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._beats: list[Beat] = []
+        self._beats: list[PaceBeat] = []
         self._read = 0
 
     def between(self, begun: int, ended: int) -> float:
@@ -57,17 +57,17 @@ class Pace:
             last = first + FEW
         return mean(beats[first:last])
 
-    def all(self) -> Cost:
+    def all(self) -> FittedCost:
         """The mean over all time until now, with the spread of its seconds."""
         beats = self._until(time.monotonic_ns())
-        windows: dict[int, list[Beat]] = {}
+        windows: dict[int, list[PaceBeat]] = {}
         for beat in beats:
             windows.setdefault(beat.at // WINDOW, []).append(beat)
         value = mean(beats)
         seconds = [mean(found) for found in windows.values() if len(found) >= FEW]
-        return Cost(value, half_range(seconds) / value if seconds else 0.0)
+        return FittedCost(value, half_range(seconds) / value if seconds else 0.0)
 
-    def _until(self, moment: int) -> list[Beat]:
+    def _until(self, moment: int) -> list[PaceBeat]:
         """All runs, once one is as late as `moment`."""
         patience = time.monotonic() + PATIENCE
         while not self._beats or self._beats[-1].at < moment:
@@ -85,15 +85,15 @@ class Pace:
             new = file.read()
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)
-        self._beats += [Beat(*map(int, line.split())) for line in whole.splitlines()]
+        self._beats += [PaceBeat(*map(int, line.split())) for line in whole.splitlines()]
         return bool(whole)
 
 
-def when(beat: Beat) -> int:
+def when(beat: PaceBeat) -> int:
     return beat.at
 
 
-def mean(beats: Sequence[Beat]) -> float:
+def mean(beats: Sequence[PaceBeat]) -> float:
     """The time of the reference at the mean speed over these runs (a harmonic mean). All cores count equally."""
     by_core: dict[int, list[float]] = {}
     for beat in beats:
@@ -102,7 +102,7 @@ def mean(beats: Sequence[Beat]) -> float:
     return len(speeds) / sum(speeds)
 
 
-class Spent(Protocol):
+class PaceSpent(Protocol):
     """A measurement that can be scaled. `span`: when it was made, in monotonic nanoseconds."""
 
     @property
@@ -111,7 +111,7 @@ class Spent(Protocol):
     def scaled(self, by: float) -> Self: ...
 
 
-Thing = TypeVar("Thing", bound=Spent)
+Thing = TypeVar("Thing", bound=PaceSpent)
 
 
 def steady(things: Sequence[Thing], pace: Pace) -> list[Thing]:
@@ -134,12 +134,12 @@ def paced(folder: Path) -> Iterator[Pace]:
         children.end_all(0.1)
 
 
-def beat(core: int) -> Beat:
+def beat(core: int) -> PaceBeat:
     os.sched_setaffinity(0, {core})
     begun = time.thread_time_ns()
     counted(ROUNDS)
     took = time.thread_time_ns() - begun
-    return Beat(time.monotonic_ns(), core, max(1, took))
+    return PaceBeat(time.monotonic_ns(), core, max(1, took))
 
 
 def main() -> None:

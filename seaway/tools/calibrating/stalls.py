@@ -17,7 +17,7 @@ import numpy as np
 
 from sim.hardware import Profile, load
 
-from .fitting import DRAWS, Cost, half_range
+from .fitting import DRAWS, FittedCost, half_range
 from .workloads import Rig
 
 WARM = 20
@@ -42,20 +42,20 @@ class Waited(NamedTuple):
         return self._replace(took=self.took * by)
 
 
-class Stalls(NamedTuple):
+class StallCosts(NamedTuple):
     """each: mean nanoseconds of a stall. every: mean nanoseconds of work from one stall to the next."""
 
     each: int
     every: int
 
 
-class Found(NamedTuple):
-    each: Cost
-    every: Cost
+class FoundStalls(NamedTuple):
+    each: FittedCost
+    every: FittedCost
 
 
-NONE = Stalls(0, 0)
-ALL = (NONE, *(Stalls(each, round(each / part)) for each, part in product(LENGTHS, PARTS)))
+NONE = StallCosts(0, 0)
+ALL = (NONE, *(StallCosts(each, round(each / part)) for each, part in product(LENGTHS, PARTS)))
 Shape = tuple[float, ...]
 
 
@@ -74,7 +74,9 @@ def calls(rig: Rig, seconds: float) -> list[Waited]:
     return found
 
 
-def found_in(waited: Sequence[Waited], played: Mapping[Stalls, Shape], draws: int = DRAWS) -> Found | None:
+def found_in(
+    waited: Sequence[Waited], played: Mapping[StallCosts, Shape], draws: int = DRAWS
+) -> FoundStalls | None:
     """The stalls that make simulated calls most like these. Spreads come from resampled calls."""
     took = np.array([each.took for each in waited])
     if len(took) < LEAST:
@@ -82,8 +84,9 @@ def found_in(waited: Sequence[Waited], played: Mapping[Stalls, Shape], draws: in
     best = nearest(shape(took), played)
     random = np.random.default_rng(0)
     drawn = [nearest(shape(random.choice(took, len(took))), played) for _ in range(draws)]
-    return Found(*(
-        Cost(float(best[at]), half_range([one[at] for one in drawn]) / best[at] if best[at] else 0.0) for at in (0, 1)
+    return FoundStalls(*(
+        FittedCost(float(best[at]), half_range([one[at] for one in drawn]) / best[at] if best[at] else 0.0)
+        for at in (0, 1)
     ))  # fmt: skip
 
 
@@ -93,13 +96,13 @@ def shape(took: Any) -> Shape:
     return tuple(one / usual for one in tail)
 
 
-def nearest(one: Shape, played: Mapping[Stalls, Shape]) -> Stalls:
+def nearest(one: Shape, played: Mapping[StallCosts, Shape]) -> StallCosts:
     return min(
         played, key=lambda stalls: sum(abs(np.log(a / b)) for a, b in zip(one, played[stalls], strict=True))
     )
 
 
-def simulated(table: dict[str, Any], devices: int, lasts: int, count: int) -> dict[Stalls, Shape]:
+def simulated(table: dict[str, Any], devices: int, lasts: int, count: int) -> dict[StallCosts, Shape]:
     """Shapes of `count` simulated calls, for each of the stalls. table: a cluster's. lasts: the computation's time."""
     profile = load(table).profile
     assert profile is not None
@@ -108,7 +111,7 @@ def simulated(table: dict[str, Any], devices: int, lasts: int, count: int) -> di
     }
 
 
-def with_stalls(profile: Profile, stalls: Stalls) -> Profile:
+def with_stalls(profile: Profile, stalls: StallCosts) -> Profile:
     return profile.changed(stall=stalls.each, stall_every=stalls.every)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from sim.hardware import load
 from sim.hosts import Cores
 
-from .fitting import Cost, Line, line, middle
+from .fitting import FittedCost, FittedLine, line, middle
 from .watching import Watch
 
 KB, MB = 1_000, 1_000_000
@@ -39,13 +39,13 @@ class Hop(NamedTuple):
         return self._replace(wall=self.wall * by, cpu=self.cpu * by)
 
 
-class Transfers(NamedTuple):
+class TransferCosts(NamedTuple):
     """byte: CPU nanoseconds of one end, by bytes. rate: clock nanoseconds of large hops, by bytes. small: clock
     nanoseconds of a hop of the smallest size."""
 
-    byte: Line
-    rate: Line
-    small: Cost
+    byte: FittedLine
+    rate: FittedLine
+    small: FittedCost
     hops: tuple[Hop, ...]
 
 
@@ -89,7 +89,7 @@ def to_and_fro(one: Any, other: Any, many: int) -> Any:
     return sw.program(program)
 
 
-def end_of(found: Sequence[Hop], table: dict[str, Any], devices: int) -> Cost:
+def end_of(found: Sequence[Hop], table: dict[str, Any], devices: int) -> FittedCost:
     """CPU nanoseconds of one end of a transfer, beyond what the simulator charges for messages, orders, bytes and
     buffers of a hop: the rest of the smallest hops' CPU. table: a cluster's."""
     charged = simulated(table, devices)
@@ -120,10 +120,10 @@ def _of_hosts(spent: Mapping[tuple[int, int], int]) -> int:
     return sum(some for (name, _), some in spent.items() if name >= 0)
 
 
-def transfers_of(found: Sequence[Hop]) -> Transfers:
+def transfers_of(found: Sequence[Hop]) -> TransferCosts:
     large = [hop for hop in found if hop.nbytes >= LARGE]
     smallest = min(hop.nbytes for hop in found)
-    return Transfers(
+    return TransferCosts(
         line([(hop.nbytes, hop.cpu / 2) for hop in large]),
         line([(hop.nbytes, hop.wall) for hop in large]),
         middle([hop.wall for hop in found if hop.nbytes == smallest]),

@@ -22,7 +22,7 @@ STILL = 0.02  # seconds without traffic after which all messages have been sent
 MOST = 2.0  # seconds to wait for that
 
 
-class Sample(NamedTuple):
+class WatchSample(NamedTuple):
     """Clock nanoseconds, CPU nanoseconds by group, and counts of one workload. span: monotonic nanoseconds."""
 
     name: str
@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     counts: dict[str, float]
     span: tuple[int, int] = (0, 0)
 
-    def scaled(self, by: float) -> Sample:
+    def scaled(self, by: float) -> WatchSample:
         return self._replace(cpu={group: spent * by for group, spent in self.cpu.items()})
 
 
@@ -58,7 +58,7 @@ class Watch:
             time.monotonic_ns(),
         )
 
-    def end(self, name: str, **counts: float) -> Sample:
+    def end(self, name: str, **counts: float) -> WatchSample:
         """A sample since `begin`, taken when all messages have been sent. `counts`: added by the workload."""
         ended, caller = time.monotonic_ns(), time.thread_time_ns() - self._mine
         self.still()
@@ -72,7 +72,7 @@ class Watch:
         found |= {key: float(value - self._woken[key]) for key, value in woken.items()}
         found |= {key: float(value) for key, value in counts.items()}
         spent = {group: float(nanoseconds) for group, nanoseconds in cpu.items()}
-        return Sample(name, float(ended - self._wall), spent, found, (self._wall, ended))
+        return WatchSample(name, float(ended - self._wall), spent, found, (self._wall, ended))
 
     def still(self) -> None:
         """Wait until no more messages are sent. Heartbeats do not count."""

@@ -23,7 +23,7 @@ from backend.auth import Access
 from backend.node import GATHER, GATHER_MOST, new_server
 
 from ...sessions.connected import Loop
-from .fitting import Cost, Line, half_range, line, middle
+from .fitting import FittedCost, FittedLine, half_range, line, middle
 
 MODULE = "seaway.tools.calibrating.wire"
 SERVICE = "calibrating.Wire"
@@ -46,15 +46,15 @@ class Round(NamedTuple):
         return self._replace(wall=self.wall * by, sender=self.sender * by, receiver=self.receiver * by)
 
 
-class Wire(NamedTuple):
+class WireCosts(NamedTuple):
     """latency: nanoseconds one way; 0 if it is smaller than `doubt`, its uncertainty. message: CPU nanoseconds of both
     ends, one way. send, receive: CPU nanoseconds by bytes."""
 
-    latency: Cost
+    latency: FittedCost
     doubt: float
-    message: Cost
-    send: Line
-    receive: Line
+    message: FittedCost
+    send: FittedLine
+    receive: FittedLine
 
 
 def measured(batches: int = BATCHES, rounds: int = ROUNDS) -> list[Round]:
@@ -73,13 +73,13 @@ def measured(batches: int = BATCHES, rounds: int = ROUNDS) -> list[Round]:
             loop.close()
 
 
-def wire_of(found: Sequence[Round]) -> Wire:
+def wire_of(found: Sequence[Round]) -> WireCosts:
     short = [each for each in found if each.nbytes == min(SIZES)]
     rests = [(each.wall - each.sender - each.receiver) / 2 for each in short]
     doubt = half_range(rests)
     left = middle(rests)
-    return Wire(
-        left if left.value > doubt else Cost(0.0, 0.0),
+    return WireCosts(
+        left if left.value > doubt else FittedCost(0.0, 0.0),
         doubt,
         middle([(each.sender + each.receiver) / 2 for each in short]),
         line([(each.nbytes, each.sender) for each in found]),
@@ -114,7 +114,7 @@ async def _batch(call: Any, pid: int, nbytes: int, rounds: int) -> Round:
     return Round(nbytes, wall / rounds, mine / rounds, theirs / rounds, (first, time.monotonic_ns()))
 
 
-def pauses(times: int) -> dict[str, Cost]:
+def pauses(times: int) -> dict[str, FittedCost]:
     """How long the backend's pauses between messages really last, since timers are coarse."""
     loop = Loop("calibrating")
     try:

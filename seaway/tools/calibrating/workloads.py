@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .devices import product
-from .watching import Sample, Watch
+from .watching import Watch, WatchSample
 
 CHAINS = (8, 32, 128)  # nodes of a call
 LITERALS = (1024, 4096)  # bytes
@@ -24,17 +24,17 @@ LEAST = 2  # rounds through all workloads
 TRIAL = 3  # calls made to learn how long one takes
 ROWS = 64  # rows of a product large enough for JAX to compute it on another thread than the enqueueing one
 AXIS = "device"
-Made = Callable[[int], "Done"]  # runs a workload this many times
+Made = Callable[[int], "DoneWork"]  # runs a workload this many times
 
 
-class Done(NamedTuple):
+class DoneWork(NamedTuple):
     """Numbers of calls, and of literals, which are arguments that travel in a call."""
 
     calls: int
     literals: int
 
 
-class Workload(NamedTuple):
+class CalibrationWorkload(NamedTuple):
     """handed: whether its gangs are computed by other threads than those that enqueue them."""
 
     name: str
@@ -86,59 +86,67 @@ def chained(one: Any, length: int) -> Any:
     return sw.program(chain)
 
 
-def workloads(rig: Rig) -> Iterator[Workload]:
-    yield Workload("calls, one at a time", partial(waited, rig.step, rig.first))
+def workloads(rig: Rig) -> Iterator[CalibrationWorkload]:
+    yield CalibrationWorkload("calls, one at a time", partial(waited, rig.step, rig.first))
     for nbytes in LITERALS:
         name = f"calls with a literal of {nbytes} B, one at a time"
-        yield Workload(name, partial(waited, rig.step, rig.literal(nbytes), again=True))
-    yield Workload("a stream of calls", partial(streamed, rig.step, rig.first, many=BURST))
-    yield Workload("a stream of calls with a literal each", partial(apart, rig.step, rig.first, many=BURST))
-    yield Workload(f"{BURST} calls at a time", partial(bursts, rig.step, rig.first))
+        yield CalibrationWorkload(name, partial(waited, rig.step, rig.literal(nbytes), again=True))
+    yield CalibrationWorkload("a stream of calls", partial(streamed, rig.step, rig.first, many=BURST))
+    yield CalibrationWorkload(
+        "a stream of calls with a literal each", partial(apart, rig.step, rig.first, many=BURST)
+    )
+    yield CalibrationWorkload(f"{BURST} calls at a time", partial(bursts, rig.step, rig.first))
     for length, chain in rig.chains.items():
-        yield Workload(f"calls of {length} nodes, one at a time", partial(waited, chain, rig.first))
-        yield Workload(f"a stream of calls of {length} nodes", partial(streamed, chain, rig.first, many=2))
+        yield CalibrationWorkload(
+            f"calls of {length} nodes, one at a time", partial(waited, chain, rig.first)
+        )
+        yield CalibrationWorkload(
+            f"a stream of calls of {length} nodes", partial(streamed, chain, rig.first, many=2)
+        )
     if rig.product is not None:
         chain, matrices = chained(rig.product, CHAINS[1]), rig.matrices
-        yield Workload("products, one at a time", partial(waited, rig.product, matrices), handed=True)
-        yield Workload(
+        yield CalibrationWorkload(
+            "products, one at a time", partial(waited, rig.product, matrices), handed=True
+        )
+        yield CalibrationWorkload(
             "a stream of products", partial(streamed, rig.product, matrices, many=BURST), handed=True
         )
         name = f"a stream of calls of {CHAINS[1]} products"
-        yield Workload(name, partial(streamed, chain, matrices, many=2), handed=True)
-    yield Workload(f"{CLIENTS} clients, a stream each", partial(clients, rig, each=BURST))
-    yield Workload(f"{CLIENTS} clients, a call each at a time", partial(clients, rig, each=1))
+        yield CalibrationWorkload(name, partial(streamed, chain, matrices, many=2), handed=True)
+    yield CalibrationWorkload(f"{CLIENTS} clients, a stream each", partial(clients, rig, each=BURST))
+    yield CalibrationWorkload(f"{CLIENTS} clients, a call each at a time", partial(clients, rig, each=1))
 
 
-def waited(call: Any, first: Any, times: int, *, again: bool = False) -> Done:
+def waited(call: Any, first: Any, times: int, *, again: bool = False) -> DoneWork:
     """Calls waited for one by one. again: pass the user's own contents each time, not the last result."""
     x = first
     for _ in range(times):
         x = call(first if again else x).block_until_ready()
-    return Done(times, times if again else 1)
+    return DoneWork(times, times if again else 1)
 
 
-def streamed(call: Any, first: Any, times: int, *, many: int = 1) -> Done:
+def streamed(call: Any, first: Any, times: int, *, many: int = 1) -> DoneWork:
     x = first
     for _ in range(times * many):
         x = call(x)
     x.block_until_ready()
-    return Done(times * many, 1)
+    return DoneWork(times * many, 1)
 
 
-def apart(call: Any, first: Any, times: int, *, many: int = 1) -> Done:
+def apart(call: Any, first: Any, times: int, *, many: int = 1) -> DoneWork:
     """A stream of calls that do not need each other's results."""
     for x in [call(first) for _ in range(times * many)]:
         x.block_until_ready()
-    return Done(times * many, times * many)
+    return DoneWork(times * many, times * many)
 
 
-def bursts(call: Any, first: Any, times: int) -> Done:
+def bursts(call: Any, first: Any, times: int) -> DoneWork:
     for _ in range(times):
         streamed(call, first, BURST)
-    return Done(times * BURST, times)
+    return DoneWork(times * BURST, times)
 
 
-def clients(rig: Rig, times: int, *, each: int) -> Done:
+def clients(rig: Rig, times: int, *, each: int) -> DoneWork:
     """Calls of several clients, made in turn by one thread."""
     for _ in range(times):
         last = []
@@ -150,12 +158,12 @@ def clients(rig: Rig, times: int, *, each: int) -> Done:
                 last.append(x)
         for x in last:
             x.block_until_ready()
-    return Done(times * CLIENTS * each, times * CLIENTS)
+    return DoneWork(times * CLIENTS * each, times * CLIENTS)
 
 
 def samples(
     rig: Rig, repeats: int, seconds: float, bound: float, say: Callable[[str], object] = lambda text: None
-) -> list[Sample]:
+) -> list[WatchSample]:
     """Samples of all workloads, in rounds; each takes about `seconds`. After `bound` seconds no third round begins."""
     watch, until = Watch(rig.session), time.monotonic() + bound
     chosen = [(workload, times_for(workload, seconds)) for workload in workloads(rig)]
@@ -173,7 +181,7 @@ def samples(
     return found
 
 
-def times_for(workload: Workload, seconds: float) -> int:
+def times_for(workload: CalibrationWorkload, seconds: float) -> int:
     """How often to run a workload so that it takes some seconds. A first run compiles and does not count."""
     workload.run(1)
     begun = time.monotonic()

@@ -2,11 +2,11 @@
 
 from . import running
 from .compare import Comparison
-from .running import Program, Shape
+from .running import ParityShape, Program
 
 __all__ = [
     "Comparison",
+    "ParityShape",
     "Program",
-    "Shape",
     "running",
 ]

@@ -47,7 +47,7 @@ class RunKey(NamedTuple):
         return f"run {self.run} of client {self.client!r}"
 
 
-class Slot(NamedTuple):
+class SlotLife(NamedTuple):
     """When a buffer of a run is made and freed: see `core.model.plan.Slot`."""
 
     maker: int
@@ -71,7 +71,7 @@ class RunSeen:
         self.program = program
         self.entered: list[tuple[int, str, int]] = []  # (island, what, step), in the order of the controller
         self.sequences: dict[Spans, list[int]] = {}  # steps that are gangs, by the devices they run on
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[int, SlotLife] = {}
         self.freed: Counter[str] = (
             Counter()
         )  # by a command to the hosts; other buffers are freed by the order of gangs
@@ -82,7 +82,7 @@ class RunSeen:
         return Counter(self.entered)
 
 
-class Seen:
+class ClusterSeen:
     """All decisions of a controller, from start to end."""
 
     def __init__(self, islands: Sequence[str]) -> None:
@@ -100,7 +100,7 @@ class Collector:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
-        self.seen = Seen([island.name for island in controller.cluster.islands])
+        self.seen = ClusterSeen([island.name for island in controller.cluster.islands])
         self._plans: dict[tuple[int, int], Plan] = {}  # (island, its number)
         self._keys: dict[int, RunKey] = {}
         self._headers: dict[int, m.RunHeader] = {}
@@ -119,7 +119,7 @@ class Collector:
             elif isinstance(command, e.Tell | e.PolicyReplaced):
                 self.seen.told.append(command.text)
 
-    def end(self) -> Seen:
+    def end(self) -> ClusterSeen:
         """Count what is left over, and return all that was seen."""
         left = self._controller.left()
         self.seen.left = {
@@ -172,7 +172,9 @@ class Collector:
         for number, slot in enumerate(plan.slots):
             if slot == BLANK_SLOT:
                 continue
-            seen.slots[number] = Slot(slot.maker, slot.takes, slot.last, slot.keep, slot.senders, slot.nbytes)
+            seen.slots[number] = SlotLife(
+                slot.maker, slot.takes, slot.last, slot.keep, slot.senders, slot.nbytes
+            )
             if slot.arg < 0 or header.args[slot.arg] < 0 or slot.arg in dict(header.literals):
                 self._buffers[header.base + number] = key, f"slot {number}"
 

@@ -16,13 +16,13 @@ import msgspec
 from core.model import Spans, spans
 
 from ...wording import plural
-from .collect import Decision, RunKey, RunSeen, Seen
+from .collect import ClusterSeen, Decision, RunKey, RunSeen
 
 HISTORY = 8  # decisions before the one that differs, on each side
 SHOWN = 3  # differences of one kind
 
 
-class Row(msgspec.Struct, frozen=True):
+class ComparedRow(msgspec.Struct, frozen=True):
     """One thing that is compared."""
 
     what: str
@@ -36,7 +36,7 @@ class Comparison(msgspec.Struct):
 
     left: str
     right: str
-    rows: list[Row] = []
+    rows: list[ComparedRow] = []
     differences: list[str] = []
     gangs: tuple[int, int] = (0, 0)  # gangs that ran on each side, if counted
 
@@ -57,7 +57,9 @@ class Comparison(msgspec.Struct):
             yield difference
 
 
-def compare(left: Seen, right: Seen, names: tuple[str, str] = ("simulated", "real")) -> Comparison:
+def compare(
+    left: ClusterSeen, right: ClusterSeen, names: tuple[str, str] = ("simulated", "real")
+) -> Comparison:
     found = Comparison(*names, gangs=(_ran(left), _ran(right)))
     for island, name in enumerate(left.islands):
         _order(found, island, name, left, right)
@@ -67,17 +69,17 @@ def compare(left: Seen, right: Seen, names: tuple[str, str] = ("simulated", "rea
     return found
 
 
-def _ran(seen: Seen) -> int:
+def _ran(seen: ClusterSeen) -> int:
     return sum(map(len, seen.orders))
 
 
 # --- orders ---------------------------------------------------------------------------------------------------------
 
 
-def _order(found: Comparison, island: int, name: str, left: Seen, right: Seen) -> None:
+def _order(found: Comparison, island: int, name: str, left: ClusterSeen, right: ClusterSeen) -> None:
     one, other = left.orders[island], right.orders[island]
     hashes = left.hash.island(island), right.hash.island(island)
-    found.rows.append(Row(f"order of island {name!r}, {_gangs(one, other)}", *hashes, one == other))
+    found.rows.append(ComparedRow(f"order of island {name!r}, {_gangs(one, other)}", *hashes, one == other))
     if one != other:
         found.differences.append("\n".join(_first(found, name, one, other)))
 
@@ -113,7 +115,7 @@ def by_device(order: Sequence[Decision]) -> dict[int, list[Decision]]:
 # --- runs -----------------------------------------------------------------------------------------------------------
 
 
-def _runs(found: Comparison, left: Seen, right: Seen) -> None:
+def _runs(found: Comparison, left: ClusterSeen, right: ClusterSeen) -> None:
     texts: list[tuple[str, Callable[[RunSeen], Any], Callable[[Any, Any], str]]] = [
         ("programs", lambda run: run.program, _both),
         ("steps of each run", lambda run: run.steps, _counts),
@@ -123,20 +125,20 @@ def _runs(found: Comparison, left: Seen, right: Seen) -> None:
         ("how it ended, and how often it was said", lambda run: run.outcomes, _both),
     ]
     here, there = set(left.runs), set(right.runs)
-    found.rows.append(Row("runs", str(len(here)), str(len(there)), here == there))
+    found.rows.append(ComparedRow("runs", str(len(here)), str(len(there)), here == there))
     for side, only in ((found.left, here - there), (found.right, there - here)):
         found.differences += [f"only the {side} side has {key}" for key in sorted(only)[:SHOWN]]
     both = sorted(here & there)
     for what, take, words in texts:
         unlike = [key for key in both if take(left.runs[key]) != take(right.runs[key])]
         totals = str(_total(take, left, both)), str(_total(take, right, both))
-        found.rows.append(Row(what, *totals, not unlike))
+        found.rows.append(ComparedRow(what, *totals, not unlike))
         for key in unlike[:SHOWN]:
             differ = words(take(left.runs[key]), take(right.runs[key]))
             found.differences.append(f"{what}: {key}, {left.runs[key].program!r}: {differ}")
 
 
-def _total(take: Callable[[RunSeen], Any], side: Seen, keys: Sequence[RunKey]) -> int:
+def _total(take: Callable[[RunSeen], Any], side: ClusterSeen, keys: Sequence[RunKey]) -> int:
     values = [take(side.runs[key]) for key in keys]
     return sum(value.total() if isinstance(value, Counter) else 1 if isinstance(value, str) else len(value)
                for value in values)  # fmt: skip
@@ -175,17 +177,17 @@ def _slots(one: Mapping[int, Any], other: Mapping[int, Any]) -> str:
 # --- the rest -------------------------------------------------------------------------------------------------------
 
 
-def _puts(found: Comparison, left: Seen, right: Seen) -> None:
+def _puts(found: Comparison, left: ClusterSeen, right: ClusterSeen) -> None:
     same = left.puts == right.puts
-    found.rows.append(Row("clients' buffers", str(left.puts.total()), str(right.puts.total()), same))
+    found.rows.append(ComparedRow("clients' buffers", str(left.puts.total()), str(right.puts.total()), same))
     if not same:
         found.differences.append(f"clients' buffers: {_counts(left.puts, right.puts)}")
 
 
-def _left(found: Comparison, left: Seen, right: Seen) -> None:
+def _left(found: Comparison, left: ClusterSeen, right: ClusterSeen) -> None:
     """Compare what is left over. Both sides must have nothing."""
     one, other = (
         ", ".join(f"{number} {what}" for what, number in side.left.items() if number) or "nothing"
         for side in (left, right)
     )
-    found.rows.append(Row("left over at the end", one, other, one == other == "nothing"))
+    found.rows.append(ComparedRow("left over at the end", one, other, one == other == "nothing"))

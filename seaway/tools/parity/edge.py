@@ -27,12 +27,12 @@ from core.record import Log, replayed
 from core.schedule.policy import Policy
 from core.transfer import hosts_of, to_client
 
-from .collect import Collector, Seen
+from .collect import ClusterSeen, Collector
 
 EXCUSED = ("host-lost", "peer", "cancelled", "client-lost", "user", "restart", "lost", "unsupported")
 
 
-class Enqueued(msgspec.Struct, frozen=True):
+class EnqueuedGang(msgspec.Struct, frozen=True):
     """A gang that a host must enqueue."""
 
     seq: int
@@ -41,7 +41,7 @@ class Enqueued(msgspec.Struct, frozen=True):
     reads: tuple[int, ...]  # buffers
 
 
-class Sent(msgspec.Struct):
+class SentTransfer(msgspec.Struct):
     """A transfer that hosts must make. Bytes are by (from host, to host or -client)."""
 
     text: str
@@ -58,10 +58,10 @@ class Commanded(Collector):
     def __init__(self, controller: Controller) -> None:
         super().__init__(controller)
         self.cluster = controller.cluster
-        self.gangs: dict[int, list[Enqueued]] = {host: [] for host in range(self.cluster.hosts)}
+        self.gangs: dict[int, list[EnqueuedGang]] = {host: [] for host in range(self.cluster.hosts)}
         self.buffers: dict[int, dict[int, str]] = {host: {} for host in range(self.cluster.hosts)}
         self.donated: dict[int, set[int]] = {host: set() for host in range(self.cluster.hosts)}
-        self.transfers: dict[int, Sent] = {}
+        self.transfers: dict[int, SentTransfer] = {}
         self.abandoned: set[int] = set()
         self.excused: set[int] = set()  # transfers that did not end, for a legitimate reason
         self.lost: set[int] = set()  # hosts that were members and then were lost
@@ -136,7 +136,7 @@ class Commanded(Collector):
         where = device_spans(gang.place)
         for host in spans.items(step.hosts):
             mine = tuple(device for device in self.cluster.devices_of(host) if spans.contains(where, device))
-            self.gangs[host].append(Enqueued(step.seq, text, mine, reads))
+            self.gangs[host].append(EnqueuedGang(step.seq, text, mine, reads))
             self.donated[host].update(donated)
 
     def _half(self, island: int, step: m.SendStep | m.RecvStep) -> None:
@@ -159,14 +159,14 @@ class Commanded(Collector):
             for receiver, _, size in sends_by_host(source, target, host, self.cluster):
                 nbytes[host, receiver] += size
         text = f"step {step.step} {move.name!r} of {self._keys[step.run]}"
-        self.transfers[step.transfer] = Sent(text, nbytes, not move.sparse)
+        self.transfers[step.transfer] = SentTransfer(text, nbytes, not move.sparse)
 
     def _get(self, step: m.SendStep) -> None:
         layout, nbytes = self._layouts.get(step.step), Counter[tuple[int, int]]()
         for host in spans.items(step.hosts) if layout is not None else ():
             for receiver, _, size in to_client(layout, step.client, host, self.cluster):  # type: ignore[arg-type]
                 nbytes[host, receiver] += size
-        self.transfers[step.transfer] = Sent(
+        self.transfers[step.transfer] = SentTransfer(
             f"a get of client {self._client(step.client)!r}", nbytes, layout is not None
         )
 
@@ -176,7 +176,7 @@ class Commanded(Collector):
             self._comes(step.step, step.layout, self._buffers[step.step][1])
 
 
-class Chunk(NamedTuple):
+class SentChunk(NamedTuple):
     transfer: int
     receiver: int
     piece: int
@@ -191,8 +191,8 @@ class Witnessed:
         self.launched: list[int] = []  # seqs
         self.freed: Counter[int] = Counter()
         self.freed_after: dict[int, int] = {}  # buffer -> how many launches came before its first free
-        self.chunks: Counter[Chunk] = Counter()  # chunk -> times sent
-        frames: set[tuple[Chunk, int]] = set()
+        self.chunks: Counter[SentChunk] = Counter()  # chunk -> times sent
+        frames: set[tuple[SentChunk, int]] = set()
         self.begun = 0
         for kind, *rest in lines:
             if kind == device_log.LAUNCH:
@@ -202,14 +202,14 @@ class Witnessed:
                 self.freed_after.setdefault(rest[0], len(self.launched))
             elif kind == device_log.CHUNK:
                 *said, frame, repeated = rest
-                chunk = Chunk(*said)
+                chunk = SentChunk(*said)
                 self.chunks[chunk] += repeated or (chunk, frame) not in frames
                 frames.add((chunk, frame))
             else:
                 self.begun += 1
 
 
-def read(log: Log, policy: Callable[[], Policy] | None = None) -> tuple[Seen, Commanded]:
+def read(log: Log, policy: Callable[[], Policy] | None = None) -> tuple[ClusterSeen, Commanded]:
     """Replay a recorded controller's log, and return its decisions and what hosts had to do."""
     controller = eventlogs.machine_of(log.about, policy=policy)
     found = Commanded(controller)

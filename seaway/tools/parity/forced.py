@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...wording import plural
-from .compare import HISTORY, SHOWN, Comparison, Row
-from .edge import Chunk, Commanded, Enqueued, Witnessed
+from .compare import HISTORY, SHOWN, ComparedRow, Comparison
+from .edge import Commanded, EnqueuedGang, SentChunk, Witnessed
 
 END = "(nothing more)"
 
@@ -42,7 +42,9 @@ def _enqueued(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed
             if wanted != given and not unlike:
                 unlike = True
                 found.differences.append("\n".join(_first(device, host, wanted, given, texts)))
-    found.rows.append(Row("gangs enqueued, device by device", str(counts[0]), str(counts[1]), not unlike))
+    found.rows.append(
+        ComparedRow("gangs enqueued, device by device", str(counts[0]), str(counts[1]), not unlike)
+    )
 
 
 def commanded_texts(commanded: Commanded) -> dict[int, str]:
@@ -91,7 +93,7 @@ def _freed(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed], 
         counts[0] += len(due) if whole else len([buffer for buffer in due if freed[buffer]])
         counts[1] += freed.total()
         wrong += _of_host(host, buffers, commanded, seen[host], whole)
-    found.rows.append(Row("buffers freed, host by host", str(counts[0]), str(counts[1]), not wrong))
+    found.rows.append(ComparedRow("buffers freed, host by host", str(counts[0]), str(counts[1]), not wrong))
     found.differences += wrong[:SHOWN]
 
 
@@ -115,7 +117,7 @@ def _of_host(
             yield f"host {host} freed buffer {buffer}, which never came to it"
 
 
-def last_readers(gangs: Sequence[Enqueued], launched: Sequence[int]) -> dict[int, int]:
+def last_readers(gangs: Sequence[EnqueuedGang], launched: Sequence[int]) -> dict[int, int]:
     """Buffer -> the position in the host's launches of the last gang that reads it."""
     at = {seq: number for number, seq in enumerate(launched)}
     found: dict[int, int] = {}
@@ -155,11 +157,11 @@ def _sent(found: Comparison, commanded: Commanded, seen: dict[int, Witnessed]) -
     wrong += [
         f"transfer {each} was sent, but never ordered" for each in nbytes if each not in commanded.transfers
     ]
-    found.rows.append(Row("bytes sent, by pairs of hosts", str(counts[0]), str(counts[1]), not wrong))
+    found.rows.append(ComparedRow("bytes sent, by pairs of hosts", str(counts[0]), str(counts[1]), not wrong))
     found.differences += wrong[:SHOWN]
 
 
-def _again(host: int, chunk: Chunk, times: int, commanded: Commanded) -> str:
+def _again(host: int, chunk: SentChunk, times: int, commanded: Commanded) -> str:
     sent = commanded.transfers.get(chunk.transfer)
     return (
         f"host {host} sent the same {plural(chunk.nbytes, 'byte')} {times} times to {_end(chunk.receiver)}: piece "

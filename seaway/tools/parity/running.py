@@ -30,24 +30,24 @@ from ...sessions import Dispatch, Session
 from ...sessions.connected import (
     AGENT,
     CONFIG,
+    ClusterOptions,
+    ConnectedPricing,
     LocalCluster,
     LocalDriver,
     Loop,
-    Made,
-    Pricing,
     RealDriver,
     environment_of,
 )
 from ...sessions.simulated import simulate
 from . import compare, edge, forced
-from .collect import Seen, Watched
+from .collect import ClusterSeen, Watched
 from .compare import Comparison
 
 HEARD, LOOK = 5.0, 0.02  # seconds for hosts to acknowledge all commands; between checks
 Program = Callable[[Session], None]
 
 
-class Shape(msgspec.Struct, frozen=True):
+class ParityShape(msgspec.Struct, frozen=True):
     """The settings of both runs."""
 
     setup: Setup
@@ -86,7 +86,7 @@ def nobody(code: object) -> None:
 # --- simulated ------------------------------------------------------------------------------------------------------
 
 
-def simulated(shape: Shape, program: Program) -> Seen:
+def simulated(shape: ParityShape, program: Program) -> ClusterSeen:
     session = simulate(
         shape.setup, policy=shape.policy, profile=shape.profile, config=shape.config, values=shape.values,
         dispatch=shape.dispatch, progress=False,
@@ -94,7 +94,7 @@ def simulated(shape: Shape, program: Program) -> Seen:
     simulation = session.simulation
     watched = Watched(simulation.controller)
     simulation.controller_process.machine = watched
-    session.driver.price_of = Priced(session.driver.price_of, shape.platform)  # type: ignore[attr-defined]
+    session.driver.price_of = PricedBoth(session.driver.price_of, shape.platform)  # type: ignore[attr-defined]
     with session:
         program(session)
     controller = simulation.controller
@@ -105,11 +105,11 @@ def simulated(shape: Shape, program: Program) -> Seen:
     return watched.collector.end()
 
 
-class Priced:
+class PricedBoth:
     """Prices computations for the simulator, but tells the controller the cost and memory of real devices."""
 
     def __init__(self, simulated: Any, platform: str) -> None:
-        self._simulated, self._real = simulated, Pricing((platform,), nobody)
+        self._simulated, self._real = simulated, ConnectedPricing((platform,), nobody)
         self.kernels = simulated.kernels
 
     def __call__(self, signature: Signature) -> Computation:
@@ -124,10 +124,10 @@ class Priced:
 class RecordedCluster(LocalCluster):
     """Like the cluster of `sw.local`, but of any shape, with the controller's event log and hosts' device logs."""
 
-    def __init__(self, shape: Shape, loop: Loop, folder: Path) -> None:
+    def __init__(self, shape: ParityShape, loop: Loop, folder: Path) -> None:
         self._shape, self._kept = shape, folder
         island = shape.cluster.islands[0]
-        made = Made(
+        made = ClusterOptions(
             hosts=island.hosts, devices=island.devices_per_host, islands=len(shape.cluster.islands),
             platform=shape.platform, memory=0, policy=shape.policy, config=shape.config, record=log_of(folder),
         )  # fmt: skip
@@ -171,7 +171,7 @@ def log_of(folder: Path) -> Path:
     return folder / "controller.log"
 
 
-def real(shape: Shape, program: Program, folder: Path) -> None:
+def real(shape: ParityShape, program: Program, folder: Path) -> None:
     """Run the program on real devices. Leaves the controller's event log and the hosts' device logs in the folder."""
     if len(numbers := sorted({island.devices_per_host for island in shape.cluster.islands})) > 1:
         raise Impossible(
@@ -194,7 +194,7 @@ def real(shape: Shape, program: Program, folder: Path) -> None:
         program(session)
 
 
-def judged(shape: Shape, simulation: Seen, folder: Path) -> list[Comparison]:
+def judged(shape: ParityShape, simulation: ClusterSeen, folder: Path) -> list[Comparison]:
     """Two comparisons: of core's decisions in both runs, and of hosts' actions with the real run's commands."""
     seen, commanded = edge.read(eventlogs.read(log_of(folder)), shape.policy)
     free = compare.compare(simulation, seen)

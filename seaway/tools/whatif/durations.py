@@ -36,7 +36,7 @@ class Took(NamedTuple):
     runs: int  # executions in the record
 
 
-Gang = spacing.Over[Which]
+Gang = spacing.EndedGang[Which]
 
 
 def measured(recorded: Workload) -> dict[Which, Took]:

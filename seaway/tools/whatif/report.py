@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from .running import World
+    from .running import WhatifResult
 
 RECORD = "recorded"
 NONE = float("nan")
 
 
-class Client(NamedTuple):
+class ClientReport(NamedTuple):
     name: str
     weight: int
     runs: int
@@ -42,7 +42,7 @@ class Column(NamedTuple):
     title: str
     makespan: int  # from the first run that was submitted to the last that ended
     utilization: float  # busy part of all devices' time in the makespan
-    clients: tuple[Client, ...]
+    clients: tuple[ClientReport, ...]
 
 
 def of_record(recorded: Workload, took: dict[Which, Took]) -> Column:
@@ -50,7 +50,7 @@ def of_record(recorded: Workload, took: dict[Which, Took]) -> Column:
     return _column(RECORD, Trace(recorded.trace, recorded.cluster), recorded.cluster.devices, spent)
 
 
-def of_world(world: World) -> Column:
+def of_world(world: WhatifResult) -> Column:
     return _column(world.settings.title, Trace(world.trace, world.setup), world.setup.cluster.devices, None)
 
 
@@ -63,11 +63,11 @@ def _column(title: str, trace: Trace, devices: int, spent: int | None) -> Column
     return Column(title, high - low, spent / (devices * (high - low)), tuple(_clients(trace)))
 
 
-def _clients(trace: Trace) -> Iterator[Client]:
+def _clients(trace: Trace) -> Iterator[ClientReport]:
     ran = max(trace.core.columns()["gangs"]["ended"], default=-1) >= 0
     shares = trace.clients(window=trace.contended)["got_share"] if ran else None
     for row, found in enumerate(trace.clients().to_dict("records")):
-        yield Client(
+        yield ClientReport(
             str(found["client"]), int(found["weight"]), int(found["runs"]), int(found["failed_runs"]),
             float(found["latency_p50_us"]), float(found["latency_p99_us"]),
             NONE if shares is None else float(shares.iloc[row]),

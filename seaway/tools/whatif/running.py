@@ -24,15 +24,15 @@ from core.protocol import effects as e
 from core.protocol import messages as m
 from core.transfer import CHUNK
 from sim.engine import Stuck
-from sim.hosts import Times
+from sim.hosts import RareTimes
 from sim.simulation import MIB, Simulation
 
 from .durations import Took, Which, kernels, told_apart
 from .settings import Settings, check
-from .workload import Made, Person, Workload, anywhere
+from .workload import Person, RecordedCall, Workload, anywhere
 
 
-class World:
+class WhatifResult:
     """The result of one simulation."""
 
     def __init__(self, settings: Settings, simulation: Simulation) -> None:
@@ -40,9 +40,9 @@ class World:
         self.trace, self.setup = simulation.trace, simulation.setup
 
 
-def run(recorded: Workload, settings: Settings, took: dict[Which, Took]) -> World:
+def run(recorded: Workload, settings: Settings, took: dict[Which, Took]) -> WhatifResult:
     check(recorded, settings)
-    times = Times(pcie_latency=settings.setup.chips[0].pcie_latency, compile=recorded.compiling)
+    times = RareTimes(pcie_latency=settings.setup.chips[0].pcie_latency, compile=recorded.compiling)
     measured = settings.setup.profile is not None  # a calibrated cluster also has the backend's chunks
     sim = Simulation(
         settings.setup, policy=settings.make, profile=settings.profile, config=settings.config, times=times,
@@ -61,7 +61,7 @@ def run(recorded: Workload, settings: Settings, took: dict[Which, Took]) -> Worl
         sim.run(until=lambda: all(actor.over for actor in actors))
     except Stuck as stuck:
         raise Impossible(f"under {settings.title}: {stuck}") from None
-    return World(settings, sim)
+    return WhatifResult(settings, sim)
 
 
 class Ways(NamedTuple):
@@ -77,7 +77,7 @@ class Ways(NamedTuple):
         call = latency + costs.receive
         return cls(costs.send + latency + costs.client_note, call, 2 * call + costs.send)
 
-    def thinking(self, made: Made) -> int:
+    def thinking(self, made: RecordedCall) -> int:
         """The think time within a call's recorded gap."""
         if not made.waited:
             return made.gap
@@ -135,7 +135,7 @@ class Actor:
             yield self._hears()
         self._since = max(self._since, *(self._ended[name] for name in names))
 
-    def _due(self, made: Made) -> int:
+    def _due(self, made: RecordedCall) -> int:
         """When to make the call, given that the runs it waited for have ended now."""
         call, seen = made.call, self._ways.thinking(made)
         if made.crowded:
@@ -151,7 +151,7 @@ class Actor:
         if when > self._sim.now:
             yield self._sim.env.timeout(when - self._sim.now)
 
-    def _call(self, made: Made) -> Generator[simpy.Event, Any, None]:
+    def _call(self, made: RecordedCall) -> Generator[simpy.Event, Any, None]:
         act = self._act(made)
         while True:
             yield from self.client.turn()
@@ -163,7 +163,7 @@ class Actor:
             self._since = self._submitted = self._sim.now
         self._made(made.call, answer)
 
-    def _act(self, made: Made) -> Callable[[Client, int], Any]:
+    def _act(self, made: RecordedCall) -> Callable[[Client, int], Any]:
         """The same call, with the names of this simulation."""
         match made.call:
             case m.Register(ir=ir):
@@ -190,7 +190,7 @@ class Actor:
             case _:
                 raise NotImplementedError(made.call)
 
-    def _submit(self, made: Made) -> Callable[[Client, int], Any]:
+    def _submit(self, made: RecordedCall) -> Callable[[Client, int], Any]:
         """A submit with the same deadline relative to its call."""
         call: m.Submit = made.call
         args = tuple(self._buffers[arg] if isinstance(arg, int) else arg for arg in call.args)

@@ -44,7 +44,7 @@ NOT_KNOWN = -1
 CROWDED = Limits().max_runs * 9 // 10  # runs under way from which a client may have been blocked
 
 
-class Made(NamedTuple):
+class RecordedCall(NamedTuple):
     """A call, and when the controller heard it.
 
     `waited`: runs that the client waited for before it. `gap`: nanoseconds, by the controller's clock, from the last
@@ -72,7 +72,7 @@ class Person(NamedTuple):
     weight: int
     priority: int
     opened: int
-    calls: tuple[Made, ...]
+    calls: tuple[RecordedCall, ...]
     left: bool  # it closed its session
 
     def programs(self) -> Iterator[tuple[int, Program]]:
@@ -197,7 +197,7 @@ def _people(order: Sequence[_Gathered], trace: Trace) -> tuple[Person, ...]:
 
 def _with_waits(
     calls: Sequence[tuple[int, Any]], opened: int, ends: dict[int, int], fetched: Sequence[int]
-) -> Iterator[Made]:
+) -> Iterator[RecordedCall]:
     """Calls with their waits. `ends`: ends of runs. `fetched`: times when contents had been sent. Both by the
     controller's clock."""
     pending: list[tuple[int, Any]] = []
@@ -215,13 +215,13 @@ def _with_waits(
             alike = (call.think or crowded) and waited == call.waited
             before = (think, len(pending) - number) if alike else None
             since, contents = _came(waited, when, ends, fetched if asked else (), last)
-            yield Made(when, other, waited, when - since, contents, before)
+            yield RecordedCall(when, other, waited, when - since, contents, before)
             asked = asked or isinstance(other, Get)
         since, contents = _came(call.waited, at, ends, fetched if asked else (), last)
-        yield Made(at, call, call.waited, at - since, contents, None, crowded)
+        yield RecordedCall(at, call, call.waited, at - since, contents, None, crowded)
         pending.clear()
         last, runs_made = at, runs_made + 1
-    yield from (Made(at, call, (), at - last) for at, call in pending)
+    yield from (RecordedCall(at, call, (), at - last) for at, call in pending)
 
 
 def _came(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from backend.auth import access
-from backend.auth.access import Access, Refused
+from backend.auth.access import Access, AccessRefused
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:5", "[::1]:80", "127.9.9.9:1"])
@@ -17,7 +17,7 @@ def test_loopback_needs_nothing(address: str) -> None:
 
 @pytest.mark.parametrize("address", ["0.0.0.0:29000", "[::]:0", "10.0.0.3:29000", "head:29000"])
 def test_anything_else_is_refused_unprotected_and_the_text_says_what_to_do(address: str) -> None:
-    with pytest.raises(Refused, match=r"--token-file FILE.*--ca, --cert, --key.*127\.0\.0\.1"):
+    with pytest.raises(AccessRefused, match=r"--token-file FILE.*--ca, --cert, --key.*127\.0\.0\.1"):
         Access().may_bind(address)
     Access("token").may_bind(address)
     Access("", b"ca", b"cert", b"key").may_bind(address)
@@ -41,7 +41,7 @@ def test_anything_else_is_refused_unprotected_and_the_text_says_what_to_do(addre
 def test_what_is_no_address_is_not_listened_on_protected_or_not(address: str) -> None:
     for protected in (Access(), Access("token")):
         with pytest.raises(
-            Refused, match=r"cannot listen on '.*': an address is like 127\.0\.0\.1:29000"
+            AccessRefused, match=r"cannot listen on '.*': an address is like 127\.0\.0\.1:29000"
         ) as refused:
             protected.may_bind(address)
         assert repr(address) in str(refused.value)
@@ -64,12 +64,12 @@ def test_a_controller_is_called_at_a_host_and_a_port(given: str, place: str) -> 
     "given", ["http://x", "", "grpc://", "head:0", "head:x", ":5", "a/b", "::1:5", 5, None]
 )
 def test_what_is_no_controller_s_address_is_refused(given: object) -> None:
-    with pytest.raises(Refused, match="an address is like 'grpc://head:29000'"):
+    with pytest.raises(AccessRefused, match="an address is like 'grpc://head:29000'"):
         access.place_of(given)
 
 
 def test_half_of_mutual_tls_is_none() -> None:
-    with pytest.raises(Refused, match="cert and key is missing"):
+    with pytest.raises(AccessRefused, match="cert and key is missing"):
         Access(ca=b"ca")
 
 
@@ -85,7 +85,7 @@ def test_what_the_options_name_is_read(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("sesame\n")
     assert access.read(str(file)) == Access("sesame")
-    with pytest.raises(Refused, match=r"cannot read .*nothing"):
+    with pytest.raises(AccessRefused, match=r"cannot read .*nothing"):
         access.read(str(tmp_path / "nothing"))
 
 
@@ -104,14 +104,16 @@ def test_an_empty_file_is_refused_for_it_would_protect_nothing(
 ) -> None:
     file = tmp_path / "empty"
     file.write_text(contents)
-    with pytest.raises(Refused, match=f"{file} is empty, and was given to protect the cluster: {remedy}"):
+    with pytest.raises(
+        AccessRefused, match=f"{file} is empty, and was given to protect the cluster: {remedy}"
+    ):
         access.read(**{option: str(file)})
 
 
 def test_all_of_mutual_tls_empty_is_not_none_of_it(tmp_path: Path) -> None:
     file = tmp_path / "empty"
     file.touch()
-    with pytest.raises(Refused, match="is empty"):
+    with pytest.raises(AccessRefused, match="is empty"):
         access.read(ca=str(file), cert=str(file), key=str(file))
 
 
@@ -152,7 +154,7 @@ def test_others_reach_a_host_where_it_listens_or_where_it_says(
     ],
 )
 def test_an_address_that_nobody_can_dial_is_refused(bind: str, said: str, words: str) -> None:
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(AccessRefused, match=words):
         access.advertised(bind, said)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from backend.auth import call_turns
 from backend.auth.access import Access
-from backend.auth.call_turns import AT_ONCE, CALL, READERS, Busy, Gate, Meter, Turns
+from backend.auth.call_turns import AT_ONCE, CALL, READERS, Busy, CallTurns, Meter, TurnGate
 from backend.node.calls import SERVICE, ask
 from backend.wire.call_messages import Status
 from tests.backend.cluster import cluster, until
@@ -22,7 +22,7 @@ from tests.backend.cluster import cluster, until
 MS = 1_000_000
 
 
-def spend(book: Turns[str], until: int, cost: int, step: int = MS // 10) -> list[tuple[str, str]]:
+def spend(book: CallTurns[str], until: int, cost: int, step: int = MS // 10) -> list[tuple[str, str]]:
     """Gives turns until a time. Each call costs `cost` beside the fixed cost, and another of its connection
     follows it."""
     had, now = [], 0
@@ -37,7 +37,7 @@ def spend(book: Turns[str], until: int, cost: int, step: int = MS // 10) -> list
 
 
 def test_all_together_take_their_part_of_the_time_and_no_more() -> None:
-    book: Turns[str] = Turns(0)
+    book: CallTurns[str] = CallTurns(0)
     for number in range(100):
         book.wait("flood", f"flood:{number}", "x")
     had = spend(book, 1000 * MS, 200_000)
@@ -46,7 +46,7 @@ def test_all_together_take_their_part_of_the_time_and_no_more() -> None:
 
 
 def test_one_connection_has_its_turn_beside_a_host_with_many_and_so_has_each_connection_of_a_host() -> None:
-    book: Turns[str] = Turns(0)
+    book: CallTurns[str] = CallTurns(0)
     for number in range(200):
         book.wait("flood", "flood:1", f"call {number}")
     book.wait("flood", "flood:2", "a call")
@@ -57,7 +57,7 @@ def test_one_connection_has_its_turn_beside_a_host_with_many_and_so_has_each_con
 
 
 def test_who_costs_more_has_fewer_turns() -> None:
-    book: Turns[str] = Turns(0)
+    book: CallTurns[str] = CallTurns(0)
     book.wait("costly", "costly:1", "c")
     book.wait("costly", "costly:1", "c")
     book.wait("cheap", "cheap:1", "c")
@@ -74,7 +74,7 @@ def test_who_costs_more_has_fewer_turns() -> None:
 
 
 def test_without_room_the_last_of_those_who_take_the_most_is_refused() -> None:
-    book: Turns[str] = Turns(0, room=10)
+    book: CallTurns[str] = CallTurns(0, room=10)
     assert [book.wait("flood", f"flood:{at % 2}", f"f{at}") for at in range(10)] == [None] * 10
     assert book.wait("good", "good:1", "g") in ("f8", "f9")
     assert book.wait("flood", "flood:3", "f10") in ("f6", "f7", "f8", "f9")
@@ -89,7 +89,7 @@ CALLS = st.lists(
 
 @given(CALLS)
 def test_each_call_has_one_turn_or_is_refused_or_gives_up(calls: list[tuple[int, int, int, str]]) -> None:
-    book: Turns[int] = Turns(0, room=20)
+    book: CallTurns[int] = CallTurns(0, room=20)
     waiting: dict[int, tuple[str, str]] = {}
     now = 0
     for number, (host, connection, pause, what) in enumerate(calls):
@@ -152,7 +152,7 @@ def test_a_meter_counts_what_a_coroutine_does_and_not_what_runs_while_it_waits()
 
 def test_who_gives_up_leaves_no_turn_behind() -> None:
     async def run() -> None:
-        gate, inside = Gate(), asyncio.Event()
+        gate, inside = TurnGate(), asyncio.Event()
 
         async def call(address: str) -> None:
             async with gate.turn(address):
@@ -172,7 +172,7 @@ def test_who_gives_up_leaves_no_turn_behind() -> None:
 
 def test_who_sends_slowly_holds_up_his_own_host_alone() -> None:
     async def run() -> None:
-        gate, come = Gate(), asyncio.Event()
+        gate, come = TurnGate(), asyncio.Event()
 
         async def slow() -> None:
             async with gate.turn("ipv4:10.0.0.1:1") as turn, turn.reading():
@@ -196,7 +196,7 @@ def test_beyond_the_room_a_call_is_refused_by_name(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(call_turns, "SLOWLY", 0.0)
 
     async def run() -> None:
-        gate, go = Gate(), asyncio.Event()
+        gate, go = TurnGate(), asyncio.Event()
         gate._turns._room = 2
 
         async def call() -> None:

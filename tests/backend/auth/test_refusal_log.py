@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from backend.admin import metrics
 from backend.auth.access import HEADER, Access
-from backend.auth.refusal_log import ELSEWHERE, EVERY, KINDS, SOURCES, Refusals, host_of, plain
-from backend.node.calls import SERVICE, Wrong, ask
+from backend.auth.refusal_log import ELSEWHERE, EVERY, KINDS, SOURCES, RefusalLog, host_of, plain
+from backend.node.calls import SERVICE, CallError, ask
 from backend.node.node import STREAM
 from backend.wire import envelopes
-from backend.wire.call_messages import Cancel, Enrol, Find, Permit, Report, Status
+from backend.wire.call_messages import CancelCall, Enrol, Find, Permit, Report, Status
 from core.protocol import effects as e
 from core.protocol import messages as m
 from seaway.cli.status import table
@@ -50,7 +50,7 @@ KNOCKS = st.lists(
 def test_each_refusal_is_told_in_one_line_and_lines_are_few(
     knocks: list[tuple[str, int, int, bool]],
 ) -> None:
-    book, now, lines, knocked = Refusals(), 0, [], Counter[str]()
+    book, now, lines, knocked = RefusalLog(), 0, [], Counter[str]()
     last: dict[str, int] = {}
 
     def say(line: str) -> None:
@@ -82,7 +82,7 @@ def test_each_refusal_is_told_in_one_line_and_lines_are_few(
 
 
 def test_a_source_that_goes_on_is_told_of_once_a_second_with_how_often() -> None:
-    book, lines = Refusals(), []
+    book, lines = RefusalLog(), []
     for now in range(0, 3 * EVERY, EVERY // 100):
         lines += [line for _, line in book.due(now)]
         line = book.note("token", "ipv4:10.0.0.7:4123", "Status", "wrong", now)
@@ -93,7 +93,7 @@ def test_a_source_that_goes_on_is_told_of_once_a_second_with_how_often() -> None
 
 
 def test_many_addresses_share_a_line() -> None:
-    book = Refusals()
+    book = RefusalLog()
     said = [book.note("name", f"ipv4:10.0.{at // 250}.{at % 250}:1", "x", "y", 0) for at in range(1000)]
     assert len([line for line in said if line]) == SOURCES + 1
     assert len(book) == SOURCES + 1
@@ -117,7 +117,9 @@ def test_the_host_of_an_address(address: str, host: str) -> None:
 
 
 def test_what_a_stranger_calls_himself_stays_on_one_short_line() -> None:
-    line = Refusals().note("name", "ipv4:1.2.3.4:5", "a\nWARNING all is well\x1b[2J" + "x" * 10_000, "no", 0)
+    line = RefusalLog().note(
+        "name", "ipv4:1.2.3.4:5", "a\nWARNING all is well\x1b[2J" + "x" * 10_000, "no", 0
+    )
     assert line is not None
     assert line.isprintable()
     assert len(line) < 600
@@ -290,8 +292,8 @@ def test_a_wrong_word_of_a_known_caller_is_an_answer_and_no_refusal(tmp_path: Pa
             cluster(tmp_path, agents=False) as found,
             Access().channel(found.server.address) as channel,
         ):
-            for request in (Find("0"), Cancel("nobody")):
-                with pytest.raises(Wrong):
+            for request in (Find("0"), CancelCall("nobody")):
+                with pytest.raises(CallError):
                     await ask(channel, Access(), request)
             assert not +found.server.door.refusals.totals
 

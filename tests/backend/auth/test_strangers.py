@@ -13,7 +13,7 @@ import pytest
 from backend.auth.access import Access
 from backend.node.calls import SERVICE
 from backend.node.node import STREAM
-from backend.server.server import FEW, Names
+from backend.server.server import FEW, ControllerNames
 from backend.wire import envelopes, versions
 from backend.wire.call_messages import PAIRS
 from tests.backend.cluster import cluster, until
@@ -157,7 +157,7 @@ def test_a_message_that_is_too_large_is_refused_and_harms_nobody(tmp_path: Path)
 
 def test_strangers_who_have_gone_are_forgotten_and_those_who_are_here_keep_their_number() -> None:
     here: set[int] = set()
-    names = Names(2, b"secret", here.__contains__)
+    names = ControllerNames(2, b"secret", here.__contains__)
     first = names.peer_of(f"who/{0:032}", "")
     assert first == 2
     here.add(first)

@@ -13,7 +13,7 @@ import pytest
 
 from backend.client.remote import Remote
 from backend.contents.code_blobs import hash_of
-from backend.node.calls import Wrong
+from backend.node.calls import CallError
 from backend.wire import envelopes
 from core.client.client import Client
 from core.model.program import Sharding, SliceSpec, Value
@@ -179,7 +179,7 @@ def test_code_is_left_with_the_controller_once_and_by_its_hash(tmp_path: Path) -
         await user.head.keep([b"some code", b"more code", b"some code"])
         assert blobs.find(hash_of(b"some code")) == b"some code"
         assert len(blobs) == 2
-        with pytest.raises(Wrong, match="pass it as an argument"):
+        with pytest.raises(CallError, match="pass it as an argument"):
             await user.head.keep([bytes(envelopes.MESSAGE)])
 
     driven(tmp_path, work)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.contents import shard_io
-from backend.contents.shard_io import ArraySink, ArraySource, Misfit, Overflow, Sink, Source
+from backend.contents.shard_io import ArraySink, ArraySource, Misfit, Overflow, ShardSource, Sink
 from core.model.place import line
 from core.model.plan import Layout
 from core.model.program import ITEM_BYTES, Sharding
@@ -63,7 +63,7 @@ def test_a_move_gives_the_array(
     source, target = (Layout(each.shape, dtype, each.place, each.mesh, each.sharding) for each in pair)
     hosts, array = Alike(devices_per_host), array_of(source)
     senders = {
-        host: Source(
+        host: ShardSource(
             e.OpenSend(1, 2, sends_by_host(source, target, host, hosts), None, (), source, target),
             host, hosts, lambda host=host: held(source, array, host, hosts),  # type: ignore[misc]
         )
@@ -95,7 +95,7 @@ def test_a_put_and_a_get_bring_it_there_and_back(
                 sink.fill(chunk, offered.read(chunk))
         check(layout, array, host, hosts, sink.shards())
         back = to_client(layout, CLIENT, host, hosts)
-        source = Source(e.OpenSend(2, 3, back, None, (), layout), host, hosts, sink.shards)
+        source = ShardSource(e.OpenSend(2, 3, back, None, (), layout), host, hosts, sink.shards)
         for client, piece, nbytes in back:
             for chunk in chunks(2, (host, client), piece, nbytes, chunk_size):
                 wanted.fill(chunk, source.bytes_of(chunk))
@@ -109,8 +109,8 @@ QUARTERS = Layout((8, 3), "int32", line(0, 4, 4), (4,), Sharding(((0,), ())))
 
 def halves(
     fetch: Any, pieces: tuple[tuple[int, int, int], ...] = (), target: Layout | None = None, **options: Any
-) -> Source:
-    return Source(e.OpenSend(1, 2, pieces, None, (), HALVES, target), 0, HOSTS, fetch, **options)
+) -> ShardSource:
+    return ShardSource(e.OpenSend(1, 2, pieces, None, (), HALVES, target), 0, HOSTS, fetch, **options)
 
 
 def test_shards_are_fetched_once_and_not_before_they_are_asked_for() -> None:
@@ -183,7 +183,7 @@ def exchange(rows: Any, capacity: int) -> dict[int, Any]:
             if to in mine[:, 0]
         )
         send = e.OpenSend(1, 2, pieces, None, (), HALVES, target)
-        source = Source(send, host, HOSTS, lambda at=(host, 0), mine=mine: {at: mine}, sparse=True)  # type: ignore[misc]
+        source = ShardSource(send, host, HOSTS, lambda at=(host, 0), mine=mine: {at: mine}, sparse=True)  # type: ignore[misc]
         for receiver, piece, nbytes in pieces:
             for chunk in chunks(1, (host, receiver), piece, nbytes, 7):
                 sinks[receiver].fill(chunk, source.bytes_of(chunk))

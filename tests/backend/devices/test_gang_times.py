@@ -19,11 +19,11 @@ import seaway as sw
 from backend.admin import trace_export
 from backend.auth.access import Access
 from backend.devices import gang_times
-from backend.devices.gang_times import ROOM, RUNS, Stamps, stretches, taken
-from backend.node.calls import SERVICE, Wrong, ask
+from backend.devices.gang_times import ROOM, RUNS, GangTimes, stretches, taken
+from backend.node.calls import SERVICE, CallError, ask
 from backend.wire import call_messages, envelopes
 from backend.wire.call_messages import OF_HOSTS, Permit
-from core.record.clocks import Clock, Exchange
+from core.record.clocks import ClockExchange, PeerClock
 from tests.backend.auth.test_strangers import REFUSALS, nonsense
 from tests.backend.cluster import User, cluster, until
 from tests.backend.real import Real
@@ -44,7 +44,7 @@ WORST = 10 * S  # longest wait for an answer, on a busy machine
 def test_the_last_gangs_are_kept_and_told_of_the_runs_that_were_asked_for(
     gangs: list[tuple[int, bool]], wanted: set[int], room: int, most: int
 ) -> None:
-    kept = Stamps(room=room)
+    kept = GangTimes(room=room)
     for seq, (run, collective) in enumerate(gangs):
         kept.took(seq, run, 10 * seq, 10 * seq + 5, collective)
     told = [tuple(row) for row in kept.of(stretches(wanted), most).tolist()]
@@ -71,8 +71,8 @@ def test_a_permit_is_bounded_and_has_the_latest_runs() -> None:
 
 
 def said(**changed: Any) -> call_messages.Stamped:
-    clock = Clock()
-    clock.heard(Exchange(0, 1000, 1000, 10))
+    clock = PeerClock()
+    clock.heard(ClockExchange(0, 1000, 1000, 10))
     readings = struct.pack("<3q", *clock.readings[0])
     known = {
         "records": gang_times.RECORD.pack(7, 1, 100, 200, 1),
@@ -123,7 +123,7 @@ def test_a_client_is_told_of_its_own_gangs_and_of_no_others(tmp_path: Path) -> N
             assert not {row.seq for row in mine.rows} & {row.seq for row in theirs.rows}
             number = bob.remote.client.number
             for shown in ("", "0" * 64, ann.remote.node.passes[f"client/{ann.remote.client.number}"]):
-                with pytest.raises(Wrong, match=f"the pass of client {number} is wrong"):
+                with pytest.raises(CallError, match=f"the pass of client {number} is wrong"):
                     await seen_by(ann, address, (number, shown))
             # Nor may runs be added to those that the controller has signed.
             permitted = await ann.head.permit([], 10.0)
@@ -172,7 +172,7 @@ def test_strangers_get_nothing_from_a_host_and_harm_nobody(tmp_path: Path) -> No
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
                         await call(bytes(envelopes.MESSAGE + 1), metadata=shown)
                     assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            with pytest.raises(Wrong, match="token"):
+            with pytest.raises(CallError, match="token"):
                 await ask(Access().channel(found.server.address), Access(), Permit(()))
             await runs(user, register(user, 1))
 

@@ -18,7 +18,7 @@ from backend.admin import metrics
 from backend.auth import access
 from backend.auth.access import Access
 from backend.node import clock_sync
-from backend.node.calls import SERVICE, Wrong
+from backend.node.calls import SERVICE, CallError
 from backend.node.clock_sync import Clocks, HostClock, shifted
 from backend.node.node import new_server
 from backend.server.cluster_status import status_of
@@ -153,7 +153,7 @@ def test_the_more_processes_ask_the_less_each_of_them_asks() -> None:
 )
 def test_only_a_host_that_is_one_says_how_its_clock_is(tick: Tick, says: str) -> None:
     book = Clocks(2, SECRET, time.monotonic_ns)
-    with pytest.raises(Wrong, match=says):
+    with pytest.raises(CallError, match=says):
         asyncio.run(book.answer(tick))
     assert book.of(0) is None
 

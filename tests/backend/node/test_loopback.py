@@ -8,8 +8,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from backend.agent.agent import Ends
-from backend.node.loopback import Lane
+from backend.agent.agent import EndReports
+from backend.node.loopback import LoopbackLane
 from core.protocol import effects as e
 from core.protocol.peers import CONTROLLER
 from tests.backend.cluster import cluster, until
@@ -23,7 +23,7 @@ def test_what_is_put_on_a_lane_by_any_thread_comes_out_once_and_in_order() -> No
             came.append(parcel)
             return True
 
-        lane = Lane(asyncio.get_running_loop(), take)
+        lane = LoopbackLane(asyncio.get_running_loop(), take)
         lane.put(-1)
         assert came == []  # one turn of the loop later, since the sender may hold a lock
         thread = threading.Thread(target=lambda: deque(map(lane.put, range(5000)), maxlen=0))
@@ -43,7 +43,7 @@ def test_what_is_put_on_a_lane_by_any_thread_comes_out_once_and_in_order() -> No
 
 def test_a_lane_whose_other_end_is_gone_is_over() -> None:
     async def drive() -> None:
-        lane = Lane(asyncio.get_running_loop(), lambda parcel: False)
+        lane = LoopbackLane(asyncio.get_running_loop(), lambda parcel: False)
         lane.put(1)
         async with asyncio.timeout(5):
             await lane.over.wait()
@@ -62,7 +62,7 @@ def test_a_client_beside_its_controller_is_open_and_comes_back_when_their_connec
             near.remote.node.near["controller"] = found.server.node
             await until(lambda: near.remote.client.state == "open")
             outbox = near.remote.node._outboxes[CONTROLLER]
-            assert isinstance(outbox, Lane)
+            assert isinstance(outbox, LoopbackLane)
             outbox.over.set()
             await until(lambda: near.remote.node._outboxes.get(CONTROLLER) not in (None, outbox))
             assert near.remote.client.state == "open"
@@ -74,7 +74,7 @@ def test_a_client_beside_its_controller_is_open_and_comes_back_when_their_connec
 
 
 class Heard:
-    """A node as far as `Ends` needs it."""
+    """A node as far as `EndReports` needs it."""
 
     def __init__(self) -> None:
         self.loop, self.stopped = asyncio.get_running_loop(), False
@@ -87,7 +87,7 @@ class Heard:
 def test_ends_that_come_within_a_moment_are_told_together_and_nothing_overtakes() -> None:
     async def drive() -> None:
         node: Any = Heard()
-        ends = Ends(node)
+        ends = EndReports(node)
         for event in (e.Finished(1), e.Finished(2), e.Reformed(0), e.Finished(3)):
             ends.post(event)
         await until(lambda: len(node.heard) == 3)

@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from backend.node.node import GOODBYE, STREAM, Node
-from backend.node.send_queue import Outbox
+from backend.node.node import GOODBYE, STREAM, NetworkNode
+from backend.node.send_queue import SendQueue
 from backend.wire.envelopes import Address
 from core.protocol.peers import CONTROLLER
 from tests.backend.cluster import cluster, until
@@ -40,8 +40,8 @@ class Stuck:
             raise
 
 
-def talk(node: Node, stream: Stuck) -> asyncio.Task[None]:
-    return asyncio.ensure_future(node._talk(HOST, stream.read, stream.write, 0, Outbox(node.loop)))
+def talk(node: NetworkNode, stream: Stuck) -> asyncio.Task[None]:
+    return asyncio.ensure_future(node._talk(HOST, stream.read, stream.write, 0, SendQueue(node.loop)))
 
 
 def test_a_connection_whose_end_is_cut_short_again_is_over_all_the_same(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_of_two_hosts_that_dial_each_other_the_first_ones_stream_is_kept(tmp_pat
     asyncio.run(drive())
 
 
-async def settled(first: Node, second: Node) -> None:
+async def settled(first: NetworkNode, second: NetworkNode) -> None:
     """Waits until both are connected and stay so for a while; if they end each other's streams, that never
     happens."""
     kept = None
@@ -126,7 +126,7 @@ def test_a_link_to_a_host_that_has_begun_anew_elsewhere_ends_at_once(tmp_path: P
     asyncio.run(drive())
 
 
-def stream(node: Node, peer: int, address: str) -> Any:
+def stream(node: NetworkNode, peer: int, address: str) -> Any:
     """Opens a stream as a node does."""
     name, proof = node.names.mine(peer)
     shown = (("name", name), ("proof", proof), *node.access.shown())

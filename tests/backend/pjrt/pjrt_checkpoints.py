@@ -13,7 +13,7 @@ import pytest
 
 from backend.checkpoint import documents, folders, zarrs
 from backend.checkpoint.chunks import chunk_of
-from backend.checkpoint.documents import Document, Entry, Request
+from backend.checkpoint.documents import ArrayEntry, Document, Request
 from backend.contents import shard_io
 from backend.pjrt import checkpoints
 from backend.pjrt.checkpoints import Checkpoints
@@ -52,9 +52,9 @@ def rig(shared: Rig) -> Iterator[Rig]:
 _idents = iter(range(100, 1000))
 
 
-def entry(look: Any, name: str = "x") -> Entry:
+def entry(look: Any, name: str = "x") -> ArrayEntry:
     dims = look.sharding.dims
-    return Entry(name, look.dtype, look.shape, dims, chunk_of(look.shape, look.dtype, dims, MESH))
+    return ArrayEntry(name, look.dtype, look.shape, dims, chunk_of(look.shape, look.dtype, dims, MESH))
 
 
 def saving(rig: Rig, look: Any) -> Plan:
@@ -63,7 +63,7 @@ def saving(rig: Rig, look: Any) -> Plan:
     token = work.call(
         "save", None, [Arg(0), Arg(1)], [REQUEST, look], [TOKEN], exported=document, irregular=True
     )
-    whole = Entry("x", look.dtype, look.shape, (), entry(look).chunk)
+    whole = ArrayEntry("x", look.dtype, look.shape, (), entry(look).chunk)
     document = documents.encode(Document("commit", (), (whole,)))
     done = work.call(
         "commit", None, [Arg(0), token], [REQUEST, TOKEN], [TOKEN], exported=document, irregular=True
@@ -73,7 +73,7 @@ def saving(rig: Rig, look: Any) -> Plan:
 
 def restoring(rig: Rig, look: Any) -> Plan:
     work = Work(MESH, REQUEST)
-    entries = (Entry("x", look.dtype, look.shape, look.sharding.dims),)
+    entries = (ArrayEntry("x", look.dtype, look.shape, look.sharding.dims),)
     document = documents.encode(Document("read", MESH, entries))
     token = work.call("read", None, [Arg(0)], [REQUEST], [TOKEN], exported=document, irregular=True)
     document = documents.encode(Document("load", MESH, entries))

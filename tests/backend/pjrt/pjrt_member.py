@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType
 
-from backend.devices.interface import World
+from backend.devices.interface import WorldSpec
 from core.model.place import line
 from core.model.plan import Layout, Plan
 from core.model.program import Arg, Out
@@ -42,7 +42,7 @@ class Member:
         devices = {host: range(host * PER_HOST, (host + 1) * PER_HOST) for host in hosts}
         self.rig.devices.reform(
             e.Reform(epoch, tuple((h, h + 1) for h in hosts), ()),
-            World(epoch, address, hosts, self.host, devices),
+            WorldSpec(epoch, address, hosts, self.host, devices),
         )
 
     def layout(self, hosts: list[int], size: int) -> Layout:

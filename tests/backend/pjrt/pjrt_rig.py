@@ -15,7 +15,7 @@ from jax import export
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from backend.contents import shard_io
-from backend.devices.interface import World
+from backend.devices.interface import WorldSpec
 from backend.pjrt import PjrtDevices
 from core.compile import lower
 from core.model.place import Place, line
@@ -107,7 +107,7 @@ class Rig:
         self.place = line(0, 0, devices_per_host)
         self._seq, self._buffer = 0, 1000
         if join:
-            world = World(0, "", [0], 0, {0: range(devices_per_host)})
+            world = WorldSpec(0, "", [0], 0, {0: range(devices_per_host)})
             self.devices.reform(e.Reform(0, ((0, 1),), ()), world)
             self.wait(e.Reformed)
 

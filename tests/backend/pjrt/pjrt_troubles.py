@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from backend.devices.interface import World
+from backend.devices.interface import WorldSpec
 from backend.pjrt import blames, completions
 from core.model.place import line
 from core.model.plan import Gang, Layout
@@ -253,7 +253,7 @@ def test_a_row_for_a_shard_that_is_not_there_is_blamed(rig: Rig) -> None:
 def test_a_host_that_is_alone_keeps_arrays_and_code_over_epochs(rig: Rig) -> None:
     plan = rig.ready(adding(), Out(0), ident=90)
     x = rig.literal(layout(ROWS), ARRAY)
-    rig.devices.reform(e.Reform(1, ((0, 1),), ()), World(1, "", [0], 0, {0: range(DEVICES)}))
+    rig.devices.reform(e.Reform(1, ((0, 1),), ()), WorldSpec(1, "", [0], 0, {0: range(DEVICES)}))
     rig.wait(e.Reformed, epoch=1)
     (made,) = rig.run(plan, x)
     assert rig.wait(e.Finished).blame is None

@@ -29,7 +29,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 from backend.auth.trust import Rules
 from backend.pjrt import targets
 from backend.pjrt.blobs import Unusable
-from backend.pjrt.code_gate import Gate
+from backend.pjrt.code_gate import CodeGate
 from core.model.place import line
 from core.model.plan import Gang, Plan
 from core.model.program import Arg, Out
@@ -66,7 +66,7 @@ def plan_of(
     return work.plan(line(0, base, devices), Out(0)), work.blobs
 
 
-def check(gate: Gate, code: bytes, name: str = "step", devices: int = 1, base: int = 0) -> None:
+def check(gate: CodeGate, code: bytes, name: str = "step", devices: int = 1, base: int = 0) -> None:
     plan, blobs = plan_of(code, name, devices, base)
     (found,) = plan.codes
     gang = plan.steps[found.step]
@@ -75,15 +75,15 @@ def check(gate: Gate, code: bytes, name: str = "step", devices: int = 1, base: i
     gate.check(found, gang, inputs, outputs, blobs, tuple(range(devices)))
 
 
-def refusal(gate: Gate, code: bytes, name: str = "step", **options: int) -> str:
+def refusal(gate: CodeGate, code: bytes, name: str = "step", **options: int) -> str:
     with pytest.raises(Unusable) as caught:
         check(gate, code, name, **options)
     return str(caught.value)
 
 
 @pytest.fixture(scope="module")
-def gate() -> Iterator[Gate]:
-    found = Gate(Rules(largest=1 << 20), "cpu", None)
+def gate() -> Iterator[CodeGate]:
+    found = CodeGate(Rules(largest=1 << 20), "cpu", None)
     yield found
     found.close()
 
@@ -105,13 +105,13 @@ def test_of_all_foreign_functions_that_jax_calls_stable_it_is_said_whether_clien
     assert not any(map(targets.is_callback, targets.ALLOWED))
 
 
-def test_code_that_calls_what_is_on_the_list_passes(gate: Gate) -> None:
+def test_code_that_calls_what_is_on_the_list_passes(gate: CodeGate) -> None:
     solves = plain(lambda x: x + jnp.linalg.cholesky(jnp.eye(8, dtype=x.dtype) * 4)[0])
     assert b"lapack_spotrf_ffi" in solves
     check(gate, solves)
 
 
-def test_code_that_calls_something_else_is_refused_and_says_what_would_allow_it(gate: Gate) -> None:
+def test_code_that_calls_something_else_is_refused_and_says_what_would_allow_it(gate: CodeGate) -> None:
     said = refusal(gate, calling(WITHHELD), "guess")
     assert said.startswith("the code of computation 'guess' is refused: it calls 'tf.call_tf_function'")
     assert "runs TensorFlow in the agent" in said
@@ -121,7 +121,7 @@ def test_code_that_calls_something_else_is_refused_and_says_what_would_allow_it(
 
 
 def test_what_the_agent_allows_passes_the_list_and_comes_to_the_compiler() -> None:
-    allowing = Gate(Rules(("never_heard_of",)), "cpu", None)
+    allowing = CodeGate(Rules(("never_heard_of",)), "cpu", None)
     try:
         said = refusal(allowing, calling("never_heard_of"), "guess")
         assert said.startswith("computation 'guess' cannot be compiled: ")
@@ -131,7 +131,7 @@ def test_what_the_agent_allows_passes_the_list_and_comes_to_the_compiler() -> No
         allowing.close()
 
 
-def test_callbacks_into_python_are_refused_whatever_is_allowed(gate: Gate) -> None:
+def test_callbacks_into_python_are_refused_whatever_is_allowed(gate: CodeGate) -> None:
     with pytest.raises(
         (ValueError, NotImplementedError), match=r"callback|AbstractMesh"
     ):  # JAX does not export such code: it is forged
@@ -146,10 +146,10 @@ def test_callbacks_into_python_are_refused_whatever_is_allowed(gate: Gate) -> No
     ):
         assert "never allowed" in targets.objection(name, (name,))
     with pytest.raises(ValueError, match=f"--allow-custom-call {CALLBACK}"):
-        Gate(Rules((CALLBACK,)), "cpu", None)
+        CodeGate(Rules((CALLBACK,)), "cpu", None)
 
 
-def test_code_for_other_devices_is_refused(gate: Gate, good: bytes) -> None:
+def test_code_for_other_devices_is_refused(gate: CodeGate, good: bytes) -> None:
     elsewhere = calling("Sharding", ("tpu",))
     assert "it is for tpu, but runs on cpu here" in refusal(gate, elsewhere)
     assert "it is for 4 devices, but the plan runs it on 2" in refusal(gate, plain(jnp.sin, 4), devices=2)
@@ -157,7 +157,7 @@ def test_code_for_other_devices_is_refused(gate: Gate, good: bytes) -> None:
     check(gate, good, base=5)  # on other devices, but the same number
 
 
-def test_code_that_is_too_large_is_refused(gate: Gate) -> None:
+def test_code_that_is_too_large_is_refused(gate: CodeGate) -> None:
     table = np.random.default_rng(0).random((1 << 18) + 1)
     said = refusal(gate, plain(lambda x: x + jnp.asarray(table, jnp.float32)[:8].sum()), "table")
     assert said.startswith("the code of computation 'table' is refused: it has 1")
@@ -165,7 +165,7 @@ def test_code_that_is_too_large_is_refused(gate: Gate) -> None:
 
 
 def test_code_for_accelerators_is_traced_for_them_though_none_is_here() -> None:
-    tpu = Gate(Rules(), "tpu", None)
+    tpu = CodeGate(Rules(), "tpu", None)
     try:
         check(tpu, plain(lambda x: jnp.tanh(x) * jnp.linalg.norm(x)))
         assert "is refused: it is for cpu, but runs on tpu here" in refusal(tpu, calling("Sharding"))
@@ -179,12 +179,12 @@ def test_code_for_accelerators_is_traced_for_them_though_none_is_here() -> None:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=400))
-def test_random_bytes_are_refused_by_name(gate: Gate, junk: bytes) -> None:
+def test_random_bytes_are_refused_by_name(gate: CodeGate, junk: bytes) -> None:
     if junk:
         assert "computation 'junk'" in refusal(gate, junk, "junk")
 
 
-def test_code_that_is_cut_short_is_refused(gate: Gate, good: bytes) -> None:
+def test_code_that_is_cut_short_is_refused(gate: CodeGate, good: bytes) -> None:
     for size in range(1, len(good) * 3 // 4, len(good) // 12):  # the last bytes are its name, and padding
         assert "computation 'cut'" in refusal(gate, good[:size], "cut")
 
@@ -192,7 +192,7 @@ def test_code_that_is_cut_short_is_refused(gate: Gate, good: bytes) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4))
 def test_code_that_is_spoilt_does_no_harm_here(
-    gate: Gate, good: bytes, spoilt: list[tuple[float, int]]
+    gate: CodeGate, good: bytes, spoilt: list[tuple[float, int]]
 ) -> None:
     """Some of it ends the child: JAX's reader is not made for such bytes."""
     broken, said = bytearray(good), "computation 'spoilt'"
@@ -208,7 +208,7 @@ def test_code_that_is_spoilt_does_no_harm_here(
 # --- a child that fails ---------------------------------------------------------------------------------------------
 
 
-def test_a_child_that_is_killed_while_it_checks_ends_that_check_alone(gate: Gate) -> None:
+def test_a_child_that_is_killed_while_it_checks_ends_that_check_alone(gate: CodeGate) -> None:
     victim, code = child_of(gate), fresh()
     os.kill(victim, signal.SIGSTOP)  # so that the child stays in the middle of the next question
     with asking(gate, code, "unlucky") as said:
@@ -218,14 +218,14 @@ def test_a_child_that_is_killed_while_it_checks_ends_that_check_alone(gate: Gate
     assert gate.pid not in (0, victim)
 
 
-def test_a_child_that_has_ended_is_started_again_without_a_word(gate: Gate) -> None:
+def test_a_child_that_has_ended_is_started_again_without_a_word(gate: CodeGate) -> None:
     victim = child_of(gate)
     os.kill(victim, signal.SIGKILL)
     until(lambda: gate.pid == 0)
     assert child_of(gate) != victim
 
 
-def child_of(gate: Gate) -> int:
+def child_of(gate: CodeGate) -> int:
     """The process id of a gate's child that has just answered."""
     check(gate, fresh())
     assert gate.pid > 0
@@ -239,7 +239,7 @@ def fresh() -> bytes:
 
 
 @contextmanager
-def asking(gate: Gate, code: bytes, name: str) -> Iterator[list[str]]:
+def asking(gate: CodeGate, code: bytes, name: str) -> Iterator[list[str]]:
     """Within the block the gate waits for its child; after it, the list has the gate's answer."""
     said: list[str] = []
     thread = threading.Thread(target=lambda: said.append(refusal(gate, code, name)))
@@ -261,7 +261,7 @@ def until(over: Callable[[], bool]) -> None:
 
 def test_a_child_that_does_not_answer_is_ended_and_the_computation_named(good: bytes) -> None:
     """The limit is too short for any compilation."""
-    hasty = Gate(Rules(seconds=0.001), "cpu", None)
+    hasty = CodeGate(Rules(seconds=0.001), "cpu", None)
     try:
         said = refusal(hasty, good, "endless")
         assert said.startswith("the code of computation 'endless' was not ")
@@ -275,7 +275,7 @@ def test_a_child_that_does_not_answer_is_ended_and_the_computation_named(good: b
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps to this limit")
 def test_a_compiler_that_takes_too_much_memory_ends_alone(good: bytes) -> None:
-    narrow = Gate(Rules(memory=1 << 20), "cpu", None)
+    narrow = CodeGate(Rules(memory=1 << 20), "cpu", None)
     try:
         said = refusal(narrow, good, "huge")
         assert "computation 'huge'" in said
@@ -295,7 +295,7 @@ def test_a_child_knows_no_secrets_and_ends_with_its_gate_in_the_middle_of_a_chec
     secret.write_text("the cluster's token", encoding="utf-8")
     for name in ("SEAWAY_TOKEN", "TOKEN", "AWS_SECRET_ACCESS_KEY", "PYTHON_TOKEN", "HF_TOKEN"):
         monkeypatch.setenv(name, "the cluster's token")
-    asked = Gate(Rules(), "cpu", None)
+    asked = CodeGate(Rules(), "cpu", None)
     with secret.open() as held:
         os.set_inheritable(held.fileno(), True)
         child = child_of(asked)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from backend.agent import agent_cli
-from backend.auth.access import Refused
+from backend.auth.access import AccessRefused
 from backend.auth.trust import Rules, rules_of, words_of
 from backend.pjrt import verdicts
-from backend.pjrt.code_gate import Gate
+from backend.pjrt.code_gate import CodeGate
 from backend.pjrt.verdicts import Verdict, Verdicts
 from core.model.plan import Gang
 from seaway.cli import cluster
@@ -27,7 +27,7 @@ __all__ = ["good"]  # a fixture
 
 def test_code_is_looked_at_once_on_a_machine(tmp_path: Path, good: bytes) -> None:
     bad = calling(WITHHELD)
-    first, second, third = (Gate(Rules(), "cpu", tmp_path) for _ in range(3))
+    first, second, third = (CodeGate(Rules(), "cpu", tmp_path) for _ in range(3))
     try:
         check(first, good, "one")
         assert "'one'" in refusal(first, bad, "one")
@@ -52,7 +52,7 @@ def test_what_is_remembered_holds_for_the_same_rules_and_version_alone(
     layouts = [slot.layout for slot in plan.slots[:1]]
 
     def key(rules: Rules, platform: str = "cpu") -> str:
-        return Gate(rules, platform, None)._key(plan.codes[0], gang, layouts, layouts)
+        return CodeGate(rules, platform, None)._key(plan.codes[0], gang, layouts, layouts)
 
     here = key(Rules())
     assert key(Rules(seconds=1)) == here
@@ -134,5 +134,5 @@ def test_options_say_what_code_may_do_and_take() -> None:
         "--controller head:1 --allow-custom-call a --allow-custom-call b --check-seconds 5 --check-memory 7"
     )
     assert rules_of(agent_cli.options().parse_args(words.split())) == Rules(("a", "b"), 5.0, 7)
-    with pytest.raises(Refused, match="--check-seconds"):
+    with pytest.raises(AccessRefused, match="--check-seconds"):
         rules_of(agent_cli.options().parse_args([*words.split(), "--check-seconds", "0"]))

@@ -18,10 +18,10 @@ from typing import Any
 
 import seaway as sw
 from backend.pjrt.code import lower
-from backend.pjrt.world import Membership
+from backend.pjrt.world import WorldMembership
 from core.model.plan import Gang, Plan
 from seaway.costs.topologies import example, find
-from seaway.sessions.connected.pricing import Pricing
+from seaway.sessions.connected.pricing import ConnectedPricing
 
 DEVICES, ISLANDS = 4, 2
 
@@ -34,7 +34,7 @@ def main() -> None:
     program = runpy.run_path(str(chosen.program))
     with sw.local(hosts=1, devices_per_host=DEVICES, islands=ISLANDS) as session:
         driver: Any = session.driver
-        driver.price_of = Pricing(("cpu", "tpu"), driver._keep, driver.recorded)
+        driver.price_of = ConnectedPricing(("cpu", "tpu"), driver._keep, driver.recorded)
         for name in chosen.calls:
             program[name]()
         with driver.server.node.lock:
@@ -64,7 +64,7 @@ def compiled(plan: Plan, number: int, blobs: dict[str, bytes]) -> str:
     return f"{code.name}: {gang.place.size} TPUs, gives {list(made.given)}, {len(lowered)} compiled"
 
 
-def tpus(gang: Gang) -> Membership:
+def tpus(gang: Gang) -> WorldMembership:
     """A world of as many TPUs as the gang has devices."""
     from jax.experimental import topologies
 
@@ -73,7 +73,7 @@ def tpus(gang: Gang) -> Membership:
         key: tuple(value) if isinstance(value, list) else value for key, value in wanted.options.items()
     }
     devices = topologies.get_topology_desc(platform="tpu", topology_name=wanted.name, **options).devices
-    world = Membership()
+    world = WorldMembership()
     numbers = sorted(gang.place.devices())
     world.devices = dict(zip(numbers, devices, strict=False))
     world.mine, world.ready = tuple(numbers), True

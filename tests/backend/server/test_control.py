@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backend.auth.access import Access
-from backend.node.calls import Wrong, ask
+from backend.node.calls import CallError, ask
 from backend.node.node import STREAM
 from backend.wire import envelopes, versions
 from backend.wire.call_messages import Enrol, Find, Keep, Status
@@ -122,17 +122,17 @@ def test_a_host_that_dies_fails_what_it_had_by_name_and_a_new_one_takes_its_plac
 def test_what_an_agent_asks_for_must_be_there(tmp_path: Path) -> None:
     async def run() -> None:
         async with cluster(tmp_path, islands=2) as found:
-            with pytest.raises(Wrong, match="an agent named 'host-1' is here already"):
+            with pytest.raises(CallError, match="an agent named 'host-1' is here already"):
                 await found.agent(1)
-            with pytest.raises(Wrong, match="host 1 is here already: agent 'host-1'"):
+            with pytest.raises(CallError, match="host 1 is here already: agent 'host-1'"):
                 await found.agent(1, name="another")
-            with pytest.raises(Wrong, match="host 0 is one of island 'i0', not of 'i1'"):
+            with pytest.raises(CallError, match="host 0 is one of island 'i0', not of 'i1'"):
                 await found.agent(0, name="x", island="i1")
-            with pytest.raises(Wrong, match="there is no host 9: the cluster has hosts 0-3"):
+            with pytest.raises(CallError, match="there is no host 9: the cluster has hosts 0-3"):
                 await found.agent(9)
-            with pytest.raises(Wrong, match="no island is called 'i7'"):
+            with pytest.raises(CallError, match="no island is called 'i7'"):
                 await found.agent(-1, name="y", island="i7")
-            with pytest.raises(Wrong, match="has no free host with 2 devices"):
+            with pytest.raises(CallError, match="has no free host with 2 devices"):
                 await found.agent(-1, name="z")
 
     asyncio.run(run())
@@ -143,9 +143,9 @@ def test_a_stranger_without_the_token_gets_nowhere(tmp_path: Path) -> None:
         async with cluster(tmp_path, access=Access("sesame")) as found:
             channel = Access().channel(found.server.address)
             for request in (Keep(b"code"), Find("0"), Status(), Enrol("x", 1, "a", "timed", "", 2, 0)):
-                with pytest.raises(Wrong, match="the token is wrong or missing"):
+                with pytest.raises(CallError, match="the token is wrong or missing"):
                     await ask(channel, Access(), request)
-                with pytest.raises(Wrong, match="the token is wrong or missing"):
+                with pytest.raises(CallError, match="the token is wrong or missing"):
                     await ask(channel, Access("guess"), request)
             for address in (found.server.address, found.agents[0].address):
                 async with Access().channel(address) as other:

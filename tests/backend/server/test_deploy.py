@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from backend.agent import agent_cli
-from backend.agent.tpu import Seat, seat
-from backend.auth.access import Refused
-from backend.node.calls import Wrong
+from backend.agent.tpu import TpuSeat, seat
+from backend.auth.access import AccessRefused
+from backend.node.calls import CallError
 from backend.server import controller_cli
 from backend.server.registry import Enrolment
 from backend.wire.call_messages import Enrol
@@ -75,20 +75,22 @@ def test_the_slurm_script_is_a_script_with_options_that_our_programs_have() -> N
 @pytest.mark.parametrize(
     ("env", "found"),
     [
-        ({}, Seat()),
-        ({"TPU_WORKER_ID": "3", "TPU_WORKER_HOSTNAMES": "a,b,c,d"}, Seat(3, 4)),
-        ({"TPU_WORKER_ID": "0", "MEGASCALE_SLICE_ID": "1"}, Seat(0, 0, "slice1")),
-        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "8"}, Seat(2, 8)),
+        ({}, TpuSeat()),
+        ({"TPU_WORKER_ID": "3", "TPU_WORKER_HOSTNAMES": "a,b,c,d"}, TpuSeat(3, 4)),
+        ({"TPU_WORKER_ID": "0", "MEGASCALE_SLICE_ID": "1"}, TpuSeat(0, 0, "slice1")),
+        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "8"}, TpuSeat(2, 8)),
     ],
 )
-def test_an_agent_finds_its_place(env: dict[str, str], found: Seat) -> None:
+def test_an_agent_finds_its_place(env: dict[str, str], found: TpuSeat) -> None:
     assert seat(env) == found
 
 
 def test_contradictions_are_named() -> None:
-    with pytest.raises(Refused, match="TPU_WORKER_ID is 4, but TPU_WORKER_HOSTNAMES names only 2 hosts"):
+    with pytest.raises(
+        AccessRefused, match="TPU_WORKER_ID is 4, but TPU_WORKER_HOSTNAMES names only 2 hosts"
+    ):
         seat({"TPU_WORKER_ID": "4", "TPU_WORKER_HOSTNAMES": "a,b"})
-    with pytest.raises(Refused, match="TPU_WORKER_ID='x' is no whole number"):
+    with pytest.raises(AccessRefused, match="TPU_WORKER_ID='x' is no whole number"):
         seat({"TPU_WORKER_ID": "x"})
 
 
@@ -100,9 +102,9 @@ def test_a_rank_is_a_place_in_an_island() -> None:
 
     assert enrol(island="i1", rank=1) == 3
     assert enrol(island="i0", rank=0) == 0
-    with pytest.raises(Wrong, match="rank 1 of which island"):
+    with pytest.raises(CallError, match="rank 1 of which island"):
         enrol(rank=1)
-    with pytest.raises(Wrong, match="island 'i1' has hosts 0-1"):
+    with pytest.raises(CallError, match="island 'i1' has hosts 0-1"):
         enrol(island="i1", rank=2)
 
 
@@ -201,7 +203,7 @@ def test_an_agent_with_less_memory_than_the_file_says_is_refused_with_both_figur
     wanted: dict[str, Any],
 ) -> None:
     enrolment = islands("16 GiB")
-    with pytest.raises(Wrong) as refused:
+    with pytest.raises(CallError) as refused:
         enrolment.enrol(agent(8 * GIB, **wanted))
     text = str(refused.value)
     assert "agent 'gpu8589934592' has 8589934592 bytes (8.00 GiB) on each device" in text
@@ -214,7 +216,7 @@ def test_one_that_was_here_and_has_less_now_is_refused_too() -> None:
     enrolment = islands("16 GiB")
     whole = Enrol("a", 1, "a", "cuda", "", 2, 20 * GIB)
     assert enrolment.enrol(whole) == 0
-    with pytest.raises(Wrong, match="on each device for programs"):
+    with pytest.raises(CallError, match="on each device for programs"):
         enrolment.enrol(Enrol("a", 2, "a", "cuda", "", 2, 2 * GIB))
     assert enrolment.agents() == {0: whole}
 

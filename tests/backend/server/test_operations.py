@@ -16,10 +16,10 @@ import pytest
 
 import seaway as sw
 from backend.admin import health, metrics, trace_export
-from backend.auth.access import Access, Refused
-from backend.node.calls import SERVICE, Wrong, ask
+from backend.auth.access import Access, AccessRefused
+from backend.node.calls import SERVICE, CallError, ask
 from backend.server.controller_cli import bounds_of
-from backend.wire.call_messages import PAIRS, Cancel, Cancelled, Recorded, RecordedPage
+from backend.wire.call_messages import PAIRS, CancelCall, CancelReply, Recorded, RecordedPage
 from core.model.errors import Impossible
 from core.record.trace import Trace
 from tests.backend.cluster import cluster, until
@@ -92,7 +92,7 @@ def test_figures_stay_on_this_machine_unless_an_address_is_given(text: str, plac
 
 @pytest.mark.parametrize("text", ["x", ":1", "1.2.3.4:70000", "-1"])
 def test_a_port_that_cannot_be_is_named(text: str) -> None:
-    with pytest.raises(Refused, match=f"--metrics-port {text}: a port"):
+    with pytest.raises(AccessRefused, match=f"--metrics-port {text}: a port"):
         metrics.place_of(text)
 
 
@@ -221,18 +221,18 @@ def test_how_long_steps_took_is_told_to_sessions_elsewhere(tmp_path: Path) -> No
 def test_the_trace_travels_in_pages_and_is_the_same_where_it_arrives(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path) as found:
-            found.server._shelf = trace_export.Shelf(page=200)
+            found.server._shelf = trace_export.SnapshotShelf(page=200)
             user = found.user()
             await runs(user, register(user, 20))
             access = found.server.access
             async with access.channel(found.server.address) as channel:
                 first: RecordedPage = await ask(channel, access, Recorded())
                 assert first.pages > 1
-                with pytest.raises(Wrong, match=f"has {first.pages} pages, and no page {first.pages}"):
+                with pytest.raises(CallError, match=f"has {first.pages} pages, and no page {first.pages}"):
                     await ask(channel, access, Recorded(first.snapshot, first.pages))
                 for _ in range(trace_export.KEPT):
                     await ask(channel, access, Recorded())
-                with pytest.raises(Wrong, match="is gone: ask anew"):
+                with pytest.raises(CallError, match="is gone: ask anew"):
                     await ask(channel, access, Recorded(first.snapshot, 1))
             came = await trace_export.fetched(found.server.address, access)
             assert list(came.rows("gangs")) == list(found.server.trace.rows("gangs"))
@@ -259,7 +259,7 @@ def test_a_connected_session_shows_the_controllers_trace(tmp_path: Path) -> None
 
 
 def test_an_empty_trace_travels_too() -> None:
-    snapshot = trace_export.Snapshot(Trace())
+    snapshot = trace_export.TraceSnapshot(Trace())
     assert len(trace_export.unpacked(snapshot.packed())) == 0
 
 
@@ -272,7 +272,7 @@ def test_one_run_of_a_client_is_cancelled_and_the_others_go_on(tmp_path: Path) -
             await until(lambda: len(found.server.controller.state.runs) == 2)
             access = found.server.access
             async with access.channel(found.server.address) as channel:
-                done: Cancelled = await ask(channel, access, Cancel("ann", second.run))
+                done: CancelReply = await ask(channel, access, CancelCall("ann", second.run))
                 assert done.runs == (second.run,)
             ended = await user.ended(second.run)
             assert ended.blame is not None

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from backend.auth.access import Refused
+from backend.auth.access import AccessRefused
 from backend.contents.code_blobs import Blobs, hash_of
 from backend.server.controller_cli import mebibytes, options
-from backend.server.state_folder import CodeFolder, Held
+from backend.server.state_folder import CodeFolder, HeldFolder
 from core.model.errors import Impossible
 from core.model.program import Program
 from tests.backend import real
@@ -167,12 +167,12 @@ def test_a_folder_is_one_controller_s_at_a_time_and_free_when_it_is_killed(tmp_p
 
 
 def test_children_of_a_process_that_is_gone_do_not_keep_its_folder(tmp_path: Path) -> None:
-    with Held(tmp_path):
+    with HeldFolder(tmp_path):
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
-        with pytest.raises(Refused, match=f"is in use by process {os.getpid()}"):
-            Held(tmp_path)
+        with pytest.raises(AccessRefused, match=f"is in use by process {os.getpid()}"):
+            HeldFolder(tmp_path)
     try:
-        with Held(tmp_path):
+        with HeldFolder(tmp_path):
             assert child.poll() is None
     finally:
         child.communicate()
@@ -180,5 +180,5 @@ def test_children_of_a_process_that_is_gone_do_not_keep_its_folder(tmp_path: Pat
 
 def test_a_folder_that_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Refused, match=f"--state {tmp_path / 'file'}: File exists"):
-        Held(tmp_path / "file")
+    with pytest.raises(AccessRefused, match=f"--state {tmp_path / 'file'}: File exists"):
+        HeldFolder(tmp_path / "file")

@@ -14,10 +14,10 @@ import pytest
 
 import seaway as sw
 from backend.auth.access import Access
-from backend.node.calls import SERVICE, Wrong, ask
+from backend.node.calls import SERVICE, CallError, ask
 from backend.node.node import STREAM
 from backend.wire import versions
-from backend.wire.call_messages import About, Described, Enrol, Enrolled, Report, Status
+from backend.wire.call_messages import AboutReply, Described, Enrol, Enrolled, Report, Status
 from backend.wire.versions import HEADER, OTHER, mine
 from core.model.presets import small
 from core.record.eventcodec import fingerprint
@@ -125,7 +125,7 @@ def test_who_does_not_say_its_version_is_refused_before_its_message_is_read(tmp_
         async with cluster(tmp_path) as found, Access().channel(found.server.address) as channel:
             unknown = "Seaway of an older version, which does not say which, asks"
             for message in (b"nonsense", msgspec.msgpack.encode({"name": "x", "where": 3})):
-                for method in (Enrol, About):
+                for method in (Enrol, AboutReply):
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
                         await channel.unary_unary(f"/{SERVICE}/{method.__name__}")(message)
                     assert refused.value.code() == OTHER
@@ -143,8 +143,8 @@ def test_who_does_not_say_its_version_is_refused_before_its_message_is_read(tmp_
 
 ANSWERS: list[tuple[msgspec.Struct, msgspec.Struct | None]] = [
     (Enrol("x", 1, "a", "timed", "", 2, 0), Enrolled(0, small(1, 2), b"", 1, 1)),
-    (About("1"), Described(small(1, 2), ("timed",), 1, "1")),
-    (About("1"), None),
+    (AboutReply("1"), Described(small(1, 2), ("timed",), 1, "1")),
+    (AboutReply("1"), None),
 ]
 
 
@@ -166,7 +166,7 @@ def test_an_answer_of_another_version_is_not_read_either(
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         async with Access().channel(f"127.0.0.1:{port}") as channel:
-            with pytest.raises(Wrong) as refused:
+            with pytest.raises(CallError) as refused:
                 await ask(channel, Access(), request_)
         await server.stop(None)
         assert str(refused.value) == f"Seaway {called} answers there, and Seaway {mine()} asks: {FIX}"

@@ -38,6 +38,7 @@ from core.protocol.messages import (
     Call,
     Calls,
     Cancel,
+    ContentsReady,
     Ended,
     Get,
     Goodbye,
@@ -45,7 +46,6 @@ from core.protocol.messages import (
     Open,
     Opened,
     Put,
-    Ready,
     Refused,
     Register,
     Release,
@@ -153,7 +153,7 @@ def test_a_put_and_a_get_are_announced_and_their_contents_travel_elsewhere() -> 
     assert isinstance(request, int)
     assert session.sent() == [Put(buffer, X, SLICE), Get(request, buffer)]
     assert session.note(Taking(buffer, 40, WHERE)) == [PutWanted(buffer, 40, WHERE)]
-    assert session.note(Ready((buffer,)), Sending(request, 41, WHERE)) == [
+    assert session.note(ContentsReady((buffer,)), Sending(request, 41, WHERE)) == [
         BuffersReady((buffer,)),
         GetComing(request, 41, WHERE),
     ]
@@ -262,7 +262,7 @@ def test_puts_and_gets_are_bounded_too() -> None:
     assert session.note(Taking(buffer, 1, WHERE))[-1] == Unblocked()
     again = session.client.put(X, SLICE, 0)
     assert isinstance(again, int)
-    session.note(Ready((again,), BAD))  # it will never be taken
+    session.note(ContentsReady((again,), BAD))  # it will never be taken
     assert isinstance(session.client.put(X, SLICE, 0), int)
 
 
@@ -333,7 +333,7 @@ def test_there_is_a_bound_on_programs() -> None:
 @pytest.mark.parametrize(
     "note",
     [
-        Ended(1), Ended(9), Ready((99,)), Taking(1, 4, WHERE), Sending(1, 4, WHERE), Grant(1, 2, 3, 4),
+        Ended(1), Ended(9), ContentsReady((99,)), Taking(1, 4, WHERE), Sending(1, 4, WHERE), Grant(1, 2, 3, 4),
     ],
     ids=lambda note: type(note).__name__,
 )  # fmt: skip
@@ -367,12 +367,12 @@ def test_a_buffer_is_told_ready_once_and_may_be_lost_later() -> None:
     session = Session()
     buffer, other = session.put(), session.put()
     session.sent()
-    assert session.note(Ready((buffer,))) == [BuffersReady((buffer,))]
-    assert session.note(Ready((buffer,))) == []
-    assert session.note(Ready((buffer,), BAD)) == [BuffersReady((buffer,), BAD)]
+    assert session.note(ContentsReady((buffer,))) == [BuffersReady((buffer,))]
+    assert session.note(ContentsReady((buffer,))) == []
+    assert session.note(ContentsReady((buffer,), BAD)) == [BuffersReady((buffer,), BAD)]
     session.client.release((other,), 0)
     session.sent()
-    assert session.note(Ready((other,))) == []
+    assert session.note(ContentsReady((other,))) == []
 
 
 # --- connections and ends ---------------------------------------------------------------------------------
@@ -403,7 +403,10 @@ def test_a_restarted_controller_hears_what_is_held_and_which_runs_are_open() -> 
         Open("me", 2, client=7, held=(1, 2, 3), open_runs=(2,)), Register(1, program(args=0)),
     ]  # fmt: skip
     assert [(e.what, e.name) for e in again if isinstance(e, CallRefused)] == [("get", request)]
-    assert session.note(Ended(2, BAD), Ready((2, 3), BAD)) == [RunEnded(2, BAD), BuffersReady((2, 3), BAD)]
+    assert session.note(Ended(2, BAD), ContentsReady((2, 3), BAD)) == [
+        RunEnded(2, BAD),
+        BuffersReady((2, 3), BAD),
+    ]
 
 
 def test_nothing_is_in_flight_on_a_new_connection() -> None:

@@ -22,7 +22,7 @@ from core.protocol.effects import (
     Sent,
     Wakeup,
 )
-from core.protocol.messages import Blame, Ended, Get, Notes, Opened, Ready, Sending, Taking
+from core.protocol.messages import Blame, ContentsReady, Ended, Get, Notes, Opened, Sending, Taking
 from core.protocol.peers import CONTROLLER
 
 from ..hostworld import SAME, Cluster, layout
@@ -47,7 +47,7 @@ def getting() -> tuple[Client, int]:
     client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
     buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
     assert isinstance(buffer, int)
-    client.handle(Came(CONTROLLER, Ready((buffer,))), 0)
+    client.handle(Came(CONTROLLER, ContentsReady((buffer,))), 0)
     request = client.get(buffer, 0)
     assert isinstance(request, int)
     client.handle(Called(), 0)
@@ -94,7 +94,7 @@ def putting() -> tuple[Client, int]:
 def test_a_put_that_has_failed_is_sent_no_further() -> None:
     client, buffer = putting()
     lost = Blame("host-lost", "host 1 was lost", host=1)
-    said = client.handle(Came(CONTROLLER, Ready((buffer,), lost)), 0)
+    said = client.handle(Came(CONTROLLER, ContentsReady((buffer,), lost)), 0)
     assert Sent(9) in said
     spoilt = [each.message for each in said if isinstance(each, Send) and isinstance(each.message, Spoilt)]
     assert [each.blame for each in spoilt] == [lost] * len(spoilt)
@@ -123,7 +123,7 @@ def test_contents_that_broke_off_on_their_way_come_as_another_transfer() -> None
     client.handle(Came(CONTROLLER, Opened(3, 0)), 0)
     buffer = client.put(Value((8,), "float32", 0, SAME), SliceSpec("s", 4), 0)
     assert isinstance(buffer, int)
-    client.handle(Came(CONTROLLER, Ready((buffer,))), 0)
+    client.handle(Came(CONTROLLER, ContentsReady((buffer,))), 0)
     request = client.get(buffer, 0)
     assert isinstance(request, int)
     client.handle(Came(CONTROLLER, Sending(request, 9, where)), 0)
@@ -146,7 +146,7 @@ def test_a_put_is_sent_again_from_the_buffer_that_the_user_named() -> None:
     buffer = client.put(X, SLICE, 0, again=True)
     assert isinstance(buffer, int)
     client.submit(1, (buffer,), 0, retries=1)
-    client.handle(Came(CONTROLLER, Notes((Ready((buffer,), LOST), Ended(1, LOST)))), 0)
+    client.handle(Came(CONTROLLER, Notes((ContentsReady((buffer,), LOST), Ended(1, LOST)))), 0)
     client.handle(Wakeup(), FIRST)
     opened = client.handle(Came(CONTROLLER, Taking(3, 9, where)), FIRST)
     assert [each.buffer for each in opened if isinstance(each, OpenSend)] == [buffer]

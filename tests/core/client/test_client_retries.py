@@ -35,13 +35,13 @@ from core.protocol.messages import (
     Blame,
     Calls,
     Cancel,
+    ContentsReady,
     Ended,
     Get,
     Notes,
     Open,
     Opened,
     Put,
-    Ready,
     Refused,
     Register,
     Release,
@@ -114,7 +114,7 @@ class Session:
     def put(self, again: bool = False) -> int:
         found = self.client.put(X, SLICE, self.now, again=again)
         assert isinstance(found, int)
-        self.note(Ready((found,)))
+        self.note(ContentsReady((found,)))
         return found
 
     def get(self, buffer: int) -> int:
@@ -143,7 +143,7 @@ def test_a_run_that_the_cluster_failed_ends_once_with_the_result_of_its_next_try
     assert session.client.next_wakeup() == FIRST
     assert session.wait() == []
     assert session.calls == [Release((result,)), Submit(2, 1, (LITERAL,), (2,))]
-    assert session.note(Ended(2), Ready((2,))) == [RunEnded(run), BuffersReady((result,))]
+    assert session.note(Ended(2), ContentsReady((2,))) == [RunEnded(run), BuffersReady((result,))]
     session.client.release((result,), session.now)
     assert session.sent() == [Release((2,))]
     assert session.client.next_wakeup() is None
@@ -191,12 +191,12 @@ def test_a_result_that_was_ready_and_is_made_again_is_the_same_future() -> None:
     session = Session()
     session.program(results=2)
     run, (first, second) = session.submit(LITERAL)
-    assert session.note(Ready((first,))) == [BuffersReady((first,))]
-    assert session.note(Ready((second,), LOST)) == []  # their run's end will tell
+    assert session.note(ContentsReady((first,))) == [BuffersReady((first,))]
+    assert session.note(ContentsReady((second,), LOST)) == []  # their run's end will tell
     session.note(Ended(run, LOST))
     session.wait()
     assert session.calls == [Release((first, second)), Submit(2, 1, (LITERAL,), (3, 4))]
-    assert session.note(Ready((3, 4)), Ended(2)) == [BuffersReady((first, second)), RunEnded(run)]
+    assert session.note(ContentsReady((3, 4)), Ended(2)) == [BuffersReady((first, second)), RunEnded(run)]
 
 
 def test_a_result_that_the_user_let_go_of_is_made_for_nobody() -> None:
@@ -236,7 +236,7 @@ def test_an_argument_that_was_lost_with_the_host_makes_the_failure_final_and_is_
     session.program()
     buffer = session.put()
     run, results = session.submit(buffer)
-    told = session.note(Ready((buffer,), LOST), Ended(run, LOST))
+    told = session.note(ContentsReady((buffer,), LOST), Ended(run, LOST))
     assert told == [
         BuffersReady((buffer,), LOST), RunEnded(run, LOST, ((buffer, "lost"),)), BuffersReady(results, LOST),
     ]  # fmt: skip
@@ -248,7 +248,7 @@ def test_so_does_one_of_which_that_is_heard_while_the_run_waits() -> None:
     buffer = session.put()
     run, results = session.submit(buffer)
     session.note(Ended(run, LOST))
-    session.note(Ready((buffer,), LOST))
+    session.note(ContentsReady((buffer,), LOST))
     assert session.wait() == [RunEnded(run, LOST, ((buffer, "lost"),)), BuffersReady(results, LOST)]
 
 
@@ -290,7 +290,7 @@ def test_a_put_whose_contents_are_kept_is_put_again(donate: tuple[int, ...]) -> 
     session.program(donate=donate)
     buffer = session.put(again=True)
     run, _ = session.submit(buffer)
-    session.note(Ready((buffer,), LOST) if not donate else Ready(()), Ended(run, LOST))
+    session.note(ContentsReady((buffer,), LOST) if not donate else ContentsReady(()), Ended(run, LOST))
     session.wait()
     again, submitted = [call for call in session.calls if isinstance(call, Put | Submit)]
     assert again == Put(3, X, SLICE)
@@ -319,7 +319,9 @@ def test_a_later_run_that_reads_the_result_goes_again_behind_the_run_that_makes_
     session.wait()
     submits = [call for call in session.calls if isinstance(call, Submit)]
     assert submits == [Submit(3, 1, (LITERAL,), (3,)), Submit(4, 1, (3,), (4,))]
-    assert session.note(Ended(3), Ready((3,)), Ended(4), Ready((4,)))[-1] == BuffersReady((y,))
+    assert session.note(Ended(3), ContentsReady((3,)), Ended(4), ContentsReady((4,)))[-1] == BuffersReady(
+        (y,)
+    )
 
 
 def test_a_run_without_retries_that_reads_it_has_failed_for_good() -> None:
@@ -426,7 +428,9 @@ def test_a_restarted_controller_gets_what_it_lost_again() -> None:
     session.hear(Connected(CONTROLLER))
     assert session.calls == [Open("me", client=7, held=(1, 2), open_runs=(1,)), Register(1, program())]
     restart = Blame("restart", "the controller was restarted while this ran")
-    told = session.note(Opened(7, 1), Ready((buffer,)), Ready((2,), restart), Ended(run, restart))
+    told = session.note(
+        Opened(7, 1), ContentsReady((buffer,)), ContentsReady((2,), restart), Ended(run, restart)
+    )
     assert told == [RunAgain(run, restart, 1, FIRST)]
     session.wait()
     assert session.calls == [Release((2,)), Submit(2, 1, (buffer,), (3,))]
@@ -452,7 +456,7 @@ def test_a_get_whose_buffer_is_lost_is_refused_with_the_reason() -> None:
     request = session.get(buffer)
     session.hear(Disconnected(CONTROLLER))
     session.hear(Connected(CONTROLLER))
-    told = session.note(Ready((buffer,), LOST), Refused("get", 2, LOST))
+    told = session.note(ContentsReady((buffer,), LOST), Refused("get", 2, LOST))
     assert told == [BuffersReady((buffer,), LOST), CallRefused("get", request, LOST)]
 
 
@@ -464,7 +468,7 @@ def test_a_get_of_a_result_that_is_made_again_waits_for_it() -> None:
     assert session.note(Refused("get", request, LOST), Ended(run, LOST)) == [RunAgain(run, LOST, 1, FIRST)]
     session.wait()
     session.calls = []
-    session.note(Ready((2,)), Ended(2))
+    session.note(ContentsReady((2,)), Ended(2))
     assert session.calls == [Get(2, 2)]
     assert session.note(Sending(2, 9, WHERE)) == [GetComing(request, 9, WHERE)]
 

@@ -7,11 +7,11 @@ from core.model.program import Sharding, SliceSpec, Value
 from core.protocol.effects import Command, FormWorld, Send, Wakeup, WorldUp
 from core.protocol.messages import (
     Blame,
+    ContentsReady,
     Notes,
     Open,
     PoisonStep,
     Put,
-    Ready,
     RecvStep,
     Refused,
     Register,
@@ -47,7 +47,7 @@ class Waiting(Rig):
                     for note in (
                         effect.message.notes if isinstance(effect.message, Notes) else (effect.message,)
                     ):
-                        if isinstance(note, Ready):
+                        if isinstance(note, ContentsReady):
                             self.puts |= dict.fromkeys(note.buffers, note.blame)
                         elif isinstance(note, Refused):
                             self.puts[note.name] = note.blame

@@ -8,7 +8,7 @@ import pytest
 from core.client.retries import infrastructure
 from core.link.endpoint import ANEW
 from core.protocol.effects import Came, Connected, Disconnected, Send
-from core.protocol.messages import Blame, Ended, Notes, Open, Opened, Ready, Register, Submit
+from core.protocol.messages import Blame, ContentsReady, Ended, Notes, Open, Opened, Register, Submit
 from tests.core.build import Build
 from tests.golden.failing import _steps
 from tests.golden.running import _good, _world, _zeros
@@ -49,7 +49,7 @@ def test_a_controller_that_was_not_restarted_does_not_say_that_it_was(reason: st
     rig = given_up(reason)
     opened, freed, ended = heard(rig, Open("ann", client=1, held=(11,), open_runs=(1,)))
     assert opened == Opened(2, 0)
-    assert freed == Ready((11,), Blame("client-lost", f"{NOT_RESTARTED}{why}: it was freed"))
+    assert freed == ContentsReady((11,), Blame("client-lost", f"{NOT_RESTARTED}{why}: it was freed"))
     assert ended == Ended(1, Blame("client-lost", f"{NOT_RESTARTED}{why}: it was cut short"))
     assert isinstance(ended, Ended)
     assert ended.blame is not None

@@ -21,7 +21,7 @@ from core.model.spans import Spans
 from core.model.topology import Cluster
 from core.protocol.effects import Came, CameTogether, Command, Event
 from core.protocol.messages import Beat, Blame, Done, Lost, Reports, Trouble
-from core.record.eventlog import About, CommandHash, Recorder, decode, replay
+from core.record.eventlog import CommandHash, LogAbout, Recorder, decode, replay
 from tests.fuzz.draw import draw
 from tests.fuzz.play import play
 from tests.world.world import World
@@ -199,7 +199,7 @@ def test_a_blame_is_heard_from_each() -> None:
 def test_what_came_together_is_recorded_like_any_event() -> None:
     _, controller = running()
     event = CameTogether(ALL, reports(controller, Beat(ALL, 1), Done(3, ALL)))
-    recorder = Recorder(Controller(controller.cluster), About())
+    recorder = Recorder(Controller(controller.cluster), LogAbout())
     recorder.handle(event, 5)
     log = decode(recorder.log())
     assert log.entries[0].event == event

@@ -7,12 +7,12 @@ import pytest
 from core.invariants import (
     Abandoned,
     Allocated,
+    BufferChecker,
     BufferFreed,
     BufferHeld,
     BufferLetGo,
     BufferLost,
     BufferMade,
-    Buffers,
     BufferUnused,
     BufferUsed,
     Checker,
@@ -25,7 +25,7 @@ from core.invariants import (
     Entered,
     EpochFormed,
     Epochs,
-    Finished,
+    FinishedSeen,
     GangAtomicity,
     Granted,
     Heeded,
@@ -33,20 +33,20 @@ from core.invariants import (
     HostLost,
     HostSeated,
     Launched,
-    Memory,
+    MemoryChecker,
     Obeyed,
     Observation,
     OneOrder,
     PeerLost,
     Released,
-    RunEnded,
+    RunEndSeen,
     RunsEnd,
     RunSubmitted,
     SpoiltCame,
     Started,
+    TransferChecker,
     TransferOpened,
     TransferOver,
-    Transfers,
     Violation,
     everything,
 )
@@ -78,7 +78,7 @@ def launched(host: int, seq: int, epoch: int = 1, **more: object) -> Launched:
 
 def ran(host: int, seq: int) -> list[Observation]:
     devices = ((2 * host, 2 * host + 2),)
-    return [Started(host, seq, devices), Finished(host, seq, devices)]
+    return [Started(host, seq, devices), FinishedSeen(host, seq, devices)]
 
 
 def check(checkers: Iterable[Checker], feed: Feed, rest: bool = True) -> None:
@@ -97,7 +97,7 @@ TWO_GANGS = world(
     launched(1, 1, outputs=(9,)), launched(1, 2, inputs=(9,), outputs=(10,)),
     *ran(0, 1), *ran(1, 1), *ran(1, 2), *ran(0, 2),
     BufferFreed(0, 9), BufferFreed(1, 9),
-    RunEnded(1, 1),
+    RunEndSeen(1, 1),
 )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def test_a_lost_host_excuses_what_was_on_it_and_the_epoch_gives_up_its_gangs() -
         world(
             RunSubmitted(1, 1), entered(1), launched(0, 1, outputs=(9,)), Started(0, 1, ((0, 2),)),
             HostLost(1),
-            Abandoned(1), Finished(0, 1, ((0, 2),)), BufferLost(9), BufferFreed(0, 9), RunEnded(1, 1, LOST),
+            Abandoned(1), FinishedSeen(0, 1, ((0, 2),)), BufferLost(9), BufferFreed(0, 9), RunEndSeen(1, 1, LOST),
             HostSeated(0, 0, 2), EpochFormed(0, 2, ((0, 1),)), Obeyed(0, 0, 2, 1),
             Entered(2, 2, 0, 0, 2, ((0, 1),), ((0, 2),)), launched(0, 2, epoch=2), *ran(0, 2),
         ),
@@ -120,18 +120,18 @@ def test_a_lost_host_excuses_what_was_on_it_and_the_epoch_gives_up_its_gangs() -
 
 def test_a_violation_says_when_and_what_came_before() -> None:
     with pytest.raises(Violation, match="every run ends") as caught:
-        check([RunsEnd()], [RunSubmitted(1, 1), RunEnded(1, 1), RunEnded(1, 1)])
+        check([RunsEnd()], [RunSubmitted(1, 1), RunEndSeen(1, 1), RunEndSeen(1, 1)])
     assert caught.value.now == 2
-    assert caught.value.recent == (RunSubmitted(1, 1), RunEnded(1, 1), RunEnded(1, 1))
+    assert caught.value.recent == (RunSubmitted(1, 1), RunEndSeen(1, 1), RunEndSeen(1, 1))
 
 
 def test_a_checker_hears_only_what_it_asked_for() -> None:
     class Deaf(Checker):
         name = "deaf"
-        sees = (RunEnded,)
+        sees = (RunEndSeen,)
 
         def saw(self, seen: Observation, now: int) -> None:
-            assert isinstance(seen, RunEnded)
+            assert isinstance(seen, RunEndSeen)
 
     check([Deaf()], TWO_GANGS)
 
@@ -174,64 +174,64 @@ PLANTED: list[tuple[str, type[Checker], Feed, str]] = [
     ("a gang runs twice", DoubleBooking,
      world(launched(0, 1), *ran(0, 1), Started(0, 1, ((0, 1),))), "or is over"),
     ("an end without a start", DoubleBooking,
-     world(launched(0, 1), Finished(0, 1, ((0, 1),))), "does not run"),
+     world(launched(0, 1), FinishedSeen(0, 1, ((0, 1),))), "does not run"),
     ("a device hangs", DoubleBooking, world(launched(0, 1), Started(0, 1, ((0, 2),))), "still runs gang 1"),
     ("a device never gets to it", DoubleBooking, world(launched(0, 1)), "has not started gang 1"),
     # --- memory
-    ("too much", Memory, world(Allocated(0, "buffer 1", 60), Allocated(0, "gang 1", 41)), "makes it 101"),
-    ("too much after a free", Memory,
+    ("too much", MemoryChecker, world(Allocated(0, "buffer 1", 60), Allocated(0, "gang 1", 41)), "makes it 101"),
+    ("too much after a free", MemoryChecker,
      world(Allocated(0, "a", 60), Allocated(0, "b", 40), Released(0, "b"), Allocated(0, "c", 41)),
      "makes it 101"),
-    ("allocated twice", Memory, world(Allocated(0, "a", 1), Allocated(0, "a", 1)), "twice"),
-    ("released twice", Memory,
+    ("allocated twice", MemoryChecker, world(Allocated(0, "a", 1), Allocated(0, "a", 1)), "twice"),
+    ("released twice", MemoryChecker,
      world(Allocated(0, "a", 1), Released(0, "a"), Released(0, "a")), "does not have"),
-    ("on a device that is gone", Memory, world(HostLost(1), Allocated(2, "a", 1)), "not there"),
-    ("scratch stays", Memory, world(Allocated(0, "gang 3", 1)), "scratch of gang 3"),
+    ("on a device that is gone", MemoryChecker, world(HostLost(1), Allocated(2, "a", 1)), "not there"),
+    ("scratch stays", MemoryChecker, world(Allocated(0, "gang 3", 1)), "scratch of gang 3"),
     # --- buffers
-    ("freed while held", Buffers,
+    ("freed while held", BufferChecker,
      world(BufferMade(0, 1), BufferHeld(1, "client 1"), BufferFreed(0, 1)), "held by client 1"),
-    ("freed while one of two references is left", Buffers,
+    ("freed while one of two references is left", BufferChecker,
      world(BufferMade(0, 1), BufferHeld(1, "run 1"), BufferHeld(1, "run 1"), BufferLetGo(1, "run 1"),
            BufferFreed(0, 1)), "held by run 1"),
-    ("freed while a gang reads it", Buffers,
+    ("freed while a gang reads it", BufferChecker,
      world(BufferMade(0, 1), launched(0, 1, inputs=(1,)), BufferFreed(0, 1)), "while gang 1 uses it"),
-    ("freed while it is sent", Buffers,
+    ("freed while it is sent", BufferChecker,
      world(BufferMade(0, 1), BufferUsed(0, 1, "send 4"), BufferFreed(0, 1)), "while send 4 uses it"),
-    ("freed when half of the host's devices are done", Buffers,
-     world(BufferMade(0, 1), launched(0, 1, inputs=(1,)), Finished(0, 1, ((0, 1),)), BufferFreed(0, 1)),
+    ("freed when half of the host's devices are done", BufferChecker,
+     world(BufferMade(0, 1), launched(0, 1, inputs=(1,)), FinishedSeen(0, 1, ((0, 1),)), BufferFreed(0, 1)),
      "while gang 1 uses it"),
-    ("freed twice", Buffers, world(BufferMade(0, 1), BufferFreed(0, 1), BufferFreed(0, 1)), "freed before"),
-    ("never freed", Buffers, world(BufferMade(0, 1)), "has no holder"),
-    ("never freed when its holder went", Buffers,
+    ("freed twice", BufferChecker, world(BufferMade(0, 1), BufferFreed(0, 1), BufferFreed(0, 1)), "freed before"),
+    ("never freed", BufferChecker, world(BufferMade(0, 1)), "has no holder"),
+    ("never freed when its holder went", BufferChecker,
      world(BufferMade(0, 1), BufferHeld(1, "client 1"), BufferLetGo(1, "client 1")), "has no holder"),
-    ("read where it is not", Buffers,
+    ("read where it is not", BufferChecker,
      world(BufferMade(0, 1), launched(1, 1, inputs=(1,))), "where it is not"),
-    ("read after it was donated", Buffers,
+    ("read after it was donated", BufferChecker,
      world(BufferMade(0, 1), launched(0, 1, inputs=(1,), outputs=(2,), donated=(1,)),
            launched(0, 2, inputs=(1,))),
      "where it is not"),
-    ("donated while held", Buffers,
+    ("donated while held", BufferChecker,
      world(BufferMade(0, 1), BufferHeld(1, "client 1"), launched(0, 1, inputs=(1,), donated=(1,))),
      "held by client 1"),
-    ("donated while it is sent", Buffers,
+    ("donated while it is sent", BufferChecker,
      world(BufferMade(0, 1), BufferUsed(0, 1, "send 4"), launched(0, 1, inputs=(1,), donated=(1,))),
      "while send 4"),
-    ("made twice", Buffers, world(BufferMade(0, 1), launched(0, 1, outputs=(1,))), "made twice"),
-    ("let go twice", Buffers,
+    ("made twice", BufferChecker, world(BufferMade(0, 1), launched(0, 1, outputs=(1,))), "made twice"),
+    ("let go twice", BufferChecker,
      world(BufferHeld(1, "a"), BufferLetGo(1, "a"), BufferLetGo(1, "a")), "does not hold"),
-    ("used for ever", Buffers, world(BufferMade(0, 1), BufferUsed(0, 1, "send 4")), "still used by send 4"),
-    ("unused twice", Buffers,
+    ("used for ever", BufferChecker, world(BufferMade(0, 1), BufferUsed(0, 1, "send 4")), "still used by send 4"),
+    ("unused twice", BufferChecker,
      world(BufferMade(0, 1), BufferUsed(0, 1, "send 4"), BufferUnused(0, 1, "send 4"),
            BufferUnused(0, 1, "send 4")),
      "did not use"),
     # --- runs end
     ("a run is forgotten", RunsEnd,
-     [RunSubmitted(1, 1), RunSubmitted(1, 2), RunEnded(1, 2)], "run 1 .* never ended"),
+     [RunSubmitted(1, 1), RunSubmitted(1, 2), RunEndSeen(1, 2)], "run 1 .* never ended"),
     ("a run ends twice", RunsEnd,
-     [RunSubmitted(1, 1), RunEnded(1, 1, LOST), RunEnded(1, 1)], "first time with .*gone"),
-    ("an unknown run ends", RunsEnd, [RunEnded(1, 1)], "never submitted"),
+     [RunSubmitted(1, 1), RunEndSeen(1, 1, LOST), RunEndSeen(1, 1)], "first time with .*gone"),
+    ("an unknown run ends", RunsEnd, [RunEndSeen(1, 1)], "never submitted"),
     ("a run is taken twice", RunsEnd,
-     [RunSubmitted(1, 1), RunEnded(1, 1), RunSubmitted(1, 1)], "taken twice"),
+     [RunSubmitted(1, 1), RunEndSeen(1, 1), RunSubmitted(1, 1)], "taken twice"),
     ("another client's run is forgotten", RunsEnd, [RunSubmitted(1, 1), ClientLost(2)], "never ended"),
     # --- epochs
     ("a stale host launches", Epochs,
@@ -285,23 +285,23 @@ GOOD: list[tuple[str, type[Checker], Feed]] = [
     ("a host that comes back owes nothing", OneOrder,
      world(entered(1), HostLost(0), HostJoined(0, ((0, 2),), 100), entered(2), launched(0, 2))),
     ("what an epoch gave up is never started", DoubleBooking,
-     world(launched(0, 1), launched(0, 2), Abandoned(1), *ran(0, 2), Finished(0, 1, ((0, 2),)))),
+     world(launched(0, 1), launched(0, 2), Abandoned(1), *ran(0, 2), FinishedSeen(0, 1, ((0, 2),)))),
     ("a host that comes back starts empty", DoubleBooking,
      world(launched(0, 1), Started(0, 1, ((0, 2),)), HostLost(0), HostJoined(0, ((0, 2),), 100),
            launched(0, 2), *ran(0, 2))),
-    ("memory is there again when its host is", Memory,
+    ("memory is there again when its host is", MemoryChecker,
      world(Allocated(0, "a", 90), HostLost(0), HostJoined(0, ((0, 2),), 100), Allocated(0, "a", 90))),
-    ("to the last byte", Memory, world(Allocated(0, "a", 60), Allocated(0, "b", 40))),
-    ("a donated input goes with its launch", Buffers,
+    ("to the last byte", MemoryChecker, world(Allocated(0, "a", 60), Allocated(0, "b", 40))),
+    ("a donated input goes with its launch", BufferChecker,
      world(BufferMade(0, 1), launched(0, 1, inputs=(1,)),
            launched(0, 2, inputs=(1,), outputs=(2,), donated=(1,)), *ran(0, 1), *ran(0, 2),
            BufferFreed(0, 2))),
-    ("placeholders read what is not there", Buffers,
+    ("placeholders read what is not there", BufferChecker,
      world(launched(0, 1, inputs=(1,), placeholders=True), *ran(0, 1))),
-    ("a lost buffer is freed though held", Buffers,
+    ("a lost buffer is freed though held", BufferChecker,
      world(BufferMade(0, 1), BufferHeld(1, "client 1"), BufferLost(1), BufferFreed(0, 1),
            BufferLetGo(1, "client 1"))),
-    ("a host is lost with all it had", Buffers,
+    ("a host is lost with all it had", BufferChecker,
      world(BufferMade(0, 1), BufferUsed(0, 1, "send 4"), HostLost(0))),
     ("a lost client is told nothing", RunsEnd, [RunSubmitted(1, 1), ClientLost(1)]),
     ("a new epoch counts its messages anew", Epochs,
@@ -330,22 +330,25 @@ def chunk(piece: int, offset: int, nbytes: int) -> list[Observation]:
 
 def test_a_correct_transfer_passes() -> None:
     feed = [OPEN, *chunk(0, 0, 20), *chunk(1, 0, 20), *chunk(0, 20, 10), TransferOver(7, 1)]
-    check([Transfers(pool=20)], feed)
+    check([TransferChecker(pool=20)], feed)
 
 
 def test_a_sparse_transfer_takes_what_comes() -> None:
-    check([Transfers()], [TransferOpened(7, 1, (), sparse=True), *chunk(5, 0, 20), TransferOver(7, 1)])
+    check([TransferChecker()], [TransferOpened(7, 1, (), sparse=True), *chunk(5, 0, 20), TransferOver(7, 1)])
 
 
 def test_a_spoilt_transfer_gives_its_credit_back() -> None:
     spoilt = [OPEN, Granted(7, 0, 1, 50), TransferOver(7, 1, LOST)]
-    check([Transfers(pool=50)], [*spoilt, TransferOpened(8, 1, ()), Granted(8, 0, 1, 50), TransferOver(8, 1)])
+    check(
+        [TransferChecker(pool=50)],
+        [*spoilt, TransferOpened(8, 1, ()), Granted(8, 0, 1, 50), TransferOver(8, 1)],
+    )
 
 
 def test_what_was_promised_to_a_sender_that_is_gone_may_be_promised_to_another() -> None:
     promised = [OPEN, Granted(7, 0, 1, 40), TransferOpened(8, 1, ((2, 0, 40),))]
-    check([Transfers(pool=64)], [*promised, PeerLost(1, 0), Granted(8, 2, 1, 40)], rest=False)
-    check([Transfers(pool=64)], [*promised, SpoiltCame(7, 0, 1), Granted(8, 2, 1, 40)], rest=False)
+    check([TransferChecker(pool=64)], [*promised, PeerLost(1, 0), Granted(8, 2, 1, 40)], rest=False)
+    check([TransferChecker(pool=64)], [*promised, SpoiltCame(7, 0, 1), Granted(8, 2, 1, 40)], rest=False)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +369,7 @@ def test_what_was_promised_to_a_sender_that_is_gone_may_be_promised_to_another()
 )  # fmt: skip
 def test_a_wrong_transfer_is_found(feed: Feed, says: str) -> None:
     with pytest.raises(Violation, match=says):
-        check([Transfers(pool=64)], feed)
+        check([TransferChecker(pool=64)], feed)
 
 
 # --- the controller's counters -------------------------------------------------------------------------------

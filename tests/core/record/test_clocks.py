@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.record.clocks import KEPT, MILLION, RATE, Clock, Estimate, Exchange, Reading, drift, reading
+from core.record.clocks import (
+    KEPT,
+    MILLION,
+    RATE,
+    ClockExchange,
+    Estimate,
+    PeerClock,
+    Reading,
+    drift,
+    reading,
+)
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -53,22 +63,22 @@ class Two:
         self.truth[self.ours] = self.offset
         return self.ours, self.ours + self.offset
 
-    def exchange(self, step: Step) -> Exchange:
+    def exchange(self, step: Step) -> ClockExchange:
         asked, _ = self.go(step.pause + 1, step.drifts[0])
         _, received = self.go(step.there, step.drifts[1])
         _, sent = self.go(step.think, step.drifts[2])
         answered, _ = self.go(step.back, step.drifts[3])
-        return Exchange(asked, received, max(received, sent), answered)
+        return ClockExchange(asked, received, max(received, sent), answered)
 
 
-def wrong(clock: Clock, truth: dict[int, int]) -> list[tuple[int, int, Estimate | None]]:
+def wrong(clock: PeerClock, truth: dict[int, int]) -> list[tuple[int, int, Estimate | None]]:
     found = [(at, offset, clock.at(at)) for at, offset in truth.items()]
     return [each for each in found if each[2] is None or abs(each[1] - each[2].offset) > each[2].bound]
 
 
 @given(st.integers(-(10**18), 10**18), st.lists(steps, min_size=1, max_size=40), st.integers(4, 64))
 def test_the_true_offset_is_within_the_bound_at_all_times(offset: int, many: list[Step], kept: int) -> None:
-    two, clock = Two(offset), Clock(kept=kept)
+    two, clock = Two(offset), PeerClock(kept=kept)
     for step in many:
         clock.heard(two.exchange(step))
         assert wrong(clock, two.truth) == []
@@ -80,7 +90,7 @@ def test_the_true_offset_is_within_the_bound_at_all_times(offset: int, many: lis
 
 @given(st.lists(steps, min_size=1, max_size=30), spans(300 * S))
 def test_no_exchange_makes_less_known(many: list[Step], ours: int) -> None:
-    two, clock = Two(0), Clock()
+    two, clock = Two(0), PeerClock()
     last: Estimate | None = None
     rounded = len(many) + 1  # each reading may round up by a nanosecond
     for step in many:
@@ -95,7 +105,7 @@ def test_no_exchange_makes_less_known(many: list[Step], ours: int) -> None:
 
 @given(st.lists(steps, min_size=1, max_size=30), spans(300 * S))
 def test_two_readings_say_all_that_all_of_them_do(many: list[Step], ours: int) -> None:
-    two, clock = Two(5), Clock()
+    two, clock = Two(5), PeerClock()
     for step in many:
         clock.heard(two.exchange(step))
     low = max(each.low - drift(ours - each.at, RATE) for each in clock.readings)
@@ -108,39 +118,39 @@ def test_two_readings_say_all_that_all_of_them_do(many: list[Step], ours: int) -
 
 @given(st.lists(steps, min_size=1, max_size=30))
 def test_a_restored_clock_gives_the_same_estimates(many: list[Step]) -> None:
-    two, clock = Two(-7), Clock()
+    two, clock = Two(-7), PeerClock()
     for step in many:
         clock.heard(two.exchange(step))
-    again = Clock.restored(clock.readings, clock.since, clock.rate)
+    again = PeerClock.restored(clock.readings, clock.since, clock.rate)
     assert [again.at(at) for at in two.truth] == [clock.at(at) for at in two.truth]
 
 
 def test_of_several_exchanges_the_quick_ones_count() -> None:
-    clock = Clock()
+    clock = PeerClock()
     # The message to them was slow, so their clock seems to be 0.7 ms ahead.
-    clock.heard(Exchange(0, 1_700_000, 1_700_000, 2 * MS))
+    clock.heard(ClockExchange(0, 1_700_000, 1_700_000, 2 * MS))
     assert clock.at(MS) == Estimate(700_000, 1_000_200)
-    clock.heard(Exchange(3 * MS, 3_030_000, 3_030_000, 3_060_000))
+    clock.heard(ClockExchange(3 * MS, 3_030_000, 3_030_000, 3_060_000))
     known = clock.at(3_030_000)
     assert known is not None
     assert (known.offset, known.bound) == (0, 30_006)
-    clock.heard(Exchange(4 * MS, 7 * MS, 7 * MS, 9 * MS))  # a slow exchange does not widen the bound
+    clock.heard(ClockExchange(4 * MS, 7 * MS, 7 * MS, 9 * MS))  # a slow exchange does not widen the bound
     later = clock.at(9 * MS)
     assert later is not None
     assert later.bound == 30_006 + drift(9 * MS - 3_030_000, RATE)
 
 
 def test_the_bound_grows_until_the_next_exchange() -> None:
-    clock = Clock(rate=200)
-    clock.heard(Exchange(0, 50, 50, 100))
+    clock = PeerClock(rate=200)
+    clock.heard(ClockExchange(0, 50, 50, 100))
     known = [clock.at(50 + seconds * S) for seconds in (0, 1, 5)]
     assert [each.bound for each in known if each] == [51, 200_051, 1_000_051]
 
 
 def test_a_clock_that_jumps_starts_again_and_earlier_times_are_unknown() -> None:
-    clock = Clock()
-    clock.heard(Exchange(0, 50, 50, 100))
-    clock.heard(Exchange(S, S + 5 * S, S + 5 * S, S + 100))
+    clock = PeerClock()
+    clock.heard(ClockExchange(0, 50, 50, 100))
+    clock.heard(ClockExchange(S, S + 5 * S, S + 5 * S, S + 100))
     assert clock.jumps == 1
     assert clock.at(S - 1) is None
     known = clock.at(S + 50)
@@ -149,20 +159,20 @@ def test_a_clock_that_jumps_starts_again_and_earlier_times_are_unknown() -> None
 
 
 def test_a_clock_that_runs_off_too_fast_is_noticed() -> None:
-    two, clock = Two(0, rate=10 * RATE), Clock()
+    two, clock = Two(0, rate=10 * RATE), PeerClock()
     for _ in range(10):
         clock.heard(two.exchange(Step(S, 1000, 1000, 1000, (1.0, 1.0, 1.0, 1.0))))
     assert clock.jumps == 9
 
 
 def test_after_another_clock_has_taken_its_place_only_what_is_new_counts() -> None:
-    clock = Clock()
-    clock.heard(Exchange(0, 50, 50, 100))
+    clock = PeerClock()
+    clock.heard(ClockExchange(0, 50, 50, 100))
     clock.forget(200)
     assert clock.at(50) is clock.at(300) is None
     with pytest.raises(ValueError, match="when the clock was forgotten"):
-        clock.heard(Exchange(150, 50, 50, 260))
-    clock.heard(Exchange(300, 50, 50, 400))
+        clock.heard(ClockExchange(150, 50, 50, 260))
+    clock.heard(ClockExchange(300, 50, 50, 400))
     assert clock.at(350) == Estimate(-300, 51)
     assert clock.at(100) is None
 
@@ -170,15 +180,15 @@ def test_after_another_clock_has_taken_its_place_only_what_is_new_counts() -> No
 @pytest.mark.parametrize(
     ("exchange", "says"),
     [
-        (Exchange(100, 50, 50, 99), "before its question"),
-        (Exchange(0, 60, 50, 100), "before its question"),
-        (Exchange(0, 0, 200, 100), "longer by their clock than the whole exchange by ours"),
-        (Exchange(0, -(10**30), 10**30, 100), "longer by their clock than the whole exchange by ours"),
+        (ClockExchange(100, 50, 50, 99), "before its question"),
+        (ClockExchange(0, 60, 50, 100), "before its question"),
+        (ClockExchange(0, 0, 200, 100), "longer by their clock than the whole exchange by ours"),
+        (ClockExchange(0, -(10**30), 10**30, 100), "longer by their clock than the whole exchange by ours"),
     ],
 )
-def test_an_impossible_exchange_is_refused_and_changes_nothing(exchange: Exchange, says: str) -> None:
-    clock = Clock()
-    clock.heard(Exchange(-100, 50, 50, -20))
+def test_an_impossible_exchange_is_refused_and_changes_nothing(exchange: ClockExchange, says: str) -> None:
+    clock = PeerClock()
+    clock.heard(ClockExchange(-100, 50, 50, -20))
     before = list(clock.readings)
     with pytest.raises(ValueError, match=says):
         clock.heard(exchange)
@@ -186,10 +196,10 @@ def test_an_impossible_exchange_is_refused_and_changes_nothing(exchange: Exchang
 
 
 def test_an_exchange_is_used_once() -> None:
-    clock = Clock()
-    clock.heard(Exchange(0, 50, 50, 100))
+    clock = PeerClock()
+    clock.heard(ClockExchange(0, 50, 50, 100))
     with pytest.raises(ValueError, match="older than the last exchange"):
-        clock.heard(Exchange(0, 50, 50, 100))
+        clock.heard(ClockExchange(0, 50, 50, 100))
 
 
 @pytest.mark.parametrize(
@@ -198,11 +208,11 @@ def test_an_exchange_is_used_once() -> None:
 )
 def test_impossible_readings_are_refused(readings: list[Reading]) -> None:
     with pytest.raises(ValueError, match="cannot be the readings"):
-        Clock.restored(readings)
+        PeerClock.restored(readings)
 
 
 def test_readings_of_hours_are_few_and_the_latest_are_dense() -> None:
-    two, clock = Two(0), Clock()
+    two, clock = Two(0), PeerClock()
     for _ in range(10 * KEPT):
         clock.heard(two.exchange(Step(4 * S, 50_000, 1000, 50_000, (0.0, 0.0, 0.0, 0.0))))
     assert len(clock.readings) <= KEPT

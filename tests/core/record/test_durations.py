@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from core.record.durations import Over, Sample, samples, taken
+from core.record.durations import DurationSample, EndedGang, samples, taken
 from core.record.trace import TracedPlace
 
 PLACES = {0: TracedPlace(0, ((0, 4),), 2, 0), 1: TracedPlace(0, ((2, 6),), 2, 0)}
 
 
-def gang(entered: int, ended: int, what: str | None = "f", place: int = 0, failed: bool = False) -> Over[str]:
-    return Over(ended, entered, place, what, failed)
+def gang(
+    entered: int, ended: int, what: str | None = "f", place: int = 0, failed: bool = False
+) -> EndedGang[str]:
+    return EndedGang(ended, entered, place, what, failed)
 
 
 def test_a_gang_behind_two_others_is_deep_and_one_behind_one_is_not() -> None:
     queue = [gang(0, 50), gang(40, 80), gang(45, 110), gang(100, 120), gang(130, 150)]
     assert list(samples(queue, PLACES)) == [
-        Sample("f", 30, False),
-        Sample("f", 30, True),
-        Sample("f", 10, False),
+        DurationSample("f", 30, False),
+        DurationSample("f", 30, True),
+        DurationSample("f", 10, False),
     ], "the first and the last came to idle devices"
 
 

@@ -23,8 +23,18 @@ from core.protocol.effects import (
     Wakeup,
 )
 from core.protocol.messages import Blame, Ended, Submit
-from core.record.eventcodec import EventCodec, Unknown
-from core.record.eventlog import MAGIC, About, Diverged, Log, LogError, Recorder, Replayable, decode, replay
+from core.record.eventcodec import EventCodec, UnknownKind
+from core.record.eventlog import (
+    MAGIC,
+    Diverged,
+    Log,
+    LogAbout,
+    LogError,
+    Recorder,
+    Replayable,
+    decode,
+    replay,
+)
 from tests.core import structs
 
 AnyEvent = Any
@@ -64,13 +74,15 @@ EVENTS: list[tuple[int, Event]] = [
 
 
 def recorded(**options: Any) -> Recorder:
-    recorder = Recorder(Clerk(), About(core="0.1", policy="fifo", config={"window": 4}), start=500, **options)
+    recorder = Recorder(
+        Clerk(), LogAbout(core="0.1", policy="fifo", config={"window": 4}), start=500, **options
+    )
     for now, event in EVENTS:
         recorder.handle(event, now)
     return recorder
 
 
-def clerk(about: About) -> Clerk:
+def clerk(about: LogAbout) -> Clerk:
     return Clerk()
 
 
@@ -115,7 +127,7 @@ def test_an_event_of_an_unknown_kind_is_refused_before_it_happens() -> None:
         number: int
 
     recorder = recorded()
-    with pytest.raises(Unknown, match="Odd"):
+    with pytest.raises(UnknownKind, match="Odd"):
         recorder.handle(Odd(1), 1_000_004_000)
     assert isinstance(recorder.machine, Clerk)
     assert recorder.machine.handled == len(EVENTS)
@@ -247,7 +259,7 @@ def test_any_other_commands_are_a_difference(
 def test_a_machine_that_raises_in_a_replay_has_diverged() -> None:
     entry = Replayable(5, Disconnected(3), 0)
     with pytest.raises(Diverged, match="Illegal: nobody is connected"):
-        replay(Log(About(), (entry,)), clerk)
+        replay(Log(LogAbout(), (entry,)), clerk)
 
 
 # --- not whole, or not ours -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.schedule.contention import Lane
+from core.schedule.contention import PlaceQueue
 from core.schedule.policy import (
     POLICIES,
     Deadline,
@@ -264,7 +264,7 @@ def test_the_same_events_give_the_same_order(policy: type[Policy], script: Actio
     assert play(OrderWorld(policy, window), script) == play(OrderWorld(policy, window), script)
 
 
-def lanes(world: OrderWorld) -> list[Lane]:
+def lanes(world: OrderWorld) -> list[PlaceQueue]:
     return list(world.scheduler._lanes.known.values())
 
 

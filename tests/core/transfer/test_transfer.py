@@ -21,7 +21,7 @@ from core.protocol.effects import (
     Wakeup,
 )
 from core.protocol.messages import Beat, Blame
-from core.transfer.credits import Lane, Pool
+from core.transfer.credits import Pool, SendAllowance
 from core.transfer.machine import Transfer
 from core.transfer.pending import REMEMBERED
 
@@ -313,7 +313,7 @@ def test_early_credits_go_by_the_order_too_and_come_free_when_a_source_is_ready(
 
 def test_a_ready_lane_has_a_window() -> None:
     pool = Pool(1000, 50)
-    lane = Lane(1, 1, 1, 5000)
+    lane = SendAllowance(1, 1, 1, 5000)
     lane.ready = True
     pool.add(lane)
     assert pool.grant() == [(lane, 250)]

@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 from backend.checkpoint import chunks, documents, folders, zarrs
-from backend.checkpoint.documents import CheckpointError, Document, Entry, Request
+from backend.checkpoint.documents import ArrayEntry, CheckpointError, Document, Request
 from backend.contents.shard_io import box_of, numpy_dtype
 from core.model.place import line
 from core.model.plan import Layout
@@ -72,10 +72,10 @@ def contents(layout: Layout) -> Any:
     return raw.astype(np.uint8).view(kind).reshape(layout.shape)
 
 
-def entry_of(layout: Layout) -> Entry:
+def entry_of(layout: Layout) -> ArrayEntry:
     dims = layout.sharding.dims
     chunk = chunks.chunk_of(layout.shape, layout.dtype, dims, layout.mesh)
-    return Entry("x", layout.dtype, layout.shape, dims, chunk)
+    return ArrayEntry("x", layout.dtype, layout.shape, dims, chunk)
 
 
 def write(folder: Path, layout: Layout, array: Any, hosts: list[list[int]]) -> Counter[Any]:
@@ -192,14 +192,14 @@ def test_documents_and_requests_of_random_bytes_are_refused_in_words(noise: byte
 @pytest.mark.parametrize(
     "entry",
     [
-        Entry("../x", "float32", (4,), (), (4,)), Entry("a/b", "float32", (4,), (), (4,)),
-        Entry(".", "float32", (4,), (), (4,)), Entry("x", "object", (4,), (), (4,)),
-        Entry("x", "float32", (-4,), (), (4,)), Entry("x", "float32", (4,), (), (3,)),
-        Entry("x", "float32", (4,), (), (0,)), Entry("x", "float32", (4,), ((7,),), (4,)),
-        Entry("x", "float32", (4,), (), ()),
+        ArrayEntry("../x", "float32", (4,), (), (4,)), ArrayEntry("a/b", "float32", (4,), (), (4,)),
+        ArrayEntry(".", "float32", (4,), (), (4,)), ArrayEntry("x", "object", (4,), (), (4,)),
+        ArrayEntry("x", "float32", (-4,), (), (4,)), ArrayEntry("x", "float32", (4,), (), (3,)),
+        ArrayEntry("x", "float32", (4,), (), (0,)), ArrayEntry("x", "float32", (4,), ((7,),), (4,)),
+        ArrayEntry("x", "float32", (4,), (), ()),
     ],
 )  # fmt: skip
-def test_hostile_entries_are_refused(entry: Entry) -> None:
+def test_hostile_entries_are_refused(entry: ArrayEntry) -> None:
     with pytest.raises(CheckpointError):
         documents.decode(documents.encode(Document("save", (4,), (entry,))))
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from seaway.costs import Cost, Memory, synthetic
+from seaway.costs import Cost, MemoryUse, synthetic
 from seaway.costs import cache as costs_cache
 from seaway.costs.cost import disagreement
-from seaway.costs.hlo import Exchange
+from seaway.costs.hlo import HloCollective
 from seaway.errors import CostError
 from sim.hardware.ici import kernel_time
 from sim.hardware.kernels import Collective, Kernel
@@ -21,8 +21,8 @@ MADE = Cost(
     used="blend",
     source="tpu-compiler",
     estimates={"blend": 6_026_000, "cycles": 7_878_000, "roofline": 5_551_000},
-    collectives=(Exchange("all-reduce", 2**22, ((4, 1),), 4, count=8, hidden=1200),),
-    memory=Memory(argument=100, output=50, alias=50, temp=30, peak=130),
+    collectives=(HloCollective("all-reduce", 2**22, ((4, 1),), 4, count=8, hidden=1200),),
+    memory=MemoryUse(argument=100, output=50, alias=50, temp=30, peak=130),
     flops=2.4e11,
     hbm_bytes=1e9,
     devices=32,
@@ -96,7 +96,7 @@ def test_what_the_compiler_hides_behind_work_is_not_paid_for() -> None:
     island, chip = setup.cluster.islands[0], setup.chips[0]
 
     def takes(hidden: int) -> int:
-        exchange = Exchange("all-gather", 1 << 20, (), 64, count=3, hidden=hidden)
+        exchange = HloCollective("all-gather", 1 << 20, (), 64, count=3, hidden=hidden)
         cost = Cost(
             name="step", duration=1_000_000, used="blend", source="tpu-compiler", collectives=(exchange,)
         )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seaway.costs.hlo import Exchange, Rates, Tally, parse, tally
+from seaway.costs.hlo import HloCollective, Rates, Tally, parse, tally
 
 REAL = Path(__file__).with_name("hlo") / "async_v5e.txt"
 RATES = Rates(flops=1e12, bandwidth=1e9, clock=1e9)  # a flop is 1 fs, a byte and a cycle are 1 ns
@@ -104,7 +104,7 @@ def test_a_loops_body_counts_as_often_as_it_runs() -> None:
     found = of(body + 'backend_config={"known_trip_count":{"n":"5"}}\n', LOOP)
     assert found.blend == pytest.approx(5 * 8_000)
     assert found.once_moved == pytest.approx(8_000)
-    assert found.collectives() == (Exchange("all-reduce", 4000, ((4, 1),), 4, count=5),)
+    assert found.collectives() == (HloCollective("all-reduce", 4000, ((4, 1),), 4, count=5),)
     assert found.unknown_loops == ()
 
     unknown = of(body + "metadata={}\n", LOOP)
@@ -139,27 +139,30 @@ def test_a_call_of_which_nothing_is_known_is_named() -> None:
 @pytest.mark.parametrize(
     ("line", "exchange"),
     [
-        ("f32[100] all-reduce(%a), replica_groups={}, to_apply=%add", Exchange("all-reduce", 400, (), 8)),
+        (
+            "f32[100] all-reduce(%a), replica_groups={}, to_apply=%add",
+            HloCollective("all-reduce", 400, (), 8),
+        ),
         (
             "f32[400] all-gather(%a), channel_id=1, replica_groups=[2,4]<=[8], dimensions={0}",
-            Exchange("all-gather", 400, ((4, 1),), 4),
+            HloCollective("all-gather", 400, ((4, 1),), 4),
         ),
         (
             "f32[25] reduce-scatter(%a), replica_groups=[2,4]<=[4,2]T(1,0), to_apply=%add",
-            Exchange("reduce-scatter", 400, ((4, 2),), 4),
+            HloCollective("reduce-scatter", 400, ((4, 2),), 4),
         ),
-        ("f32[100] all-to-all(%a), replica_groups=[1,8]<=[8]", Exchange("all-to-all", 400, (), 8)),
+        ("f32[100] all-to-all(%a), replica_groups=[1,8]<=[8]", HloCollective("all-to-all", 400, (), 8)),
         (
             "f32[100] collective-permute(%a), source_target_pairs={{0,2},{2,0},{1,3},{3,1},{4,6},{6,4},{5,7},{7,5}}",
-            Exchange("permute", 400, ((2, 2),), 2),
+            HloCollective("permute", 400, ((2, 2),), 2),
         ),
         (
             "(f32[100], f32[100]) all-reduce(%a, %a), replica_groups=mesh['a'=4,'b'=2] {'a'}, to_apply=%add",
-            Exchange("all-reduce", 800, ((4, 2),), 4),
+            HloCollective("all-reduce", 800, ((4, 2),), 4),
         ),
     ],
 )
-def test_each_kind_with_its_bytes_and_groups(line: str, exchange: Exchange) -> None:
+def test_each_kind_with_its_bytes_and_groups(line: str, exchange: HloCollective) -> None:
     assert of(f"  %a = f32[100] parameter(0)\n  ROOT %x = {line}\n").collectives() == (exchange,)
 
 
@@ -177,7 +180,7 @@ def test_one_that_is_begun_and_ended_counts_once_with_the_work_between() -> None
         "  %w = f32[1000] negate(%a)\n"
         "  ROOT %d = f32[8000] all-gather-done(%s)\n"
     )
-    assert found.collectives() == (Exchange("all-gather", 4000, (), 8, hidden=8_000),)
+    assert found.collectives() == (HloCollective("all-gather", 4000, (), 8, hidden=8_000),)
     assert found.blend == pytest.approx(8_000)
 
 
@@ -206,7 +209,7 @@ def test_one_that_ends_elsewhere_counts_all_the_same() -> None:
         "  %s = (f32[1000], f32[8000]) all-gather-start(%a), replica_groups={}, dimensions={0}\n"
         "  ROOT %w = f32[1000] negate(%a)\n"
     )
-    assert found.collectives() == (Exchange("all-gather", 4000, (), 8, hidden=8_000),)
+    assert found.collectives() == (HloCollective("all-gather", 4000, (), 8, hidden=8_000),)
 
 
 WRAPPED = """%wrapped (p: f32[1000]) -> f32[125] {
@@ -226,7 +229,7 @@ def test_one_begun_in_a_computation_of_its_own_counts_too(start: str, done: str)
         f"  ROOT %d = f32[125] {done}(%s)\n",
         WRAPPED,
     )
-    assert found.collectives() == (Exchange("reduce-scatter", 4000, (), 8, hidden=8_000),)
+    assert found.collectives() == (HloCollective("reduce-scatter", 4000, (), 8, hidden=8_000),)
 
 
 def test_a_fusion_of_an_all_reduce_and_a_slice_is_a_reduce_scatter() -> None:
@@ -242,7 +245,7 @@ def test_a_fusion_of_an_all_reduce_and_a_slice_is_a_reduce_scatter() -> None:
         "  ROOT %x = f32[125] fusion(%a, %i), kind=kCustom, calls=%scatter\n",
         fused,
     )
-    assert found.collectives() == (Exchange("reduce-scatter", 4000, (), 8),)
+    assert found.collectives() == (HloCollective("reduce-scatter", 4000, (), 8),)
 
 
 def test_before_a_compiler_makes_them_reduce_scatters_are_recognised() -> None:
@@ -261,10 +264,10 @@ def test_a_real_chain_of_fusions_is_one_all_gather_beside_its_product() -> None:
     found = tally(parse(REAL.read_text()), Rates(flops=197e12, bandwidth=819e9, clock=1.5e9))
     weights = 2048 * 8192 // 32 * 2  # bytes of a device's part of either
     assert found.collectives() == (
-        Exchange("all-gather", weights, ((8, 4),), 8, count=3),
-        Exchange("all-gather", weights, ((8, 4),), 8, count=3, hidden=round(37_682 / 1.5)),
-        Exchange("all-reduce", 512 * 2048 * 2, ((4, 1),), 4, count=3),
-        Exchange("all-reduce", 2, ((8, 4),), 8, count=1),
+        HloCollective("all-gather", weights, ((8, 4),), 8, count=3),
+        HloCollective("all-gather", weights, ((8, 4),), 8, count=3, hidden=round(37_682 / 1.5)),
+        HloCollective("all-reduce", 512 * 2048 * 2, ((4, 1),), 4, count=3),
+        HloCollective("all-reduce", 2, ((8, 4),), 8, count=1),
     )
     assert found.flops == 3 * 2 * (2 * 512 * 2048 * 2048)
     assert found.once_flops == found.flops / 3

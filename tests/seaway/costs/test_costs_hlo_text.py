@@ -6,7 +6,7 @@ import pytest
 
 from seaway.costs.hlo import HloError, parse
 from seaway.costs.hlo.groups import ATTRIBUTE, BadGroups, members, nested, pairs_of, rings
-from seaway.costs.hlo.shapes import BadShape, Shape, leaves, main_memory, parse_type
+from seaway.costs.hlo.shapes import BadShape, HloShape, leaves, main_memory, parse_type
 
 REAL = Path(__file__).with_name("hlo") / "async_v5e.txt"
 
@@ -16,7 +16,7 @@ REAL = Path(__file__).with_name("hlo") / "async_v5e.txt"
 
 def test_a_type_has_its_dimensions_and_the_memory_that_it_is_in() -> None:
     kind, end = parse_type("bf16[64,1024]{1,0:T(8,128)(2,1)S(1)} fusion(", 0)
-    assert kind == Shape("bf16", (64, 1024), space=1)
+    assert kind == HloShape("bf16", (64, 1024), space=1)
     assert end == len("bf16[64,1024]{1,0:T(8,128)(2,1)S(1)}")
     assert kind.nbytes == 64 * 1024 * 2
     assert main_memory(kind) == 0
@@ -24,7 +24,7 @@ def test_a_type_has_its_dimensions_and_the_memory_that_it_is_in() -> None:
 
 def test_tuples_nest_and_carry_comments() -> None:
     kind, _ = parse_type("((f32[2]{0}, token[]), pred[], /*index=2*/s4[3]{0}) x", 0)
-    assert kind == ((Shape("f32", (2,)), Shape("token")), Shape("pred"), Shape("s4", (3,)))
+    assert kind == ((HloShape("f32", (2,)), HloShape("token")), HloShape("pred"), HloShape("s4", (3,)))
     assert [shape.dtype for shape in leaves(kind)] == ["f32", "token", "pred", "s4"]
     assert [shape.nbytes for shape in leaves(kind)] == [
         8,
@@ -64,7 +64,7 @@ def test_an_element_of_a_tuple_may_be_written_with_a_mark_alone() -> None:
     """
     entry = parse(text.replace("\n    ", "\n"))["main"]
     assert entry.ops["p#1"].opcode == "get-tuple-element"
-    assert entry.ops["p#1"].kind == Shape("f32", (4,))
+    assert entry.ops["p#1"].kind == HloShape("f32", (4,))
 
 
 def test_how_many_devices_it_was_partitioned_for() -> None:

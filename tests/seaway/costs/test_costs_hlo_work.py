@@ -4,7 +4,7 @@ import pytest
 
 from seaway.costs.hlo import parse
 from seaway.costs.hlo.loops import trips
-from seaway.costs.hlo.work import Work
+from seaway.costs.hlo.work import ModuleWork
 
 
 def written(*lines: str, called: str = "", root: str = "x") -> str:
@@ -15,13 +15,13 @@ def written(*lines: str, called: str = "", root: str = "x") -> str:
 def flops(*lines: str, called: str = "") -> float:
     module = parse(written(*lines, called=called))
     entry = module["main"]
-    return Work(module).flops(entry, entry.ops["x"])
+    return ModuleWork(module).flops(entry, entry.ops["x"])
 
 
 def moved(*lines: str, called: str = "", fused: bool = True) -> int:
     module = parse(written(*lines, called=called))
     entry = module["main"]
-    return Work(module, fused).moved(entry, entry.ops["x"])
+    return ModuleWork(module, fused).moved(entry, entry.ops["x"])
 
 
 # --- flops ----------------------------------------------------------------------------------------------

@@ -17,14 +17,14 @@ from jax import export
 from jax.sharding import PartitionSpec
 
 import seaway as sw
-from backend.node.calls import Wrong
+from backend.node.calls import CallError
 from seaway.api import row_packing
 from seaway.api.computation import Computation
 from seaway.api.routing import _Plan
 from seaway.graph.signature import Signature
-from seaway.sessions.connected.code import Code, code_of
+from seaway.sessions.connected.code import ExportedCode, code_of
 from seaway.sessions.connected.driver import RealDriver
-from seaway.sessions.connected.pricing import Pricing
+from seaway.sessions.connected.pricing import ConnectedPricing
 from seaway.specs import avals
 
 ROOT = Path(__file__).parents[3]
@@ -59,7 +59,7 @@ def exported(computation: Computation, *args: object) -> Any:
     return export.deserialize(bytearray(code_of(signature(computation, *args), ("cpu",)).blob))
 
 
-def on_four_devices(code: Code, folder: Path) -> list[str]:
+def on_four_devices(code: ExportedCode, folder: Path) -> list[str]:
     (folder / "code").write_bytes(code.blob)
     env = {key: word for key, word in os.environ.items() if not key.lower().endswith("_proxy")}
     env |= {"JAX_PLATFORMS": "cpu", "NPROC": "8", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
@@ -140,13 +140,13 @@ def test_what_is_only_its_cost_has_no_code() -> None:
 
 
 class Shelf(dict[str, bytes]):
-    def keep(self, code: Code) -> None:
+    def keep(self, code: ExportedCode) -> None:
         self[code.name] = code.blob
 
 
 def test_the_controller_is_told_where_code_is_found_and_what_it_costs() -> None:
     shelf = Shelf()
-    price = Pricing(("cpu",), shelf.keep)
+    price = ConnectedPricing(("cpu",), shelf.keep)
     stated = price(signature(sw.jit(lambda x: x, devices=2, cost="3ms", name="stated"), 1.0))
     worked_out = price(signature(sw.jit(lambda x: x @ x, devices=1), np.zeros((512, 512), np.float32)))
     assert (stated.name, stated.cost, stated.key) == ("stated", 3_000_000, stated.code)
@@ -157,7 +157,7 @@ def test_the_controller_is_told_where_code_is_found_and_what_it_costs() -> None:
 
 def test_what_was_recorded_counts_more_than_an_estimate_and_less_than_what_is_stated() -> None:
     seen = {"f": (5, 777_000), "g": (5, 777_000), "rare": (1, 5)}
-    price = Pricing(("cpu",), Shelf().keep, lambda: seen)
+    price = ConnectedPricing(("cpu",), Shelf().keep, lambda: seen)
     costs = [
         price(signature(sw.jit(lambda x: x + 1, devices=1, name=name, cost=cost), 1.0)).cost
         for name, cost in (("f", None), ("g", "2ms"), ("rare", None))
@@ -179,7 +179,7 @@ def test_a_session_elsewhere_asks_for_recorded_times_now_and_then() -> None:
         def seen(self, timeout: float) -> dict[str, tuple[int, int]]:
             self.asked += 1
             if self.wrong:
-                raise Wrong("it has other things to do")
+                raise CallError("it has other things to do")
             return {"f": (5, self.asked)}
 
         def do(self, work: Any) -> Any:
@@ -194,7 +194,9 @@ def test_a_session_elsewhere_asks_for_recorded_times_now_and_then() -> None:
 
 def test_devices_that_only_take_time_need_no_code() -> None:
     shelf = Shelf()
-    made = Pricing(("timed",), shelf.keep)(signature(sw.synthetic("idle", devices=1, duration="1ms"), 1.0))
+    made = ConnectedPricing(("timed",), shelf.keep)(
+        signature(sw.synthetic("idle", devices=1, duration="1ms"), 1.0)
+    )
     assert (made.cost, made.code, shelf) == (1_000_000, "", {})
 
 

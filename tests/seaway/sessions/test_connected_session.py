@@ -22,7 +22,7 @@ import pytest
 import seaway as sw
 from core.client.client_limits import Limits
 from seaway.sessions.connected import port
-from seaway.sessions.connected.interrupts import Shield
+from seaway.sessions.connected.interrupts import InterruptShield
 
 ROOT = Path(__file__).parents[3]
 ALL = sw.slice(devices=4)
@@ -278,7 +278,7 @@ def test_ctrl_c_at_any_moment_of_many_calls_tears_nothing() -> None:
 
 
 def test_what_must_not_be_torn_hears_of_ctrl_c_when_it_is_whole() -> None:
-    before, shield, done = signal.getsignal(signal.SIGINT), Shield(), []
+    before, shield, done = signal.getsignal(signal.SIGINT), InterruptShield(), []
 
     def work() -> None:
         with shield:

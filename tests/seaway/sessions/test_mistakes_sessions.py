@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import seaway as sw
-from backend.node.calls import Wrong
+from backend.node.calls import CallError
 from seaway.sessions.connected.driver import RealDriver
 
 ROOT = Path(__file__).parents[3]
@@ -59,7 +59,7 @@ class Shelf:
 
     _address = "head:29000"
 
-    def __init__(self, wrong: Wrong) -> None:
+    def __init__(self, wrong: CallError) -> None:
         self._loop = self
         self._head = self
         self._wrong = wrong
@@ -82,7 +82,7 @@ class Shelf:
 def test_code_that_the_controller_does_not_take_is_no_matter_of_reaching_it(
     code: grpc.StatusCode, kind: type[Exception]
 ) -> None:
-    driver: Any = Shelf(Wrong("the code has 99 bytes, and 9 may travel", code))
+    driver: Any = Shelf(CallError("the code has 99 bytes, and 9 may travel", code))
     blob: Any = type("Code", (), {"blob": b""})
     with pytest.raises(kind, match="99 bytes"):
         RealDriver._keep(driver, blob)

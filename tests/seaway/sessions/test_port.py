@@ -19,12 +19,12 @@ from core.protocol.messages import (
     Blame,
     Calls,
     Cancel,
+    ContentsReady,
     Ended,
     Get,
     Notes,
     Opened,
     Put,
-    Ready,
     Refused,
     Register,
     Release,
@@ -34,7 +34,7 @@ from core.protocol.peers import CONTROLLER
 from seaway.graph.graph import Graph
 from seaway.graph.signature import Signature
 from seaway.sessions import caller
-from seaway.sessions.arrays import Buffer
+from seaway.sessions.arrays import ClientBuffer
 from seaway.sessions.port import Driver, Port
 
 two = sw.slice(devices=2)
@@ -78,7 +78,7 @@ class Loopback:
             case Submit(run=run):
                 note: Any = Ended(run, Blame("user", self.refuse) if self.refuse else None)
             case Put(buffer=buffer):
-                note = Ready((buffer,))
+                note = ContentsReady((buffer,))
             case Get(request=request):
                 note = Refused("get", request, Blame("refused", "there is no data plane here"))
             case _:
@@ -116,16 +116,16 @@ class Loopback:
         if self.unanswered:
             self.answer()
 
-    def offer(self, buffer: Buffer, content: Any, again: bool = False) -> None:
+    def offer(self, buffer: ClientBuffer, content: Any, again: bool = False) -> None:
         self.offered.append(content)
 
-    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[Buffer]) -> None:
+    def submitted(self, graph: Graph, args: Sequence[Any], results: Sequence[ClientBuffer]) -> None:
         pass
 
-    def unreadable(self, buffer: Buffer) -> Exception | None:
+    def unreadable(self, buffer: ClientBuffer) -> Exception | None:
         return None
 
-    def contents(self, buffer: Buffer, request: int) -> Any:
+    def contents(self, buffer: ClientBuffer, request: int) -> Any:
         raise NotImplementedError
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec
 
 import seaway as sw
 from seaway.costs import Cost
-from seaway.costs.estimate import Work, work_of
+from seaway.costs.estimate import WorkEstimate, work_of
 from seaway.specs.avals import aval
 from sim.hardware.kernels import Collective, Kernel
 from tests.seaway.small_sessions import small
@@ -116,9 +116,9 @@ def test_nothing_is_shorter_than_a_launch() -> None:
     assert ran(sw.jit(lambda x: x, devices=two, name="f"), ZERO) == 1_000
 
 
-def work(fn: Any, *args: Any, mesh: tuple[int, ...] = (1,), used: Any = ()) -> Work:
+def work(fn: Any, *args: Any, mesh: tuple[int, ...] = (1,), used: Any = ()) -> WorkEstimate:
     found = work_of(jax.make_jaxpr(fn)(*args), mesh, used)
-    assert isinstance(found, Work)
+    assert isinstance(found, WorkEstimate)
     return found
 
 

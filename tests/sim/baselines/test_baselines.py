@@ -10,7 +10,7 @@ import pytest
 
 from core.model.errors import Impossible
 from core.model.place import line
-from sim.baselines import MODES, SYSTEMS, Mode, Outcome, Work, fused, run
+from sim.baselines import MODES, SYSTEMS, BaselineWork, Mode, Outcome, fused, run
 from sim.baselines.work import costs_of
 from sim.engine.jitter import Noise
 from sim.hardware.ici import collective_time
@@ -30,7 +30,14 @@ def rate(
 ) -> float:  # fmt: skip
     calls, setup = (90 if system == "jax" else 12), load("A", hosts=hosts)
     found = run(
-        system, setup, Work(kernel, mode, nodes), PAPER, calls=calls, noise=noise, seed=seed, costs=costs
+        system,
+        setup,
+        BaselineWork(kernel, mode, nodes),
+        PAPER,
+        calls=calls,
+        noise=noise,
+        seed=seed,
+        costs=costs,
     )
     return found.per_second
 
@@ -79,7 +86,7 @@ def test_at_most_so_many_computations_are_under_way() -> None:
     one = run(
         "jax",
         load("A", hosts=4),
-        Work(Kernel("k", 400 * US)),
+        BaselineWork(Kernel("k", 400 * US)),
         PAPER,
         calls=60,
         costs=with_cost(costs, ahead=1),
@@ -114,7 +121,10 @@ def test_ray_submits_to_each_actor_in_turn_and_hears_of_each() -> None:
 
 def test_ray_moves_results_through_host_memory() -> None:
     small, large = (
-        1e9 / run("ray", load("A", hosts=4), Work(Kernel("k", 1), nbytes=nbytes), PAPER, calls=12).per_second
+        1e9
+        / run(
+            "ray", load("A", hosts=4), BaselineWork(Kernel("k", 1), nbytes=nbytes), PAPER, calls=12
+        ).per_second
         for nbytes in (4, 64 << 20)
     )
     pcie = load("A").chips[0].pcie_bandwidth
@@ -135,7 +145,7 @@ def test_jax_is_far_ahead_one_by_one_and_more_so_with_more_hosts() -> None:
 
 
 def test_the_same_twice() -> None:
-    setup, work = load("A", hosts=64), Work(STEP, "chained", 8)
+    setup, work = load("A", hosts=64), BaselineWork(STEP, "chained", 8)
     noise = Noise(latency=20 * US)
     for system in ("tf1", "ray"):
         first, second = (run(system, setup, work, PAPER, calls=6, noise=noise, seed=3) for _ in range(2))
@@ -166,12 +176,12 @@ def test_rates_leave_out_the_beginning() -> None:
 @pytest.mark.parametrize(
     ("ask", "says"),
     [
-        (lambda: run("jaxx", load("A"), Work(STEP), PAPER), "no baseline 'jaxx'; nearest: 'jax'"),
-        (lambda: run("jax", load("A"), Work(STEP, "chained"), PAPER), "JAX has no programs of several"),
-        (lambda: run("jax", load("C"), Work(STEP), PAPER), "one island; .* has 4"),
-        (lambda: run("tf1", load("A"), Work(STEP), PAPER, calls=2), "2 calls are too few for a steady rate"),
-        (lambda: Work(STEP, "fussed"), "mode 'fussed' is unknown; nearest: 'fused'"),  # type: ignore[arg-type]
-        (lambda: Work(STEP, nodes=0), "`nodes` is at least 1"),
+        (lambda: run("jaxx", load("A"), BaselineWork(STEP), PAPER), "no baseline 'jaxx'; nearest: 'jax'"),
+        (lambda: run("jax", load("A"), BaselineWork(STEP, "chained"), PAPER), "JAX has no programs of several"),
+        (lambda: run("jax", load("C"), BaselineWork(STEP), PAPER), "one island; .* has 4"),
+        (lambda: run("tf1", load("A"), BaselineWork(STEP), PAPER, calls=2), "2 calls are too few for a steady rate"),
+        (lambda: BaselineWork(STEP, "fussed"), "mode 'fussed' is unknown; nearest: 'fused'"),  # type: ignore[arg-type]
+        (lambda: BaselineWork(STEP, nodes=0), "`nodes` is at least 1"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(ask: object, says: str) -> None:
@@ -180,6 +190,6 @@ def test_what_makes_no_sense_is_refused(ask: object, says: str) -> None:
 
 
 def test_work_is_plain_data() -> None:
-    work = Work(STEP, "fused", 7)
-    assert msgspec.convert(msgspec.to_builtins(work), Work) == work
+    work = BaselineWork(STEP, "fused", 7)
+    assert msgspec.convert(msgspec.to_builtins(work), BaselineWork) == work
     assert (work.launches, work.computations, work.launched.duration) == (1, 7, 7 * US)

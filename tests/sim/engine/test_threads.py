@@ -8,18 +8,18 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.engine.clock import Clock
-from sim.engine.threads import HELD, Lane, Port
+from sim.engine.clock import SimClock
+from sim.engine.threads import HELD, SimThread, ThreadPort
 
 
-def served(lane_cost: int = 0) -> tuple[Clock, Lane, list[tuple[int, Any]]]:
-    clock, log = Clock(), []
+def served(lane_cost: int = 0) -> tuple[SimClock, SimThread, list[tuple[int, Any]]]:
+    clock, log = SimClock(), []
 
     def serve(what: Any, now: int) -> int:
         log.append((now, what))
         return now + lane_cost
 
-    return clock, Lane(clock, serve), log
+    return clock, SimThread(clock, serve), log
 
 
 def test_who_comes_first_is_served_first_and_the_next_waits() -> None:
@@ -39,14 +39,14 @@ def test_of_those_who_come_together_the_lower_source_is_first_whoever_called_fir
 
 
 def test_a_lane_that_is_held_takes_nothing_until_it_is_told_to_go_on() -> None:
-    clock = Clock()
+    clock = SimClock()
     log: list[tuple[int, str]] = []
 
     def serve(what: str, now: int) -> int:
         log.append((now, what))
         return HELD if what == "held" else now
 
-    lane = Lane(clock, serve)
+    lane = SimThread(clock, serve)
     for number, what in enumerate(("held", "next", "last")):
         lane.put((0, number), 3, what)
     clock.at(50, lane.go_on)
@@ -60,9 +60,9 @@ def test_a_lane_that_is_held_takes_nothing_until_it_is_told_to_go_on() -> None:
 
 
 def test_a_port_carries_one_thing_at_a_time() -> None:
-    clock = Clock()
+    clock = SimClock()
     log: list[tuple[int, int]] = []
-    port = Port(clock)
+    port = ThreadPort(clock)
 
     def begins(number: int) -> None:
         log.append((clock.now, number))

@@ -17,7 +17,7 @@ from core.model.place import Place, line
 from core.model.topology import Cluster, Island
 from core.slices import grids
 from sim.hardware import axes, ici
-from sim.hardware.axes import Axis, Group, axes_of, groups_of
+from sim.hardware.axes import Axis, AxisGroup, axes_of, groups_of
 from sim.hardware.chips import Chip, chip
 from sim.hardware.ici import collective_time
 from sim.hardware.kernels import Collective, Kind
@@ -251,7 +251,7 @@ def test_the_cores_of_one_chip_need_no_link() -> None:
 def test_groups_that_interleave_share_links(count: int, stride: int, wraps: bool) -> None:
     """Simulated: the data of each group on its own ring or line, summed over the 12 links that all groups use."""
     size = 12
-    found = axes_of(line(0, 0, size), Group(((count, stride),)), torus(size, wraps=wraps), PLAIN)[0]
+    found = axes_of(line(0, 0, size), AxisGroup(((count, stride),)), torus(size, wraps=wraps), PLAIN)[0]
     closes = wraps and count * stride == size
     assert found.kind == ("ring" if closes else "line")
     load = [0] * size
@@ -266,15 +266,15 @@ def test_groups_that_interleave_share_links(count: int, stride: int, wraps: bool
 def test_groups_far_apart_do_not_share() -> None:
     """Every second device of a ring, all in one group: no other group uses the links between them."""
     every_second = Place(0, grids.compact(range(0, 8, 2)))
-    found = axes_of(every_second, Group(((4, 1),)), torus(8), PLAIN)[0]
+    found = axes_of(every_second, AxisGroup(((4, 1),)), torus(8), PLAIN)[0]
     assert (found.kind, found.bandwidth, found.latency) == ("ring", PLAIN.ici_bandwidth, 2 * LATENCY)
 
 
 def test_members_that_go_all_the_way_round_in_pairs_are_a_ring() -> None:
     """Two devices of every second host of eight: two groups, and each link carries both."""
-    found = axes_of(line(0, 0, 16), Group(((4, 4), (2, 1))), torus(16, block=(2,)), PLAIN)
+    found = axes_of(line(0, 0, 16), AxisGroup(((4, 4), (2, 1))), torus(16, block=(2,)), PLAIN)
     assert found == (Axis("ring", 8, PLAIN.ici_bandwidth / 2, 2 * LATENCY),)
-    half = axes_of(line(0, 0, 8), Group(((2, 4), (2, 1))), torus(16, block=(2,)), PLAIN)
+    half = axes_of(line(0, 0, 8), AxisGroup(((2, 4), (2, 1))), torus(16, block=(2,)), PLAIN)
     assert (half[0].kind, half[0].size) == ("line", 4)
 
 
@@ -290,7 +290,7 @@ def test_the_slowest_group_counts() -> None:
 
 def test_what_starts_in_the_middle_of_a_row_goes_on_in_the_next() -> None:
     assert how(torus(8, 8), place=line(0, 4, 8)) == "line of 2 x ring of 8"
-    assert axes._by_digits(line(0, 4, 8), Group(((8, 1),)), torus(8, 8)) is None
+    assert axes._by_digits(line(0, 4, 8), AxisGroup(((8, 1),)), torus(8, 8)) is None
 
 
 def test_a_ragged_slice_is_priced_as_the_box_around_it() -> None:
@@ -304,9 +304,9 @@ def test_a_ragged_slice_is_priced_as_the_box_around_it() -> None:
 def test_scattered_members_are_a_long_way_round() -> None:
     island = torus(8, 8)
     corners = Place(0, grids.compact([0, 9, 18, 27, 36, 45, 54, 63]))
-    found = axes_of(corners, Group(((8, 1),)), island, PLAIN)
+    found = axes_of(corners, AxisGroup(((8, 1),)), island, PLAIN)
     assert found == (Axis("ring", 8, PLAIN.ici_bandwidth / 2, 2 * LATENCY),)  # a diagonal: two hops a step
-    between_chips = axes_of(corners, Group(((8, 1),)), torus(8, 8, wraps=False), TWIN)
+    between_chips = axes_of(corners, AxisGroup(((8, 1),)), torus(8, 8, wraps=False), TWIN)
     assert between_chips[0].latency == LATENCY * (7 + 3 + 7 + 3) / 8  # down, across, and both ways back
     assert take("all-gather", SHARE, island, place=corners) > take(
         "all-gather", SHARE, island, place=line(0, 0, 8)

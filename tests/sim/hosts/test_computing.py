@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.engine.clock import Clock
+from sim.engine.clock import SimClock
 from sim.hardware.kernels import Collective, Kernel
 from sim.hosts.computing import ROUNDS, SLICE, Computing, Takes, begun, part, rounds
 from sim.hosts.cores import DEVICE, READ, Cores
@@ -28,7 +28,7 @@ class Rig:
     """Hosts on a machine with this number of cores; `ended`: when each run ended."""
 
     def __init__(self, cores: int, hosts: int, meet: int = 0) -> None:
-        self.clock = Clock()
+        self.clock = SimClock()
         self.cores = Cores(self.clock, cores)
         people = [Someone(host) for host in range(hosts)]
         by_host = dict.fromkeys(range(hosts), self.cores)

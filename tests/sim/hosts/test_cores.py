@@ -15,13 +15,13 @@ from core.model.errors import Impossible
 from core.protocol import effects as e
 from core.protocol.messages import Beat, Reports
 from core.schedule.policy import Fifo
-from sim.engine.clock import Clock
-from sim.engine.threads import Lane
+from sim.engine.clock import SimClock
+from sim.engine.threads import SimThread
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
 from sim.hosts.client_process import SimClient
-from sim.hosts.context import Times
-from sim.hosts.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, Share, Stalls
+from sim.hosts.context import RareTimes
+from sim.hosts.cores import ENQUEUE, PASS_ON, READ, SWITCH, Cores, CoreStalls, Share
 from sim.hosts.shared_cores import CrowdedHost
 from sim.simulation.faults import Fault
 from sim.simulation.simulation import Simulation
@@ -29,7 +29,7 @@ from tests.core.build import chain
 from tests.sim import scene
 
 MS, S = 1_000_000, 1_000_000_000
-QUICK = Times(lease=3 * MS, form=MS, join=MS, restart=MS)
+QUICK = RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS)
 SEEDS = st.integers(0, 1 << 20)
 
 
@@ -44,12 +44,12 @@ def share(cores: Cores, name: int) -> Share:
     return cores.share(Someone(name), 0)  # type: ignore[arg-type]
 
 
-def lane(clock: Clock, its: Share | None, log: list[tuple[int, Any]], costs: int = 0) -> Lane:
+def lane(clock: SimClock, its: Share | None, log: list[tuple[int, Any]], costs: int = 0) -> SimThread:
     def serve(what: Any, now: int) -> int:
         log.append((now, what))
         return now + costs
 
-    return Lane(clock, serve, its)
+    return SimThread(clock, serve, its)
 
 
 # --- cores ------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def lane(clock: Clock, its: Share | None, log: list[tuple[int, Any]], costs: int
 
 def test_two_on_one_core_take_turns_and_their_time_adds_up() -> None:
     """Each item is taken for 10, and its consequences cost 5."""
-    clock = Clock()
+    clock = SimClock()
     log: list[Any] = []
     cores = Cores(clock, 1)
     one, other = (lane(clock, share(cores, name), log, costs=5) for name in (0, 1))
@@ -73,8 +73,8 @@ def test_two_on_one_core_take_turns_and_their_time_adds_up() -> None:
 @pytest.mark.parametrize("number", [2, 3, 100])
 def test_on_as_many_cores_as_threads_nobody_waits(number: int) -> None:
     logs = []
-    for cores in (None, Cores(Clock(), number)):
-        clock = cores._clock if cores else Clock()
+    for cores in (None, Cores(SimClock(), number)):
+        clock = cores._clock if cores else SimClock()
         log: list[tuple[int, Any]] = []
         lanes = [lane(clock, share(cores, name) if cores else None, log, costs=3) for name in (0, 1)]
         for at, name, cost in ((0, 0, 7), (0, 1, 9), (2, 0, 0), (4, 1, 1), (30, 0, 2)):
@@ -85,7 +85,7 @@ def test_on_as_many_cores_as_threads_nobody_waits(number: int) -> None:
 
 
 def test_who_is_dead_wants_no_core_and_who_works_finishes_what_it_is_at() -> None:
-    clock = Clock()
+    clock = SimClock()
     log: list[Any] = []
     cores, dead = Cores(clock, 1), Someone(0)
     doomed = cores.share(dead, 0)  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ def test_first_come_first_served_on_as_many_cores_as_there_are(
     number: int, asks: list[tuple[int, int, int]]
 ) -> None:
     """Compared with: in order of (time, process, number), each begins when the first core is free."""
-    clock = Clock()
+    clock = SimClock()
     begun: dict[int, int] = {}
     cores = Cores(clock, number)
 
@@ -128,7 +128,7 @@ def test_first_come_first_served_on_as_many_cores_as_there_are(
 
 
 def test_a_swarm_waits_for_cores_one_by_one() -> None:
-    clock = Clock()
+    clock = SimClock()
     log: list[Any] = []
     cores = Cores(clock, 1)
     swarmed = lane(clock, share(cores, 0), log)
@@ -388,7 +388,7 @@ def test_hosts_of_unlike_machines_need_a_number_of_cores() -> None:
 
 
 def test_stalls_come_once_in_so_much_work_and_last_as_long_on_average() -> None:
-    stalls = Stalls(every=4_000_000, each=300_000, seed=1)
+    stalls = CoreStalls(every=4_000_000, each=300_000, seed=1)
     found = [stalls.of(100_000) for _ in range(20_000)]
     held = [one for one in found if one]
     assert len(held) == pytest.approx(20_000 / 40, rel=0.15)
@@ -397,18 +397,18 @@ def test_stalls_come_once_in_so_much_work_and_last_as_long_on_average() -> None:
 
 def test_the_same_seed_has_the_same_chances() -> None:
     def drawn(seed: int) -> list[int]:
-        stalls = Stalls(every=1_000, each=300_000, seed=seed)
+        stalls = CoreStalls(every=1_000, each=300_000, seed=seed)
         return [stalls.of(500) for _ in range(50)]
 
     assert drawn(7) == drawn(7) != drawn(8)
 
 
 def test_who_is_held_up_has_a_core_meanwhile_and_is_not_charged_for_it() -> None:
-    class Once(Stalls):
+    class Once(CoreStalls):
         def of(self, work: int) -> int:
             return 1000
 
-    clock = Clock()
+    clock = SimClock()
     cores = Cores(clock, 1, lambda name: name, wake=10, stalls=Once(1, 1, 0))
     ended: list[int] = []
     for name in (0, 1):
@@ -421,7 +421,7 @@ def test_who_is_held_up_has_a_core_meanwhile_and_is_not_charged_for_it() -> None
 
 
 def test_what_was_spent_counts_turns_that_go_on_as_far_as_they_have_come() -> None:
-    clock = Clock()
+    clock = SimClock()
     cores = Cores(clock, 2)
     cores.share(Someone(0), READ).work((0, 0), 100, lambda: None)  # type: ignore[arg-type]
     cores.share(Someone(1), READ).work((0, 0), 300, lambda: None)  # type: ignore[arg-type]
@@ -436,7 +436,7 @@ def test_what_was_spent_counts_turns_that_go_on_as_far_as_they_have_come() -> No
 
 def turns(first: int, keeps: bool, each: int = MS) -> list[str]:
     """The order of threads in a process that has 20 items for that thread, and two for the reading thread."""
-    clock = Clock()
+    clock = SimClock()
     cores = Cores(clock, 4, lambda name: "one process", keeps=keeps)
     log: list[str] = []
 
@@ -445,7 +445,7 @@ def turns(first: int, keeps: bool, each: int = MS) -> list[str]:
         return now
 
     for thread, count, word in ((first, 20, "more"), (READ, 2, "read")):
-        its = Lane(clock, serve, cores.share(Someone(1), thread))  # type: ignore[arg-type]
+        its = SimThread(clock, serve, cores.share(Someone(1), thread))  # type: ignore[arg-type]
         for number in range(count):
             clock.at(number and 1, its.put, (0, number), each, word)
     clock.env.run()

@@ -18,11 +18,11 @@ from core.link.batching import Gathering
 from core.model.errors import Impossible
 from core.protocol import effects as e
 from core.schedule.policy import Fifo
-from sim.engine.clock import Clock
+from sim.engine.clock import SimClock
 from sim.hardware.kernels import Collective, Kernel
 from sim.hardware.profiles import Profile, profile
 from sim.hardware.setups import load
-from sim.hosts.context import Times
+from sim.hosts.context import RareTimes
 from sim.hosts.cores import CALL, DEVICE, ENQUEUE, READ, SEND, Cores
 from sim.hosts.message_batching import Together
 from sim.simulation.faults import Fault
@@ -30,7 +30,7 @@ from sim.simulation.simulation import Simulation
 from tests.core.build import chain
 
 US, MS = 1_000, 1_000_000
-QUICK = Times(lease=3 * MS, form=MS, join=MS, restart=MS)
+QUICK = RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS)
 ONE = {"cores": 2, "hosts": True, "controller": True, "clients": True, "python": True}
 COSTS = {"send": 100 * US, "send_more": 10 * US, "receive": 80 * US, "receive_more": 8 * US, "gather": MS,
          "gather_most": 4 * MS, "complete": 40 * US, "complete_more": 4 * US, "wake": 0, "hand": 0, "meet": 0,
@@ -44,7 +44,7 @@ def costs(**more: int) -> Profile:
 
 
 def simulation(
-    hosts: int = 2, how: Profile | None = None, times: Times | None = None, **shared: object
+    hosts: int = 2, how: Profile | None = None, times: RareTimes | None = None, **shared: object
 ) -> Simulation:
     setup = load(
         {"name": "mine", "island": [{"name": "i", "kind": "cpu", "hosts": hosts, "devices_per_host": 1}]},
@@ -86,7 +86,7 @@ class Play:
 
 
 def test_threads_of_one_process_work_one_after_another_and_those_of_others_beside_them() -> None:
-    clock = Clock()
+    clock = SimClock()
     log: list[tuple[str, int]] = []
     cores = Cores(clock, 2, lambda name: name // 10)
 
@@ -111,7 +111,7 @@ def test_threads_of_one_process_work_one_after_another_and_those_of_others_besid
 
 
 def test_a_process_that_had_nothing_to_do_pays_for_waking_up_and_one_that_is_busy_does_not() -> None:
-    clock = Clock()
+    clock = SimClock()
     log: list[tuple[str, int]] = []
     cores = Cores(clock, 2, lambda name: name, wake=100)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.model.topology import Cluster
 from core.protocol.dataplane import Chunk
 from core.record.trace import Trace
-from sim.engine.clock import Clock
+from sim.engine.clock import SimClock
 from sim.hardware.setups import load
 from sim.network.bulk import Cargo, Roads
 
@@ -36,7 +36,7 @@ def cluster() -> Cluster:
 
 def arrivals(sent: list[Sent], **roads: float) -> list[int]:
     """When the last byte of each has arrived."""
-    clock, there = Clock(), [-1] * len(sent)
+    clock, there = SimClock(), [-1] * len(sent)
 
     def arrive(receiver: int, sender: int, number: int, chunk: Chunk) -> None:
         there[chunk.transfer] = clock.now

@@ -10,13 +10,13 @@ from sim.engine.errors import Stuck, Unannounced
 from sim.hardware.profiles import profile
 from sim.hardware.setups import load
 from sim.hosts.client_process import SimClient
-from sim.hosts.context import Times
+from sim.hosts.context import RareTimes
 from sim.simulation.faults import Fault, drawn
 from sim.simulation.simulation import Simulation
 from tests.core.build import chain
 
 MS = 1_000_000
-QUICK = Times(lease=3 * MS, form=MS, join=MS, restart=MS)
+QUICK = RareTimes(lease=3 * MS, form=MS, join=MS, restart=MS)
 
 
 def simulation(*faults: Fault, islands: int = 1) -> Simulation:

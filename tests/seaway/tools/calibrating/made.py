@@ -6,7 +6,7 @@ import numpy as np
 
 from seaway.tools.calibrating.calibration import Calibration, Figure
 from seaway.tools.calibrating.costs import CALLER, DEVICE, ENQUEUE, HOST, USER, counted
-from seaway.tools.calibrating.watching import GROUPS, Sample
+from seaway.tools.calibrating.watching import GROUPS, WatchSample
 
 COSTS = {
     "client_call": 45_000.0, "client_note": 30_000.0, "send": 200_000.0, "send_more": 20_000.0, "receive": 250_000.0,
@@ -33,7 +33,7 @@ def calibration(
     return Calibration(platform, 2, 1, 2, 23, "a test's machine", given, missing, 4_200_000.0)
 
 
-def samples(timed: bool, count: int = 60, seed: int = 0) -> list[Sample]:
+def samples(timed: bool, count: int = 60, seed: int = 0) -> list[WatchSample]:
     """Whose threads have spent exactly what COSTS say; of each, a part that differs from thread to thread."""
     random = np.random.default_rng(seed)
     found = []
@@ -50,7 +50,7 @@ def samples(timed: bool, count: int = 60, seed: int = 0) -> list[Sample]:
             "hosts": float(random.integers(1, 3)), "handed": float(not timed and random.integers(0, 2)),
             "wakes_user": float(random.integers(0, 90)), "wakes_host": float(random.integers(0, 90)),
         }  # fmt: skip
-        made = Sample(f"workload {at}", 1e9, dict.fromkeys(GROUPS, 0.0), counts)
+        made = WatchSample(f"workload {at}", 1e9, dict.fromkeys(GROUPS, 0.0), counts)
         for group in (CALLER, USER, HOST) if timed else (CALLER, USER, HOST, ENQUEUE, DEVICE):
             made.cpu[group] = sum(
                 COSTS[name] * number for name, number in counted(group, made, timed).items()

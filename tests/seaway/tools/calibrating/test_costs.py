@@ -19,7 +19,7 @@ from seaway.tools.calibrating.costs import (
 )
 from seaway.tools.calibrating.devices import looped_cpu
 from seaway.tools.calibrating.transfers import Hop, end_of, simulated, transfers_of
-from seaway.tools.calibrating.watching import GROUPS, Sample, by_group
+from seaway.tools.calibrating.watching import GROUPS, WatchSample, by_group
 from seaway.tools.calibrating.wire import Round, wire_of
 
 from .made import COSTS, calibration, samples
@@ -137,9 +137,9 @@ def test_latency_that_is_lost_in_its_own_spread_is_none() -> None:
 
 
 def test_one_more_sum_in_a_loop_costs_what_long_loops_take_more_than_short_ones() -> None:
-    def looped(sums: int, cpu: float) -> Sample:
+    def looped(sums: int, cpu: float) -> WatchSample:
         counts = {"sums": float(sums), "hosts": 2.0}
-        return Sample(
+        return WatchSample(
             "looped", 1e9, dict.fromkeys(GROUPS, 0.0) | {"enqueue": cpu / 4, "device": 3 * cpu / 4}, counts
         )
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seaway.tools.calibrating.fitting import Row, fit, half_range, line, middle
+from seaway.tools.calibrating.fitting import FitRow, fit, half_range, line, middle
 
 NAMES = ("message", "parcel", "step", "gang")
 prices = st.lists(st.integers(1_000, 500_000), min_size=len(NAMES), max_size=len(NAMES))
@@ -31,7 +31,7 @@ def workloads(seed: int, count: int = 40) -> list[dict[str, float]]:
 @given(prices, st.integers(0, 1000))
 def test_what_things_cost_is_found_from_what_was_spent_on_them(values: list[int], seed: int) -> None:
     costs = dict(zip(NAMES, map(float, values), strict=True))
-    found = fit([Row(paid(costs, counts), counts) for counts in workloads(seed)], draws=0)
+    found = fit([FitRow(paid(costs, counts), counts) for counts in workloads(seed)], draws=0)
     assert found.missed < 0.1
     for counts in workloads(seed + 1):
         said = sum(found.costs[name].value * count for name, count in counts.items())
@@ -40,7 +40,7 @@ def test_what_things_cost_is_found_from_what_was_spent_on_them(values: list[int]
 
 def test_costs_that_are_alike_in_size_are_found_to_a_few_percent() -> None:
     costs = {"message": 200_000.0, "parcel": 150_000.0, "step": 250_000.0, "gang": 180_000.0}
-    found = fit([Row(paid(costs, counts), counts) for counts in workloads(1)])
+    found = fit([FitRow(paid(costs, counts), counts) for counts in workloads(1)])
     for name, cost in found.costs.items():
         assert cost.value == pytest.approx(costs[name], rel=0.03)
         assert cost.spread < 0.02
@@ -50,15 +50,15 @@ def test_costs_that_are_alike_in_size_are_found_to_a_few_percent() -> None:
 @given(st.floats(0.1, 10), prices)
 def test_time_that_is_longer_everywhere_makes_each_cost_dearer(factor: float, values: list[int]) -> None:
     costs = dict(zip(NAMES, map(float, values), strict=True))
-    rows = [Row(paid(costs, counts), counts) for counts in workloads(2)]
+    rows = [FitRow(paid(costs, counts), counts) for counts in workloads(2)]
     once = fit(rows, draws=0).costs
-    again = fit([Row(factor * row.spent, row.counts) for row in rows], draws=0).costs
+    again = fit([FitRow(factor * row.spent, row.counts) for row in rows], draws=0).costs
     for name in NAMES:
         assert again[name].value == pytest.approx(factor * once[name].value, rel=1e-3, abs=10)
 
 
 def test_what_always_comes_together_is_divided_evenly_and_said_to_be() -> None:
-    rows = [Row(1000.0 * at, {"sent": at, "taken": at}) for at in range(1, 20)]
+    rows = [FitRow(1000.0 * at, {"sent": at, "taken": at}) for at in range(1, 20)]
     found = fit(rows).costs
     assert found["sent"].value == pytest.approx(500, rel=0.01)
     assert found["taken"].value == pytest.approx(500, rel=0.01)
@@ -67,21 +67,21 @@ def test_what_always_comes_together_is_divided_evenly_and_said_to_be() -> None:
 
 
 def test_no_cost_is_negative() -> None:
-    rows = [Row(1000.0 - at, {"calls": 1.0, "idle": float(at)}) for at in range(100)]
+    rows = [FitRow(1000.0 - at, {"calls": 1.0, "idle": float(at)}) for at in range(100)]
     assert all(cost.value >= 0 for cost in fit(rows).costs.values())
 
 
 def test_a_row_that_something_else_had_a_hand_in_hardly_counts() -> None:
     costs = {"message": 200_000.0, "parcel": 150_000.0, "step": 250_000.0, "gang": 180_000.0}
-    rows = [Row(paid(costs, counts), counts, paid(costs, counts)) for counts in workloads(3)]
-    rows[0] = Row(10 * rows[0].spent, rows[0].counts, rows[0].usual)
+    rows = [FitRow(paid(costs, counts), counts, paid(costs, counts)) for counts in workloads(3)]
+    rows[0] = FitRow(10 * rows[0].spent, rows[0].counts, rows[0].usual)
     for name, cost in fit(rows).costs.items():
         assert cost.value == pytest.approx(costs[name], rel=0.05)
 
 
 def test_what_varies_has_a_spread_and_misses() -> None:
     random = np.random.default_rng(0)
-    rows = [Row(1000.0 * at * random.uniform(0.5, 1.5), {"calls": at}) for at in range(1, 60)]
+    rows = [FitRow(1000.0 * at * random.uniform(0.5, 1.5), {"calls": at}) for at in range(1, 60)]
     found = fit(rows)
     assert 0.02 < found.costs["calls"].spread < 0.3
     assert 0.2 < found.missed < 0.8
@@ -89,7 +89,7 @@ def test_what_varies_has_a_spread_and_misses() -> None:
 
 def test_nothing_is_found_in_nothing() -> None:
     assert fit([]).costs == {}
-    assert fit([Row(0.0, {"calls": 3.0}), Row(5.0, {"calls": 0.0})]).costs == {}
+    assert fit([FitRow(0.0, {"calls": 3.0}), FitRow(5.0, {"calls": 0.0})]).costs == {}
 
 
 @given(st.integers(1, 10**7), st.integers(1, 10_000))

@@ -9,42 +9,42 @@ from typing import NamedTuple
 
 import pytest
 
-from seaway.tools.calibrating.pace import FEW, WINDOW, Beat, Pace, mean, paced, steady
+from seaway.tools.calibrating.pace import FEW, WINDOW, Pace, PaceBeat, mean, paced, steady
 
 SECOND = 1_000_000_000
 
 
-def written(path: Path, beats: list[Beat]) -> Pace:
+def written(path: Path, beats: list[PaceBeat]) -> Pace:
     path.write_text("".join("{} {} {}\n".format(*beat) for beat in beats))
     return Pace(path)
 
 
 def test_the_mean_speed_is_that_of_what_runs_all_the_while() -> None:
     """Half of the time at 100, half at 200: of three things that are done, the one at 100 does two."""
-    assert mean([Beat(0, 0, 100), Beat(1, 0, 200)]) == pytest.approx(400 / 3)
+    assert mean([PaceBeat(0, 0, 100), PaceBeat(1, 0, 200)]) == pytest.approx(400 / 3)
 
 
 def test_each_core_counts_alike_however_often_it_was_looked_at() -> None:
-    assert mean([Beat(0, 0, 100), Beat(1, 0, 100), Beat(2, 0, 100), Beat(3, 1, 200)]) == pytest.approx(
-        400 / 3
-    )
+    assert mean(
+        [PaceBeat(0, 0, 100), PaceBeat(1, 0, 100), PaceBeat(2, 0, 100), PaceBeat(3, 1, 200)]
+    ) == pytest.approx(400 / 3)
 
 
 def test_what_lies_between_two_moments_counts_and_nothing_else(tmp_path: Path) -> None:
-    pace = written(tmp_path / "pace", [Beat(at, 0, 100 if at < 50 else 300) for at in range(100)])
+    pace = written(tmp_path / "pace", [PaceBeat(at, 0, 100 if at < 50 else 300) for at in range(100)])
     assert pace.between(0, 49) == pytest.approx(100)
     assert pace.between(50, 99) == pytest.approx(300)
 
 
 def test_a_moment_is_judged_by_those_around_it(tmp_path: Path) -> None:
-    pace = written(tmp_path / "pace", [Beat(10 * at, 0, 100 if at < 50 else 300) for at in range(100)])
+    pace = written(tmp_path / "pace", [PaceBeat(10 * at, 0, 100 if at < 50 else 300) for at in range(100)])
     assert pace.between(904, 905) == pytest.approx(300)
     assert pace.between(104, 105) == pytest.approx(100)
 
 
 def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "pace"
-    pace = written(path, [Beat(at, 0, 100) for at in range(FEW)])
+    pace = written(path, [PaceBeat(at, 0, 100) for at in range(FEW)])
     with path.open("a") as file:
         file.write("10 0 1")
     assert pace.between(0, 4) == pytest.approx(100)
@@ -57,7 +57,7 @@ def test_how_much_a_machine_varies_is_told_by_its_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "monotonic_ns", lambda: 9 * SECOND)
-    even = [Beat(at * SECOND // 10, 0, 100) for at in range(100)]
+    even = [PaceBeat(at * SECOND // 10, 0, 100) for at in range(100)]
     assert written(tmp_path / "even", even).all().spread == 0
     odd = [beat._replace(took=100 + 100 * (beat.at // WINDOW % 2)) for beat in even]
     assert written(tmp_path / "odd", odd).all().spread > 0.3
@@ -75,7 +75,7 @@ def test_what_was_measured_while_the_machine_was_slow_is_put_at_its_mean_speed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "monotonic_ns", lambda: 99)
-    pace = written(tmp_path / "pace", [Beat(at, 0, 100 if at < 50 else 300) for at in range(100)])
+    pace = written(tmp_path / "pace", [PaceBeat(at, 0, 100 if at < 50 else 300) for at in range(100)])
     quick, slow = steady([Thing(1000, (0, 49)), Thing(3000, (50, 99))], pace)
     assert quick.spent == pytest.approx(1500)  # the mean of 1/100 and 1/300 is 1/150
     assert slow.spent == pytest.approx(1500)

@@ -13,7 +13,7 @@ from seaway.tools.calibrating.stalls import (
     NONE,
     TAIL,
     Shape,
-    Stalls,
+    StallCosts,
     Waited,
     found_in,
     nearest,
@@ -28,7 +28,7 @@ from .made import calibration
 MS = 1_000_000.0
 
 
-def waited(stalls: Stalls, count: int = 4000, base: float = 2 * MS, seed: int = 0) -> list[Waited]:
+def waited(stalls: StallCosts, count: int = 4000, base: float = 2 * MS, seed: int = 0) -> list[Waited]:
     """Calls of so much work, held up as chance has it."""
     random = np.random.default_rng(seed)
     held = random.poisson(base / stalls.every, count) if stalls.every else np.zeros(count, int)
@@ -38,12 +38,12 @@ def waited(stalls: Stalls, count: int = 4000, base: float = 2 * MS, seed: int = 
     ]
 
 
-def shapes() -> dict[Stalls, Shape]:
+def shapes() -> dict[StallCosts, Shape]:
     return {stalls: shape([one.took for one in waited(stalls, seed=1)]) for stalls in ALL}
 
 
-@pytest.mark.parametrize("stalls", [NONE, Stalls(200_000, 2_000_000), Stalls(400_000, 8_000_000)])
-def test_what_was_put_in_is_found_again(stalls: Stalls) -> None:
+@pytest.mark.parametrize("stalls", [NONE, StallCosts(200_000, 2_000_000), StallCosts(400_000, 8_000_000)])
+def test_what_was_put_in_is_found_again(stalls: StallCosts) -> None:
     found = found_in(waited(stalls), shapes(), draws=20)
     assert found is not None
     assert found.each.value == stalls.each
@@ -63,7 +63,7 @@ def test_a_shape_is_how_much_longer_the_longer_calls_take_and_has_no_unit() -> N
 
 
 def test_the_nearest_is_that_with_the_least_difference_over_all_of_the_tail() -> None:
-    one, other = Stalls(1, 1), Stalls(2, 2)
+    one, other = StallCosts(1, 1), StallCosts(2, 2)
     assert nearest((1.0, 1.1, 1.2, 1.5), {one: (1.0, 1.1, 1.3, 1.5), other: (1.0, 1.0, 1.0, 1.5)}) == one
 
 
@@ -74,5 +74,5 @@ def test_calls_are_played_in_the_simulator_and_differ_only_where_something_holds
     even = played(table, 2, 1000, profile, 30)
     assert len(even) == 30
     assert max(even) - min(even) < 0.5 * min(even)
-    held = played(table, 2, 1000, with_stalls(profile, Stalls(50_000_000, 20_000_000)), 30)
+    held = played(table, 2, 1000, with_stalls(profile, StallCosts(50_000_000, 20_000_000)), 30)
     assert max(held) > 5 * min(held)

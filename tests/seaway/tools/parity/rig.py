@@ -27,7 +27,7 @@ from core.model.program import Program
 from core.protocol import effects as e
 from core.schedule.policy import Policy
 from seaway.tools.parity import compare, edge, forced
-from seaway.tools.parity.collect import Seen, Watched
+from seaway.tools.parity.collect import ClusterSeen, Watched
 from seaway.tools.parity.compare import Comparison
 from sim.hardware import setups
 from sim.hardware.profiles import profile
@@ -85,7 +85,7 @@ def submission(scene: Scene, program: int, ir: Program) -> Callable[[Any, int], 
 # --- simulated ------------------------------------------------------------------------------------------------------
 
 
-def simulated(scene: Scene) -> Seen:
+def simulated(scene: Scene) -> ClusterSeen:
     island = {
         "name": "i",
         "kind": "cpu",
@@ -258,7 +258,7 @@ async def gone(found: Cluster) -> None:
     await until(lambda: not any(book.stream.backlog for book in controller.state.islands if book.members))
 
 
-def judged(scene: Scene, folder: Path) -> tuple[Seen, Comparison]:
+def judged(scene: Scene, folder: Path) -> tuple[ClusterSeen, Comparison]:
     """What the real controller decided; and what its devices were told."""
     log = eventlogs.read(folder / "controller.log")
     seen, commanded = edge.read(log, scene.policy)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.agent.agent import Agent
-from backend.node.node import Node
+from backend.node.node import NetworkNode
 from core.link.endpoint import Write
 from core.link.link import Frame
 from core.protocol import effects as e
@@ -67,7 +67,7 @@ class Hurries(Agent):
 
 def repeats(agent: Agent) -> None:
     """Each chunk goes twice on the wire."""
-    node: Node = agent.node
+    node: NetworkNode = agent.node
     write = node._write
 
     def twice(each: Write) -> None:

@@ -20,7 +20,7 @@ from core.schedule.policy import Fifo, Policy
 from sim.hardware.kernels import Kernel
 from sim.hardware.profiles import profile
 from sim.hardware.setups import Setup, load
-from sim.hosts.context import Times
+from sim.hosts.context import RareTimes
 from sim.hosts.processes import ControllerProcess
 from sim.simulation import simulation
 from sim.simulation.simulation import Simulation
@@ -54,7 +54,7 @@ class Recorded:
             patched.setattr(simulation, "ControllerProcess", recording)
             self.sim = Simulation(
                 self.setup, policy=policy, profile=profile("seaway"), config=self.config,
-                times=Times(compile=compiles, pcie_latency=self.setup.chips[0].pcie_latency),
+                times=RareTimes(compile=compiles, pcie_latency=self.setup.chips[0].pcie_latency),
             )  # fmt: skip
         self.people: list[Person] = []
 

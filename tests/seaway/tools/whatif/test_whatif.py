@@ -27,7 +27,7 @@ def workload(recorded: Recorded) -> Workload:
     return workload_of(decode(recorded.log()))
 
 
-def again(found: Workload, **changes: Any) -> running.World:
+def again(found: Workload, **changes: Any) -> running.WhatifResult:
     same = settings.as_recorded(found, SEAWAY)
     return running.run(found, same._replace(**changes), durations.measured(found))
 

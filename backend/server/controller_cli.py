@@ -67,30 +67,15 @@ def options() -> argparse.ArgumentParser:
         metavar="ADDRESS:PORT",
         help="where to listen; port 0: any free port (%(default)s)",
     )
-    add(
-        "--window",
-        type=int,
-        default=Config().window,
-        help="how many gangs may be enqueued ahead on a device (%(default)s)",
-    )
-    add(
-        "--fanout",
-        type=int,
-        default=Config().fanout,
-        help="number of hosts to which one process writes (%(default)s)",
-    )
+    add("--window", type=int, default=Config().window, help="gangs enqueued ahead on a device (%(default)s)")
+    add("--fanout", type=int, default=Config().fanout, help="hosts to which a process writes (%(default)s)")
     add(
         "--lease",
         type=float,
         default=LEASE / 1e9,
         help="seconds of silence after which a process counts as gone (%(default)s)",
     )
-    add(
-        "--state",
-        default="",
-        metavar="FOLDER",
-        help="a folder for state that must outlive this process; default: none",
-    )
+    add("--state", default="", metavar="FOLDER", help="keeps state for later starts; default: keep none")
     add(
         "--record",
         default="",

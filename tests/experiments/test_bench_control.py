@@ -14,7 +14,7 @@ PEER, STEP, OWN = 0.1, 0.5, 0.06  # ms: a peer's two messages, a step, a host's 
 
 
 def spent(hosts: int, peers: int) -> Spent:
-    """Of a controller that costs just that."""
+    """Measurements of a controller with exactly this cost."""
     relayed = hosts + (hosts - peers)
     cost = Cost(STEP + peers * PEER, hosts * OWN + relayed * PEER)
     return Spent(cost, cost, client=0.2, latency=9.0, rate=100.0)

@@ -61,7 +61,7 @@ def test_another_seed_draws_others() -> None:
 
 
 def test_what_a_seed_draws_does_not_change_with_the_process() -> None:
-    """Golden: whoever changes how cases are drawn changes what published figures of a seed were about."""
+    """Golden: a change of how cases are drawn changes the meaning of published figures of a seed."""
     assert [case.title for case in drawn(1, 4)] == GOLDEN
 
 

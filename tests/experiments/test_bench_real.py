@@ -12,7 +12,7 @@ RATES = {"OpByOp": 100.0, "Chained": 300.0, "Fused": 1_000.0}
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures that nobody had to wait for."""
+    """Made-up figures, so that tests need not measure."""
     rates = {kind: [rate, rate / 2, 2 * rate] for kind, rate in RATES.items()}
     costs = {kind: {"agent-0 enqueue": 12.0, "agent-0 rest": 0.4} for kind in RATES}
     peers = {kind: [100.0] for kind in ("OpByOp", "Fused")}

@@ -1,4 +1,4 @@
-"""Costs of JAX functions: traced for devices that nobody has, compiled in another process, and what can go wrong."""
+"""Costs of JAX functions: traced for absent devices, compiled in another process, and what can go wrong."""
 
 import re
 from pathlib import Path

@@ -166,7 +166,7 @@ def test_groups_of_an_operation_are_found_among_its_attributes(sub_axes: str) ->
         ("mesh['a'=2,'b'=2], device_ids=([4,2]T(1,0)) {'a'}", "8 devices for 4 places"),
         ("mesh['a'=2] {'c'}", "'c', which is no axis"),
         ("mesh['a'=6] {'a':(1)4}", "do not add up to it"),
-        ("mesh['a'=6] over {'a'}", "in no way that is known"),
+        ("mesh['a'=6] over {'a'}", "in an unknown notation"),
     ],
 )
 def test_groups_that_make_no_sense_are_refused(text: str, says: str) -> None:

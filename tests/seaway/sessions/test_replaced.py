@@ -1,4 +1,4 @@
-"""A policy that raises, or picks what may not enter, is replaced by fifo; whoever ends the session is warned, once."""
+"""A policy that raises, or picks what may not enter, is replaced by fifo; ending the session gives one warning."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from . import traces
 
 
 def area(axes: Axes, color: str) -> float:
-    """Of all boxes of a colour, in rows x ms."""
+    """The area of all boxes of a colour, in rows x ms."""
     total = 0.0
     for boxes in axes.collections:
         if (

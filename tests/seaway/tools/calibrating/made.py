@@ -1,4 +1,4 @@
-"""Calibrations and samples that nobody measured, for tests."""
+"""Made-up calibrations and samples, for tests."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _up(given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="seaway-") as scratch:
         folder = Path(given.state or scratch)
         with _held(folder):
-            up = Up(given, folder, Children(folder))
+            up = UpProcesses(given, folder, Children(folder))
             try:
                 signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
                 (folder / "up.pid").write_text(str(os.getpid()), encoding="utf-8")
@@ -116,7 +116,7 @@ def _held(folder: Path) -> HeldFolder:
         raise SeawayError(str(refused)) from None
 
 
-class Up:
+class UpProcesses:
     """The processes of `seaway up`. Their logs and the controller's state across restarts are in the folder."""
 
     def __init__(self, given: argparse.Namespace, folder: Path, children: Children) -> None:

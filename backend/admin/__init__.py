@@ -3,7 +3,7 @@
 children, supervising  start, watch, restart and end processes
 health, metrics        gRPC's standard health service; figures for Prometheus
 trace_export           sends a controller's trace, page by page
-durations, cpu_times   how long computations take; CPU time by thread
+measured_durations, cpu_times   how long computations take; CPU time by thread
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from . import health, metrics
 from .children import ROOT, Child, Children, become, end_with_parent
 from .cpu_times import cpu_of, sleeps_of, threads_of
-from .durations import durations
 from .health import HEALTH
+from .measured_durations import durations
 from .supervising import Supervisor
 from .trace_export import SnapshotShelf, TraceSnapshot, fetched
 

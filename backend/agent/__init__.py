@@ -8,10 +8,11 @@ tpu         a host's place in a TPU slice;  malloc: keeps freed memory for the n
 
 from __future__ import annotations
 
-from . import device_log
+from . import agent_cli, device_log
 from .malloc import keep_what_is_freed
 
 __all__ = [
+    "agent_cli",
     "device_log",
     "keep_what_is_freed",
 ]

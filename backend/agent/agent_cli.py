@@ -30,7 +30,7 @@ from ..node import CallError, HostClock, shifted
 from .agent import Agent
 from .device_log import Witness
 from .malloc import keep_what_is_freed
-from .tpu import TpuSeat, seat
+from .tpu_metadata import TpuSeat, seat
 
 log = logging.getLogger("seaway.agent")
 PLATFORMS = ("auto", "cpu", "cuda", "tpu", "timed")

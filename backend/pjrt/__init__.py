@@ -8,8 +8,10 @@ that are not trusted: `checked` (the same devices behind a gate), `code_gate`, `
 child process), `inspection` and `targets`, `verdicts`.
 """
 
-from .devices import PjrtDevices
+from . import checked
+from .pjrt_devices import PjrtDevices
 
 __all__ = [
     "PjrtDevices",
+    "checked",
 ]

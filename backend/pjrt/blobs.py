@@ -17,7 +17,7 @@ from jax import export
 
 from core.model import Code, FusedPart, Gang, Layout
 
-from .arrays import device_dtype
+from .device_arrays import device_dtype
 
 Function = Callable[..., tuple[Any, ...]]
 RESHARD = "reshard:"

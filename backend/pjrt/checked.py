@@ -10,7 +10,7 @@ from core.model import Code, Gang, Layout
 
 from ..auth import Rules
 from .code_gate import CodeGate
-from .devices import PjrtDevices
+from .pjrt_devices import PjrtDevices
 
 
 class CheckedDevices(PjrtDevices):

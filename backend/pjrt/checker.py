@@ -27,9 +27,9 @@ import msgspec
 
 from core.model import Code, Gang, Layout
 
-from . import blames
-from .code import keep_on_disk, lower, wake_lapack
+from . import jax_errors
 from .inspection import CodeRefused, inspect
+from .launchable_code import keep_on_disk, lower, wake_lapack
 from .verdicts import Verdict
 from .world import WorldMembership, in_order
 
@@ -122,7 +122,7 @@ def _compiled(question: Question, settings: CheckerSettings) -> Verdict:
     except MemoryError:
         return Verdict("room")
     except Exception as error:
-        text = blames.text_of(error)
+        text = jax_errors.text_of(error)
         return Verdict("room" if NO_ROOM in text else "failed", 0, text)
     return Verdict("ok")
 

@@ -40,7 +40,7 @@ from ..checkpoint import (
 )
 from ..contents import shard_io
 from ..devices import Array
-from . import arrays, blames
+from . import device_arrays, jax_errors
 from .completions import Completions, Flight
 from .store import Store, StoredBuffer, is_there
 from .worker_thread import WorkerThread
@@ -117,7 +117,7 @@ class Checkpoints:
             while len(self._documents) > MOST:
                 self._documents.popitem(last=False)
         except Exception as error:
-            blame = Blame("code", blames.text_of(error))
+            blame = Blame("code", jax_errors.text_of(error))
         self._post(e.CodeReady(command.plan, command.code, blame))
 
     def has(self, plan: int, code: int) -> bool:
@@ -169,7 +169,7 @@ class Checkpoints:
             if blame is None:
                 made = self._placed(job, shelf)
         except Exception as error:
-            blame = blames.of(error)
+            blame = jax_errors.of(error)
         if token is not None:
             token.beside = None
         whys = blame.cause if blame is not None else ""
@@ -190,7 +190,7 @@ class Checkpoints:
                 "what was read of the checkpoint is not on this host, or has another layout"
             )
         pairs = zip(job.outputs, shelf, strict=True)
-        return [arrays.to_devices(self._world, layout, shards) for layout, (_, shards) in pairs]
+        return [device_arrays.to_devices(self._world, layout, shards) for layout, (_, shards) in pairs]
 
     def _end(self, job: PendingGang, result: Any) -> None:
         """Stores a gang's result, and then posts its end."""
@@ -199,7 +199,7 @@ class Checkpoints:
             try:
                 self._fill(job, result)
             except Exception as error:
-                blame = blames.of(error)
+                blame = jax_errors.of(error)
         if blame is not None:
             for buffer in job.command.outputs:
                 self._store.spoil(buffer, blame.cause)
@@ -214,7 +214,7 @@ class Checkpoints:
         for buffer, layout in zip(job.command.outputs, job.outputs, strict=True):
             shards = {
                 index: np.full(Shards(layout).size, number, np.int32)
-                for index in arrays.own_shards(self._world, layout)
+                for index in device_arrays.own_shards(self._world, layout)
             }
             self._store.fill(buffer, layout, shards)
             held = self._store.get(buffer)
@@ -257,7 +257,7 @@ class Checkpoints:
         except CheckpointError as error:
             job.blame = job.blame or Blame("checkpoint", str(error))
         except Exception as error:
-            job.blame = job.blame or blames.of(error)
+            job.blame = job.blame or jax_errors.of(error)
         finally:
             self._release(job)
         self._line.do(self._end, job, result)
@@ -265,7 +265,7 @@ class Checkpoints:
     def _carry_out(self, job: PendingGang) -> Any:
         self._wait(job)
         request = documents.request_of(
-            next(iter(arrays.to_host(self._world, job.inputs[0], job.arrays[0]).values()))
+            next(iter(device_arrays.to_host(self._world, job.inputs[0], job.arrays[0]).values()))
         )
         folder = folders.below(self._root, request.folder)
         kind = job.document.kind
@@ -307,7 +307,7 @@ class Checkpoints:
         for number, entry in enumerate(job.document.entries):
             layout, array = job.inputs[number + 1], job.arrays[number + 1]
             by_device = {self._world.number_of(part.device): part.data for part in array.addressable_shards}
-            holder = {index: mine[0] for index, mine in arrays.own_shards(self._world, layout).items()}
+            holder = {index: mine[0] for index, mine in device_arrays.own_shards(self._world, layout).items()}
             seen: dict[Index, Array] = {}
             for shard, inside, whole in chunks.ours(layout, entry.chunk, number, self._virtual(job)):
                 if job.given_up:
@@ -393,6 +393,6 @@ def _missing(command: e.Launch, gang: Gang, found: Sequence[StoredBuffer | None]
 
 
 def _on_host(part: Any, layout: Layout) -> Array:
-    if layout.dtype != arrays.KEYS:
+    if layout.dtype != device_arrays.KEYS:
         return np.asarray(part)
     return np.ascontiguousarray(np.asarray(jax.random.key_data(part))).view(np.uint64)[..., 0]

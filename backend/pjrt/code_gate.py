@@ -25,7 +25,7 @@ from ..auth import Rules
 from .blobs import Unusable
 from .checker import CheckerSettings, Question
 from .checker_process import CheckerChild, Died, Late
-from .code import given
+from .launchable_code import given
 from .targets import is_callback
 from .verdicts import VERSION, Verdict, Verdicts
 

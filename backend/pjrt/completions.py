@@ -18,7 +18,7 @@ from core.protocol import Blame
 from core.protocol import effects as e
 
 from ..devices import GangTimes
-from . import blames
+from . import jax_errors
 from .store import StoredBuffer, is_there, ready
 from .worker_thread import show_name
 
@@ -201,7 +201,7 @@ def _outcome(flight: Flight) -> e.Finished:
         if flight.bounds is not None:
             sizes = _sizes(flight, int(np.asarray(flight.token.addressable_shards[0].data)))
     except Exception as error:
-        blame = blame or blames.of(error, together=flight.together)
+        blame = blame or jax_errors.of(error, together=flight.together)
     if blame is not None:
         for buffer in flight.outputs:  # gangs that are launched with these from now on take placeholders
             buffer.array, buffer.reason = None, blame.cause

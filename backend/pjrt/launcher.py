@@ -17,10 +17,10 @@ from core.model import Gang, Plan
 from core.protocol import Blame
 from core.protocol import effects as e
 
-from . import blames
+from . import jax_errors
 from .checkpoints import Checkpoints
-from .code import Codes, LaunchableCode
 from .completions import Completions, Flight
+from .launchable_code import Codes, LaunchableCode
 from .store import Store
 
 
@@ -70,7 +70,7 @@ class Launcher:
             begun = self._completions.stamps.now()
             *outputs, token = (code.giving if giving else code.keeping)(*inputs)
         except Exception as error:
-            blame = blames.of(error, together=not code.local)
+            blame = jax_errors.of(error, together=not code.local)
             # A small program runs while it is enqueued. So the program failed, and not its launch, if no other host
             # takes part, or if one does and is gone. After any other error it is unknown which peers wait for us.
             if code.local or blame.code == "peer":

@@ -14,7 +14,7 @@ from typing import Any
 from core.model import Index, Layout, shard_bytes
 
 from ..devices import Array
-from . import arrays
+from . import device_arrays
 from .buckets import Packed, packed
 from .worker_thread import WorkerThread
 from .world import WorldMembership
@@ -80,14 +80,14 @@ class Store:
         self._keep(number, StoredBuffer(layout, self._world.sharding(layout)))
 
     def literal(self, number: int, layout: Layout, contents: bytes) -> None:
-        shards = arrays.of_literal(layout, contents)
-        array = arrays.to_devices(self._world, layout, shards)
+        shards = device_arrays.of_literal(layout, contents)
+        array = device_arrays.to_devices(self._world, layout, shards)
         self._keep(number, StoredBuffer(layout, self._world.sharding(layout), array))
 
     def fill(self, number: int, layout: Layout, shards: Mapping[Index, Array]) -> None:
         buffer = self._buffers.get(number)
         if buffer is not None:  # else it has been freed
-            buffer.array = arrays.to_devices(self._world, layout, shards)
+            buffer.array = device_arrays.to_devices(self._world, layout, shards)
 
     def spoil(self, number: int, reason: str) -> None:
         buffer = self._buffers.get(number)
@@ -106,7 +106,7 @@ class Store:
         return self._buffers.get(number)
 
     def placeholder(self, layout: Layout) -> Any:
-        return arrays.zeros(self._world, layout)
+        return device_arrays.zeros(self._world, layout)
 
     def free(self, number: int) -> None:
         """Frees a buffer. The devices keep its memory until what was enqueued with it has ended."""
@@ -147,7 +147,7 @@ class Store:
         buffer = self._buffers.get(number)
         if buffer is None or buffer.host is None or not buffer.spilled:
             raise MissingBuffer(f"buffer {number} is not in this host's memory")
-        buffer.array = arrays.to_devices(self._world, buffer.layout, buffer.host)
+        buffer.array = device_arrays.to_devices(self._world, buffer.layout, buffer.host)
         self._account(buffer, -1)
         buffer.host, buffer.spilled = None, False
         self._account(buffer, 1)
@@ -163,7 +163,7 @@ class Store:
             self._unpack(buffer)
             if is_there(buffer.array):
                 try:
-                    buffer.host = arrays.to_host(self._world, buffer.layout, buffer.array, copies=True)
+                    buffer.host = device_arrays.to_host(self._world, buffer.layout, buffer.array, copies=True)
                 except Exception as error:
                     buffer.reason = str(error)
             else:
@@ -177,7 +177,7 @@ class Store:
             if buffer.host is None or buffer.spilled:
                 continue
             if buffer.lies is not None:
-                buffer.array = arrays.to_devices(self._world, buffer.layout, buffer.host)
+                buffer.array = device_arrays.to_devices(self._world, buffer.layout, buffer.host)
             else:
                 buffer.reason = "other hosts' shards of it are lost"
             buffer.host = None
@@ -194,7 +194,7 @@ class Store:
             raise MissingBuffer(f"buffer {number} is not on this host")
         array, host = buffer.array, buffer.host
         if array is not None:
-            return arrays.to_host(self._world, buffer.layout, array)
+            return device_arrays.to_host(self._world, buffer.layout, array)
         if host is not None:
             return host
         raise MissingBuffer(

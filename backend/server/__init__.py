@@ -11,9 +11,9 @@ cluster_status  islands, clients and queues as plain data
 
 from __future__ import annotations
 
-from . import eventlogs
+from . import controller_cli, eventlogs
 from .eventlogs import Recording, machine_of, read
-from .policies import HELP, policy_from
+from .policy_loading import HELP, policy_from
 from .server import Server
 from .state_folder import HeldFolder
 
@@ -22,6 +22,7 @@ __all__ = [
     "HeldFolder",
     "Recording",
     "Server",
+    "controller_cli",
     "eventlogs",
     "machine_of",
     "policy_from",

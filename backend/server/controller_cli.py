@@ -34,7 +34,7 @@ from ..admin import end_with_parent, metrics
 from ..auth import AccessRefused, read
 from ..contents import LIMIT
 from .cluster_status import status_of
-from .policies import HELP, policy_from
+from .policy_loading import HELP, policy_from
 from .server import LEASE, Server
 from .state_folder import HeldFolder
 

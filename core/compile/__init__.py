@@ -15,9 +15,9 @@ out of a plan what the hosts of one island need. `Lowerings` caches plans as lon
 from __future__ import annotations
 
 from .bind import home
-from .cache import Lowerings
 from .cut import BLANK_SLOT, cut
 from .passes import lower
+from .plan_cache import Lowerings
 
 __all__ = [
     "BLANK_SLOT",

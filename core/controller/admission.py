@@ -26,7 +26,7 @@ from .plan_rows import PlanRows
 from .records import RUN_TABLE, BufferName, ClientRecord, InFlight, RunRecord
 from .stalls import Stall, Stalls
 from .state import State
-from .tracing import Tracing
+from .trace_rows import Tracing
 from .watch import Watchdog
 
 if TYPE_CHECKING:

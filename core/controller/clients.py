@@ -38,7 +38,7 @@ from .records import ClientRecord, ProgramRecord
 from .recovery import Recovery
 from .runs import Runs
 from .state import State
-from .tracing import Tracing
+from .trace_rows import Tracing
 
 MOST = 1 << 20  # sessions in the life of one controller
 REMEMBERED = 1024  # clients that were given up

@@ -25,7 +25,7 @@ from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import BufferName, InFlight, RunRecord
 from .state import IslandState, State
-from .tracing import Tracing
+from .trace_rows import Tracing
 
 if TYPE_CHECKING:
     from .contents import Contents

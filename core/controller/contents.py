@@ -31,7 +31,7 @@ from .plan_rows import ResultRow
 from .records import BufferName, ClientRecord, InFlight
 from .runs import Runs
 from .state import State
-from .tracing import Tracing
+from .trace_rows import Tracing
 from .watch import Watchdog
 
 S = 1_000_000_000

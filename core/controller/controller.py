@@ -75,7 +75,7 @@ from .runs import Runs
 from .snapshot import Snapshot, snapshot_of
 from .stalls import Stalls
 from .state import IDS, IslandState, State
-from .tracing import Tracing
+from .trace_rows import Tracing
 from .watch import Watchdog
 
 DEFAULT = Config()

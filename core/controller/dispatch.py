@@ -34,7 +34,7 @@ from .outbox import TurnOutbox
 from .plan_rows import PlanRows
 from .records import InFlight, RunRecord
 from .state import State
-from .tracing import Tracing
+from .trace_rows import Tracing
 
 if TYPE_CHECKING:
     from .completion import Completion

@@ -33,7 +33,7 @@ from .plan_rows import PlanRows
 from .records import RUN_TABLE, BufferName, ClientRecord, ProgramRecord, RunRecord
 from .stalls import Stalls
 from .state import State
-from .tracing import Tracing
+from .trace_rows import Tracing
 from .watch import Watchdog
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ not hold raises a `Violation`. base.py says how.
 from __future__ import annotations
 
 from . import observations
-from .base import Checker, Checks, Violation
-from .buffers import BufferChecker
+from .buffer_checker import BufferChecker
+from .checker_base import Checker, Checks, Violation
 from .counters import CountedMachine, CountersAddUp
 from .double_booking import DoubleBooking
 from .epochs import Epochs
@@ -49,7 +49,7 @@ from .observations import (
 )
 from .one_order import OneOrder
 from .runs_end import RunsEnd
-from .transfers import TransferChecker
+from .transfer_checker import TransferChecker
 
 
 def everything(controller: CountedMachine | None = None, pool: int = 0) -> list[Checker]:

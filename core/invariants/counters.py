@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from ..model import Spans, spans
-from .base import Checker
+from .checker_base import Checker
 from .observations import Observation
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..model import spans
-from .base import Checker
+from .checker_base import Checker
 from .observations import Abandoned, FinishedSeen, HostJoined, HostLost, Launched, Observation, Started
 
 

@@ -7,7 +7,7 @@ launch with placeholders counts as a launch: it lets the other hosts' collective
 from __future__ import annotations
 
 from ..model import Spans, spans
-from .base import Checker
+from .checker_base import Checker
 from .observations import Abandoned, Entered, HostJoined, HostLost, Launched, Observation
 
 

@@ -7,7 +7,7 @@ opposite orders deadlock.
 from __future__ import annotations
 
 from ..model import Spans, spans
-from .base import Checker
+from .checker_base import Checker
 from .observations import Abandoned, Entered, HostLost, Launched, Observation
 
 

@@ -15,8 +15,8 @@ import msgspec
 from ..model import Cluster, Impossible, Place, SliceSpec, device_spans, spans
 from .inventory import Inventory
 from .placing import Free, choose
+from .refusal_texts import refuse, some, wish
 from .refusals import Refusals
-from .wording import refuse, some, wish
 
 Key = tuple[int, str]  # (session, name of the slice)
 

@@ -8,8 +8,8 @@ pieces       which pieces of a client's put or get a host sends or receives
 
 from __future__ import annotations
 
-from .machine import CHUNK, POOL, Transfer
 from .pieces import Piece, from_client, hosts_of, senders_to_client, to_client
+from .transfer_machine import CHUNK, POOL, Transfer
 
 __all__ = [
     "CHUNK",

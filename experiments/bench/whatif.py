@@ -24,7 +24,7 @@ import numpy as np
 
 from core.model import Impossible
 from core.schedule.policy import named
-from seaway.tools.whatif import durations, running, settings, workload
+from seaway.tools.whatif import call_durations, settings, whatif_runs, workload
 from seaway.trace import Trace
 from sim.hardware import setups
 
@@ -161,7 +161,7 @@ def _values(core: Any, where: Cluster | Setup) -> Values:
 def foretold(path: Path, known: Setup, questions: Sequence[Question]) -> list[Values]:
     recorded = workload.read(path)
     assert known.profile is not None
-    took = durations.measured(recorded)
+    took = call_durations.measured(recorded)
     same = settings.as_recorded(recorded, known.profile, known)
     found = []
     for asked in questions:
@@ -174,7 +174,7 @@ def foretold(path: Path, known: Setup, questions: Sequence[Question]) -> list[Va
             dispatch=asked.dispatch,
             config=config,
         )
-        world = running.run(recorded, changed, took)
+        world = whatif_runs.run(recorded, changed, took)
         found.append(_values(world.trace, world.setup))
     return found
 

@@ -50,16 +50,16 @@ def add(commands: Any) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    from ..tools.parity import running
+    from ..tools.parity import parity_runs
 
     names = {"hosts": given.hosts, "devices_per_host": given.devices_per_host, "islands": given.islands}
     for name, number in names.items():
         if number is not None and number < 1:
             raise ValueError(f"--{name.replace('_', '-')} {number}: at least 1")
-    setup = running.setup_of(
+    setup = parity_runs.setup_of(
         given.cluster, **{key: value for key, value in names.items() if value is not None}
     )
-    shape = running.ParityShape(
+    shape = parity_runs.ParityShape(
         setup, policy_from(given.policy), given.platform, dispatch=given.dispatch, profile=given.profile,
         values="shapes" if given.platform == "timed" else "compute",
     )  # fmt: skip
@@ -100,11 +100,11 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _compared(given: argparse.Namespace, shape: ParityShape, program: Program) -> list[Comparison]:
-    from ..tools.parity import running
+    from ..tools.parity import parity_runs
 
     with tempfile.TemporaryDirectory(prefix="seaway-parity-") as scratch:
         folder = given.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        simulated = running.simulated(shape, program)
-        running.real(shape, program, folder)
-        return running.judged(shape, simulated, folder)
+        simulated = parity_runs.simulated(shape, program)
+        parity_runs.real(shape, program, folder)
+        return parity_runs.judged(shape, simulated, folder)

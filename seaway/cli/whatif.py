@@ -74,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
     from sim.hardware import setups as hardware
 
     from ..sessions import text_of
-    from ..tools.whatif import durations, report, running, settings, workload
+    from ..tools.whatif import call_durations, report, settings, whatif_runs, workload
     from ..wording import plural
 
     known = hardware.load(given.measured) if given.measured else None
@@ -85,7 +85,7 @@ def run(given: argparse.Namespace) -> int:
     changed = _changed(given, recorded, known)
     for each in changed:
         settings.check(recorded, each)
-    took = durations.measured(recorded)
+    took = call_durations.measured(recorded)
     runs = sum(person.runs for person in recorded.people)
     print(
         f"{given.log}: {plural(runs, 'run')} of {plural(len(recorded.people), 'client')} under {recorded.policy}; "
@@ -93,7 +93,7 @@ def run(given: argparse.Namespace) -> int:
     )
     for line in report.notes(recorded, took):
         print(f"note: {line}")
-    worlds = [running.run(recorded, each, took) for each in (same, *changed)]
+    worlds = [whatif_runs.run(recorded, each, took) for each in (same, *changed)]
     for world in worlds:
         if replaced := text_of(world.simulation.replaced):
             print(f"note: under {world.settings.title}, {replaced}")

@@ -16,7 +16,7 @@ from core.model import Impossible
 from sim.hardware import Chip, setups
 
 from ..errors import CostError
-from . import cache
+from . import cost_cache
 from .compiling import CompiledHlo, Failed, compile_in_child
 from .cost import Cost, disagreement
 from .hlo import Rates
@@ -70,8 +70,8 @@ def roofline_costs(
             f"{lowered.devices} devices are more than a CPU client starts in reasonable time, {MOST} at most; "
             "take tpu_costs, or a mesh with fewer devices along its data axis and as much data on each"
         )
-    key = cache.key("roofline", lowered.digest, where.name, figures(where.chip), f"{efficiency!r}")
-    return cache.cost(key, lowered.name, lambda: _compile(lowered, where, timeout), refresh=refresh)
+    key = cost_cache.key("roofline", lowered.digest, where.name, figures(where.chip), f"{efficiency!r}")
+    return cost_cache.cost(key, lowered.name, lambda: _compile(lowered, where, timeout), refresh=refresh)
 
 
 def _find(topology: str, devices: int) -> tuple[str, Chip]:

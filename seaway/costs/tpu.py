@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import CostError, NoCompiler, TooBig
-from . import cache
+from . import cost_cache
 from .compiling import CompiledHlo, Failed, compile_in_child
 from .cost import Cost, disagreement
 from .hlo import Tally
@@ -48,11 +48,11 @@ def tpu_costs(
         in_shardings=in_shardings, out_shardings=out_shardings, donate=donate, name=name,
     )  # fmt: skip
     check_devices(where, lowered.devices)
-    key = cache.key(
+    key = cost_cache.key(
         "tpu", lowered.digest, where.name, repr(where.options), figures(where.chip),
         os.environ.get("LIBTPU_INIT_ARGS", ""),
     )  # fmt: skip
-    return cache.cost(key, lowered.name, lambda: _compile(lowered, where, timeout), refresh=refresh)
+    return cost_cache.cost(key, lowered.name, lambda: _compile(lowered, where, timeout), refresh=refresh)
 
 
 def require_compiler() -> None:

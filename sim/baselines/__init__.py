@@ -9,6 +9,6 @@ driver that calls actors and gets results through host memory. Devices, links an
 with their sources.
 """
 
-from .work import MODES, SYSTEMS, BaselineWork, Mode, Outcome, fused, run
+from .baseline_work import MODES, SYSTEMS, BaselineWork, Mode, Outcome, fused, run
 
 __all__ = ["MODES", "SYSTEMS", "BaselineWork", "Mode", "Outcome", "fused", "run"]

@@ -11,8 +11,8 @@ import simpy
 
 from core.model import Impossible
 
+from .baseline_work import Model
 from .fans import Jitter
-from .work import Model
 
 
 class JaxSystem(Model):

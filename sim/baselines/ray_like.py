@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import simpy
 
+from .baseline_work import Model
 from .fans import Jitter, one_by_one, served
-from .work import Model
 
 
 class RaySystem(Model):

@@ -26,7 +26,7 @@ from core.record import Trace as CoreTrace
 
 from ...errors import SessionClosed, Unreachable
 from ...graph import Signature
-from .code import ExportedCode
+from .exported_code import ExportedCode
 from .hosttimes import asked
 from .interrupts import SHIELD
 from .loop import Loop

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from core.model import Computation
 
 from ...graph import Signature
-from .code import ExportedCode, code_of
+from .exported_code import ExportedCode, code_of
 
 LEAST = 1_000  # nanoseconds: no launch takes less
 UNKNOWN = 1_000_000  # nanoseconds for a computation that cannot be estimated

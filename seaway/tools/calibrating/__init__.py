@@ -10,10 +10,10 @@ fitting     least squares from counts to costs        calibration          the r
 """
 
 from .calibration import Calibration, Figure
-from .devices import addition, product
+from .device_costs import addition, product
 from .measuring import calibrate
 from .pace import Pace, paced
-from .transfers import hops
+from .transfer_costs import hops
 from .watching import Watch
 from .workloads import chained, streamed
 

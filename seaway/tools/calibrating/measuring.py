@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 from core.controller import Config
 from core.transfer import CHUNK
 
-from . import devices, machine, stalls, transfers, wire, workloads
+from . import device_costs as devices
+from . import stall_costs, this_machine, transfer_costs, wire, workloads
 from .calibration import LIKE, Calibration, Figure, figures
 from .costs import FittedCosts, costs_of, sources
 from .fitting import FittedCost, middle
@@ -50,8 +51,8 @@ class Effort(NamedTuple):
 
 
 MANY = {"timed": 6, "cpu": 4}  # hosts of the largest session; on "cpu" each is a process
-FULL = Effort(4, 0.2, 20.0, 12, 3, transfers.SIZES, 3.0, 400)
-QUICK = Effort(2, 0.04, 4.0, 4, 2, transfers.QUICK, 0.5, 100)
+FULL = Effort(4, 0.2, 20.0, 12, 3, transfer_costs.SIZES, 3.0, 400)
+QUICK = Effort(2, 0.04, 4.0, 4, 2, transfer_costs.QUICK, 0.5, 100)
 
 
 class Measurements(NamedTuple):
@@ -59,8 +60,8 @@ class Measurements(NamedTuple):
     that were waited for one by one."""
 
     samples: list[WatchSample]
-    hops: list[transfers.Hop]
-    waited: list[stalls.Waited]
+    hops: list[transfer_costs.Hop]
+    waited: list[stall_costs.Waited]
     reached: devices.Reached | None
 
 
@@ -76,7 +77,7 @@ def calibrate(
             "calibrating needs CPU times by thread, which only Linux has (/proc/PID/schedstat)"
         )
     effort = QUICK if quick else FULL
-    number, known = machine.cores()
+    number, known = this_machine.cores()
     with TemporaryDirectory(prefix="seaway-") as folder, paced(Path(folder)) as pace:
         found = _sessions(platform, hosts, devices_per_host, quick, effort, say)
         say("two processes and a gRPC stream")
@@ -100,7 +101,7 @@ def calibrate(
         *_of_gangs(found.samples),
         *_of_wire(line, pauses),
         *_of_transfers(found.hops, costs),
-        *_of_copies(machine.copied()),
+        *_of_copies(this_machine.copied()),
         *_of_devices(found.reached, hosts, devices_per_host),
     ]  # fmt: skip
     draft = Calibration(
@@ -117,15 +118,15 @@ def _sessions(platform: str, hosts: int, each: int, quick: bool, effort: Effort,
     import seaway as sw
 
     options: Any = {"devices_per_host": each, "platform": platform}
-    hops: list[transfers.Hop] = []
+    hops: list[transfer_costs.Hop] = []
     reached = None
     with sw.local(hosts=hosts, **options) as session:
         if hosts > 1:
             say("contents, from host to host")
-            hops = transfers.hops(session, each, effort.sizes, effort.moves)
+            hops = transfer_costs.hops(session, each, effort.sizes, effort.moves)
         rig = workloads.Rig(session, platform, hosts, each)
         samples = _samples(rig, effort, say)
-        waited = stalls.calls(rig, effort.waiting)
+        waited = stall_costs.calls(rig, effort.waiting)
         if platform != "timed":
             say("devices: products, sums, sums over all of them")
             reached = devices.measured(session, hosts * each, 2 if quick else 3, quick)
@@ -159,7 +160,9 @@ def _machine(platform: str, cores: int) -> str:
     )
     jax = "" if platform == "timed" else f", jax {version('jax')}"
     python = python_platform.python_version()
-    return f"{machine.processor()}, {cores} cores, {time.strftime('%Y-%m-%d')}, Python {python}{jax}; {how}"
+    return (
+        f"{this_machine.processor()}, {cores} cores, {time.strftime('%Y-%m-%d')}, Python {python}{jax}; {how}"
+    )
 
 
 def _host_memory() -> list[Figure]:
@@ -234,8 +237,8 @@ def _of_wire(found: wire.WireCosts, pauses: dict[str, FittedCost]) -> list[Figur
 def _of_stalls(draft: Calibration, found: Measurements, count: int) -> list[Figure]:
     devices = draft.hosts * draft.devices_per_host
     lasts = max((figure.value for figure in draft.figures if figure.name == GANG), default=0.0)
-    seen = stalls.found_in(
-        found.waited, stalls.simulated(tomllib.loads(draft.text()), devices, round(lasts), count)
+    seen = stall_costs.found_in(
+        found.waited, stall_costs.simulated(tomllib.loads(draft.text()), devices, round(lasts), count)
     )
     if seen is None:
         return []
@@ -246,10 +249,10 @@ def _of_stalls(draft: Calibration, found: Measurements, count: int) -> list[Figu
     ])  # fmt: skip
 
 
-def _of_transfers(hops: Sequence[transfers.Hop], costs: FittedCosts) -> list[Figure]:
+def _of_transfers(hops: Sequence[transfer_costs.Hop], costs: FittedCosts) -> list[Figure]:
     if not hops:
         return []
-    found, made = transfers.transfers_of(hops), []
+    found, made = transfer_costs.transfers_of(hops), []
     ends = [costs.costs[name] for name in ("send", "receive") if name in costs.costs]
     message = sum(end.value for end in ends) / 2
     byte = max(0.0, found.byte.slope - message / CHUNK)
@@ -258,7 +261,7 @@ def _of_transfers(hops: Sequence[transfers.Hop], costs: FittedCosts) -> list[Fig
             "measured: a chunk is a gRPC message, so as `send` and `receive` on average; its bytes are apart"
         )
         made += figures("costs", "ns", [("transfer_chunk", message, max(end.spread for end in ends), how)])
-    words = f"by byte: hops of {transfers.LARGE} bytes and more, less a message a chunk"
+    words = f"by byte: hops of {transfer_costs.LARGE} bytes and more, less a message a chunk"
     made += figures("costs", "ps/B", [
         ("transfer_byte_ps", 1000 * byte, found.byte.spread, f"measured: hosts' CPU of contents, one end, {words}")
     ])  # fmt: skip
@@ -280,10 +283,10 @@ def _of_copies(copied: FittedCost) -> list[Figure]:
     return figures("dcn", "B/s", [("bandwidth", 1e9 / copied.value, copied.spread, how)])
 
 
-def _of_ends(draft: Calibration, hops: Sequence[transfers.Hop]) -> list[Figure]:
+def _of_ends(draft: Calibration, hops: Sequence[transfer_costs.Hop]) -> list[Figure]:
     if not hops:
         return []
-    found = transfers.end_of(hops, tomllib.loads(draft.text()), draft.devices_per_host)
+    found = transfer_costs.end_of(hops, tomllib.loads(draft.text()), draft.devices_per_host)
     how = "measured: hosts' CPU of the smallest hops, one end: what the simulator's other costs leave of it"
     return figures("costs", "ns", [("transfer_end", found.value, found.spread, how)])
 

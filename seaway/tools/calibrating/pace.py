@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 from backend.admin import Children, end_with_parent
 
 from .fitting import FittedCost, half_range
-from .machine import counted
+from .this_machine import counted
 
 MODULE = "seaway.tools.calibrating.pace"
 ROUNDS = 600  # of the reference: 0.1 to 0.2 milliseconds

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .devices import product
+from .device_costs import product
 from .watching import Watch, WatchSample
 
 CHAINS = (8, 32, 128)  # nodes of a call

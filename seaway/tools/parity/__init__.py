@@ -1,12 +1,12 @@
 """Parity: runs one program in a simulation and on real devices, and compares what core decided and hosts executed."""
 
-from . import running
+from . import parity_runs
 from .compare import Comparison
-from .running import ParityShape, Program
+from .parity_runs import ParityShape, Program
 
 __all__ = [
     "Comparison",
     "ParityShape",
     "Program",
-    "running",
+    "parity_runs",
 ]

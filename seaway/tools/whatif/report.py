@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...trace import Trace, times
-from .durations import Took, Which, executions
+from .call_durations import Took, Which, executions
 from .workload import Workload
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from .running import WhatifResult
+    from .whatif_runs import WhatifResult
 
 RECORD = "recorded"
 NONE = float("nan")

@@ -38,7 +38,7 @@ from core.protocol import (
 from core.record import Diverged, Log, LogError, Trace, replayed
 from core.schedule.policy import Policy
 
-from .compiling import Compiling
+from .compile_times import Compiling
 
 NOT_KNOWN = -1
 CROWDED = Limits().max_runs * 9 // 10  # runs under way from which a client may have been blocked

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from backend.admin.durations import durations
+from backend.admin.measured_durations import durations
 from core.record.trace import FAILED, Trace
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from backend.devices.interface import WorldSpec
-from backend.pjrt import blames, completions
+from backend.pjrt import completions, jax_errors
 from core.model.place import line
 from core.model.plan import Gang, Layout
 from core.model.program import Arg, Out, Sharding
@@ -312,10 +312,10 @@ def test_a_gang_names_its_layouts_by_slot(rig: Rig) -> None:
     ],
 )
 def test_a_failure_is_a_peers_only_where_there_are_peers(text: str, together: bool, code: str) -> None:
-    assert blames.of(ValueError(text), together=together).code == code
+    assert jax_errors.of(ValueError(text), together=together).code == code
 
 
 def test_what_a_compiler_says_at_length_is_cut() -> None:
-    cause = blames.of(RuntimeError("x" * 100_000)).cause
-    assert len(cause) < 2 * blames.LONGEST
+    cause = jax_errors.of(RuntimeError("x" * 100_000)).cause
+    assert len(cause) < 2 * jax_errors.LONGEST
     assert "100014 characters in all" in cause

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.server.eventlogs import source_of
-from backend.server.policies import policy_from
+from backend.server.policy_loading import policy_from
 from core.model.errors import Impossible
 from core.schedule.policy import Fifo, Policy, Priority, RoundRobin, Stride
 

@@ -14,7 +14,7 @@ from core.model.program import SliceSpec
 from core.model.topology import Cluster, Island
 from core.model.torus import hosts_touched, orientations
 from core.slices.placing import choose, fits
-from core.slices.wording import nearest, sound
+from core.slices.refusal_texts import nearest, sound
 from tests.coordinates import device_at
 
 Cell = tuple[int, ...]

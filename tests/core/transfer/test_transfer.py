@@ -22,8 +22,8 @@ from core.protocol.effects import (
 )
 from core.protocol.messages import Beat, Blame
 from core.transfer.credits import Pool, SendAllowance
-from core.transfer.machine import Transfer
 from core.transfer.pending import REMEMBERED
+from core.transfer.transfer_machine import Transfer
 
 BOOM = Blame("user", "boom", host=1)
 T = 7  # a transfer

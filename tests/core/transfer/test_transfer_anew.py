@@ -29,7 +29,7 @@ from core.protocol.effects import (
     Wakeup,
 )
 from core.protocol.messages import Blame
-from core.transfer.machine import Transfer
+from core.transfer.transfer_machine import Transfer
 
 T, SIZE, LEASE = 7, 40, 1000
 SENDER, RECEIVER = 0, 1

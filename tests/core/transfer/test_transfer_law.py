@@ -21,7 +21,7 @@ from core.protocol.effects import (
     Sent,
 )
 from core.protocol.messages import Blame
-from core.transfer.machine import Transfer
+from core.transfer.transfer_machine import Transfer
 
 CHUNK = 10
 BOOM = Blame("user", "boom")

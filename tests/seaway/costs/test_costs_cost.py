@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seaway.costs import Cost, MemoryUse, synthetic
-from seaway.costs import cache as costs_cache
+from seaway.costs import cost_cache as costs_cache
 from seaway.costs.cost import disagreement
 from seaway.costs.hlo import HloCollective
 from seaway.errors import CostError

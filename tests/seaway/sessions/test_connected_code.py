@@ -22,8 +22,8 @@ from seaway.api import row_packing
 from seaway.api.computation import Computation
 from seaway.api.routing import _Plan
 from seaway.graph.signature import Signature
-from seaway.sessions.connected.code import ExportedCode, code_of
 from seaway.sessions.connected.driver import RealDriver
+from seaway.sessions.connected.exported_code import ExportedCode, code_of
 from seaway.sessions.connected.pricing import ConnectedPricing
 from seaway.specs import avals
 

@@ -11,7 +11,7 @@ import pytest
 from core.model.errors import Impossible
 from core.model.place import line
 from sim.baselines import MODES, SYSTEMS, BaselineWork, Mode, Outcome, fused, run
-from sim.baselines.work import costs_of
+from sim.baselines.baseline_work import costs_of
 from sim.engine.jitter import Noise
 from sim.hardware.ici import collective_time
 from sim.hardware.kernels import Collective, Kernel

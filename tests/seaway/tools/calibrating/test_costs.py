@@ -17,8 +17,8 @@ from seaway.tools.calibrating.costs import (
     counted,
     sources,
 )
-from seaway.tools.calibrating.devices import looped_cpu
-from seaway.tools.calibrating.transfers import Hop, end_of, simulated, transfers_of
+from seaway.tools.calibrating.device_costs import looped_cpu
+from seaway.tools.calibrating.transfer_costs import Hop, end_of, simulated, transfers_of
 from seaway.tools.calibrating.watching import GROUPS, WatchSample, by_group
 from seaway.tools.calibrating.wire import Round, wire_of
 

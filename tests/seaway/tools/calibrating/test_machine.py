@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seaway.tools.calibrating import machine
+from seaway.tools.calibrating import this_machine
 
 
 def group(root: Path, path: str, **files: str) -> None:
@@ -19,7 +19,7 @@ def group(root: Path, path: str, **files: str) -> None:
 
 def cores(root: Path, membership: str) -> float | None:
     (root / "self").write_text(membership)
-    return machine.cgroup_cores(root, root / "self")
+    return this_machine.cgroup_cores(root, root / "self")
 
 
 def test_version_two(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_no_quota_is_none(tmp_path: Path, text: str) -> None:
 
 
 def test_a_system_without_groups(tmp_path: Path) -> None:
-    assert machine.cgroup_cores(tmp_path, tmp_path / "nothing") is None
+    assert this_machine.cgroup_cores(tmp_path, tmp_path / "nothing") is None
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(None, 4), (9.0, 4), (2.5, 2), (0.5, 1)])
@@ -61,11 +61,11 @@ def test_whole_cores_of_those_we_may_run_on(
     monkeypatch: pytest.MonkeyPatch, quota: float | None, expected: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
-    monkeypatch.setattr(machine, "cgroup_cores", lambda: quota)
-    number, words = machine.cores()
+    monkeypatch.setattr(this_machine, "cgroup_cores", lambda: quota)
+    number, words = this_machine.cores()
     assert number == expected
     assert ("quota of" in words) == (expected < 4)
 
 
 def test_the_reference_does_the_same_each_time() -> None:
-    assert machine.counted(1000) == machine.counted(1000) != machine.counted(1001)
+    assert this_machine.counted(1000) == this_machine.counted(1000) != this_machine.counted(1001)

@@ -7,7 +7,7 @@ import tomllib
 import numpy as np
 import pytest
 
-from seaway.tools.calibrating.stalls import (
+from seaway.tools.calibrating.stall_costs import (
     ALL,
     LEAST,
     NONE,

@@ -13,7 +13,7 @@ from core.model.program import Node
 from core.record.eventlog import decode
 from core.schedule.policy import Fifo, Stride
 from seaway.cli import main
-from seaway.tools.whatif import durations, report, running, settings
+from seaway.tools.whatif import call_durations, report, settings, whatif_runs
 from seaway.tools.whatif.workload import Workload, read, workload_of
 from sim.hardware.profiles import profile
 from tests.backend.cluster import chain
@@ -27,9 +27,9 @@ def workload(recorded: Recorded) -> Workload:
     return workload_of(decode(recorded.log()))
 
 
-def again(found: Workload, **changes: Any) -> running.WhatifResult:
+def again(found: Workload, **changes: Any) -> whatif_runs.WhatifResult:
     same = settings.as_recorded(found, SEAWAY)
-    return running.run(found, same._replace(**changes), durations.measured(found))
+    return whatif_runs.run(found, same._replace(**changes), call_durations.measured(found))
 
 
 def submitted(trace: Any) -> list[int]:
@@ -72,12 +72,12 @@ def test_durations_are_what_devices_took_and_no_wait(patch: pytest.MonkeyPatch) 
     recorded.person("ann", chain(3, 4), runs=10, waits=False)
     recorded.run()
     found = workload(recorded)
-    assert [tuple(took) for took in durations.measured(found).values()] == [("step", 4, 3 * MS, 28, 30)]
+    assert [tuple(took) for took in call_durations.measured(found).values()] == [("step", 4, 3 * MS, 28, 30)]
     lone = Recorded(patch)
     lone.takes("step", 3 * MS)
     lone.person("ann", chain(1, 4), runs=4, think=MS)
     found = workload(lone.run())
-    (took,) = durations.measured(found).values()
+    (took,) = call_durations.measured(found).values()
     assert (took.nanoseconds, took.samples, took.runs) == (MS, 0, 4)
     assert list(report.notes(found, {("step", 4): took})) == [
         "never seen back to back, so at their stated costs: step on 4"
@@ -88,7 +88,7 @@ def test_a_stated_cost_is_no_more_than_what_was_seen(patch: pytest.MonkeyPatch) 
     lone = Recorded(patch)
     lone.person("ann", chain(1, 4, cost=900 * MS), runs=4, think=MS)
     lone.takes("step", 3 * MS)
-    (took,) = durations.measured(workload(lone.run())).values()
+    (took,) = call_durations.measured(workload(lone.run())).values()
     assert 3 * MS < took.nanoseconds < 5 * MS
 
 
@@ -100,7 +100,7 @@ def test_one_computation_on_two_sizes_is_priced_by_each() -> None:
         nodes=(*two.nodes, msgspec.structs.replace(two.nodes[0], slice=1)),
         results=(),
     )
-    found = durations.told_apart(both)
+    found = call_durations.told_apart(both)
     assert [each.key for each in found.computations] == ["step@4", "step@2"]
     assert [node.computation for node in found.nodes if isinstance(node, Node)] == [0, 1]
     assert found.slices == both.slices
@@ -142,7 +142,7 @@ def test_what_hosts_compiled_they_compile_again(patch: pytest.MonkeyPatch) -> No
     recorded = Recorded(patch, compiles=80 * MS)
     recorded.person("ann", chain(2, 4), runs=4, waits=False)
     found = workload(recorded.run())
-    took = durations.measured(found)
+    took = call_durations.measured(found)
     assert found.compiling == pytest.approx(80 * MS, rel=0.02)
     assert any("compiled in the record: 80" in line for line in report.notes(found, took))
     record, world = report.of_record(found, took), report.of_world(again(found))
@@ -161,7 +161,7 @@ def test_two_clients_are_mixed_as_they_were(patch: pytest.MonkeyPatch) -> None:
     found = workload(recorded.run())
     world = again(found)
     assert order(world.simulation) == order(recorded.sim)
-    took = durations.measured(found)
+    took = call_durations.measured(found)
     wrong = report.errors(report.of_record(found, took), report.of_world(world))
     assert abs(wrong.makespan) < 0.001
     assert max(map(abs, wrong.p50.values())) < 0.01
@@ -175,14 +175,14 @@ def test_closed_loop_goes_with_the_new_world_and_open_loop_with_the_record(patch
     recorded.takes("step", 2 * MS)
     recorded.person("ann", chain(2, 4), runs=6, think=5 * MS)
     found = workload(recorded.run())
-    took = {which: one._replace(nanoseconds=12 * MS) for which, one in durations.measured(found).items()}
+    took = {which: one._replace(nanoseconds=12 * MS) for which, one in call_durations.measured(found).items()}
     same = settings.as_recorded(found, SEAWAY)
     then = submitted(recorded.sim.trace)
-    closed = submitted(running.run(found, same, took).trace)
+    closed = submitted(whatif_runs.run(found, same, took).trace)
     assert [b - a for a, b in zip(then, closed, strict=True)] == pytest.approx(
         [20 * MS * turn for turn in range(6)], abs=50_000
     ), "two steps of each run take 10 ms more, and the next waits for them"
-    opened = submitted(running.run(found, same._replace(open_loop=True), took).trace)
+    opened = submitted(whatif_runs.run(found, same._replace(open_loop=True), took).trace)
     assert opened == pytest.approx(then, abs=2_000), "nobody waits: all is submitted when it was"
 
 
@@ -192,11 +192,11 @@ def test_who_was_held_up_for_want_of_room_is_not_where_there_is_room(patch: pyte
     recorded = Recorded(patch)
     recorded.person("ann", chain(1, 4, cost=4 * MS), runs=2000, waits=False)
     found = workload(recorded.run())
-    took = durations.measured(found)
+    took = call_durations.measured(found)
     record = report.of_record(found, took)
     assert report.of_world(again(found)).makespan == pytest.approx(record.makespan, rel=0.02)
     fast = {which: one._replace(nanoseconds=one.nanoseconds // 2) for which, one in took.items()}
-    world = report.of_world(running.run(found, settings.as_recorded(found, SEAWAY), fast))
+    world = report.of_world(whatif_runs.run(found, settings.as_recorded(found, SEAWAY), fast))
     assert world.makespan == pytest.approx(record.makespan / 2, rel=0.05)
 
 
@@ -205,7 +205,7 @@ def test_weights_get_what_stride_promises(patch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         recorded.person(f"c{number}", chain(1, 4), runs=150, waits=False)
     found = workload(recorded.run())
-    record = report.of_record(found, durations.measured(found))
+    record = report.of_record(found, call_durations.measured(found))
     weighted = report.of_world(again(found, make=Stride, weights=(1, 2, 4, 8), title="stride"))
     assert [client.weight for client in weighted.clients] == [1, 2, 4, 8]
     shares = [client.share for client in weighted.clients]
@@ -220,7 +220,7 @@ def test_twice_the_devices_serve_two_clients_side_by_side(patch: pytest.MonkeyPa
         recorded.person(name, chain(4, 2, cost=5 * MS), runs=10, waits=False)
     found = workload(recorded.run())
     setup = settings.changed_setup(found.cluster, hosts=2, islands=None)
-    took = durations.measured(found)
+    took = call_durations.measured(found)
     record, world = report.of_record(found, took), report.of_world(again(found, setup=setup))
     assert world.makespan == pytest.approx(record.makespan / 2, rel=0.05)
     assert world.utilization == pytest.approx(record.utilization, rel=0.05)
@@ -232,7 +232,7 @@ def test_sequential_dispatch_and_another_window_are_what_core_makes_of_them(
     recorded = Recorded(patch)
     recorded.person("ann", chain(6, 4, cost=100_000), runs=10)
     found = workload(recorded.run())
-    took = durations.measured(found)
+    took = call_durations.measured(found)
     parallel = report.of_world(again(found))
     sequential = report.of_world(again(found, dispatch="sequential"))
     assert sequential.clients[0].p50_us > 1.5 * parallel.clients[0].p50_us

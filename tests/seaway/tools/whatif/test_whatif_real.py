@@ -14,7 +14,7 @@ import pytest
 import seaway as sw
 from core.protocol.messages import Submit
 from core.schedule.policy import Fifo, Policy, Stride
-from seaway.tools.whatif import durations, report, running, settings
+from seaway.tools.whatif import call_durations, report, settings, whatif_runs
 from seaway.tools.whatif.workload import Workload, read
 from sim.hardware.profiles import profile
 from tests.backend.cluster import chain, cluster
@@ -47,13 +47,13 @@ def test_a_real_log_is_run_again_in_the_model(log: Path) -> None:
     """Devices take 4 ms, and a machine with other work to do more. All that is known of the record is its log."""
     found = read(log)
     assert sorted((person.name, person.runs) for person in found.people) == [("ann", RUNS), ("bob", RUNS)]
-    took = durations.measured(found)
+    took = call_durations.measured(found)
     (step,) = took.values()
     assert step.runs == 2 * RUNS * LENGTH
     assert step.samples > 0
     assert step.nanoseconds > 0.5 * COST
     record = report.of_record(found, took)
-    same = report.of_world(running.run(found, settings.as_recorded(found, profile("seaway")), took))
+    same = report.of_world(whatif_runs.run(found, settings.as_recorded(found, profile("seaway")), took))
     wrong = report.errors(record, same)
     print(f"the model's own error: {wrong}")
     assert -0.5 < wrong.makespan < 1.0, "by a factor of two at most, however loaded this machine is"
@@ -98,10 +98,10 @@ def really_run(policy: type[Policy], path: Path) -> Workload:
 def test_another_policy_does_what_was_foretold(tmp_path: Path) -> None:
     """Stride is recorded; fifo is foretold of it, and run. Under fifo the lightest is served much sooner."""
     stride, fifo = (really_run(policy, tmp_path / policy.__name__) for policy in (Stride, Fifo))
-    took = durations.measured(stride)
+    took = call_durations.measured(stride)
     as_recorded = settings.as_recorded(stride, profile("seaway"))
-    foretold = report.of_world(running.run(stride, as_recorded._replace(make=Fifo), took))
-    was, real = report.of_record(stride, took), report.of_record(fifo, durations.measured(fifo))
+    foretold = report.of_world(whatif_runs.run(stride, as_recorded._replace(make=Fifo), took))
+    was, real = report.of_record(stride, took), report.of_record(fifo, call_durations.measured(fifo))
     before, after, told = ({each.name: each for each in world.clients} for world in (was, real, foretold))
     print({name: (before[name].p50_us, told[name].p50_us, after[name].p50_us) for name in WEIGHTS})
     assert after["ann"].p50_us < 0.75 * before["ann"].p50_us, "so it is"

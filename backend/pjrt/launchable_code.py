@@ -21,7 +21,7 @@ from core.model import Code, Gang, Layout, Plan, Sharding, Shards, canonical
 from core.protocol import Blame
 from core.protocol import effects as e
 
-from . import blames, blobs
+from . import blobs, jax_errors
 from .world import WorldMembership
 
 log = logging.getLogger("seaway.pjrt")
@@ -95,7 +95,7 @@ class Codes:
             while not self._try(command, plan, code_of):
                 log.info("the world changed while code %s was compiled", plan.codes[command.code].name)
         except Exception as error:
-            blame = blames.of(error)
+            blame = jax_errors.of(error)
         self._post(e.CodeReady(command.plan, command.code, blame))
 
     def _check_first(self, code: Code, plan: Plan, code_of: Mapping[str, bytes]) -> None:

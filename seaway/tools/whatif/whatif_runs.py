@@ -27,7 +27,7 @@ from sim.engine import Stuck
 from sim.hosts import RareTimes
 from sim.simulation import MIB, Simulation
 
-from .durations import Took, Which, kernels, told_apart
+from .call_durations import Took, Which, kernels, told_apart
 from .settings import Settings, check
 from .workload import Person, RecordedCall, Workload, anywhere
 

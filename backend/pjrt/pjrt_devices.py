@@ -25,10 +25,10 @@ from core.protocol import effects as e
 
 from ..coordination import Overtaken
 from ..devices import Array, DeviceAbout, GangTimes, Index, Post, WorldSpec
-from . import arrays, blames, rows
+from . import device_arrays, jax_errors, rows
 from .checkpoints import Checkpoints
-from .code import Codes
 from .completions import Completions
+from .launchable_code import Codes
 from .launcher import Launcher
 from .store import MissingBuffer, Store, ready
 from .worker_thread import WorkerThread
@@ -157,7 +157,7 @@ class PjrtDevices:
             self._store.literal(command.buffer, command.layout, command.literal)
         except Exception as error:
             self._store.room(command.buffer, command.layout)
-            self._store.spoil(command.buffer, blames.text_of(error))
+            self._store.spoil(command.buffer, jax_errors.text_of(error))
 
     def _spill(self, command: e.SpillBuffer) -> None:
         try:
@@ -171,7 +171,7 @@ class PjrtDevices:
         try:
             array = self._store.restore(command.buffer)
         except Exception as error:
-            self._say(e.Copied(command.seq, blames.of(error)))
+            self._say(e.Copied(command.seq, jax_errors.of(error)))
             return
         self._copying.do(self._restored, command, array)
 
@@ -220,11 +220,11 @@ class PjrtDevices:
     def _spill_out(self, command: e.SpillBuffer, layout: Layout, array: Any) -> None:
         blame = None
         try:
-            shards = arrays.to_host(self._world, layout, array, copies=True)
+            shards = device_arrays.to_host(self._world, layout, array, copies=True)
             del array
             self._line.ask(self._store.spilled_to, command.buffer, shards)
         except Exception as error:
-            blame = blames.of(error)
+            blame = jax_errors.of(error)
         self._say(e.Copied(command.seq, blame))
 
     def _restored(self, command: e.RestoreBuffer, array: Any) -> None:
@@ -232,7 +232,7 @@ class PjrtDevices:
         try:
             ready(array)
         except Exception as error:
-            blame = blames.of(error)
+            blame = jax_errors.of(error)
         self._say(e.Copied(command.seq, blame))
 
     def _count(self, command: e.CountRows) -> None:
@@ -244,5 +244,5 @@ class PjrtDevices:
             held = self._store.shards(command.buffer)
             pieces = rows.counted(command.source, command.target, held, self._world.mine, self.hosts)
         except Exception as error:
-            blame = blames.of(error)
+            blame = jax_errors.of(error)
         self._say(e.RowsCounted(command.transfer, pieces, blame))

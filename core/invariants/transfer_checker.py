@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .base import Checker
+from .checker_base import Checker
 from .observations import (
     ChunkArrived,
     ChunkSent,

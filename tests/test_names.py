@@ -1,0 +1,69 @@
+"""One name, one meaning: each class and module of the product has a name of its own, but for a few with reasons."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PRODUCT = ("core", "sim", "backend", "seaway")
+
+# Names that stand twice, and why.
+CLASSES = {
+    "Computation": "core's is the compiled function that a user's `sw.jit` function, seaway's, stands for",
+    "Program": "core's is what a user's `@sw.program`, seaway's, is traced to",
+    "Stalled": "the controller's message, and the error that a client raises when it has it",
+    "Trace": "core's tables, and seaway's face of them for notebooks",
+}
+MODULES = {
+    "driver": "the two kinds of session, connected and simulated, have the same parts",
+    "port": "as `driver`; and what both implement",
+    "pricing": "as `driver`",
+    "errors": "the errors of one layer each: core, simulator, client",
+    "trace": "the modules of the two classes of that name",
+}
+
+
+def files() -> list[Path]:
+    return [path for root in PRODUCT for path in sorted((ROOT / root).rglob("*.py"))]
+
+
+def classes() -> dict[str, list[str]]:
+    """Where each class stands."""
+    found = defaultdict(list)
+    for path in files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(path.relative_to(ROOT).as_posix())
+    return found
+
+
+def modules() -> dict[str, list[str]]:
+    found = defaultdict(list)
+    for path in files():
+        if not path.name.startswith("__"):
+            found[path.stem].append(path.relative_to(ROOT).as_posix())
+    return found
+
+
+def twice(found: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {name: places for name, places in found.items() if len(places) > 1}
+
+
+def test_the_search_sees_the_product() -> None:
+    assert classes()["Controller"] == ["core/controller/controller.py"]
+    assert len(modules()["driver"]) == 2
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    several = {name: places for name, places in twice(classes()).items() if name not in CLASSES}
+    assert not several, f"rename all but one, or say in CLASSES why they are the same: {several}"
+
+
+def test_a_module_has_a_name_of_its_own() -> None:
+    several = {name: places for name, places in twice(modules()).items() if name not in MODULES}
+    assert not several, f"rename all but one, or say in MODULES why they are the same: {several}"
+
+
+def test_the_exceptions_are_needed() -> None:
+    assert sorted(CLASSES) == sorted(CLASSES.keys() & twice(classes()))
+    assert sorted(MODULES) == sorted(MODULES.keys() & twice(modules()))

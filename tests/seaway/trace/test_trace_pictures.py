@@ -180,7 +180,7 @@ def test_pictures_go_where_they_are_asked_to() -> None:
 SCRIPT = """
 import sys
 from seaway.trace import Trace, style
-from tests.seaway import traces
+from tests.seaway.trace import traces
 style.save(Trace(traces.shared(gangs=12)).plot(rows=4), sys.argv[1])
 assert "matplotlib.pyplot" not in sys.modules
 """

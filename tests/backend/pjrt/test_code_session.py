@@ -79,7 +79,7 @@ def test_code_that_is_refused_ends_its_program_by_name_and_the_session_goes_on(t
 def test_all_that_trusted_clients_can_do_others_can_do_too() -> None:
     words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.backend.pjrt.pjrt_checked"]
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, str(ROOT / "tests" / "backend" / "pjrt_cases.py")], cwd=ROOT,
+        [sys.executable, "-m", "pytest", *words, str(ROOT / "tests" / "backend" / "pjrt" / "pjrt_cases.py")], cwd=ROOT,
         env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr

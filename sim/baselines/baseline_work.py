@@ -147,7 +147,9 @@ def run(
         raise Impossible(f"no baseline {system!r}; {nearest(system, SYSTEMS)}")
     if calls < 3:
         raise Impossible(f"{calls} calls are too few for a steady rate; run at least 3")
-    kind = cast(type[Model], import_module(f"sim.baselines.{system}_like").System)
+    kind = cast(
+        type[Model], getattr(import_module(f"sim.baselines.{system}_like"), f"{system.capitalize()}System")
+    )
     model = kind(setup, work, profile, costs or costs_of(system), noise or Noise(), seed)
     model.env.run(until=model.env.process(model.program(calls)))
     return Outcome(system, model.hosts, model.devices, work.computations, tuple(model.ends))

@@ -70,7 +70,7 @@ def test_what_no_session_can_be_made_of(ask: Call, said: str) -> None:
 
 
 def test_too_little_time_to_start_in_is_named_and_nothing_stays() -> None:
-    with pytest.raises(sw.errors.NotReady, match=r"did not stand within 0.01 s"):
+    with pytest.raises(sw.errors.NotReady, match=r"did not start within 0.01 s"):
         sw.local(timeout=0.01)
 
 
@@ -182,7 +182,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda: float(sw.jit(lambda: jnp.zeros(1 << 40), devices=one)()[0]), r"\[no-memory\] it needs 4.0 TiB"),
     (lambda: bool(double(ONES)), r"bool\(\): only an array of one element"),
     (lambda: double(ONES) + 1, r"`\+` on float32\[3\].*compute there, with sw.jit"),
-    (lambda: double(ONES).__setitem__(0, 1), r"what lies there does not change.*x.at\[...\].set"),
+    (lambda: double(ONES).__setitem__(0, 1), r"is on devices and cannot be changed.*x.at\[...\].set"),
     (lambda: pickle.dumps(double(1.0)), r"save its contents, np.asarray\(x\)"),
 ]  # fmt: skip
 

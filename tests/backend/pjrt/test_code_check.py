@@ -318,9 +318,9 @@ def test_a_child_knows_no_secrets_and_ends_with_its_gate_in_the_middle_of_a_chec
 PARENT = """
 import sys, time
 from tests.backend.pjrt.test_code_check import check, plain
-from backend.pjrt.code_gate import Gate
+from backend.pjrt.code_gate import CodeGate
 from backend.auth.trust import Rules
-gate = Gate(Rules(), "cpu", None)
+gate = CodeGate(Rules(), "cpu", None)
 check(gate, plain(lambda x: x + 1))
 print(gate.pid, flush=True)
 time.sleep(600)

@@ -75,7 +75,7 @@ def test_contents_decide_the_sizes_where_there_are_any() -> None:
     ],
     ids=["rows", "fraction", "recorded", "by name", "function"],
 )
-@pytest.mark.filterwarnings("ignore:sizes names 'other'")
+@pytest.mark.filterwarnings("ignore:sizes has 'other'")
 def test_sizes_are_said(sizes: Any, made: list[int]) -> None:
     assert [size for (size,) in sizes_of(3, sizes=sizes)] == made
 
@@ -96,7 +96,7 @@ def test_a_size_beyond_the_bound_is_refused() -> None:
 
 
 def test_a_size_for_a_name_that_never_came_is_told() -> None:
-    with pytest.warns(UserWarning, match=r"sizes names 'postive'.*did you mean 'positive'"):
+    with pytest.warns(UserWarning, match=r"sizes has 'postive'.*did you mean 'positive'"):
         sizes_of(sizes={"postive": 2})
 
 

@@ -138,7 +138,7 @@ def test_a_cost_comes_back_from_its_json(tmp_path: Path) -> None:
     "text", ["{}", '{"name": 3}', "{", '{"name":"x","duration":1.5,"used":"u","source":"s"}']
 )
 def test_what_is_no_cost_is_refused(text: str) -> None:
-    with pytest.raises(CostError, match="no saved cost"):
+    with pytest.raises(CostError, match="not a saved cost"):
         Cost.from_json(text)
 
 

@@ -394,7 +394,7 @@ def test_a_cluster_elsewhere_is_a_session_like_any_other(tmp_path: Path) -> None
             assert repr(session) == f"<sw.Session, cluster at {address}: 1 host, 4 devices (timed)>"
             assert float(quick(quick(ZERO))) == 0
             assert len(session.trace.gangs()) == 2
-        with pytest.raises(sw.errors.Unreachable, match=r"does not know us.*token="):
+        with pytest.raises(sw.errors.Unreachable, match=r"refused our credentials.*token="):
             sw.connect(address, token="another")
 
 

@@ -188,7 +188,7 @@ def test_a_policy_is_a_name_a_policy_or_what_makes_one(policy: Any) -> None:
         ({"profile": "papre"}, "paper"),
         ({"fidelity": "rough"}, "'cohort', or 'exact'"),
         ({"noise": {"latncy": 1}}, "did you mean 'latency'"),
-        ({"noise": {"latency": "5 miles"}}, "no unit that is known"),
+        ({"noise": {"latency": "5 miles"}}, "has an unknown unit"),
         ({"config": {"windw": 1}}, "did you mean 'window'"),
         ({"costs": "cheap"}, "costs='cheap'"),
         ({"dispatch": "both"}, "'sequential'"),

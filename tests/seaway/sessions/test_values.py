@@ -154,7 +154,7 @@ def test_a_stand_in_that_nobody_asks_for_is_named_when_one_is_missing() -> None:
     step = sw.synthetic("step", devices=two, duration="1us")
     with (
         small(values={"stpe": 1}),
-        pytest.raises(sw.errors.NoContents, match=r"'stpe' is no name .*did you mean 'step'"),
+        pytest.raises(sw.errors.NoContents, match=r"'stpe' is not the name .*did you mean 'step'"),
     ):
         float(step(np.float32(0)))
 

@@ -343,7 +343,10 @@ def test_the_lines_of_an_overlay_are_the_tables_numbers() -> None:
         (lambda t: Overlay([t]), "by name.* got a list"),  # type: ignore[arg-type]
         (lambda t: Overlay({"a": t.core}), "by name.* got a Trace"),
         (lambda t: Overlay({"a": t}, zero=lambda trace: "1h"), "no unit 'h'"),
-        (lambda t: Overlay({"a": t}, zero=lambda trace: "100s"), "its last gang ends at .*; be before"),
+        (
+            lambda t: Overlay({"a": t}, zero=lambda trace: "100s"),
+            "its last gang ends at .*; take an earlier time",
+        ),
         (lambda t: Overlay({"a": t}).utilization("weight"), "by='weight'; it is one of"),  # type: ignore[arg-type]
         (lambda t: Overlay({"a": t}).plot(window=("50ms", "2ms")), "is empty"),
         (lambda t: Overlay({"a": t}).shares(bins=0), "0 bins"),

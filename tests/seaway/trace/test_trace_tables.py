@@ -87,7 +87,7 @@ def test_bins_may_be_many_or_wide_or_given() -> None:
     [
         ({"by": "clients"}, "client"),
         ({"bins": 0}, "at least one"),
-        ({"bins": [5]}, "two at least"),
+        ({"bins": [5]}, "at least two"),
         ({"bins": "1 parsec"}, "no unit 'parsec'"),
         ({"bins": "soon"}, "330us"),
         ({"bins": "1ns", "window": (0, "1s")}, "wider"),

@@ -106,8 +106,8 @@ def children_of(pid: int) -> list[int]:
 @pytest.mark.parametrize(
     ("out", "options", "words"),
     [
-        ("there.toml", (), "--force writes over it"),
-        ("mine", (), "is called *.toml"),
+        ("there.toml", (), "--force overwrites it"),
+        ("mine", (), "must end in .toml"),
         ("no/such/mine.toml", (), "there is no folder"),
         ("mine.toml", ("--hosts", "0"), "sw.local(hosts=0): a whole number, at least 1"),
         ("mine.toml", ("--platform", "cuda", "--hosts", "2"), "one process has all cuda devices"),

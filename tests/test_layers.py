@@ -13,8 +13,8 @@ ROOMS = ("core", "sim", "backend", "seaway", "experiments")
 FACED = ("core", "sim", "backend", "seaway")  # rooms whose packages are imported by their faces
 PACKAGES = tuple(
     path.parent.relative_to(ROOT).as_posix()
-    for room in FACED
-    for path in sorted((ROOT / room).glob("*/__init__.py"))
+    for room in ROOMS
+    for path in sorted((ROOT / room).rglob("*/__init__.py"))
 )
 
 
@@ -36,7 +36,7 @@ def house(tmp_path: Path) -> Path:
     """An empty house with our contracts."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for room in (*ROOMS, *PACKAGES):
-        (tmp_path / room).mkdir()
+        (tmp_path / room).mkdir(exist_ok=True)
         (tmp_path / room / "__init__.py").touch()
     return tmp_path
 
@@ -71,6 +71,12 @@ def test_an_empty_house_is_in_order(house: Path) -> None:
         pytest.param("backend", "import sim", id="the backend knows the simulator"),
         pytest.param("sim", "import seaway", id="a driver looks up"),
         pytest.param("seaway", "import experiments", id="the client looks up"),
+        pytest.param(
+            "experiments/bench/frame", "from ..real import stages", id="the frame knows a benchmark"
+        ),
+        pytest.param(
+            "experiments/bench/prediction", "from ..real import stages", id="benchmarks know each other"
+        ),
     ],
 )
 def test_what_a_room_may_not_import(house: Path, room: str, planted: str) -> None:

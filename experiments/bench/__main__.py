@@ -14,27 +14,38 @@ from importlib import import_module
 from itertools import takewhile
 from types import ModuleType
 
-BENCHES = {
-    "events": "events handled per CPU second by the controller and by an executor",
-    "scheduling": "gangs ordered per CPU second; early dispatch against idle islands",
-    "lowering": "a program of 1,000 nodes over 8, 2,048 and 100,000 devices",
-    "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
-    "control": "the control plane over real gRPC at 16 to 512 hosts: controller CPU a gang, tree against flat",
-    "traces": "what recording costs, and how traces grow",
-    "recording": "what a controller's event log costs, in CPU and bytes",
-    "real": "fig 5 on real CPU devices: steps a second against multi-controller JAX and Ray, and CPU time by thread",
-    "stages": "fig 7 on real hosts: parallel against sequential dispatch, over 1 to 8 stages",
-    "sharing": "figs 8, 9 and 11 over real gRPC: clients that share an island, while another one compiles",
-    "order": "why gangs need one order: collectives without it, and 10,000 gangs of 4 clients with it",
-    "transfers": "an array from host to host and back, against a raw gRPC stream and a copy in memory",
-    "pages": "agents that keep freed memory, against giving it back: computations, and contents between hosts",
-    "prediction": "the calibrated simulator's predictions, against real runs that it has not seen",
-    "whatif": "the what-if of one recorded session, against real runs under the changed settings",
-    "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone",
-    "hops": "the path of one call: Python calls, files, allocations and CPU time in each machine",
-    "agents": "an agent's memory, its start, and how soon sw.local() is ready",
-    "fuzzing": "fuzz seeds per minute",
+PACKAGES = {  # each benchmark's module has its name
+    "control": {
+        "events": "events handled per CPU second by the controller and by an executor",
+        "scheduling": "gangs ordered per CPU second; early dispatch against idle islands",
+        "lowering": "a program of 1,000 nodes over 8, 2,048 and 100,000 devices",
+        "hops": "the path of one call: Python calls, files, allocations and CPU time in each machine",
+        "recording": "what a controller's event log costs, in CPU and bytes",
+        "control": "the control plane over real gRPC at 16 to 512 hosts: controller CPU a gang, tree against flat",
+    },
+    "simulator": {
+        "simulator": "gang steps per CPU second at 64 to 25,000 hosts, against a naive SimPy model",
+        "traces": "what recording costs, and how traces grow",
+        "fuzzing": "fuzz seeds per minute",
+    },
+    "real": {
+        "real": "fig 5 on CPU devices: steps a second against multi-controller JAX and Ray, and CPU time by thread",
+        "stages": "fig 7 on real hosts: parallel against sequential dispatch, over 1 to 8 stages",
+        "sharing": "figs 8, 9 and 11 over real gRPC: clients that share an island, while another one compiles",
+        "order": "why gangs need one order: collectives without it, and 10,000 gangs of 4 clients with it",
+        "transfers": "an array from host to host and back, against a raw gRPC stream and a copy in memory",
+        "pages": "agents that keep freed memory, against giving it back: computations, and contents between hosts",
+        "agents": "an agent's memory, its start, and how soon sw.local() is ready",
+    },
+    "prediction": {
+        "prediction": "the calibrated simulator's predictions, against real runs that it has not seen",
+        "whatif": "the what-if of one recorded session, against real runs under the changed settings",
+    },
+    "strangers": {
+        "strangers": "a client's latency beside floods, nonsense and greedy clients, against alone",
+    },
 }
+BENCHES = {name: what for benches in PACKAGES.values() for name, what in benches.items()}
 
 
 def main(words: Sequence[str]) -> int:
@@ -59,7 +70,7 @@ def main(words: Sequence[str]) -> int:
 
 def _run(name: str, options: list[str], alone: bool) -> int:
     try:
-        bench = import_module(f"{__package__}.{name}")
+        bench = module(name)
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.split(".")[0] != "tests":
             raise
@@ -74,6 +85,11 @@ def _run(name: str, options: list[str], alone: bool) -> int:
         bench.main()
     print()
     return 0
+
+
+def module(name: str) -> ModuleType:
+    package = next(package for package, benches in PACKAGES.items() if name in benches)
+    return import_module(f"{__package__}.{package}.{name}")
 
 
 def takes(bench: ModuleType, word: str) -> bool:

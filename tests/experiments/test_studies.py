@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from experiments import fidelity, moe, scale, stragglers, summary
-from experiments.bench import simulator
-from experiments.bench.naive import COMPUTE, JITTER, LATENCY, NIC, PCIE, Counted, Naive
+from experiments.bench.simulator import simulator
+from experiments.bench.simulator.naive import COMPUTE, JITTER, LATENCY, NIC, PCIE, Counted, Naive
 from experiments.framework import BadOption, run
 from experiments.framework.options import read_all
 from experiments.framework.shapes import crossing

@@ -1,0 +1,190 @@
+"""Measures the control plane at scale: the controller's CPU a gang and a call's latency, over gRPC, on timed devices.
+
+`python -m experiments.bench control [--full]`. The controller is a process of its own, whose CPU time is read before
+and after. Hosts are agents with timed devices, many in a process. `tree`: each process writes to a few others; `flat`,
+the baseline: the controller writes to all. Two cores run hundreds of hosts here, so only CPU times carry over to hosts
+on machines of their own; latencies do not. The simulator predicts those from the measured message costs (`predicting`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from backend.auth import Access
+from backend.client import Head, Remote
+from core.client import Blocked, Client
+from core.model import Arg, Computation, Node, Out, Program, SliceSpec, Value
+from core.protocol import effects as e
+
+from ..frame import options
+from ..frame.cpu import cpu_of
+from ..frame.deployed import Deployed, deployed
+from .predicting import BUDGETS, KINDS, Cost, Measured, Spent, predicted, profile_of
+
+FULL = True
+HOSTS, ALL_HOSTS = (16, 64), (16, 64, 256, 512)
+PROCESSES = 4  # processes that run all hosts
+NODES = 128  # of a batched call
+SINGLE, CALLS = 30, 4  # single calls and batched ones
+AIMS = {16: 0.3, 512: 3.0}  # ms of the controller a gang, batched, with the tree
+FLAT = 8.0  # the aim at 512 hosts: at least this many times less than flat
+TREE = 23
+PATIENCE = 120.0
+BOUND = 600.0  # seconds for a cluster's measurements
+
+
+def chain(nodes: int, hosts: int) -> Program:
+    value = Value((hosts,), "float32", 0)
+    steps = tuple(
+        Node("step", 0, 0, (Arg(0) if at == 0 else Out(at - 1),), (value,), (value,)) for at in range(nodes)
+    )
+    slices = (SliceSpec("all", hosts),)
+    return Program("chain", slices, (Computation("step", "step", 1000),), (value,), steps, (Out(nodes - 1),))
+
+
+class User:
+    def __init__(self, remote: Remote, ended: dict[int, asyncio.Event]) -> None:
+        self.remote, self._ended = remote, ended
+
+    def call(self, act: Callable[[Client, int], Any]) -> Any:
+        answer = self.remote.act(act)
+        assert not isinstance(answer, Blocked), answer
+        return answer
+
+    def start(self, program: int, argument: bytes) -> asyncio.Event:
+        submitted = self.call(lambda client, now: client.submit(program, (argument,), now))
+        event = self._ended.setdefault(submitted.run, asyncio.Event())
+        self.call(lambda client, now: client.release(submitted.results, now))
+        return event
+
+
+async def measured(cluster: Deployed) -> Spent:
+    access = Access()
+    head = Head(cluster.address, access)
+    about = await head.about("bench", PATIENCE)
+    ended: dict[int, asyncio.Event] = {}
+    failures: list[BaseException] = []
+
+    def heard(effect: e.Command) -> None:
+        if isinstance(effect, e.RunEnded):
+            if effect.blame is not None:
+                failures.append(RuntimeError(str(effect.blame)))
+            ended.setdefault(effect.run, asyncio.Event()).set()
+
+    remote = Remote(Client("bench", about.cluster), about.lease, head, heard=heard, failed=failures.append)
+    remote.node.start()
+    user = User(remote, ended)
+    argument = bytes(4 * cluster.hosts)
+    single = user.call(lambda client, now: client.register(chain(1, cluster.hosts), now))
+    batched = user.call(lambda client, now: client.register(chain(NODES, cluster.hosts), now))
+    for program in (single, batched):
+        await user.start(program, argument).wait()
+    latencies = []
+    watch, mine = Watch(cluster), time.process_time()
+    for _ in range(SINGLE):
+        begun = time.perf_counter()
+        await user.start(single, argument).wait()
+        latencies.append(time.perf_counter() - begun)
+    client, alone = time.process_time() - mine, watch.gang(SINGLE)
+    watch, begun = Watch(cluster), time.perf_counter()
+    for run in [user.start(batched, argument) for _ in range(CALLS)]:
+        await run.wait()
+    rate = CALLS * NODES / (time.perf_counter() - begun)
+    together = watch.gang(CALLS * NODES)
+    if failures:
+        raise failures[0]
+    await remote.stop()
+    await head.close()
+    return Spent(alone, together, client / SINGLE * 1e3, statistics.median(latencies) * 1e3, rate)
+
+
+class Watch:
+    """CPU time of the cluster's processes since this was made."""
+
+    def __init__(self, cluster: Deployed) -> None:
+        self._cluster = cluster
+        self._before = self._spent()
+
+    def _spent(self) -> Cost:
+        agents = sum(cpu_of(child.pid) for child in self._cluster.agents)
+        return Cost(cpu_of(self._cluster.controller.pid), agents)
+
+    def gang(self, gangs: int) -> Cost:
+        pairs = zip(self._spent(), self._before, strict=True)
+        return Cost(*((now - before) / gangs * 1e3 for now, before in pairs))
+
+
+def one(hosts: int, fanout: int, loop: asyncio.Runner) -> Spent:
+    processes = min(PROCESSES, hosts)
+    with deployed(hosts, processes=processes, controller=["--fanout", str(fanout)]) as cluster:
+        try:
+            return loop.run(asyncio.wait_for(measured(cluster), BOUND))
+        except TimeoutError:
+            said = cluster.status()["said"]
+            raise RuntimeError(
+                f"the measurement with {hosts} hosts took more than {BOUND:g} s; the controller: {said}"
+            ) from None
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = options.parser("control", __doc__, full="also 256 and 512 hosts")
+    parser.add_argument("--hosts", type=options.least(1), nargs="+", help="numbers of hosts (16 64)")
+    chosen = parser.parse_args(arguments)
+    with asyncio.Runner() as loop:  # one loop for all: gRPC's threads stay with the first loop they meet
+        found = table(chosen.hosts or (ALL_HOSTS if chosen.full else HOSTS), loop)
+    predictions(found)
+
+
+def table(hosts: Sequence[int], loop: asyncio.Runner) -> list[Measured]:
+    print(
+        f"CPU of the controller's process, ms a gang; all hosts are played by {PROCESSES} processes of this machine"
+    )
+    print(f"{'':7}{'one call a gang':^28}{f'{NODES} gangs a call':^38}{'call, end to end':>18}{'gangs/s':>9}")
+    print(
+        f"{'hosts':>7}{'tree':>9}{'flat':>9}{'x':>10}{'tree':>9}{'flat':>9}{'x':>10}{'aim':>10}{'ms':>18}{'':9}"
+    )
+    found = []
+    for number in hosts:
+        row = Measured(number, one(number, TREE, loop), one(number, number, loop))
+        found.append(row)
+        aim = f"{AIMS[number]:g}" if number in AIMS else ""
+        cells = f"{number:>7}"
+        for tree, flat, wide in (
+            (row.tree.single.controller, row.flat.single.controller, 2),
+            (row.tree.batched.controller, row.flat.batched.controller, 3),
+        ):  # fmt: skip
+            cells += f"{tree:>9.{wide}f}{flat:>9.{wide}f}{flat / max(tree, 1e-9):>9.1f}x"
+        print(f"{cells}{aim:>10}{row.tree.latency:>18.1f}{row.tree.rate:>9,.0f}", flush=True)
+    print(f"aims: batched {AIMS} ms with the tree; at 512 hosts {FLAT:g}x less than flat")
+    return found
+
+
+def predictions(found: Sequence[Measured]) -> None:
+    """Print predictions. The paper's budget is the shortest computation that hides its controller, so it is compared
+    with the time between two batched gangs."""
+    print(
+        "the simulator's prediction with hosts on machines of their own, from the costs just measured, with the tree"
+    )
+    print(f"{'':7}{'a call, ms':>22}{'batched, ms a gang':>25}{'':12}costs of single / batched gangs, us")
+    print(
+        f"{'hosts':>7}{'own':>11}{'here':>11}{'own':>14}{'here':>11}{'paper':>12}{'a message':>20}{'a step':>18}"
+    )
+    for row in found:
+        said = predicted(row, found, TREE, NODES)
+        budget = f"{BUDGETS[row.hosts]:g}" if row.hosts in BUDGETS else ""
+        one, many = (profile_of(row, found, TREE, kind) for kind in KINDS)
+        message, step = (
+            f"{getattr(one, cost) / 1e3:,.0f} / {getattr(many, cost) / 1e3:,.0f}" for cost in ("send", "step")
+        )
+        print(
+            f"{row.hosts:>7}{said.latency:>11.2f}{row.tree.latency:>11.2f}{said.gang:>14.3f}"
+            f"{1e3 / row.tree.rate:>11.3f}{budget:>12}{message:>20}{step:>18}",
+            flush=True,
+        )

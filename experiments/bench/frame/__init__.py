@@ -1,0 +1,1 @@
+"""What benchmarks share: options, processes, CPU times, clusters of processes."""

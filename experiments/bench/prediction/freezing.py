@@ -1,0 +1,146 @@
+"""Fixes the simulator's knowledge before `prediction` draws a case: a calibrated cluster a platform, and lone times.
+
+Calibrations are measured here (by `seaway.tools.calibrating`), or read from given files, which must be of the platforms
+asked for. A file whose devices compute on the machine's own cores is of CPU devices; any other is of timed ones.
+`alone` adds the times that CPU devices take for each computation alone.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import msgspec
+
+from core.model import Impossible
+from seaway.tools.calibrating import paced
+from sim.hardware import setups
+
+from .alone import keys_of, taken
+from .cases import HOSTS, PLATFORMS, Platform
+from .programs import Alone, Taken
+
+CALIBRATED = 2  # hosts of a calibration
+KEPT = "alone.json"
+NOW = 1.0  # seconds to measure the machine's present speed
+REFERENCE = re.compile(r"the reference took ([\d.]+) (ns|us|ms|s)\b")  # in a calibration's note
+UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+Say = Callable[[str], object]
+
+
+class Frozen(NamedTuple):
+    """files: calibrations by platform. speeds: nanoseconds of the reference at calibration. alone: by `key_of`."""
+
+    files: Mapping[Platform, Path]
+    speeds: Mapping[Platform, float]
+    alone: Alone
+
+
+def frozen(
+    platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, alone: Path | None, quick: bool, say: Say
+) -> Frozen:  # fmt: skip
+    """Measure or read all of it. `folder`: where measurements are written."""
+    times: Alone = _alone_from(alone) if alone else {}
+    files = calibrations(platforms, given, folder, quick=quick, say=say)
+    if "cpu" in platforms:
+        if not times:
+            say("CPU devices: each computation by itself")
+            times = taken(HOSTS["cpu"])
+        (folder / KEPT).write_bytes(msgspec.json.encode(times))
+    return Frozen(files, {platform: speed_of(path) for platform, path in files.items()}, times)
+
+
+def calibrations(
+    platforms: Sequence[Platform], given: Sequence[Path], folder: Path, *, quick: bool, say: Say
+) -> dict[Platform, Path]:
+    files = by_platform(given, platforms)
+    for platform in platforms:
+        if platform not in files:
+            files[platform] = _calibrated(platform, folder, quick, say)
+    return files
+
+
+def _calibrated(platform: Platform, folder: Path, quick: bool, say: Say) -> Path:
+    from seaway.tools.calibrating import calibrate
+
+    say(f"calibrating {platform} devices on {CALIBRATED} hosts")
+    path = folder / f"calibration-{platform}.toml"
+    calibrate(platform=platform, hosts=CALIBRATED, devices_per_host=1, quick=quick, say=say).save(path)
+    return path
+
+
+def speed_of(path: Path) -> float:
+    """Nanoseconds of the reference, from the file's note; if that has none, measured now."""
+    found = REFERENCE.search(str(tomllib.loads(path.read_text(encoding="utf-8")).get("note", "")))
+    if found:
+        return float(found[1]) * UNITS[found[2]]
+    with TemporaryDirectory() as folder, paced(Path(folder)) as pace:
+        time.sleep(NOW)
+        return pace.all().value
+
+
+def by_platform(given: Iterable[Path], platforms: Sequence[Platform]) -> dict[Platform, Path]:
+    found: dict[Platform, Path] = {}
+    for path in given:
+        platform = platform_of(path)
+        if platform not in platforms:
+            raise Impossible(
+                f"--calibration {path} is of {platform} devices; --platform asks for {', '.join(platforms)}"
+            )
+        if platform in found:
+            raise Impossible(
+                f"--calibration: {found[platform]} and {path} are both of {platform} devices; give one"
+            )
+        found[platform] = path
+    return found
+
+
+def platform_of(path: Path) -> Platform:
+    """The platform of a calibrated cluster's file, which is checked too."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Impossible(f"--calibration {path} cannot be read: {why}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise Impossible(f"--calibration {path} is no TOML: {error}") from None
+    setups.load(str(path))  # raises if anything else is wrong
+    if "profile" not in table:
+        raise Impossible(f"--calibration {path} has no [profile]: `python -m seaway calibrate` writes one")
+    shared: Any = table.get("shared", ())
+    computes = any(isinstance(one, Mapping) and one.get("devices") is True for one in shared)
+    return PLATFORMS[1] if computes else PLATFORMS[0]
+
+
+def _alone_from(path: Path) -> dict[str, Taken]:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Taken])
+    except OSError as error:
+        raise Impossible(f"--alone {path} cannot be read: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise Impossible(f"--alone {path} is not what --out left: {error}") from None
+    if lacks := [key for key in keys_of(HOSTS["cpu"]) if key not in found]:
+        raise Impossible(f"--alone {path} lacks {', '.join(lacks)}: leave it out, so that they are measured")
+    return found
+
+
+def described(found: Frozen) -> str:
+    lines = [
+        f"{platform} devices: {path}; the reference of the machine's speed took {found.speeds[platform] / 1e3:.1f} us"
+        for platform, path in found.files.items()
+    ]
+    if found.alone:
+        lines.append(
+            f"CPU devices, each computation by itself:{'':4}{'us':>10}{'rounds':>9}{'cores':>7}{'reference':>11}"
+        )
+        lines += [
+            f"    {key:38}{one.ns / 1e3:>12,.1f}{'+-' + format(one.spread, '.0%'):>9}{one.cores:>7.2f}"
+            f"{one.reference / 1e3:>11.1f}"
+            for key, one in found.alone.items()
+        ]
+    return "\n".join(lines)

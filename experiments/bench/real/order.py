@@ -1,0 +1,358 @@
+"""Shows why gangs need one order: collectives of two programs without it in plain JAX, and of four clients in Seaway.
+
+`python -m experiments.bench order [--full]`. Plain multi-controller JAX: two processes of one world enqueue collectives
+A and B like two clients that do not know of each other. Each case has processes of its own, which are killed when they
+make no progress. Seaway: four clients with slices that overlap on three hosts. Each call computes on the last one's
+result in exact integers, so one wrong number anywhere shows at the end. Each host writes down the order in which it
+launched gangs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from core.model import spans
+from core.record import OrderHash, token
+
+from ..frame import members, options
+from ..frame.deployed import deployed
+from .witness import file_of, order_of
+
+FULL = True
+MODULE = "experiments.bench.real.order"
+WITNESS = "experiments.bench.real.witness"
+AXIS = "device"
+HOSTS = 3
+GANGS = 10_000
+CLIENTS = 4
+CHECK = 50  # calls between two checks of the numbers
+PAIRS = 200  # of collectives A and B
+ROUND = 10  # pairs outstanding
+BOUND = 60.0  # seconds for a case
+SILENCE = 6.0  # seconds without progress after which a case counts as hung
+
+
+class Case(NamedTuple):
+    name: str
+    orders: str  # "one": A, B everywhere; "opposite": B, A in one process; "threads": a thread for each
+    other: str  # the kind of B; A is a sum of one number
+
+
+CASES = (
+    Case("one order, one thread", "one", "same"),
+    Case("two threads, same collective", "threads", "same"),
+    Case("two threads, sum and gather", "threads", "gather"),
+    Case("opposite, same collective", "opposite", "same"),
+    Case("opposite, sum and gather", "opposite", "gather"),
+    Case("opposite, another size", "opposite", "size"),
+)
+QUICK = CASES[:1] + CASES[2:5]
+
+
+# --- without one order ----------------------------------------------------------------------------------------------
+
+
+def member(address: str, rank: int, count: int, orders: str, other: str, pairs: int) -> None:
+    import jax
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    jax.distributed.initialize(address, count, rank)
+    split: Any = PartitionSpec
+    mesh = Mesh(np.array(jax.devices()), (AXIS,))
+    lies = NamedSharding(mesh, split(AXIS))
+    lax: Any = jax.lax
+
+    def array(value: int, size: int) -> Any:
+        content = np.full(size * count, value, np.int32)
+        return jax.make_array_from_callback(content.shape, lies, lambda index: content[index])
+
+    def compiled(work: Callable[[Any], Any], x: Any) -> Callable[[Any], Any]:
+        mapped = jax.shard_map(work, mesh=mesh, in_specs=split(AXIS), out_specs=split(AXIS))
+        return jax.jit(mapped).lower(x).compile()
+
+    def summed(x: Any) -> Any:
+        return lax.psum(x, AXIS)
+
+    def gathered(x: Any) -> Any:
+        return lax.all_gather(x, AXIS).sum(0)
+
+    a, b = array(1, 1), array(100, 64 if other == "size" else 1)
+    one = compiled(summed, a), a, count
+    two = compiled(gathered if other == "gather" else summed, b), b, 100 * count
+    for call, x, _ in (one, two):
+        call(x).block_until_ready()
+    tally = Tally()
+    if orders == "threads":
+        both = [threading.Thread(target=enqueue, args=([each], pairs, tally)) for each in (one, two)]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
+    else:
+        enqueue([two, one] if orders == "opposite" and rank else [one, two], pairs, tally)
+    members.say(over=True)
+    members.leave()
+
+
+class Tally:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.checked = self.wrong = 0
+        members.say(checked=0, wrong=0)
+
+    def add(self, right: Sequence[bool]) -> None:
+        with self._lock:
+            self.checked += len(right)
+            self.wrong += right.count(False)
+            members.say(checked=self.checked, wrong=self.wrong)
+
+
+def enqueue(calls: Sequence[tuple[Callable[[Any], Any], Any, int]], times: int, tally: Tally) -> None:
+    for _ in range(times // ROUND):
+        made = [(call(x), expected) for _ in range(ROUND) for call, x, expected in calls]
+        tally.add([bool((value.addressable_data(0) == expected).all()) for value, expected in made])
+
+
+class Outcome(NamedTuple):
+    """How a case ended. checked, wrong: results in both processes."""
+
+    how: str
+    checked: int
+    wrong: int
+
+
+def outcome_of(endings: Sequence[members.Ending]) -> Outcome:
+    """The outcome of a case. A process that failed because its peer did counts as the same failure."""
+    last = [next((said for said in reversed(each.said) if "checked" in said), None) for each in endings]
+    checked, wrong = (sum(each[key] for each in last if each) for key in ("checked", "wrong"))
+    if all(each.code == 0 and each.said and "over" in each.said[-1] for each in endings):
+        return Outcome("ended", checked, wrong)
+    if not all(last):
+        raise RuntimeError(f"a process of JAX's side did not start: {endings[last.index(None)].words}")
+    return Outcome("aborted" if any(each.code for each in endings) else "hung", checked, wrong)
+
+
+def without(case: Case, pairs: int = PAIRS) -> Outcome:
+    words = ["--orders", case.orders, "--other", case.other, "--pairs", str(pairs)]
+    env = members.environment(1)
+    return outcome_of(members.played(MODULE, 2, env, words, bound=BOUND, silence=SILENCE))
+
+
+def shown(case: Case, found: Outcome) -> str:
+    verdict = f"{found.wrong} of {found.checked} results wrong"
+    if found.how != "ended":
+        verdict += f", then it {found.how}" + (
+            f" (nothing came for {SILENCE:g} s)" if found.how == "hung" else ""
+        )
+    elif not found.wrong and case.orders != "one":
+        verdict += " (by luck: nothing enforces it)"
+    return f"  {case.name:30}{verdict}"
+
+
+# --- with one order --------------------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """A client's computation, which exists in JAX and in numpy, exact in integers of 32 bits."""
+
+    devices: int
+    gather: bool
+    factor: int
+    size: int  # on each device
+
+
+KINDS = (Kind(3, False, 3, 1), Kind(2, False, 5, 1), Kind(2, True, 7, 1), Kind(2, False, 9, 64))
+
+
+def step_of(kind: Kind) -> Callable[[Any], Any]:
+    def step(x: Any) -> Any:
+        import jax
+
+        lax: Any = jax.lax
+        whole = lax.all_gather(x, AXIS).sum(0, dtype=x.dtype) if kind.gather else lax.psum(x, AXIS)
+        return x * np.int32(kind.factor) + whole + np.int32(kind.size)
+
+    return step
+
+
+def expected(kind: Kind, x: np.ndarray[Any, Any], times: int) -> np.ndarray[Any, Any]:
+    for _ in range(times):
+        x = x * np.int32(kind.factor) + x.sum(0, dtype=np.int32) + np.int32(kind.size)
+    return x
+
+
+class Host(NamedTuple):
+    """gangs: number launched. meant, had: hashes of the required and of the actual order of launches."""
+
+    gangs: int
+    meant: str
+    had: str
+
+
+class Pair(NamedTuple):
+    """Two hosts, and hashes of the orders in which they launched the gangs that both had."""
+
+    hosts: tuple[int, int]
+    gangs: int
+    orders: tuple[str, str]
+
+
+class Found(NamedTuple):
+    gangs: int
+    looks: int  # checks of numbers, which depend on all earlier gangs
+    wrong: int  # failed checks
+    switches: int  # gangs whose client is not that of the gang before
+    hosts: list[Host]
+    pairs: list[Pair]
+    seconds: float
+
+
+def client(kind: Kind, number: int, calls: int) -> tuple[int, int]:
+    """(checks of numbers, failed checks) of one client."""
+    import seaway as sw
+
+    work = sw.pmap(step_of(kind), AXIS, devices=sw.slice(devices=kind.devices, name=f"slice-{number}"))
+    first = np.arange(1, 1 + kind.devices * kind.size, dtype=np.int32).reshape(kind.devices, kind.size)
+    right, x, looks, wrong = first, first, 0, 0
+    for done in range(1, calls + 1):
+        x = work(x)
+        if done % CHECK == 0 or done == calls:
+            right = expected(kind, right, (done - 1) % CHECK + 1)
+            looks, wrong = looks + 1, wrong + (not np.array_equal(np.asarray(x), right))
+    return looks, wrong
+
+
+def under_seaway(gangs: int) -> Found:
+    import seaway as sw
+
+    calls = -(-gangs // CLIENTS)
+    with TemporaryDirectory() as place:
+        folder, words = Path(place), ["--witness", place]
+        world = deployed(HOSTS, platform="cpu", env=members.environment(1), module=WITNESS, options=words)
+        with world as cluster, sw.connect(cluster.address) as session:
+            begun = time.perf_counter()
+            tasks = [
+                session.spawn(client, kind, number, calls, name=f"client-{number}")
+                for number, kind in enumerate(KINDS)
+            ]
+            looked = [task.result() for task in tasks]
+            seconds = time.perf_counter() - begun
+            trace = session.trace
+            launched = [order_of(file_of(folder, host)) for host in range(HOSTS)]
+    ordered = entered(trace)
+    names = [ordered[seq].client for seq in sorted(ordered)]
+    switches = sum(one != other for one, other in pairwise(names))
+    looks, wrong = (sum(each) for each in zip(*looked, strict=True))
+    return Found(
+        len(ordered),
+        looks,
+        wrong,
+        switches,
+        hosts_of(ordered, launched),
+        pairs_of(ordered, launched),
+        seconds,
+    )
+
+
+class Entered(NamedTuple):
+    client: str
+    program: str
+    call: int
+    step: str
+    devices: frozenset[int]
+
+
+def entered(trace: Any) -> dict[int, Entered]:
+    """Sequence number in the island's order -> the gang that the controller put there."""
+    runs = trace.runs().set_index("run")["call"]
+    places = {key: frozenset(spans.items(place.devices)) for key, place in trace.core.places.items()}
+    return {
+        row.seq: Entered(
+            str(row.client), str(row.program), int(runs[row.run]), str(row.step), places[row.place]
+        )
+        for row in trace.gangs().itertuples()
+    }
+
+
+def hash_of(ordered: dict[int, Entered], seqs: Iterable[int]) -> str:
+    found = OrderHash()
+    for seq in seqs:
+        who = ordered[seq]
+        found.entered(0, who.client, who.call, token(who.client, who.program, who.step))
+    return found.whole()
+
+
+def hosts_of(ordered: dict[int, Entered], launched: Sequence[Sequence[int]]) -> list[Host]:
+    found = []
+    for host, seqs in enumerate(launched):
+        meant = [seq for seq in sorted(ordered) if host in ordered[seq].devices]  # a device is a host here
+        found.append(Host(len(seqs), hash_of(ordered, meant), hash_of(ordered, seqs)))
+    return found
+
+
+def pairs_of(ordered: dict[int, Entered], launched: Sequence[Sequence[int]]) -> list[Pair]:
+    found = []
+    for one, other in combinations(range(len(launched)), 2):
+        both = set(launched[one]) & set(launched[other])
+        had = [[seq for seq in launched[host] if seq in both] for host in (one, other)]
+        found.append(Pair((one, other), len(both), (hash_of(ordered, had[0]), hash_of(ordered, had[1]))))
+    return found
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = options.parser("order", __doc__, full="run six cases without an order, not four")
+    parser.add_argument(
+        "--gangs",
+        type=options.least(CLIENTS),
+        default=GANGS,
+        help="gangs of all clients together (%(default)s)",
+    )
+    parser.add_argument(
+        "--pairs", type=options.least(ROUND), default=PAIRS, help="pairs of collectives A and B (%(default)s)"
+    )
+    parser.add_argument("--member", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--orders", help=argparse.SUPPRESS)
+    parser.add_argument("--other", help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    if chosen.member:
+        address, rank, count = chosen.member
+        member(address, int(rank), int(count), chosen.orders, chosen.other, chosen.pairs)
+        return
+    print(
+        f"plain JAX: 2 processes, {chosen.pairs} times a collective A and a collective B, {ROUND} of each at once"
+    )
+    for case in CASES if chosen.full else QUICK:
+        print(shown(case, without(case, chosen.pairs)), flush=True)
+    found = under_seaway(chosen.gangs)
+    print(
+        f"Seaway: {CLIENTS} clients, slices of {', '.join(str(kind.devices) for kind in KINDS)} of {HOSTS} hosts"
+    )
+    print(
+        f"  {found.gangs:,} gangs in {found.seconds:.1f} s, the next one another client's {found.switches:,} times: "
+        f"{found.wrong} of {found.looks} looks at their numbers wrong"
+    )
+    for number, host in enumerate(found.hosts):
+        same = "as the controller's" if host.meant == host.had else f"NOT the controller's, {host.meant}"
+        print(f"  host {number}: {host.gangs:,} gangs, order hash {host.had}, {same}")
+    for pair in found.pairs:
+        same = "on both" if pair.orders[0] == pair.orders[1] else f"and NOT {pair.orders[1]}"
+        print(
+            f"  hosts {pair.hosts[0]} and {pair.hosts[1]} share {pair.gangs:,}: order hash {pair.orders[0]} {same}"
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

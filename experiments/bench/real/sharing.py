@@ -1,0 +1,216 @@
+"""Measures figs 8, 9 and 11 over real gRPC, on timed devices: clients that share an island.
+
+`python -m experiments.bench sharing [--full]`. It prints the throughput of 1 to 16 clients that wait for each call; how
+near their shares come to weights 1:2:4:8; the cost of switching between clients; and, on CPU devices, one client's
+throughput while another client's computation compiles, against that alone and while other processes only spin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..frame import options
+from ..frame.cpu import cpu_of
+from ..frame.deployed import Deployed, deployed
+from . import compiling
+
+FULL = True
+HOSTS = 4  # timed ones, in one process
+CLIENTS = (1, 2, 4, 8, 16)
+SHORT, SHORT_NS = "330us", 330_000  # the paper's: one client cannot fill the island with it
+WEIGHTS = (1, 2, 4, 8)
+EVEN, EVEN_NS = "1ms", 1_000_000  # a gang where shares are measured
+AIM = 0.02  # largest relative error of a client's share
+CHAIN = 16  # gangs of a call, if the controller must not be the limit
+SPELL = 1.5  # seconds of a measurement
+TURNS = count()  # numbers measurements
+SECOND = 1_000_000  # microseconds: the window of shares
+
+
+def paced(work: Callable[[Any], Any], first: Any, seconds: float, ahead: int) -> int:
+    """Make calls for some seconds, each with the last one's result and `ahead` under way. Returns their number."""
+    until, calls, x = time.monotonic() + seconds, 0, first
+    under_way: deque[Any] = deque()
+    while time.monotonic() < until:
+        x = work(x)
+        calls += 1
+        under_way.append(x)
+        if len(under_way) >= ahead:
+            under_way.popleft().block_until_ready()
+    x.block_until_ready()
+    return calls
+
+
+def calls_of(duration: str, chain: int) -> Callable[[Any], Any]:
+    """A program of `chain` gangs on all devices."""
+    import seaway as sw
+
+    step = sw.synthetic("step", devices=sw.slice(devices=HOSTS), duration=duration, allreduce="4B")
+
+    def program(x: Any) -> Any:
+        for _ in range(chain):
+            x = step(x)
+        return x
+
+    made: Callable[[Any], Any] = step if chain == 1 else sw.program(program)
+    return made
+
+
+class Together(NamedTuple):
+    """A measurement of several clients at once. gangs: by client. rate: gangs a second of all clients. cpu:
+    controller's CPU milliseconds a gang."""
+
+    gangs: list[int]
+    rate: float
+    cpu: float
+    switches: float  # percentage of gangs whose client is not that of the gang before
+    shares: list[float]  # in the second in the middle of the measurement
+
+
+def together(
+    cluster: Deployed, weights: Sequence[int], duration: str, chain: int, ahead: int, seconds: float = SPELL
+) -> Together:
+    import seaway as sw
+
+    turn = next(TURNS)
+    names = [
+        f"client {turn}.{number}" for number in range(len(weights))
+    ]  # unique names, since one trace has all measurements
+    with sw.connect(cluster.address) as session:
+        work, zero = calls_of(duration, chain), np.float32(0)
+        for name, weight in zip(names, weights, strict=True):
+            with session.client(name, weight=weight):
+                work(zero).block_until_ready()  # compiled, and known to the controller
+        after = int(session.trace.gangs()["seq"].max())
+        start = threading.Barrier(len(weights))
+
+        def client(name: str) -> int:
+            with session.client(name):
+                start.wait()
+                return paced(work, zero, seconds, ahead)
+
+        before, begun = cpu_of(cluster.controller.pid), time.perf_counter()
+        tasks = [session.spawn(client, name, name=f"thread of {name}") for name in names]
+        calls = [task.result() for task in tasks]
+        lasted = time.perf_counter() - begun
+        cpu = cpu_of(cluster.controller.pid) - before
+        gangs = session.trace.gangs()
+    gangs = gangs[gangs["seq"] > after]
+    owners = gangs.sort_values("seq")["client"].astype(str).to_numpy()
+    made = sum(calls) * chain
+    return Together(
+        [each * chain for each in calls], made / lasted, cpu / made * 1e3,
+        100 * float(np.mean(owners[1:] != owners[:-1])), shares_of(gangs, names),
+    )  # fmt: skip
+
+
+def shares_of(gangs: Any, names: Sequence[str]) -> list[float]:
+    """Shares of clients in the middle second, or in the middle half of a measurement shorter than two seconds."""
+    ended = gangs["ended_us"].to_numpy()
+    first, last = float(np.nanmin(ended)), float(np.nanmax(ended))
+    half = min(SECOND, (last - first) / 2) / 2
+    middle = (first + last) / 2
+    owners = gangs["client"].astype(str)[(ended > middle - half) & (ended <= middle + half)]
+    return [float((owners == name).mean()) for name in names]
+
+
+def missed(got: Sequence[float], weights: Sequence[int]) -> float:
+    """The largest relative error of a client's share."""
+    return max(
+        abs(share * sum(weights) / weight - 1) for share, weight in zip(got, weights, strict=True)
+    )  # fmt: skip
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def throughput(cluster: Deployed, clients: Sequence[int], seconds: float) -> dict[int, list[Together]]:
+    """Measurements by gangs of a call."""
+    print(
+        f"gangs of {SHORT} on {HOSTS} hosts; each client waits for each call; devices could do {1e9 / SHORT_NS:,.0f}/s"
+    )
+    print(f"{'':9}{'one gang a call':^42}{f'{CHAIN} gangs a call':^42}")
+    head = f"{'gangs/s':>9}{'x of one':>10}{'of devices':>12}{'CPU':>8}   "
+    print(f"{'clients':>9}{head}{head}   CPU: controller, ms a gang")
+    found: dict[int, list[Together]] = {1: [], CHAIN: []}
+    for number in clients:
+        cells = ""
+        for chain, rows in found.items():
+            row = together(cluster, [1] * number, SHORT, chain, 1, seconds)
+            rows.append(row)
+            used = row.rate * SHORT_NS / 1e9
+            cells += f"{row.rate:>9,.0f}{row.rate / rows[0].rate:>10.2f}{used:>12.0%}{row.cpu:>8.2f}   "
+        print(f"{number:>9}{cells}", flush=True)
+    return found
+
+
+def shares(cluster: Deployed, seconds: float) -> Together:
+    row = together(cluster, WEIGHTS, EVEN, CHAIN, 6, seconds)
+    asked = [weight / sum(WEIGHTS) for weight in WEIGHTS]
+    print(
+        f"shares in one second, gangs of {EVEN}, {CHAIN} a call ({row.rate * EVEN_NS / 1e9:.0%} of the devices used)"
+    )
+    print(f"    asked {'  '.join(f'{share:.2%}' for share in asked)}")
+    miss = missed(row.shares, WEIGHTS)
+    print(
+        f"      got {'  '.join(f'{share:.2%}' for share in row.shares)}: within {miss:.1%} of each (aim {AIM:.0%})"
+    )
+    return row
+
+
+def switching(cluster: Deployed, seconds: float) -> list[Together]:
+    print(
+        f"going from client to client: gangs of 1us, {CHAIN} a call, 8 calls under way in all, one by one by weight"
+    )
+    print(
+        f"{'clients':>9}{'switches':>10}{'gangs/s':>9}{'x of one':>10}{'controller, ms a gang':>23}{'x of one':>10}"
+    )
+    found: list[Together] = []
+    for number in (1, 2, 4, 8):
+        row = together(cluster, [1] * number, "1us", CHAIN, 8 // number, seconds)
+        found.append(row)
+        print(
+            f"{number:>9}{row.switches:>9.0f}%{row.rate:>9,.0f}{row.rate / found[0].rate:>10.2f}{row.cpu:>23.3f}"
+            f"{row.cpu / max(found[0].cpu, 1e-9):>10.2f}",
+            flush=True,
+        )
+    return found
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = options.parser(
+        "sharing", __doc__, full="let the other client's computation compile for about 30 s, not 5"
+    )
+    parser.add_argument(
+        "--clients",
+        type=options.least(1),
+        nargs="+",
+        default=list(CLIENTS),
+        help="numbers of clients at once",
+    )
+    parser.add_argument(
+        "--seconds", type=options.seconds, default=SPELL, help="seconds of each measurement (%(default)g)"
+    )
+    parser.add_argument("--compiler", nargs=2, metavar=("ADDRESS", "DEPTH"), help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    if chosen.compiler:
+        compiling.other(chosen.compiler[0], int(chosen.compiler[1]))
+        return
+    with deployed(HOSTS, processes=1, controller=["--policy", "stride"]) as cluster:
+        throughput(cluster, chosen.clients, chosen.seconds)
+        shares(cluster, chosen.seconds)
+        switching(cluster, chosen.seconds)
+    compiling.show(compiling.LONG if chosen.full else compiling.SHORT, chosen.seconds)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,115 @@
+"""Measures moving an array from host to host and back: latency and bandwidth, against raw gRPC and a memory copy.
+
+`python -m experiments.bench transfers [--full]`. Two agents have a CPU device each. One program moves an array to and
+fro between their slices, each hop after the one before. The call's time is divided by its hops. The raw stream is also
+between two processes of this machine, with chunks as large as Seaway's (1 MiB) and one answer an array. The copy is
+numpy's, in one process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from core.transfer import CHUNK
+
+from ..frame import members, options
+from ..frame.deployed import deployed
+from . import stream
+
+FULL = True
+KB, MB = 1_000, 1_000_000
+SIZES = (KB, 64 * KB, MB, 16 * MB, 64 * MB)
+ALL_SIZES = (KB, 4 * KB, 16 * KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
+HOPS = 8
+TIMES = 5
+
+
+class Row(NamedTuple):
+    """Median seconds of a hop."""
+
+    size: int
+    seaway: float
+    raw: float
+    copy: float
+
+
+def to_and_fro(a: Any, b: Any, hops: int) -> Callable[[Any], Any]:
+    import seaway as sw
+
+    def program(x: Any) -> Any:
+        for _ in range(hops // 2):
+            x = sw.put(sw.put(x, devices=b), devices=a)
+        return x
+
+    made: Callable[[Any], Any] = sw.program(program)
+    return made
+
+
+def copied(size: int, times: int) -> list[float]:
+    source, target = np.zeros(size, np.uint8), np.empty(size, np.uint8)
+    found = []
+    for turn in range(times + 1):
+        begun = time.perf_counter()
+        np.copyto(target, source)
+        if turn:
+            found.append(time.perf_counter() - begun)
+    return found
+
+
+def rows(sizes: Sequence[int], hops: int = HOPS, times: int = TIMES) -> Iterator[Row]:
+    import seaway as sw
+
+    raw = stream.hops(sizes, CHUNK, hops * times)
+    with (
+        deployed(2, platform="cpu", env=members.environment(1)) as cluster,
+        sw.connect(cluster.address),
+    ):
+        a, b = (sw.slice(devices=1, exclusive=True) for _ in range(2))
+        work = to_and_fro(a, b, hops)
+        for size in sizes:
+            content = np.arange(size, dtype=np.int64).astype(np.uint8)
+            x = sw.put(content, devices=a)
+            y = work(x).block_until_ready()
+            found = []
+            for _ in range(times):
+                begun = time.perf_counter()
+                y = work(x).block_until_ready()
+                found.append((time.perf_counter() - begun) / hops)
+            if not np.array_equal(np.asarray(y), content):
+                raise RuntimeError(f"{size} bytes came back changed")
+            yield Row(
+                size,
+                statistics.median(found),
+                statistics.median(raw[size]),
+                statistics.median(copied(size, times)),
+            )
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = options.parser("transfers", __doc__, full="nine sizes, not five")
+    parser.add_argument("--bytes", type=options.least(1), nargs="+", help="sizes of arrays")
+    parser.add_argument(
+        "--hops", type=options.least(2), default=HOPS, help="hops of a call, even (%(default)s)"
+    )
+    parser.add_argument(
+        "--times", type=options.least(1), default=TIMES, help="calls for a median (%(default)s)"
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.hops % 2:
+        parser.error(f"--hops {chosen.hops}: an array that comes back has made an even number of hops")
+    sizes = chosen.bytes or (ALL_SIZES if chosen.full else SIZES)
+    print(
+        f"a hop between two processes; medians of {chosen.times} calls of {chosen.hops} hops; chunks of {CHUNK:,} bytes"
+    )
+    print(f"{'':>12}{'Seaway':^20}{'raw gRPC stream':^20}{'copy':^20}{'Seaway of':>12}")
+    print(f"{'bytes':>12}{'ms':>9}{'MB/s':>10} {'ms':>9}{'MB/s':>10} {'ms':>9}{'MB/s':>10} {'raw MB/s':>12}")
+    for row in rows(sizes, chosen.hops, chosen.times):
+        cells = "".join(
+            f"{each * 1e3:>9.3f}{row.size / each / MB:>10,.1f} " for each in (row.seaway, row.raw, row.copy)
+        )
+        print(f"{row.size:>12,}{cells}{row.raw / row.seaway:>12.0%}", flush=True)

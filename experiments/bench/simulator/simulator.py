@@ -1,0 +1,204 @@
+"""Measures the simulator: gang steps per CPU second through `sw.simulate`, with core's scheduler and a stride policy.
+
+`python -m experiments.bench simulator`. A client makes calls of one computation on all devices and keeps three
+unfinished. The baseline is `naive`, a simple model with a process a host, and without scheduler, memory or failures.
+Each row runs in a process of its own, whose peak memory is printed. Start-up is not in the rates, but printed beside
+them. The benchmark also checks that the two fidelities give the same traces.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from tempfile import TemporaryDirectory
+from time import monotonic, process_time
+from typing import Any
+
+HOSTS = (64, 512, 4096, 25_000)
+PER_HOST = 4
+STEPS = {64: 1000, 512: 1000, 4096: 300, 25_000: 100}  # of ours
+NAIVE_STEPS = {64: 200, 512: 30, 4096: 5, 25_000: 3}
+AIMS = {512: 300, 25_000: 5000}  # times the naive model
+PATIENCE = 400  # seconds for a row
+AHEAD = 3  # calls unfinished
+LARGE = (  # hosts, clients, gangs of each, profile, aim in CPU seconds
+    (512, 1, 1000, "paper", 0.5),
+    (512, 4, 1000, "paper", 2.0),
+    (25_000, 1, 100, "paper", 1.0),
+    (25_000, 1, 100, "seaway", 1.0),
+    (
+        250_000,
+        1,
+        10,
+        "seaway",
+        None,
+    ),  # only "seaway": a flat fan-out to this many hosts takes longer than the controller waits
+)
+
+
+# --- in a process of its own ------------------------------------------------------------------------------------
+
+
+def ours(hosts: int, clients: int, gangs: int, profile: str) -> dict[str, Any]:
+    begun = process_time()
+    trace, spent, simulated = simulate(hosts, clients, gangs, "cohort", profile)
+    intervals = clients * gangs * hosts * PER_HOST
+    return {
+        "start": process_time() - begun - spent, "spent": spent, "simulated": simulated,
+        "bytes": trace.core.nbytes / intervals,
+    }  # fmt: skip
+
+
+def simulate(
+    hosts: int, clients: int, gangs: int, fidelity: str, profile: str = "paper"
+) -> tuple[Any, float, float]:
+    """(trace, CPU seconds without start-up, seconds of simulated time).
+
+    The first call counts as start-up, since it chooses devices and imports libraries.
+    """
+    import seaway as sw
+
+    kind: Any = fidelity
+    with sw.simulate("A", hosts=hosts, policy="stride", fidelity=kind, profile=profile) as session:
+        step = sw.synthetic("step", devices=sw.slice(devices=hosts * PER_HOST), duration="350us")
+
+        started: list[float] = []
+
+        def client() -> None:
+            waiting = [step()]
+            waiting[0].block_until_ready()
+            started.append(process_time())
+            for _ in range(gangs - 1):
+                waiting.append(step(waiting[-1]))
+                if len(waiting) > AHEAD:
+                    waiting.pop(0).block_until_ready()
+            waiting[-1].block_until_ready()
+
+        for task in [session.spawn(client, name=f"client {number}") for number in range(clients)]:
+            task.join()
+        spent = process_time() - started[0]
+        return session.trace, spent, session.now()
+
+
+def naive(hosts: int, steps: int) -> dict[str, Any]:
+    from .naive import Counted, Naive
+
+    begun = process_time()
+    env = Counted(initial_time=0)
+    model = Naive(hosts, env=env)
+    model.start(steps)
+    env.run(until=model.begun)
+    first, events = process_time(), env.events
+    env.run(until=model.over)
+    spent = process_time() - first
+    return {"start": first - begun, "spent": spent, "events": (env.events - events) / (steps - 1)}
+
+
+def agree(hosts: int, gangs: int) -> dict[str, Any]:
+    """Whether all columns of the traces of both fidelities are the same."""
+    traces = [simulate(hosts, 2, gangs, fidelity)[0].core.columns() for fidelity in ("exact", "cohort")]
+    tables = ("clients", "runs", "gangs", "transfers")
+    exact, cohort = ({name: trace[name] for name in tables} for trace in traces)
+    return {"same": exact == cohort, "gangs": len(exact["gangs"]["seq"])}
+
+
+WORK: dict[str, Callable[..., dict[str, Any]]] = {"ours": ours, "naive": naive, "agree": agree}
+
+
+def row(kind: str, *arguments: object) -> dict[str, Any] | None:
+    """Run one row in a process of its own; None if it failed or took longer than PATIENCE."""
+    command = [sys.executable, "-m", "experiments.bench.simulator.simulator", kind, *map(str, arguments)]
+    try:
+        child = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired:
+        return None
+    if child.returncode:
+        print(child.stderr, file=sys.stderr)
+        return None
+    found: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
+    return found
+
+
+# --- what is printed ----------------------------------------------------------------------------------------------
+
+
+def rates() -> None:
+    print(
+        f"One client, one computation a call on all devices, {AHEAD} calls unfinished; policy stride; profile paper"
+    )
+    print(
+        f"{'hosts':>8}{'naive':>10}{'events':>10}{'ours':>12}{'x naive':>10}{'aim':>8}{'start-up':>11}{'peak RSS':>11}"
+    )
+    print(f"{'':8}{'steps/s':>10}{'a step':>10}{'steps/s':>12}{'':10}{'':8}{'s':>11}{'MB':>11}")
+    for hosts in HOSTS:
+        base, mine = row("naive", hosts, NAIVE_STEPS[hosts]), row("ours", hosts, 1, STEPS[hosts], "paper")
+        slow = (NAIVE_STEPS[hosts] - 1) / base["spent"] if base else 0.0
+        cells = f"{hosts:>8,}" + (
+            f"{slow:>10,.2f}{base['events']:>10,.0f}" if base else f"{'-':>10}{'-':>10}"
+        )
+        if mine:
+            fast = STEPS[hosts] / mine["spent"]
+            cells += f"{fast:>12,.0f}{fast / slow if slow else 0:>9,.0f}x{AIMS.get(hosts, ''):>8}"
+            cells += f"{mine['start']:>11.2f}{mine['rss']:>11,.0f}"
+        else:
+            cells += f"  not within {PATIENCE} s"
+        print(cells, flush=True)
+
+
+def sizes() -> None:
+    print("\nStart-up left out; the aim is CPU seconds")
+    print(
+        f"{'devices':>10}{'clients':>9}{'gangs':>9}{'profile':>9}{'CPU s':>9}{'aim':>7}{'start-up s':>12}",
+        end="",
+    )
+    print(f"{'bytes an interval':>19}{'peak RSS MB':>13}")
+    for hosts, clients, gangs, profile, aim in LARGE:
+        found = row("ours", hosts, clients, gangs, profile)
+        head = f"{hosts * PER_HOST:>10,}{clients:>9}{clients * gangs:>9,}{profile:>9}"
+        if found is None:
+            print(f"{head}  not within {PATIENCE} s", flush=True)
+            continue
+        cells = f"{found['spent']:>9.2f}{aim or '':>7}{found['start']:>12.2f}{found['bytes']:>19.3f}"
+        print(f"{head}{cells}{found['rss']:>13,.0f}", flush=True)
+
+
+def fidelities() -> None:
+    for hosts, gangs in ((64, 60), (512, 8)):
+        found = row("agree", hosts, gangs)
+        words = (
+            "did not run"
+            if found is None
+            else f"{'are' if found['same'] else 'ARE NOT'} the same, {found['gangs']} gangs"
+        )
+        print(f"exact and cohort at {hosts} hosts, 2 clients: all columns of the traces {words}", flush=True)
+
+
+def everything() -> None:
+    """Time `python -m experiments all` without the tables."""
+    begun = monotonic()
+    with TemporaryDirectory() as folder:
+        options = ["all", "--without", "tables", "--out", folder]
+        command = [sys.executable, "-m", "experiments", *options]
+        child = subprocess.run(command, capture_output=True, text=True, check=False)
+    spent = monotonic() - begun
+    print(
+        f"`python -m experiments all --without tables`: {spent:.0f} s, exit status {child.returncode} (aim: 120 s)"
+    )
+
+
+def main() -> None:
+    rates()
+    sizes()
+    print()
+    fidelities()
+    everything()
+
+
+if __name__ == "__main__":
+    arguments: list[Any] = [int(word) if word.isdecimal() else word for word in sys.argv[2:]]
+    result = WORK[sys.argv[1]](*arguments)
+    result["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(result))

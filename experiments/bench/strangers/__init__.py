@@ -1,0 +1,1 @@
+"""The harm that strangers and greedy clients do to others."""

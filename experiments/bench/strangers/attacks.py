@@ -1,0 +1,284 @@
+"""Attacks on a controller by strangers and greedy clients, each in a process of its own. `strangers` measures the harm.
+
+`python -m experiments.bench.strangers.attacks NAME ADDRESS TOKEN_FILE` prints "going" when it has begun, attacks until
+its standard input closes, and then prints the number of answers by kind, as JSON. Attackers run at the lowest priority:
+real ones have machines of their own, and competition for this machine's cores is not to be measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import msgspec
+
+from backend.auth import OPTIONS, Access
+from backend.node import SERVICE, STREAM
+from backend.wire import PAIRS, AboutReply, Keep, Permit, Recorded, SeenReply, Status, envelopes
+
+HOSTS = 4  # of the cluster, of one device each
+DURATION = "330us"  # of a step on all of them
+AT_ONCE = 512  # calls under way of a flood ...
+CONNECTIONS = 4  # ... over this many connections
+STREAMS = 16
+HALF_OPEN = 200  # connections of a slow writer
+MOST = 1000  # runs under way of a greedy client
+PUTS, PUT = 16, 1 << 20  # arrays under way, bytes of each
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+Metadata = Sequence[tuple[str, str]]
+over = threading.Event()  # set when the standard input closes
+answers: Counter[str] = Counter()
+
+
+def nonsense(chance: random.Random) -> bytes:
+    """Random bytes, or a message with a few bytes changed."""
+    if chance.random() < 0.5:
+        return chance.randbytes(chance.randrange(200))
+    packets: list[envelopes.Any] = [
+        envelopes.Packet(chance.randbytes(chance.randrange(60)), chance.randbytes(chance.randrange(9))),
+        envelopes.Address("host/0", "127.0.0.1:1"),
+        envelopes.Pass("client/1", "0" * 64),
+    ]
+    data = bytearray(envelopes.encode([chance.choice(packets) for _ in range(chance.randrange(4))]))
+    for _ in range(chance.randrange(4)):
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    return bytes(data)
+
+
+# --- floods of calls --------------------------------------------------------------------------------------------------
+
+Next = Callable[[random.Random], tuple[str, bytes]]  # makes (method, request) of the next call
+
+
+def named(request: msgspec.Struct) -> tuple[str, bytes]:
+    return f"/{SERVICE}/{type(request).__name__}", msgspec.msgpack.encode(request)
+
+
+def statuses(chance: random.Random) -> tuple[str, bytes]:
+    return named(chance.choice((Status(), AboutReply("0"))))
+
+
+def costly(chance: random.Random) -> tuple[str, bytes]:
+    return named(chance.choice((Recorded(), SeenReply(), Permit(()), Status())))
+
+
+def keeps(chance: random.Random) -> tuple[str, bytes]:
+    return named(Keep(chance.randbytes(1 << 20)))
+
+
+def randoms(chance: random.Random) -> tuple[str, bytes]:
+    return f"/{SERVICE}/{chance.choice(list(PAIRS)).__name__}", nonsense(chance)
+
+
+def oversized(chance: random.Random) -> tuple[str, bytes]:
+    return f"/{SERVICE}/{Keep.__name__}", bytes(envelopes.MESSAGE + 1024)
+
+
+async def flood(address: str, shown: Metadata, of: Next, at_once: int = AT_ONCE) -> None:
+    """Keep `at_once` calls under way: each is followed by another as soon as it is answered."""
+    options = (*(each for each in OPTIONS if each[0] != "grpc.max_send_message_length"),
+               ("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1))  # fmt: skip
+    channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(CONNECTIONS)]
+
+    async def one(number: int) -> None:
+        chance, channel = random.Random(number), channels[number % CONNECTIONS]
+        while not over.is_set():
+            method, data = of(chance)
+            try:
+                await channel.unary_unary(method)(data, metadata=shown, timeout=30)
+                answers["answered"] += 1
+            except grpc.aio.AioRpcError as error:
+                answers[error.code().name] += 1
+
+    await asyncio.gather(*(one(number) for number in range(at_once)))
+    for channel in channels:
+        await channel.close()
+
+
+async def streams(address: str, shown: Metadata) -> None:
+    """Send streams of nonsense, each followed by another when it is cut off."""
+    channel = grpc.aio.insecure_channel(address, options=OPTIONS)
+
+    async def one(number: int) -> None:
+        chance = random.Random(number)
+        while not over.is_set():
+            name = ("name", f"who/{chance.randbytes(16).hex()}")
+            call = channel.stream_stream(STREAM)(metadata=(name, ("proof", ""), *shown))
+            try:
+                async with asyncio.timeout(30):
+                    for _ in range(3):
+                        await call.write(nonsense(chance))
+                    await call.done_writing()
+                    while await call.read() is not grpc.aio.EOF:
+                        pass
+                answers["ended"] += 1
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                answers["cut off"] += 1
+            except TimeoutError:
+                answers["silence"] += 1
+            finally:
+                call.cancel()
+
+    await asyncio.gather(*(one(number) for number in range(STREAMS)))
+    await channel.close()
+
+
+async def slowly(address: str, shown: Metadata) -> None:
+    """Open connections that begin HTTP/2 and send one byte of a frame now and then; reconnect when cut off."""
+    host, _, port = address.rpartition(":")
+
+    async def one() -> None:
+        while not over.is_set():
+            try:
+                writer = (await asyncio.open_connection(host, int(port)))[1]
+                answers["connected"] += 1
+                for at in range(20):
+                    writer.write(PREFACE if at == 0 else b"\0")
+                    await writer.drain()
+                    await asyncio.sleep(0.05)
+                writer.close()
+            except OSError:
+                answers["refused"] += 1
+                await asyncio.sleep(0.01)
+
+    await asyncio.gather(*(one() for _ in range(HALF_OPEN)))
+
+
+async def connections(address: str, shown: Metadata) -> None:
+    """Open connections, send nothing or bytes that are not HTTP/2, and close them."""
+    host, _, port = address.rpartition(":")
+
+    async def one(number: int) -> None:
+        chance = random.Random(number)
+        while not over.is_set():
+            try:
+                writer = (await asyncio.open_connection(host, int(port)))[1]
+                writer.write(chance.randbytes(chance.randrange(100)))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+                answers["connected"] += 1
+            except OSError:
+                answers["refused"] += 1
+
+    await asyncio.gather(*(one(number) for number in range(STREAMS)))
+
+
+# --- clients that want everything -------------------------------------------------------------------------------------
+
+
+def greedy(address: str, token_file: str) -> None:
+    """A client that keeps as many calls under way as it is allowed."""
+    import numpy as np
+
+    import seaway as sw
+
+    with sw.connect(address, token_file=token_file, client="greedy"):
+        step, zero = sw.synthetic("greedy", duration=DURATION, devices=sw.slice(devices=HOSTS)), np.float32(0)
+        step(zero).block_until_ready()
+        going()
+        under_way: deque[Any] = deque()
+        while not over.is_set():
+            under_way.append(step(zero))
+            answers["runs"] += 1
+            if len(under_way) >= MOST:
+                under_way.popleft().block_until_ready()
+
+
+def puts(address: str, token_file: str) -> None:
+    """A client that puts large arrays and drops them."""
+    import numpy as np
+
+    import seaway as sw
+
+    with sw.connect(address, token_file=token_file, client="greedy"):
+        array, where = np.zeros(PUT, np.uint8), sw.slice(devices=1)
+        sw.put(array, devices=where).block_until_ready()
+        going()
+        under_way: deque[Any] = deque()
+        while not over.is_set():
+            under_way.append(sw.put(array, devices=where))
+            answers["puts"] += 1
+            if len(under_way) >= PUTS:
+                under_way.popleft().block_until_ready()
+
+
+def spin(address: str, token_file: str) -> None:
+    """Only use a core, as all attacks do: a baseline for their effect on this machine."""
+    going()
+    while not over.is_set():
+        answers["turns"] += sum(range(1000)) > 0
+
+
+# --- the process ------------------------------------------------------------------------------------------------------
+
+
+def going() -> None:
+    print("going", flush=True)
+
+
+Work = Callable[[str, Metadata], Awaitable[None]]
+
+
+def in_loop(work: Work, right: bool = True) -> Callable[[str, str], None]:
+    """`right`: use the cluster's token, not a wrong one."""
+
+    def run(address: str, token_file: str) -> None:
+        token = Path(token_file).read_text(encoding="utf-8").strip()
+        shown = Access(token if right else "a guess").shown()
+        going()
+        asyncio.run(work(address, shown))  # type: ignore[arg-type]
+
+    return run
+
+
+def flooding(of: Next, right: bool = True, at_once: int = AT_ONCE) -> Callable[[str, str], None]:
+    return in_loop(lambda address, shown: flood(address, shown, of, at_once), right)
+
+
+ATTACKS: dict[str, Callable[[str, str], None]] = {
+    "spin": spin,
+    "calls": flooding(statuses),
+    "wrong tokens": flooding(statuses, right=False),
+    "costly calls": flooding(costly),
+    "code": flooding(keeps, at_once=16),
+    "random bytes": flooding(randoms),
+    "oversized": flooding(oversized, at_once=4),
+    "streams": in_loop(streams),
+    "strange streams": in_loop(streams, right=False),
+    "slow writers": in_loop(slowly),
+    "connections": in_loop(connections),
+    "greedy": greedy,
+    "puts": puts,
+}
+
+
+def main(words: Sequence[str]) -> None:
+    name, address, token_file = words
+    os.nice(19)
+
+    def until_told() -> None:
+        while os.read(sys.stdin.fileno(), 1 << 10):
+            pass
+        over.set()
+
+    threading.Thread(target=until_told, daemon=True).start()
+    begun = time.monotonic()
+    ATTACKS[name](address, token_file)
+    seconds = time.monotonic() - begun
+    print(json.dumps({"seconds": seconds, "answers": answers}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,33 @@
+"""The benchmark that counts a call's hands: the same each time, for each machine that takes part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.bench.control import hops
+
+
+def counted(hosts: int) -> dict[str, tuple[float, float, float]]:
+    found = hops.measured(hosts)
+    return {part: (row["calls"], row["files"], row["again"]) for part, row in found.items()}
+
+
+def test_each_part_is_counted_and_counts_the_same_twice() -> None:
+    first = counted(2)
+    assert list(first) == list(hops.PARTS)
+    assert all(calls >= files > 0 for calls, files, _ in first.values())
+    assert counted(2) == first
+
+
+def test_on_more_hosts_the_controller_hears_more_and_the_client_does_no_more() -> None:
+    few, many = counted(2), counted(64)
+    assert many["done"][0] > few["done"][0]
+    assert many["call"] == few["call"]
+
+
+def test_a_folder_without_core_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        hops.main(["--before", str(tmp_path)])
+    assert f"--before {tmp_path}: there is no core/ in it" in capsys.readouterr().err

@@ -1,0 +1,101 @@
+"""What-ifs beside real runs, tiny: rows are worked out rightly, and each of the settings is really another world."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.protocol.messages import Submit
+from experiments.bench.prediction import whatif
+from experiments.bench.prediction.whatif import QUESTIONS, RECORDED, WEIGHTS, Question, Row, rows_of, summary
+from seaway.tools.whatif.workload import Workload, read
+from sim.hardware import setups
+
+from .test_prediction import CLUSTER
+
+FIFO = Question("fifo", policy="fifo")
+QUANTITIES = ["makespan", *(f"latency p50 {name}" for name in WEIGHTS)]
+
+
+def tries(*times: float) -> list[list[whatif.Values]]:
+    """By record: these under the recorded settings, half of them under all others."""
+    return [[{"makespan": one if at == 0 else one / 2} for at in range(len(QUESTIONS))] for one in times]
+
+
+def test_each_record_is_compared_with_the_runs_behind_it() -> None:
+    rows = rows_of("timed", tries(1.1, 2.4, 2.7), tries(1.0, 2.0, 3.0))
+    assert [row.question for row in rows] == [asked.title for asked in QUESTIONS]
+    for row in rows:
+        half = 1 if row.question == RECORDED.title else 2
+        assert (row.predicted, row.measured) == (2.4 / half, 2.0 / half)
+        assert row.error == pytest.approx(0.1), "the median of +10 %, +20 % and -10 %"
+        assert row.spread == pytest.approx(0.2)
+        assert row.foretold == row.change == pytest.approx(0.0 if half == 1 else -0.5)
+
+
+def test_whoever_takes_the_record_for_the_answer_errs_by_the_change() -> None:
+    row = Row("timed", "fifo", "makespan", 2.2, 2.0, 0.1, 0.0, -0.4, -0.5)
+    same = Row("timed", RECORDED.title, "makespan", 3.0, 4.0, -0.25, 0.0, 0.0, 0.0)
+    medians = {line[:34].strip(): line.split()[-3:] for line in summary([row, same]).splitlines()[1:]}
+    assert medians[RECORDED.title] == ["25.0%", "25.0%", "-25.0%"]
+    assert medians["changed settings"] == ["10.0%", "10.0%", "+10.0%"]
+    assert medians["against the same, simulated"] == ["20.0%", "20.0%", "+20.0%"]
+    assert medians["had the record been the answer"] == ["100.0%", "100.0%", "+100.0%"]
+
+
+def test_each_is_really_run_and_foretold_from_the_log_of_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = tmp_path / "timed.toml"
+    cluster.write_text(CLUSTER)
+    whatif.main(["--platform", "timed", "--calibration", str(cluster), "--records", "1", "--calls", "2"])
+    said = capsys.readouterr().out
+    at = [said.index(f"\n{asked.title}\n") for asked in QUESTIONS]
+    assert at == sorted(at)
+    for quantity in QUANTITIES:
+        assert said.count(f"    {quantity} ") == len(QUESTIONS)
+    assert f"changed settings{'':18}{(len(QUESTIONS) - 1) * len(QUANTITIES):>6}" in said
+
+
+def recorded(asked: Question, path: Path) -> Workload:
+    whatif.really("timed", asked, 2, path)
+    return read(path)
+
+
+def test_a_session_runs_under_the_settings_that_are_asked_about(tmp_path: Path) -> None:
+    for at, asked in enumerate(QUESTIONS):
+        found = recorded(asked, tmp_path / f"{at}.log")
+        assert found.policy.lower() == asked.policy.replace("_", "")
+        assert found.config.window == (asked.window or found.config.window)
+        runs = {person.name: person.runs for person in found.people if person.name in WEIGHTS}
+        assert runs == {name: 2 * weight for name, weight in WEIGHTS.items()}
+        dispatches = {
+            made.call.dispatch
+            for person in found.people
+            for made in person.calls
+            if isinstance(made.call, Submit)
+        }
+        assert dispatches == {asked.dispatch or "parallel"}
+
+
+def test_what_is_foretold_goes_by_the_settings(tmp_path: Path) -> None:
+    """Under fifo who has the least weight is served sooner, in any machine's record."""
+    cluster = tmp_path / "timed.toml"
+    cluster.write_text(CLUSTER)
+    log = tmp_path / "run.log"
+    whatif.really("timed", RECORDED, 20, log)
+    same, fifo = whatif.foretold(log, setups.load(str(cluster)), [RECORDED, FIFO])
+    assert list(same) == QUANTITIES
+    assert fifo["latency p50 ann"] < 0.9 * same["latency p50 ann"]
+
+
+def test_a_calibration_of_other_devices_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = tmp_path / "timed.toml"
+    cluster.write_text(CLUSTER)
+    with pytest.raises(SystemExit) as refused:
+        whatif.main(["--platform", "cpu", "--calibration", str(cluster)])
+    assert refused.value.code == 2
+    assert "is of timed devices; --platform asks for cpu" in capsys.readouterr().err

@@ -1,0 +1,102 @@
+"""What the benchmark of order says of a run: right, wrong, hung or aborted; and that its sums are the devices'."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.bench.frame.members import Ending
+from experiments.bench.real import order
+
+
+def ending(code: int | None, checked: int, wrong: int, over: bool = False) -> Ending:
+    said: list[dict[str, Any]] = [{"checked": 0, "wrong": 0}, {"checked": checked, "wrong": wrong}]
+    return Ending(code, [*said, {"over": True}] if over else said, "its last words")
+
+
+def test_what_came_of_a_case_is_told_from_how_its_processes_ended() -> None:
+    both = [ending(0, 20, 0, True), ending(0, 20, 3, True)]
+    assert order.outcome_of(both) == order.Outcome("ended", 40, 3)
+    assert order.outcome_of([ending(None, 20, 0), ending(None, 10, 0)]) == order.Outcome("hung", 30, 0)
+    assert order.outcome_of([ending(-6, 0, 0), ending(None, 10, 0)]) == order.Outcome("aborted", 10, 0)
+
+
+def test_a_process_that_never_began_is_no_outcome() -> None:
+    with pytest.raises(RuntimeError, match="did not start: no such module"):
+        order.outcome_of([ending(None, 0, 0), Ending(1, [], "no such module")])
+
+
+def test_luck_is_called_luck() -> None:
+    found = order.Outcome("ended", 40, 0)
+    by_chance, on_purpose = order.CASES[1], order.CASES[0]
+    assert order.shown(by_chance, found).endswith("(by luck: nothing enforces it)")
+    assert order.shown(on_purpose, found).endswith("0 of 40 results wrong")
+    assert "then it hung" in order.shown(by_chance, order.Outcome("hung", 3, 0))
+
+
+@pytest.mark.parametrize("kind", order.KINDS)
+def test_what_is_expected_of_a_client_is_what_its_computation_makes(kind: order.Kind) -> None:
+    import jax
+
+    x = np.arange(1, 1 + kind.devices * kind.size, dtype=np.int32).reshape(kind.devices, kind.size)
+    made: Any = x
+    for _ in range(25):  # long enough to overflow
+        made = jax.vmap(order.step_of(kind), axis_name=order.AXIS)(made)
+    assert np.array_equal(np.asarray(made), order.expected(kind, x, 25))
+
+
+def test_one_wrong_number_shows_for_ever_after() -> None:
+    for kind in order.KINDS:
+        x = np.ones((kind.devices, kind.size), np.int32)
+        wrong = x.copy()
+        wrong[0, 0] += 1
+        assert not np.array_equal(order.expected(kind, x, 1_000), order.expected(kind, wrong, 1_000))
+
+
+def entered() -> dict[int, order.Entered]:
+    """Six gangs by two clients: on hosts 0 and 1, and on 1 and 2."""
+    return {
+        seq: order.Entered(f"client-{seq % 2}", "step", seq, "step", frozenset({seq % 2, seq % 2 + 1}))
+        for seq in range(1, 7)
+    }
+
+
+def test_hosts_that_keep_the_order_have_its_hash() -> None:
+    launched = [[2, 4, 6], [1, 2, 3, 4, 5, 6], [1, 3, 5]]
+    assert all(host.meant == host.had for host in order.hosts_of(entered(), launched))
+    pairs = order.pairs_of(entered(), launched)
+    assert [(pair.hosts, pair.gangs) for pair in pairs] == [((0, 1), 3), ((0, 2), 0), ((1, 2), 3)]
+    assert all(one == other for one, other in (pair.orders for pair in pairs))
+
+
+@pytest.mark.parametrize("middle", [[2, 1, 3, 4, 5, 6], [1, 2, 3, 4, 5], [1, 2, 2, 3, 4, 5, 6]])
+def test_a_host_that_does_not_is_seen(middle: list[int]) -> None:
+    hosts = order.hosts_of(entered(), [[2, 4, 6], middle, [1, 3, 5]])
+    assert [host.meant == host.had for host in hosts] == [True, False, True]
+
+
+def test_two_hosts_that_disagree_are_seen() -> None:
+    pairs = order.pairs_of(entered(), [[4, 2, 6], [1, 2, 3, 4, 5, 6], [1, 3, 5]])
+    assert [pair.orders[0] == pair.orders[1] for pair in pairs] == [False, True, True]
+
+
+# --- with real processes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+def test_jax_with_one_order_is_right_and_with_opposite_orders_is_not() -> None:
+    right, opposite = order.CASES[0], order.CASES[3]
+    assert order.without(right, 20) == order.Outcome("ended", 80, 0)
+    found = order.without(opposite, 20)
+    assert found.wrong or found.how != "ended"
+
+
+@pytest.mark.full
+def test_four_clients_under_seaway_are_all_right() -> None:
+    found = order.under_seaway(80)
+    assert (found.gangs, found.looks, found.wrong) == (80, 4, 0)
+    assert sum(host.gangs for host in found.hosts) == 20 * sum(kind.devices for kind in order.KINDS)
+    assert all(host.meant == host.had for host in found.hosts)
+    assert all(pair.gangs >= 20 and pair.orders[0] == pair.orders[1] for pair in found.pairs)

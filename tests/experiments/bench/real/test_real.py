@@ -1,0 +1,85 @@
+"""Fig 5 for real, tiny: every row is there, peers that are not installed are named, and steps are counted rightly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments.bench.real import actors, real
+
+RATES = {"OpByOp": 100.0, "Chained": 300.0, "Fused": 1_000.0}
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up figures, so that tests need not measure."""
+    rates = {kind: [rate, rate / 2, 2 * rate] for kind, rate in RATES.items()}
+    costs = {kind: {"agent-0 enqueue": 12.0, "agent-0 rest": 0.4} for kind in RATES}
+    peers = {kind: [100.0] for kind in ("OpByOp", "Fused")}
+    monkeypatch.setattr(real, "jax_rates", lambda *size: (peers, {kind: {"caller": 7.0} for kind in peers}))
+    monkeypatch.setattr(real, "seaway_rates", lambda *size: (rates, costs))
+    monkeypatch.setattr(actors, "rates", lambda *size: {kind: [rate / 10] for kind, rate in RATES.items()})
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_peer_that_is_not_installed_is_named_with_the_cure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(actors, "installed", lambda: False)
+    real.shown(2, 1, 3)
+    said = capsys.readouterr().out
+    assert "    Ray not installed: pip install 'seaway[bench]'\n" in said
+    assert "x Ray's" not in said
+    assert " Seaway Chained       300/s   3.00 x JAX's OpByOp (aim 1)\n" in said
+
+
+@pytest.mark.usefixtures("measured")
+def test_every_kind_is_compared_with_both_peers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(actors, "installed", lambda: True)
+    real.shown(2, 1, 3)
+    said = capsys.readouterr().out
+    assert said.count("10.0 x Ray's (aim 5)") == 2
+    assert said.count("10.0 x Ray's (aim 1)") == 1
+    assert said.count("CPU us a step: agent-0 enqueue 12\n") == 3
+    assert said.count("CPU us a step: caller 7\n") == 2
+
+
+def test_fewer_steps_are_still_whole_calls() -> None:
+    assert real.steps_of("Fused", 1) == 64 * real.CHAIN
+    assert real.steps_of("Fused", 3) == 21 * real.CHAIN
+    assert real.steps_of("OpByOp", 1_000) == real.CHAIN
+
+
+def test_a_step_takes_the_mean_off_and_a_fused_call_is_many_steps() -> None:
+    import jax
+
+    x = np.array([1.0, 5.0], np.float32)
+    one, many = (
+        np.asarray(jax.vmap(work, axis_name=real.AXIS)(x)).tolist() for work in (real.step, real.fused)
+    )
+    assert one == [-1.0, 3.0]
+    assert many == one  # whose mean is what a step adds
+
+
+@pytest.mark.full
+def test_jax_and_seaway_are_measured_on_two_hosts() -> None:
+    rates, costs = real.jax_rates(2, 1, 1, fewer=16)
+    assert list(rates) == ["OpByOp", "Fused"]
+    assert all(len(each) == 1 and each[0] > 0 for each in rates.values())
+    assert set(costs["OpByOp"]) == {
+        f"process {rank} {phase}" for rank in (0, 1) for phase in ("caller", "rest")
+    }
+    rates, costs = real.seaway_rates(2, 1, 1, fewer=16)
+    assert list(rates) == list(real.AIMS)
+    assert all(each[0] > 0 for each in rates.values())
+    assert any("enqueue" in name for name in costs["Chained"])
+
+
+@pytest.mark.full
+def test_rays_actors_run_the_same_steps() -> None:
+    pytest.importorskip("ray", reason="the extra `bench` is not installed")
+    found = actors.rates(1, 1, 1, fewer=8)
+    assert list(found) == list(real.AIMS)
+    assert all(each[0] > 0 for each in found.values())

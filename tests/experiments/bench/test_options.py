@@ -1,0 +1,90 @@
+"""The command line of the benchmarks: whose options are whose, and how a wrong one is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.bench import __main__ as bench
+
+WITH_OPTIONS = (
+    "agents",
+    "control",
+    "order",
+    "pages",
+    "prediction",
+    "real",
+    "sharing",
+    "stages",
+    "transfers",
+    "whatif",
+)
+
+
+def test_an_unknown_benchmark_is_refused_with_those_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert bench.main(["ordr"]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("no benchmark 'ordr'; there are: events")
+    assert not said.out
+
+
+def test_an_option_belongs_to_one_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["order", "agents", "--gangs", "4"]) == 2
+    assert capsys.readouterr().err.startswith("--gangs: name one benchmark to use its options")
+    assert bench.main(["--gangs", "4"]) == 2
+
+
+def test_a_benchmark_without_options_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["traces", "--full"]) == 2
+    assert capsys.readouterr().err == "--full: benchmark 'traces' has no options\n"
+
+
+def test_help_names_all_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"  {name} " in said for name in bench.BENCHES)
+
+
+@pytest.mark.parametrize("name", WITH_OPTIONS)
+def test_each_has_help_and_refuses_what_it_does_not_know(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bench.module(name).main(["--help"])
+    assert ended.value.code == 0
+    assert f"python -m experiments.bench {name}" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        bench.module(name).main(["--ful"])
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --ful" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "why"),
+    [
+        ("order", ["--gangs", "3"], "argument --gangs: 3 is too few: at least 4"),
+        ("stages", ["--stages", "two"], "argument --stages: 'two' is not a whole number"),
+        ("stages", ["--platform", "gpu"], "argument --platform: invalid choice: 'gpu'"),
+        ("sharing", ["--seconds", "0"], "argument --seconds: 0 s: more than 0"),
+        ("sharing", ["--seconds", "soon"], "argument --seconds: 'soon' is no number of seconds"),
+        ("transfers", ["--hops", "3"], "--hops 3: an array that comes back has made an even number of hops"),
+        ("control", ["--hosts", "0"], "argument --hosts: 0 is too few: at least 1"),
+        ("real", ["--devices", "-1"], "argument --devices"),
+        ("prediction", ["--platform", "gpu"], "argument --platform: invalid choice: 'gpu'"),
+        ("prediction", ["--cases", "0"], "argument --cases: 0 is too few: at least 1"),
+    ],
+)
+def test_a_bad_value_is_one_clear_error(
+    name: str, words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bench.module(name).main(words)
+    assert ended.value.code == 2
+    assert why in capsys.readouterr().err
+
+
+def test_full_goes_to_those_that_know_it() -> None:
+    knows = [name for name in WITH_OPTIONS if bench.takes(bench.module(name), "--full")]
+    assert knows == ["control", "order", "prediction", "real", "sharing", "stages", "transfers"]
+    assert not bench.takes(bench.module("traces"), "--full")

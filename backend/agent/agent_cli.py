@@ -157,6 +157,8 @@ def prepare(chosen: argparse.Namespace) -> None:
         if chosen.platform in ("cuda", "tpu"):
             os.environ["JAX_PLATFORMS"] = chosen.platform
         return
+    if chosen.devices:
+        os.environ.pop("JAX_NUM_CPU_DEVICES", None)  # JAX takes it before the flag below
     count = chosen.devices or 1
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     # without it, more than 32 collectives under way hang

@@ -107,10 +107,10 @@ class Real:
         )  # fmt: skip
         self.address = self.controller.line().split()[2].rstrip(":")
 
-    def agent(self, host: int, *words: str) -> Program:
+    def agent(self, host: int, *words: str, env: dict[str, str] | None = None) -> Program:
         self.agents[host] = self.program(
             f"agent-{host}", "agent", "--controller", self.address, "--host", str(host), "--name", f"host-{host}",
-            "--platform", self._platform, "--devices", str(self.cluster.islands[0].devices_per_host), *words,
+            "--platform", self._platform, "--devices", str(self.cluster.islands[0].devices_per_host), *words, env=env,
         )  # fmt: skip
         return self.agents[host]
 

@@ -75,6 +75,42 @@ def test_code_that_is_refused_ends_its_program_by_name_and_the_session_goes_on(t
     asyncio.run(drive())
 
 
+def test_code_for_several_hosts_is_compiled_where_jax_counts_the_devices_itself(tmp_path: Path) -> None:
+    """The checker stands for all devices of a gang, the agent has only its own: the number that JAX finds in the
+    agent's environment is not the checker's."""
+    counted = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+
+    def program(address: str) -> None:
+        with sw.connect(f"grpc://{address}"):
+            assert np.asarray(doubled(np.ones(4, np.float32))).tolist() == [2.0] * 4
+
+    async def drive() -> None:
+        found = Real(tmp_path, 2, 1, platform="auto", lease=8.0)
+        try:
+            found.start_controller()
+            for host in range(2):
+                found.agent(host, "--devices", "0", env=counted)
+            await found.ready()
+            await asyncio.to_thread(program, found.address)
+        finally:
+            await found.stop()
+
+    asyncio.run(drive())
+
+
+def test_a_number_of_devices_that_an_agent_is_given_comes_before_that_of_its_environment(tmp_path: Path) -> None:
+    async def drive() -> None:
+        found = Real(tmp_path, 1, 2, platform="cpu", lease=8.0)
+        try:
+            found.start_controller()
+            found.agent(0, env={"JAX_NUM_CPU_DEVICES": "1"})
+            await found.ready()
+        finally:
+            await found.stop()
+
+    asyncio.run(drive())
+
+
 @pytest.mark.full
 def test_all_that_trusted_clients_can_do_others_can_do_too() -> None:
     words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "tests.backend.pjrt.pjrt_checked"]

@@ -1,7 +1,7 @@
 """A host as a process: carries out its machine's commands on devices, and feeds the devices' events to the machine.
 
 agent       turns commands into launches, transfers and compilations
-agent_cli   its command line, `python -m backend.agent.agent_cli`
+agent_cli   its command line, `seaway agent`
 device_log  records what devices were told and what a node sent, for parity
 tpu         a host's place in a TPU slice;  malloc: keeps freed memory for the next gangs
 """

@@ -1,6 +1,6 @@
 """The program of an agent: one host with real devices, or many timed hosts.
 
-    python -m backend.agent.agent_cli --controller HOST:PORT
+    seaway agent --controller HOST:PORT
 
 It ends on SIGTERM, after it has been drained, or with its parent (`--with-parent`). An agent that the controller
 has dismissed, because it was away too long, replaces itself by a new program under the same process id.
@@ -27,6 +27,7 @@ from ..admin import become, end_with_parent
 from ..auth import Access, AccessRefused, add_options, read, rules_of
 from ..devices import Devices
 from ..node import CallError, HostClock, shifted
+from ..process_title import show_as
 from .agent import Agent
 from .device_log import Witness
 from .malloc import keep_what_is_freed
@@ -120,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
         prepare(chosen)
-        code = asyncio.run(serve(chosen, access))
+        code = asyncio.run(serve(chosen, access, words))
     except (AccessRefused, CallError) as error:
         print(f"seaway agent: {_words(error, chosen.controller)}", file=sys.stderr)
         code = 2
@@ -202,7 +203,8 @@ def cache_of(folder: str) -> Path | None:
     return path
 
 
-async def serve(chosen: argparse.Namespace, access: Access) -> int:
+async def serve(chosen: argparse.Namespace, access: Access, words: Sequence[str]) -> int:
+    show_as("agent", words)
     loop = asyncio.get_running_loop()
     over: asyncio.Future[str] = loop.create_future()
 
@@ -219,7 +221,9 @@ async def serve(chosen: argparse.Namespace, access: Access) -> int:
     finally:
         looking.cancel()
     leaving = _leave_when_told(loop, agents)
-    print(f"hosts {', '.join(str(agent.host.host) for agent in agents)} at {agents[0].address}", flush=True)
+    hosts = [agent.host.host for agent in agents]
+    show_as(f"agent host-{hosts[0]}" if count == 1 else f"agent hosts {hosts[0]}-{hosts[-1]}", words)
+    print(f"hosts {', '.join(map(str, hosts))} at {agents[0].address}", flush=True)
     reason = await over
     for agent in agents:
         await agent.stop()

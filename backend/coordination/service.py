@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from ..process_title import show_as
 from .meeting import LONGEST, Meeting
 
 # heartbeats are off: core's leases tell which members are alive; see `pjrt.coordination_relay`
@@ -32,6 +33,7 @@ def options() -> argparse.ArgumentParser:
         prog="python -m backend.coordination.service",
         description="The coordination service of one collective world. Prints its port; ends with its standard input.",
     )
+    found.add_argument("--world", default="", metavar="NAME", help="the world's name, for `ps`")
     found.add_argument("--members", type=int, required=True, help="how many processes will join")
     found.add_argument(
         "--bind", default="127.0.0.1", metavar="ADDRESS", help="where to listen: an address, or address:port"
@@ -63,7 +65,8 @@ def serve(address: str, members: int) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    chosen = options().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    chosen = options().parse_args(words)
     if chosen.members < 1:
         print(f"coordination: --members {chosen.members}: a world has at least one", file=sys.stderr)
         return 2
@@ -73,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         service_port = held.getsockname()[1]
         service = serve(f"{address}:{service_port}", chosen.members)  # noqa: F841 - serves while this reference exists
         held.close()
+        show_as("coordination", words)
         with suppress(KeyboardInterrupt):  # a terminal's Ctrl-C reaches this process, too; its parent ends it
             asyncio.run(meet(address, port, Meeting(chosen.members, service_port)))
     except (OSError, ValueError) as error:

@@ -27,6 +27,7 @@ import msgspec
 
 from core.model import Code, Gang, Layout
 
+from ..process_title import show_as
 from . import jax_errors
 from .inspection import CodeRefused, inspect
 from .launchable_code import keep_on_disk, lower, wake_lapack
@@ -69,6 +70,7 @@ def main() -> None:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)  # so that libraries' output does not mix with answers
     _bound_for_life(settings.parent)
+    show_as(f"checker of agent {settings.parent}")
     jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     keep_on_disk(Path(settings.cache) if settings.cache else None)
     wake_lapack()

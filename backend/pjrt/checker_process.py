@@ -25,8 +25,8 @@ READ_S = 60.0  # seconds for reading one computation's code
 LONGEST = 1 << 20  # bytes of an answer
 SAID = 400  # characters of a dead child's last output
 
-# The variables of the agent's environment that a checker gets; tokens, keys and accounts have other names. A checker has
-# its own number of CPU devices: JAX_NUM_CPU_DEVICES would come before it.
+# The variables of the agent's environment that a checker gets; tokens, keys and accounts have other names. A checker
+# has its own number of CPU devices: JAX_NUM_CPU_DEVICES would come before it.
 PASSES = re.compile(
     r"PATH|LANG|LC_\w+|TZ|TMPDIR|NPROC|PYTHON(PATH|HOME|WARNINGS|UTF8|HASHSEED)|VIRTUAL_ENV|LD_LIBRARY_PATH"
     r"|DYLD_LIBRARY_PATH|XLA_FLAGS|JAX_(?!PLATFORMS|NUM_CPU_DEVICES)\w+|(OMP|OPENBLAS|MKL)_NUM_THREADS"

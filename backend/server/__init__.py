@@ -1,7 +1,7 @@
 """The controller as a process.
 
 server          core's controller with its node, its calls and its child processes
-controller_cli  its command line, `python -m backend.server.controller_cli`
+controller_cli  its command line, `seaway controller`
 registry        agents that enrol, and their host numbers
 state_folder    state for the controller's next start;  eventlogs: its event log in a file
 world_services  a coordination process for each epoch of an island

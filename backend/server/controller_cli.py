@@ -1,6 +1,6 @@
 """The program of the controller, which runs until SIGTERM, Ctrl-C or its parent's end.
 
-    python -m backend.server.controller_cli
+    seaway controller
 
 `--state` keeps what must outlive the process: the number of its starts, so that ids of an earlier start are never
 mistaken for its own, and the secret by which agents know it. Clients and agents reconnect by themselves.
@@ -33,6 +33,7 @@ from core.record import Trace
 from ..admin import end_with_parent, metrics
 from ..auth import AccessRefused, read
 from ..contents import LIMIT
+from ..process_title import show_as
 from .cluster_status import status_of
 from .policy_loading import HELP, policy_from
 from .server import LEASE, Server
@@ -119,13 +120,14 @@ def options() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    chosen = options().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    chosen = options().parse_args(words)
     level = logging.INFO if chosen.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     if chosen.with_parent:
         end_with_parent(in_order=ORDERLY)
     try:
-        return asyncio.run(serve(chosen))
+        return asyncio.run(serve(chosen, words))
     except (AccessRefused, Impossible) as error:
         print(f"seaway controller: {error}", file=sys.stderr)
         return 2
@@ -133,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-async def serve(chosen: argparse.Namespace) -> int:
+async def serve(chosen: argparse.Namespace, words: Sequence[str]) -> int:
     access = read(chosen.token_file, chosen.ca, chosen.cert, chosen.key)
     config = msgspec.structs.replace(
         ON_DEVICES, window=chosen.window, fanout=chosen.fanout, bounds=bounds_of(chosen.hard_bound)
@@ -150,6 +152,7 @@ async def serve(chosen: argparse.Namespace) -> int:
             code=mebibytes(chosen, "code_limit") or sys.maxsize, record=Path(chosen.record) if chosen.record else None,
         )  # fmt: skip
         address = await server.start()
+        show_as("controller", words)
         print(f"controller at {address}: {server.cluster.describe()}", flush=True)
         figures = None
         told = asyncio.Event()

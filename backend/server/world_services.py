@@ -52,7 +52,7 @@ class WorldServices:
         self._post(e.WorldUp(island, epoch))
 
     def _serve(self, command: e.FormWorld, name: str, members: int) -> str:
-        arguments = ["--members", str(members), "--bind", self._bind]
+        arguments = ["--world", name, "--members", str(members), "--bind", self._bind]
         child = self._children.start(name, "backend.coordination.service", arguments, stdout=subprocess.PIPE)
         services = self._services.setdefault(command.island, {})
         services[command.epoch] = child

@@ -19,6 +19,7 @@ from typing import Any
 from backend.admin import Child, Children, Supervisor
 from backend.agent import agent_cli
 from backend.auth import Access, AccessRefused, checked, is_loopback, trust
+from backend.process_title import show_as
 from backend.server import HeldFolder, controller_cli
 from core.model import Cluster
 
@@ -91,6 +92,7 @@ def _up(given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="seaway-") as scratch:
         folder = Path(given.state or scratch)
         with _held(folder):
+            show_as("up", sys.argv[2:])
             up = UpProcesses(given, folder, Children(folder))
             try:
                 signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))

@@ -169,16 +169,23 @@ async def real(
         await found.stop()
 
 
-def children_of(pid: int, module: str) -> list[int]:
-    """The children of this process that run this module."""
+def title_of(pid: int) -> str:
+    """What `ps` shows of a process; "" if it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").replace("\0", " ").strip()
+    return ""
+
+
+def children_of(pid: int, program: str) -> list[int]:
+    """The children of this process that show themselves as `seaway PROGRAM`, in the order of their starts."""
     found = []
     for each in Path("/proc").iterdir():
         if each.name.isdigit():
             with suppress(OSError, IndexError):
                 parent = (each / "stat").read_text().rpartition(")")[2].split()[1]
-                if int(parent) == pid and module in (each / "cmdline").read_bytes().decode().split("\0"):
+                if int(parent) == pid and f"{title_of(int(each.name))} ".startswith(f"seaway {program} "):
                     found.append(int(each.name))
-    return found
+    return sorted(found)
 
 
 def await_end(pid: int) -> None:

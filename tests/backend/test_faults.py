@@ -412,13 +412,11 @@ def test_a_coordination_process_that_is_killed_is_replaced_and_nothing_is_lost(t
                 kept = sw.put(np.arange(8, dtype=np.float32), sw.slice(2, name="all"))
                 kept.block_until_ready()
                 assert summed(session, 2).tolist() == [1.0, 2.0]
-                (pid,) = children_of(found.controller.process.pid, "backend.coordination.service")
+                (pid,) = children_of(found.controller.process.pid, "coordination")
                 os.kill(pid, signal.SIGKILL)
                 asyncio.run(found.ready(epoch=1))
                 (again,) = [
-                    each
-                    for each in children_of(found.controller.process.pid, "backend.coordination.service")
-                    if each != pid
+                    each for each in children_of(found.controller.process.pid, "coordination") if each != pid
                 ]
                 assert again != pid
                 assert summed(session, 2).tolist() == [1.0, 2.0]
@@ -458,7 +456,7 @@ def test_real_devices_keep_what_lies_on_them_while_their_controller_is_started_a
                 kept = sw.put(np.arange(8, dtype=np.float32), sw.slice(2, name="all"))
                 kept.block_until_ready()
                 assert summed(session, 2).tolist() == [1.0, 2.0]
-                services = children_of(found.controller.process.pid, "backend.coordination.service")
+                services = children_of(found.controller.process.pid, "coordination")
                 assert len(services) == 1
                 found.controller.kill()
                 found.start_controller()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .journal import Reader
-from .processes import Death, Process, Usage, children_of, runs_module, said_into, strays, usage
+from .processes import Death, Process, Usage, children_of, is_coordination, said_into, strays, usage
 from .schedule import Shape
 from .watching import Watch
 
@@ -115,7 +115,7 @@ class Cluster:
         """The process of the island's last epoch; 0: there is none."""
         found = {}
         for pid in children_of(self.processes["controller"].pid):
-            if runs_module(pid, "backend.coordination.service"):
+            if is_coordination(pid):
                 words = Path(said_into(pid)).stem.split("-")  # world-ISLAND-EPOCH
                 if len(words) == 3 and words[1] == str(island):
                     found[int(words[2])] = pid
@@ -209,16 +209,17 @@ class Cluster:
         time.sleep(1.0)
 
     def stop(self) -> None:
-        coordination = [
-            pid for pid in children_of(self.processes["controller"].pid) if runs_module(pid,
-            "backend.coordination.service")
-        ] if "controller" in self.processes else []  # fmt: skip
+        coordination = []
+        if "controller" in self.processes:
+            coordination = [
+                pid for pid in children_of(self.processes["controller"].pid) if is_coordination(pid)
+            ]
         for process in self.processes.values():
             process.quit()
         for pid in {
             *coordination,
             *self.strays(),
         }:  # they end with their parent; one that stands still cannot
-            if runs_module(pid, "backend.coordination.service"):
+            if is_coordination(pid):
                 os.kill(pid, signal.SIGKILL)
         self.watch.stop()

@@ -188,9 +188,9 @@ def said_into(pid: int) -> str:
     return _link(Path(f"/proc/{pid}/fd/2"))
 
 
-def runs_module(pid: int, module: str) -> bool:
+def is_coordination(pid: int) -> bool:
     with suppress(OSError):
-        return module in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"seaway coordination ")
     return False
 
 

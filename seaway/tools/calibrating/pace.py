@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 from backend.admin import Children, end_with_parent
+from backend.process_title import show_as
 
 from .fitting import FittedCost, half_range
 from .this_machine import counted
@@ -144,6 +145,7 @@ def beat(core: int) -> PaceBeat:
 
 def main() -> None:
     end_with_parent()
+    show_as("calibrate: pace")
     cores = sorted(os.sched_getaffinity(0))
     for core in cores:
         beat(core)  # the first time of all is slower

@@ -21,6 +21,7 @@ import grpc.aio
 from backend.admin import Children, cpu_of, end_with_parent
 from backend.auth import Access
 from backend.node import GATHER, GATHER_MOST, new_server
+from backend.process_title import show_as
 
 from ...sessions.connected import Loop
 from .fitting import FittedCost, FittedLine, half_range, line, middle
@@ -149,6 +150,7 @@ async def serve(say: Callable[[str], None]) -> None:
 
 def main() -> None:
     end_with_parent()
+    show_as("calibrate: wire")
     asyncio.run(serve(lambda text: print(text, flush=True)))
 
 

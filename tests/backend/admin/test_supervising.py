@@ -157,18 +157,18 @@ def test_up_starts_again_what_is_killed_and_a_client_with_retries_goes_on(tmp_pa
             assert np.asarray(total(given)).tolist() == [6, 7, 8, 9]
 
     with up(tmp_path, "--hosts", "2", "--devices-per-host", "2") as (process, address):
-        (controller,) = children_of(process.pid, "backend.server.controller_cli")
-        agents = children_of(process.pid, "backend.agent.agent_cli")
+        (controller,) = children_of(process.pid, "controller")
+        agents = children_of(process.pid, "agent")
         with sw.connect(f"grpc://{address}", retries=8):
             right(3)
             os.kill(agents[1], signal.SIGKILL)
             right(20)
-            again = children_of(process.pid, "backend.agent.agent_cli")
+            again = children_of(process.pid, "agent")
             assert len(again) == 2
             assert agents[1] not in again
             os.kill(controller, signal.SIGKILL)
             right(20)
-            assert children_of(process.pid, "backend.server.controller_cli") not in ([], [controller])
+            assert children_of(process.pid, "controller") not in ([], [controller])
         found: dict[str, Any] = status(address)
         (island,) = found["islands"]
         assert (island["phase"], [host["connected"] for host in island["hosts"]]) == ("running", [True, True])
@@ -198,7 +198,7 @@ def test_up_ends_when_all_agents_are_given_up_and_says_why(
     (tmp_path / "sitecustomize.py").write_text(BROKEN.format(flag=str(flag)))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with up(tmp_path, "--platform", "timed") as (process, _):
-        (agent,) = children_of(process.pid, "backend.agent.agent_cli")
+        (agent,) = children_of(process.pid, "agent")
         flag.touch()
         os.kill(agent, signal.SIGKILL)
         assert process.wait(PATIENCE) == 1
@@ -219,7 +219,7 @@ def test_what_is_in_use_by_another_up_is_refused(tmp_path: Path, second: tuple[s
         assert done.returncode in (1, 2)
         assert f"--state {tmp_path} is in use by process {process.pid}: end that one first" in done.stderr
         assert process.poll() is None
-        assert len(children_of(process.pid, "backend.server.controller_cli")) == 1
+        assert len(children_of(process.pid, "controller")) == 1
 
 
 def test_a_process_that_becomes_another_takes_no_open_socket_along() -> None:

@@ -21,7 +21,7 @@ from tests.backend.real import PATIENCE, Real, children_of
 
 from .test_pjrt import ENVIRONMENT, ROOT
 
-CHECKER = "backend.pjrt.checker"
+CHECKER = "checker"
 ALL = sw.slice(2, name="all")
 
 
@@ -98,7 +98,9 @@ def test_code_for_several_hosts_is_compiled_where_jax_counts_the_devices_itself(
     asyncio.run(drive())
 
 
-def test_a_number_of_devices_that_an_agent_is_given_comes_before_that_of_its_environment(tmp_path: Path) -> None:
+def test_a_number_of_devices_that_an_agent_is_given_comes_before_that_of_its_environment(
+    tmp_path: Path,
+) -> None:
     async def drive() -> None:
         found = Real(tmp_path, 1, 2, platform="cpu", lease=8.0)
         try:

@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backend.admin.children import Children
+from tests.backend.real import title_of
 
 PATIENCE = 40.0
 
@@ -61,14 +62,12 @@ def agents_of(folder: Path) -> list[int]:
     found = []
     for each in Path("/proc").iterdir():
         if each.name.isdigit():
-            try:
-                words = (each / "cmdline").read_bytes().decode().split("\0")
-            except OSError:
-                continue
-            if "backend.agent.agent_cli" in words and any(
-                folder.name in os.readlink(f"/proc/{each.name}/fd/2") for _ in "x"
-            ):
-                found.append(int(each.name))
+            pid = int(each.name)
+            with suppress(OSError):  # it has ended
+                if title_of(pid).startswith("seaway agent ") and folder.name in os.readlink(
+                    f"/proc/{pid}/fd/2"
+                ):
+                    found.append(pid)
     return found
 
 

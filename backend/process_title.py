@@ -1,0 +1,20 @@
+"""What `ps` and `top` show of our programs: `seaway agent host-0 --controller ...`, not how Python was started.
+
+The process of a user who calls `sw.local` keeps its own title. Neighbours: the programs of `server`, `agent`,
+`coordination` and `pjrt.checker`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from setproctitle import setproctitle
+
+
+def show_as(program: str, options: Iterable[str] = ()) -> None:
+    """Show this process as `seaway PROGRAM OPTIONS` from now on; again, when more is known of it."""
+    os.environ.setdefault(
+        "SPT_NOENV", "1"
+    )  # the title leaves /proc/PID/environ as it is; read at the first call
+    setproctitle(" ".join(("seaway", program, *options)))
